@@ -1,0 +1,37 @@
+"""What the language refuses, and the one way to say it.
+
+Every refusal is one sentence that names the subject, the law and the offending values.
+"""
+
+from __future__ import annotations
+
+
+class TeError(Exception):
+    """Base of everything `te_lite` refuses."""
+
+
+class ExprError(TeError):
+    """An expression or tensor that cannot be built (wrong dtype, wrong number of indices ...)."""
+
+
+class ScheduleError(TeError):
+    """A transform step that does not fit the program it is applied to."""
+
+
+class LowerError(TeError):
+    """A schedule that has no loop nest (a consumer outside its producer's attach point ...)."""
+
+
+class RecordError(TeError):
+    """A record or step that cannot be read."""
+
+
+class InterpError(TeError):
+    """A lowered program that does something forbidden while it is run (out of bounds, race ...)."""
+
+
+def require(ok: object, error: type[TeError], subject: str, law: str, **got: object) -> None:
+    """Raise `error` unless `ok`.  The message reads `<subject>: <law>, got a=1 b=2`."""
+    if not ok:
+        values = " ".join(f"{key}={value!r}" for key, value in got.items())
+        raise error(f"{subject}: {law}" + (f", got {values}" if values else ""))

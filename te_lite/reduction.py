@@ -1,0 +1,135 @@
+"""Reduction axes and reducers: `sum`, `prod`, `min`, `max`, `argmax`, `argmin` and reducers of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .errors import ExprError, require
+from .expr import (
+    FLOATS,
+    INDEX,
+    Combiner,
+    Const,
+    Expr,
+    ExprLike,
+    IterVar,
+    Reduce,
+    Var,
+    as_expr,
+    binary,
+    compare,
+    const,
+    logical_and,
+    logical_or,
+    select,
+)
+
+
+def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
+    """Declare a reduction axis over `range(*dom)`; `dom` must start at 0."""
+    lo, hi = dom
+    require(isinstance(lo, int) and lo == 0, ExprError, name, "a reduction axis must start at 0", dom=dom)
+    extent = hi.value if isinstance(hi, Const) else hi
+    if not isinstance(extent, Expr):
+        require(isinstance(extent, int) and extent > 0, ExprError, name, "the extent must be positive", dom=dom)
+    return IterVar(name, INDEX, extent, "reduce")
+
+
+_LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308}
+
+
+def min_value(dtype: str) -> Const:
+    """The lowest finite value of `dtype`."""
+    if dtype in FLOATS:
+        return const(_LOWEST[dtype], dtype)
+    bits = int(dtype.lstrip("uint"))
+    return const(0 if dtype.startswith("u") else -(1 << (bits - 1)), dtype)
+
+
+def max_value(dtype: str) -> Const:
+    """The largest finite value of `dtype`."""
+    if dtype in FLOATS:
+        return const(-_LOWEST[dtype], dtype)
+    bits = int(dtype.lstrip("uint"))
+    return const((1 << (bits if dtype.startswith("u") else bits - 1)) - 1, dtype)
+
+
+def _axes(axis: IterVar | Sequence[IterVar], subject: str) -> tuple[IterVar, ...]:
+    axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
+    for v in axes:
+        ok = isinstance(v, IterVar) and v.kind == "reduce"
+        require(ok, ExprError, subject, "reduces over reduction axes only", axis=getattr(v, "name", v))
+    return axes
+
+
+def comm_reducer(
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """Make a reducer of one's own.
+
+    `fcombine(x, y)` and `fidentity(dtype, ...)` work on one value, or on tuples for several (argmax: index and
+    value).  The reducer is called as `f(expr_or_tuple, axis=..., where=None)`.
+    """
+
+    def reducer(expr: Any, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Any:
+        sources = tuple([as_expr(e) for e in (expr if isinstance(expr, tuple | list) else (expr,))])
+        multiple = isinstance(expr, tuple | list)
+        dtypes = [e.dtype for e in sources]
+        combiner = _combiner(name, dtypes, fcombine, fidentity, multiple)
+        nodes = tuple([Reduce(combiner, sources, _axes(axis, name), where, k) for k in range(len(sources))])
+        return nodes if multiple else nodes[0]
+
+    return reducer
+
+
+def _combiner(
+    name: str,
+    dtypes: Sequence[str],
+    fcombine: Callable[[Any, Any], Any],
+    fidentity: Callable[..., Any],
+    multiple: bool,
+) -> Combiner:
+    lhs = tuple([Var(f"x{k}" if multiple else "x", d) for k, d in enumerate(dtypes)])
+    rhs = tuple([Var(f"y{k}" if multiple else "y", d) for k, d in enumerate(dtypes)])
+    result = fcombine(lhs, rhs) if multiple else (fcombine(lhs[0], rhs[0]),)
+    identity = fidentity(*dtypes) if multiple else (fidentity(dtypes[0]),)
+    return Combiner(name, lhs, rhs, tuple(map(as_expr, result)), tuple(map(as_expr, identity)))
+
+
+_BUILTIN: dict[tuple[str, str], Combiner] = {}
+
+
+def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[..., Reduce]:
+    def reducer(expr: ExprLike, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduce:
+        source = as_expr(expr)
+        key = (name, source.dtype)
+        if key not in _BUILTIN:
+            combine = {"&&": logical_and, "||": logical_or}.get(op, lambda x, y: binary(op, x, y))
+            _BUILTIN[key] = _combiner(name, [source.dtype], combine, identity, multiple=False)
+        return Reduce(_BUILTIN[key], (source,), _axes(axis, name), where)
+
+    reducer.__name__ = name
+    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds)."
+    return reducer
+
+
+sum = _builtin("sum", "+", lambda dtype: const(0, dtype))  # noqa: A001
+prod = _builtin("prod", "*", lambda dtype: const(1, dtype))
+min = _builtin("min", "min", max_value)  # noqa: A001
+max = _builtin("max", "max", min_value)  # noqa: A001
+all_reduce = _builtin("all", "&&", lambda dtype: const(True, "bool"))
+any_reduce = _builtin("any", "||", lambda dtype: const(False, "bool"))
+
+
+def _first_of(better: str) -> Callable[[Any, Any], Any]:
+    def combine(x: Any, y: Any) -> Any:
+        keep = logical_or(compare(better, x[1], y[1]), logical_and(x[1].equal(y[1]), x[0] < y[0]))
+        return select(keep, x[0], y[0]), select(keep, x[1], y[1])
+
+    return combine
+
+
+argmax = comm_reducer(_first_of(">"), lambda i, v: (const(-1, i), min_value(v)), "argmax")
+argmin = comm_reducer(_first_of("<"), lambda i, v: (const(-1, i), max_value(v)), "argmin")
+

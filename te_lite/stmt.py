@@ -1,0 +1,208 @@
+"""Loop-nest statements: what a schedule is lowered to.
+
+    stmt  = For(var, extent, kind, body)     kind in ForKind; `step` 1, start 0
+          | Store(buffer, index, value)      one element (a vector inside a VECTORIZED loop)
+          | Alloc(buffer, body)              storage that lives as long as `body` runs
+          | If(cond, then)
+          | Seq(stmts)
+          | Barrier()                        all threads of a block meet; shared memory becomes visible
+          | ThreadReduce(combiner, dst, src, thread, extent)
+                                             dst[k] := fold of src[k] over the threads along `thread`;
+                                             every thread gets the result; implies a barrier
+    func  = LoweredFunc(name, args, body)
+
+A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
+`shared` buffers exist once a block and `local` ones once a thread; `global` buffers exist once.
+Indices count elements of flat buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from .expr import BufferLoad, Combiner, Expr, Var, as_expr
+
+
+class ForKind(Enum):
+    SERIAL = "for"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    VTHREAD = "vthread"
+    BLOCK = "block"
+    THREAD = "thread"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """Flat storage of `size` elements.  Two buffers are the same only if they are the same object.
+
+    `scope` is `global`, `shared` or `local`; `shape` is the logical shape (for printing and arguments).
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scope: str = "global"
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of elements that are allocated."""
+        if self.strides is None or not self.shape:
+            size = 1
+            for dim in self.shape:
+                size *= dim
+            return size
+        return 1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True))
+
+    def __getitem__(self, index: Expr | int) -> Expr:
+        return BufferLoad(self, as_expr(index))
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}, {self.dtype}, {list(self.shape)}, {self.scope})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class For:
+    """`kind` BLOCK and THREAD carry their axis in `tag` (`blockIdx.x`, `threadIdx.x`, ...)."""
+
+    var: Var
+    extent: int
+    kind: ForKind
+    body: Stmt
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    buffer: Buffer
+    index: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alloc:
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class If:
+    cond: Expr
+    then: Stmt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seq:
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Barrier:
+    pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ThreadReduce:
+    """`dst` are local buffers of one element, `src` expressions; `thread` is the variable of a THREAD loop.
+
+    Only threads with `thread < extent` contribute, all receive the result.
+    """
+
+    combiner: Combiner
+    dst: tuple[Buffer, ...]
+    src: tuple[Expr, ...]
+    thread: Var
+    extent: int
+
+
+Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoweredFunc:
+    """A program: `args` are the buffers of the tensors it was lowered for, in order."""
+
+    name: str
+    args: tuple[Buffer, ...]
+    body: Stmt
+
+    def __str__(self) -> str:
+        from .stmt_text import func_text
+
+        return func_text(self)
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """A flat sequence; a single statement stands for itself."""
+    flat: list[Stmt] = []
+    for s in stmts:
+        flat.extend(s.stmts if isinstance(s, Seq) else (s,))
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def bodies(s: Stmt) -> tuple[Stmt, ...]:
+    """The direct sub-statements."""
+    match s:
+        case For(body=body) | Alloc(body=body):
+            return (body,)
+        case If(then=then):
+            return (then,)
+        case Seq(stmts=stmts):
+            return stmts
+        case Store() | Barrier() | ThreadReduce():
+            return ()
+
+
+def with_bodies(s: Stmt, new: tuple[Stmt, ...]) -> Stmt:
+    """`s` with its sub-statements replaced; `s` itself when they are the same objects."""
+    if all(x is y for x, y in zip(bodies(s), new, strict=True)):
+        return s
+    match s:
+        case For() | Alloc():
+            return replace(s, body=new[0])
+        case If():
+            return If(s.cond, new[0])
+        case _:
+            return seq(*new)
+
+
+def stmts_of(s: Stmt) -> Iterator[Stmt]:
+    """Every statement under `s`, itself first."""
+    stack = [s]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(bodies(node)))
+
+
+def exprs_of(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions that stand directly in `s`."""
+    match s:
+        case Store(index=index, value=value):
+            return (index, value)
+        case If(cond=cond):
+            return (cond,)
+        case ThreadReduce(src=src):
+            return src
+        case _:
+            return ()
+
+
+def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
+    """Apply `f` to every expression under `s`."""
+    match s:
+        case Store(buffer=buffer, index=index, value=value):
+            i, v = f(index), f(value)
+            return s if i is index and v is value else Store(buffer, i, v)
+        case If(cond=cond, then=then):
+            c, t = f(cond), map_exprs(then, f)
+            return s if c is cond and t is then else If(c, t)
+        case ThreadReduce(src=src):
+            new = tuple([f(e) for e in src])
+            return s if all(x is y for x, y in zip(src, new, strict=True)) else replace(s, src=new)
+        case _:
+            return with_bodies(s, tuple([map_exprs(b, f) for b in bodies(s)]))

@@ -1,0 +1,248 @@
+"""How people write a workload: placeholders and computes.
+
+A tensor is one output of an operation.  Operations are identified by `key`: an operation that is rewritten by a
+schedule (its reads redirected to a cache, say) keeps its key, and every tensor that names the key means the
+current version of the operation.  Two tensors are equal when key and output index are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import ExprError, require
+from .expr import (
+    DTYPES,
+    INDEX,
+    Const,
+    Expr,
+    ExprLike,
+    IterVar,
+    Load,
+    Reduce,
+    as_expr,
+)
+from .visit import post_walk, walk
+
+_fresh_key = itertools.count()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceholderOp:
+    """An input: `name`, `shape`, `dtype`."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    key: Any
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    axis: tuple[IterVar, ...] = ()
+    reduce_axis: tuple[IterVar, ...] = ()
+
+    def output(self, index: int = 0) -> Tensor:
+        return Tensor(self, index)
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    def __repr__(self) -> str:
+        return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ComputeOp:
+    """One value per point of `axis` and output: `body[k]` gives output `k`.
+
+    A reduction has `Reduce` nodes as bodies, all over the same `reduce_axis` and with the same sources.
+    """
+
+    name: str
+    axis: tuple[IterVar, ...]
+    body: tuple[Expr, ...]
+    key: Any
+    tag: str = ""
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    reduce_axis: tuple[IterVar, ...] = ()
+    scope: str = ""
+    derived: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple([int(v.extent) for v in self.axis])  # type: ignore[arg-type]
+
+    @property
+    def dtype(self) -> str:
+        return self.body[0].dtype
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.body)
+
+    def output(self, index: int = 0) -> Tensor:
+        return Tensor(self, index)
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The reduction this operation computes, or None."""
+        first = self.body[0]
+        return first if isinstance(first, Reduce) else None
+
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that are read, in the order of their first use."""
+        seen: dict[Tensor, None] = {}
+        for body in self.body[:1] if self.reduction is not None else self.body:
+            for node in post_walk(body):
+                if isinstance(node, Load):
+                    seen.setdefault(node.tensor)
+        return tuple(seen)
+
+    def __repr__(self) -> str:
+        return f"compute({self.name}, {list(self.shape)}, {self.dtype})"
+
+
+Operation = PlaceholderOp | ComputeOp
+
+
+class Tensor:
+    """One output of an operation; `tensor[i, j]` (or `tensor(i, j)`) reads an element."""
+
+    __slots__ = ("op", "value_index")
+    __array_priority__ = 1000.0
+
+    def __init__(self, op: Operation, value_index: int = 0) -> None:
+        self.op = op
+        self.value_index = value_index
+
+    @property
+    def name(self) -> str:
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.op.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.op.shape)
+
+    @property
+    def dtype(self) -> str:
+        return self.op.dtype if isinstance(self.op, PlaceholderOp) else self.op.body[self.value_index].dtype
+
+    def __getitem__(self, indices: Any) -> Expr:
+        items = indices if isinstance(indices, tuple | list) else (indices,)
+        require(
+            len(items) == self.ndim, ExprError, self.name, f"{self.ndim} indices are needed", indices=len(items)
+        )
+        return Load(self, tuple([as_expr(i, INDEX) for i in items]))
+
+    def __call__(self, *indices: ExprLike) -> Expr:
+        return self[tuple(indices)]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Tensor) and self.op.key == other.op.key and self.value_index == other.value_index
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.op.key, self.value_index))
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}, shape={list(self.shape)}, dtype={self.dtype})"
+
+
+# --------------------------------------------------------------------------------------------- declarations
+
+
+def _shape(shape: Any, subject: str) -> tuple[int, ...]:
+    dims = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    out = []
+    for dim in dims:
+        value = dim.value if isinstance(dim, Const) else dim
+        value = value.item() if hasattr(value, "item") else value
+        ok = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        require(ok, ExprError, subject, "every dimension must be a positive integer", shape=tuple(dims))
+        out.append(int(value))
+    return tuple(out)
+
+
+def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "placeholder") -> Tensor:
+    """Declare an input tensor.
+
+    Raises ExprError for a shape that is not made of positive integers or an unknown dtype.
+    """
+    require(dtype in DTYPES, ExprError, name, f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
+    return PlaceholderOp(name, _shape(shape, name), dtype, next(_fresh_key)).output()
+
+
+def _axis_names(fcompute: Callable[..., Any], rank: int, varargs_names: Sequence[str] | None) -> list[str]:
+    names = []
+    var_positional = False
+    for p in inspect.signature(fcompute).parameters.values():
+        if p.kind is p.VAR_POSITIONAL:
+            var_positional = True
+        elif p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty:
+            names.append(p.name)
+    if var_positional:
+        extra = list(varargs_names or [f"i{k}" for k in range(len(names), rank)])
+        names += extra[: rank - len(names)]
+    return names
+
+
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
+    """Declare a tensor by the expression of its element.
+
+    `fcompute` takes one index per dimension and gives an expression, or a tuple of expressions for several
+    outputs (then a tuple of tensors is returned).  Axis names are the parameter names (`i0, i1, ...` for `*i`).
+    Raises ExprError when the number of parameters and of dimensions differ, or axis names repeat.
+    """
+    dims = _shape(shape, name)
+    names = _axis_names(fcompute, len(dims), varargs_names)
+    require(len(names) == len(dims), ExprError, name, "one index per dimension is needed", shape=dims, indices=names)
+    axis = tuple([IterVar(n, INDEX, d, "spatial") for n, d in zip(names, dims, strict=True)])
+    value = fcompute(*axis)
+    body = tuple([as_expr(e) for e in (value if isinstance(value, tuple | list) else (value,))])
+    if len(body) == 1 and isinstance(body[0], Reduce) and len(body[0].sources) > 1:
+        first = body[0]
+        body = tuple(
+            [
+                Reduce(first.combiner, first.sources, first.axes, first.condition, k, first.init)
+                for k in range(len(first.sources))
+            ]
+        )
+    op = make_compute(name, axis, body, next(_fresh_key), tag, attrs or {})
+    return op.output() if len(body) == 1 else tuple(op.output(k) for k in range(len(body)))
+
+
+def make_compute(
+    name: str,
+    axis: tuple[IterVar, ...],
+    body: tuple[Expr, ...],
+    key: Any,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    scope: str = "",
+) -> ComputeOp:
+    """A checked `ComputeOp`: reductions stand at the top of the body only, axis names are unique."""
+    reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
+    for e in body:
+        inner = list(walk(e))
+        nested = sum(isinstance(x, Reduce) for x in inner) - isinstance(e, Reduce)
+        require(nested == 0, ExprError, name, "a reduction must be the whole body of a compute")
+        require(isinstance(e, Reduce) == bool(reduce_axis) or isinstance(body[0], Reduce) == isinstance(e, Reduce),
+                ExprError, name, "either all outputs are reductions or none")  # fmt: skip
+    names = [v.name for v in (*axis, *reduce_axis)]
+    for n in names:
+        require(names.count(n) == 1, ExprError, name, "iterator names inside one compute must be unique", name=n)
+    return ComputeOp(name, axis, body, key, tag, attrs or {}, reduce_axis, scope)

@@ -1,0 +1,121 @@
+"""The only generic traversal of expressions: children, rebuild, walk, substitute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from .expr import (
+    Binary,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logical,
+    Not,
+    Reduce,
+    Select,
+    Var,
+    binary,
+    compare,
+    logical_and,
+    logical_not,
+    logical_or,
+)
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions of `e`, left to right."""
+    match e:
+        case Var() | Const():
+            return ()
+        case Binary() | Compare() | Logical():
+            return (e.a, e.b)
+        case Not() | Cast():
+            return (e.a,)
+        case Select():
+            return (e.cond, e.a, e.b)
+        case Call():
+            return e.args
+        case Load():
+            return e.indices
+        case BufferLoad():
+            return (e.index,)
+        case Reduce():
+            return e.sources + ((e.condition,) if e.condition is not None else ()) + e.init
+    raise TypeError(f"not an expression: {type(e).__name__}")
+
+
+def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
+    """`e` with its children replaced; `e` itself when they are the same objects.
+
+    Arithmetic is rebuilt through the folding constructors, so constants keep folding.
+    """
+    if all(x is y for x, y in zip(children(e), new, strict=True)):
+        return e
+    match e:
+        case Binary():
+            return binary(e.op, *new)
+        case Compare():
+            return compare(e.op, *new)
+        case Logical():
+            return logical_and(*new) if e.op == "&&" else logical_or(*new)
+        case Not():
+            return logical_not(new[0])
+        case Cast():
+            return Cast(e.dtype, new[0])
+        case Select():
+            return Select(*new)
+        case Call(func="if_then_else") if isinstance(new[0], Const):
+            return new[1] if new[0].value else new[2]
+        case Call():
+            return Call(e.func, new, e.dtype)
+        case Load():
+            return Load(e.tensor, new)
+        case BufferLoad():
+            return BufferLoad(e.buffer, new[0])
+        case Reduce():
+            n = len(e.sources)
+            condition = new[n] if e.condition is not None else None
+            init = new[n + (condition is not None) :]
+            return Reduce(e.combiner, new[:n], e.axes, condition, e.value_index, init)
+    raise TypeError(f"not an expression: {type(e).__name__}")
+
+
+def transform(e: Expr, f: Callable[[Expr], Expr | None]) -> Expr:
+    """Rewrite top-down: where `f` gives an expression it stands, elsewhere the children are rewritten."""
+    out = f(e)
+    if out is not None:
+        return out
+    kids = children(e)
+    return rebuild(e, tuple([transform(k, f) for k in kids])) if kids else e
+
+
+def substitute(e: Expr, env: Mapping[Var, Expr]) -> Expr:
+    """Replace variables by expressions."""
+    if not env:
+        return e
+    return transform(e, lambda x: env.get(x) if isinstance(x, Var) else None)
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """Every node of `e`, parents before children, left to right."""
+    stack = [e]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(children(node)))
+
+
+def post_walk(e: Expr) -> Iterator[Expr]:
+    """Every node of `e`, children before parents, left to right."""
+    for kid in children(e):
+        yield from post_walk(kid)
+    yield e
+
+
+def free_vars(e: Expr) -> set[Var]:
+    """The variables that occur in `e` (reduction axes included)."""
+    return {x for x in walk(e) if isinstance(x, Var)}
