@@ -1,0 +1,179 @@
+"""Steps on the loops of one stage: split, fuse, reorder, annotate, pragma, storage_align."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .errors import ScheduleError, require
+from .lanes import ceildiv, product
+from .state import (
+    MIXED,
+    SPECIAL,
+    Attach,
+    Extent,
+    FuseRel,
+    Iter,
+    Relation,
+    SplitRel,
+    Stage,
+    State,
+)
+from .step import Annotate, FollowFusedSplit, FollowSplit, FreePragma, Fuse, Length, Pragma, Reorder, Split, StorageAlign
+
+AUTO_UNROLL = "auto_unroll_max_step"
+
+
+def loop_at(state: State, k: int, position: int, what: str) -> Iter:
+    """The loop at `position` of stage `k`, refused with the range when there is none."""
+    stage = state.stages[k]
+    ok = 0 <= position < len(stage.leaf)
+    require(ok, ScheduleError, f"{what} {stage.op.name}", f"has {len(stage.leaf)} loops", loop=position)
+    return stage.vars[stage.leaf[position]]
+
+
+def _split_extents(extent: Extent | None, lengths: Sequence[Length], inner_to_outer: bool) -> list[Extent | None]:
+    """Extents of the new loops, outer to inner; unknown from the first unknown length on."""
+    out: list[Extent | None] = []
+    rest = extent
+    for length in reversed(lengths) if inner_to_outer else lengths:
+        known = rest is not None and length is not None
+        out.append(length if known else None)
+        rest = ceildiv(rest, length) if known else None  # type: ignore[arg-type]
+    out.append(rest)
+    return out[::-1] if inner_to_outer else out
+
+
+def _move_attached(state: State, k: int, old: Sequence[int], new: int) -> tuple[Stage, ...]:
+    """Stages attached to loops `old` of stage `k` move to loop `new`."""
+    return tuple(
+        [
+            replace(s, attach=Attach(k, new, s.attach.seq))
+            if s.attach is not None and s.attach.stage == k and s.attach.iter in old
+            else s
+            for s in state.stages
+        ]
+    )
+
+
+def split_loop(state: State, k: int, position: int, lengths: Sequence[Length], inner_to_outer: bool) -> State:
+    """Replace one loop by `len(lengths) + 1` loops."""
+    parent = loop_at(state, k, position, "split")
+    name = f"split {state.stages[k].op.name}.{parent.name}"
+    for length in lengths:
+        ok = not isinstance(length, int) or length > 0
+        require(ok, ScheduleError, name, "every factor must be positive", factors=tuple(lengths))
+    require(parent.annotation == "none", ScheduleError, name, "the loop is annotated", annotation=parent.annotation)
+    stage = state.stages[k]
+    extents = _split_extents(parent.extent, lengths, inner_to_outer)
+    first = len(stage.vars)
+    uids = tuple(range(first, first + len(extents)))
+    loops = tuple([Iter(u, f"{parent.name}.{j}", e, parent.kind) for j, (u, e) in enumerate(zip(uids, extents, strict=True))])
+    rel = SplitRel(parent.uid, uids, tuple(lengths), inner_to_outer)
+    leaf = (*stage.leaf[:position], *uids, *stage.leaf[position + 1 :])
+    stages = _move_attached(state, k, (parent.uid,), uids[-1])
+    return replace(state, stages=stages).with_stage(k, _grow(stages[k], loops, leaf, rel))
+
+
+def _grow(stage: Stage, loops: tuple[Iter, ...], leaf: tuple[int, ...], rel: Relation) -> Stage:
+    return replace(stage, vars=stage.vars + loops, leaf=leaf, relations=(*stage.relations, rel))
+
+
+def apply_split(state: State, step: Split) -> State:
+    return split_loop(state, step.stage, step.iter, step.lengths, step.inner_to_outer)
+
+
+def _source_split(state: State, k: int) -> Split:
+    ok = 0 <= k < len(state.steps) and isinstance(state.steps[k], Split)
+    require(ok, ScheduleError, "follow split", "the source must be an earlier split", step=k)
+    return state.steps[k]  # type: ignore[return-value]
+
+
+def apply_follow_split(state: State, step: FollowSplit) -> State:
+    source = _source_split(state, step.source).lengths
+    n = step.n_split
+    ok = 1 <= n <= len(source) + 1
+    require(ok, ScheduleError, "follow split", f"n_split must be 1 to {len(source) + 1}", n_split=n)
+    lengths = [*source[: n - 1], product(source[n - 1 :])]
+    return split_loop(state, step.stage, step.iter, lengths, inner_to_outer=True)
+
+
+def apply_follow_fused_split(state: State, step: FollowFusedSplit) -> State:
+    sources = [_source_split(state, s).lengths for s in step.sources]
+    for lengths in sources:
+        ok = step.level < len(lengths)
+        require(ok, ScheduleError, "follow fused split", f"the source has {len(lengths)} lengths", level=step.level)
+    length = product([lengths[step.level] for lengths in sources])
+    return split_loop(state, step.stage, step.iter, [length], inner_to_outer=step.factor)
+
+
+def apply_fuse(state: State, step: Fuse) -> State:
+    """Fuse consecutive loops; an empty list makes one loop of extent 1 (for stages without loops)."""
+    stage = state.stages[step.stage]
+    subject = f"fuse {stage.op.name}"
+    uid = len(stage.vars)
+    if not step.iters:
+        require(not stage.leaf, ScheduleError, subject, "an empty list is for stages without loops")
+        return state.with_stage(step.stage, replace(stage, vars=(*stage.vars, Iter(uid, "", 1, SPECIAL)), leaf=(uid,)))
+    first = step.iters[0]
+    run = tuple(range(first, first + len(step.iters)))
+    require(step.iters == run, ScheduleError, subject, "the loops must be neighbours in order", loops=step.iters)
+    parts = [loop_at(state, step.stage, p, "fuse") for p in step.iters]
+    for part in parts:
+        ok = part.annotation == "none"
+        require(ok, ScheduleError, subject, "the loop is annotated", loop=part.name, annotation=part.annotation)
+    for part in parts[:-1]:
+        ok = not state.attached_to(step.stage, part.uid)
+        require(ok, ScheduleError, subject, "only the last loop may have stages attached to it", loop=part.name)
+    kinds = {part.kind for part in parts}
+    extents = [part.extent for part in parts]
+    fused = Iter(
+        uid,
+        "".join(f"{part.name}@" for part in parts),
+        None if any(e is None for e in extents) else product(extents),
+        kinds.pop() if len(kinds) == 1 else MIXED,
+    )
+    uids = tuple([part.uid for part in parts])
+    stages = _move_attached(state, step.stage, uids, uid)
+    leaf = (*stage.leaf[:first], uid, *stage.leaf[first + len(uids) :])
+    return replace(state, stages=stages).with_stage(
+        step.stage, _grow(stages[step.stage], (fused,), leaf, FuseRel(uids, uid))
+    )
+
+
+def apply_reorder(state: State, step: Reorder) -> State:
+    stage = state.stages[step.stage]
+    ok = sorted(step.order) == list(range(len(stage.leaf)))
+    law = f"every one of the {len(stage.leaf)} loops must be named once"
+    require(ok, ScheduleError, f"reorder {stage.op.name}", law, order=step.order)
+    return state.with_stage(step.stage, replace(stage, leaf=tuple([stage.leaf[p] for p in step.order])))
+
+
+def _set_iter(stage: Stage, it: Iter) -> Stage:
+    return replace(stage, vars=(*stage.vars[: it.uid], it, *stage.vars[it.uid + 1 :]))
+
+
+def apply_annotate(state: State, step: Annotate) -> State:
+    it = loop_at(state, step.stage, step.iter, step.annotation)
+    subject = f"{step.annotation} {state.stages[step.stage].op.name}.{it.name}"
+    require(it.annotation == "none", ScheduleError, subject, "the loop is annotated already", annotation=it.annotation)
+    return state.with_stage(step.stage, _set_iter(state.stages[step.stage], replace(it, annotation=step.annotation)))
+
+
+def apply_pragma(state: State, step: Pragma | FreePragma) -> State:
+    stage = state.stages[step.stage]
+    name, _, value = step.text.partition("$")
+    if isinstance(step, FreePragma):
+        return state.with_stage(step.stage, replace(stage, pragmas=(*stage.pragmas, (name, value))))
+    ok = name == AUTO_UNROLL and value.isdigit()
+    require(ok, ScheduleError, f"pragma {stage.op.name}", f"known is {AUTO_UNROLL}$N", text=step.text)
+    return state.with_stage(step.stage, replace(stage, auto_unroll_max_step=int(value)))
+
+
+def apply_storage_align(state: State, step: StorageAlign) -> State:
+    it = loop_at(state, step.stage, step.iter, "storage_align")
+    stage = state.stages[step.stage]
+    ok = it.uid < len(stage.op.axis)
+    require(ok, ScheduleError, f"storage_align {stage.op.name}", "needs an unsplit spatial axis", loop=it.name)
+    require(step.factor > 0, ScheduleError, f"storage_align {stage.op.name}", "needs a positive factor", factor=step.factor)
+    return state.with_stage(step.stage, replace(stage, storage_align=(it.uid, step.factor, step.offset)))

@@ -1,0 +1,138 @@
+"""Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .derive import cache_name, cache_read_op, cache_write_ops, redirect_reads, rfactor_ops
+from .errors import ScheduleError, require
+from .expr import Expr, IterVar, Var, compare, logical_and
+from .loop_value import loop_names, root_values, split_guards
+from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Stage, State, fresh_stage
+from .step import CacheRead, CacheWrite, ComputeAt, ComputeInline, ComputeRoot, RFactor
+
+
+def _forget_extents(stage: Stage) -> Stage:
+    leaf = set(stage.leaf)
+    return replace(stage, vars=tuple([replace(v, extent=None) if v.uid in leaf else v for v in stage.vars]))
+
+
+def _name(state: State, k: int) -> str:
+    return state.stages[k].op.name
+
+
+def apply_compute_at(state: State, step: ComputeAt) -> State:
+    stage, target = state.stages[step.stage], state.stages[step.target]
+    subject = f"compute_at {stage.op.name}"
+    require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+    require(step.stage < step.target, ScheduleError, subject, "the target must come later", target=target.op.name)
+    ok = 0 <= step.target_iter < len(target.leaf)
+    law = f"{target.op.name} has {len(target.leaf)} loops"
+    require(ok, ScheduleError, subject, law, loop=step.target_iter)
+    attach = Attach(step.target, target.leaf[step.target_iter], len(state.steps))
+    return state.with_stage(step.stage, replace(_forget_extents(stage), where=ATTACHED, attach=attach))
+
+
+def apply_compute_inline(state: State, step: ComputeInline) -> State:
+    stage = state.stages[step.stage]
+    subject = f"compute_inline {stage.op.name}"
+    require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+    require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be inlined")
+    require(not state.access.is_output(step.stage), ScheduleError, subject, "an output cannot be inlined")
+    attached = [s.op.name for s in state.stages if s.attach is not None and s.attach.stage == step.stage]
+    require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
+    return state.with_stage(step.stage, replace(stage, where=INLINED, attach=None))
+
+
+def apply_compute_root(state: State, step: ComputeRoot) -> State:
+    stage = state.stages[step.stage]
+    require(not stage.is_placeholder, ScheduleError, f"compute_root {stage.op.name}", "an input is not computed")
+    return state.with_stage(step.stage, replace(_forget_extents(stage), where=ROOT, attach=None))
+
+
+def _insert(state: State, position: int, stage: Stage) -> State:
+    """Put a stage at `position`; references to later stages move on."""
+    shifted = [
+        replace(s, attach=replace(s.attach, stage=s.attach.stage + 1))
+        if s.attach is not None and s.attach.stage >= position
+        else s
+        for s in state.stages
+    ]
+    return replace(state, stages=(*shifted[:position], stage, *shifted[position:]))
+
+
+def apply_cache_read(state: State, step: CacheRead) -> State:
+    source = state.stages[step.stage].op
+    subject = f"cache_read {source.name}"
+    require(source.num_outputs == 1, ScheduleError, subject, "an operation with several outputs cannot be cached")
+    readers = state.access.read_by[step.stage]
+    for r in step.readers:
+        ok = r in readers
+        require(ok, ScheduleError, subject, "each reader must read it", reader=_name(state, r) if r < len(state.stages) else r)
+    require(len(step.readers) > 0, ScheduleError, subject, "at least one reader is needed")
+    tensor = source.output()
+    cache = cache_read_op(tensor, step.scope, cache_name(tensor, step.scope, [op.name for op in state.ops]))
+    for r in step.readers:
+        reader = state.stages[r]
+        state = state.with_stage(r, replace(reader, op=redirect_reads(reader.compute, tensor, cache.output())))
+    return _insert(state, step.stage + 1, fresh_stage(cache))
+
+
+def _require_untouched(state: State, k: int, what: str) -> None:
+    name = _name(state, k)
+    attached = [s.op.name for s in state.stages if s.attach is not None and s.attach.stage == k]
+    require(not attached, ScheduleError, f"{what} {name}", "other stages are attached to it", attached=attached)
+
+
+def apply_cache_write(state: State, step: CacheWrite) -> State:
+    stage = state.stages[step.stage]
+    subject = f"cache_write {stage.op.name}"
+    require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+    require(stage.where == ROOT, ScheduleError, subject, "cache before moving the stage", where=stage.where)
+    _require_untouched(state, step.stage, "cache_write")
+    name = f"{stage.op.name}.{step.scope}"
+    cache, copy = cache_write_ops(stage.compute, step.scope, name)
+    state = _insert(state, step.stage, fresh_stage(cache))
+    return state.with_stage(step.stage + 1, fresh_stage(copy))
+
+
+def apply_rfactor(state: State, step: RFactor) -> State:
+    stage = state.stages[step.stage]
+    subject = f"rfactor {stage.op.name}"
+    reduction = None if stage.is_placeholder else stage.compute.reduction
+    require(reduction is not None, ScheduleError, subject, "is for reductions")
+    ok = 0 <= step.iter < len(stage.leaf) and stage.vars[stage.leaf[step.iter]].kind == REDUCE
+    require(ok, ScheduleError, subject, "the loop must be a reduction loop", loop=step.iter)
+    rank = len(stage.op.axis)
+    require(0 <= step.factor_iter <= rank, ScheduleError, subject, f"the position must be 0 to {rank}", got=step.factor_iter)
+    _require_untouched(state, step.stage, "rfactor")
+    loops = [it for it in stage.iters if it.kind == REDUCE]
+    for it in loops:
+        ok = isinstance(it.extent, int)
+        require(ok, ScheduleError, subject, "the extents of its loops must be known", loop=it.name, extent=it.extent)
+    names = loop_names(stage)
+    variables: dict[int, Expr] = {it.uid: Var(names[it.uid]) for it in loops}
+    roots = root_values(stage, variables, range(rank, stage.num_roots))
+    axes: list[IterVar] = list(stage.op.reduce_axis)
+    values = {axis: roots[rank + k] for k, axis in enumerate(axes)}
+    guards = split_guards(stage, variables)
+    guards += [
+        compare("<", values[a], a.extent) for a in axes if isinstance(a.extent, Expr)
+    ]
+    factored = [it.uid for it in loops].index(stage.leaf[step.iter])
+    described = tuple([(names[it.uid], it.extent, variables[it.uid]) for it in loops])
+    key = ("rfactor", tuple(_shape_of(stage)), step.iter, step.factor_iter)
+    if key not in stage.compute.derived:
+        stage.compute.derived[key] = rfactor_ops(
+            stage.compute, values, described, factored, step.factor_iter, logical_and(*guards) if guards else None  # type: ignore[arg-type]
+        )
+    rf, repl = stage.compute.derived[key]
+    state = _insert(state, step.stage, fresh_stage(rf))
+    return state.with_stage(step.stage + 1, replace(fresh_stage(repl), where=stage.where, attach=stage.attach))
+
+
+def _shape_of(stage: Stage) -> list[object]:
+    """What the derived operations depend on: the relations and loop extents."""
+    return [stage.relations, stage.leaf, tuple([(v.name, v.extent) for v in stage.iters])]
+
+

@@ -1,0 +1,302 @@
+"""Bound inference: how far every loop runs and which region every stage computes (spec autoscheduler 2.8).
+
+Consumers come before producers.  A stage that is computed inside a loop of another one covers what its consumers
+read while the loops outside that point stand still and the loops inside run through; loops bound to threads that
+share the stage's storage count as running.  The same code serves one program and many (extents as lanes): nothing
+here asks for the truth of an extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .errors import LowerError, require
+from .lanes import ceildiv, product, smaller
+from .loop_value import split_strides
+from .reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
+from .region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
+from .state import ATTACHED, INLINED, FuseRel, Iter, SplitRel, Stage, State, root_extent
+
+SCOPE_RANK = {"global": 0, "shared": 1, "local": 3}
+BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+THREAD_RANK = {**dict.fromkeys(BLOCKS, 0), **dict.fromkeys(THREADS, 1), "vthread": 1}
+
+Atoms = frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`state` with all extents; `regions[k]` is the region of each root axis of stage k, `scopes[k]` its storage."""
+
+    state: State
+    regions: tuple[tuple[Region, ...], ...]
+    scopes: tuple[str, ...]
+
+
+def infer_bounds(state: State) -> Bounds:
+    """Infer all extents.
+
+    Raises LowerError when a split length is undecided or a consumer stands outside its producer's attach point.
+    """
+    return _Inference(state).run()
+
+
+def thread_ranks(stage: Stage) -> dict[int, int]:
+    """The rank of the thread axis that each iterator of the stage takes part in, by uid."""
+    ranks = {it.uid: THREAD_RANK[it.annotation] for it in stage.iters if it.annotation in THREAD_RANK}
+    for rel in reversed(stage.relations):
+        if isinstance(rel, FuseRel) and rel.fused in ranks:
+            ranks.update(dict.fromkeys(rel.parts, ranks[rel.fused]))
+        elif isinstance(rel, SplitRel):
+            over = [ranks[c] for c in rel.children if c in ranks]
+            if over:
+                ranks[rel.parent] = max(over)
+    return ranks
+
+
+def fill_extents(stage: Stage, roots: list[Any]) -> Stage:
+    """The stage with the extents of all iterators, given those of its root axes."""
+    extents: dict[int, Any] = dict(enumerate(roots))
+    threaded = thread_ranks(stage)
+    for rel in stage.relations:
+        match rel:
+            case FuseRel(parts=parts, fused=fused):
+                extents[fused] = product([extents[p] for p in parts])
+            case SplitRel(parent=parent, lengths=lengths, children=children, inner_to_outer=inner_to_outer):
+                if any(length is None for length in lengths):
+                    raise LowerError(f"{stage.op.name}: the split of {stage.vars[parent].name} is not decided yet")
+                rest = extents[parent]
+                order = list(zip(children[1:], lengths, strict=True))[::-1] if inner_to_outer else zip(children, lengths)  # noqa: B905
+                for child, length in order:
+                    extents[child] = length if parent in threaded else smaller(length, rest)
+                    rest = ceildiv(rest, length)
+                extents[children[0] if inner_to_outer else children[-1]] = rest
+    vars_ = tuple([_filled(v, extents) for v in stage.vars])
+    return replace(stage, vars=vars_)
+
+
+def _filled(v: Iter, extents: dict[int, Any]) -> Iter:
+    return Iter(v.uid, v.name, extents.get(v.uid, v.extent), v.kind, v.annotation)
+
+
+class _Inference:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.stages = list(state.stages)
+        inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
+        self.reads = reads_by_producer(state.ops, inlined)
+        self.regions: list[tuple[Region, ...]] = [()] * len(self.stages)
+        self.scopes = [self._scope(k) for k in range(len(self.stages))]
+        self.ranks = [thread_ranks(s) for s in self.stages]
+        self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}
+
+    def run(self) -> Bounds:
+        for k in reversed(range(len(self.stages))):
+            stage = self.stages[k]
+            if stage.is_placeholder or stage.where == INLINED:
+                continue
+            spatial = self._region(k)
+            reduce = [Region(ZERO, root_extent(v, stage.op.axis)) for v in stage.op.reduce_axis]
+            self.regions[k] = (*spatial, *reduce)
+            self.stages[k] = fill_extents(stage, [r.extent for r in self.regions[k]])
+        return Bounds(replace(self.state, stages=tuple(self.stages)), tuple(self.regions), tuple(self.scopes))
+
+    def _path(self, k: int) -> Iterable[tuple[int, int]]:
+        """The loops `(stage, uid)` that enclose stage k."""
+        attach = self.stages[k].attach
+        while attach is not None:
+            target = self.stages[attach.stage]
+            for uid in target.leaf[: target.position(attach.iter) + 1]:
+                yield attach.stage, uid
+            attach = target.attach
+
+    def _scope(self, k: int) -> str:
+        """The storage of a stage: the one that was asked for, else by the threads around it."""
+        asked = getattr(self.stages[k].op, "scope", "")
+        if asked:
+            return str(asked)
+        tags = [self.stages[s].vars[uid].annotation for s, uid in self._path(k)]
+        rank = max([THREAD_RANK.get(tag, -1) for tag in tags], default=-1)
+        return {-1: "global", 0: "shared", 1: "local"}[rank]
+
+    def _fixed(self, k: int) -> Atoms:
+        """The loops around stage k that stand still while it is computed."""
+        rank = SCOPE_RANK[self.scopes[k]]
+        out = set()
+        for s, uid in self._path(k):
+            tag = self.stages[s].vars[uid].annotation
+            if tag not in THREAD_RANK or rank > THREAD_RANK[tag]:
+                out.add((s, uid))
+        return frozenset(out)
+
+    def _region(self, k: int) -> tuple[Region, ...]:
+        """The region of the spatial axes of stage k."""
+        shape = self.stages[k].op.shape
+        if self.state.access.is_output(k) or not self.reads[k]:
+            return tuple([Region(ZERO, d) for d in shape])
+        fixed = self._fixed(k)
+        if self.stages[k].where == ATTACHED:
+            self._check_inside(k)
+        dims: list[Region] | None = None
+        for read in self.reads[k]:
+            new = self._read_region(k, read, fixed, shape)
+            dims = new if dims is None else [unite(a, b) for a, b in zip(dims, new, strict=True)]
+        assert dims is not None
+        return tuple([clip(r, d) for r, d in zip(dims, shape, strict=True)])
+
+    def _check_inside(self, k: int) -> None:
+        attach = self.stages[k].attach
+        assert attach is not None
+        around = set(self._path(k))
+        for read in self.reads[k]:
+            inside = read.reader == attach.stage or around <= set(self._path(read.reader))
+            require(
+                inside,
+                LowerError,
+                self.stages[k].op.name,
+                "every consumer must be inside the loop it is computed at",
+                loop=f"{self.stages[attach.stage].op.name}.{self.stages[attach.stage].vars[attach.iter].name}",
+                consumer=self.stages[read.reader].op.name,
+            )
+
+    def _read_region(self, k: int, read: Read, fixed: Atoms, shape: tuple[int, ...]) -> list[Region]:
+        rank = SCOPE_RANK[self.scopes[k]]
+        axes = self._axis_regions(read.reader, fixed, rank)
+        out = []
+        for form, size in zip(read.forms, shape, strict=True):
+            region = _form_region(form, axes)
+            out.append(Region(ZERO, size) if region is None else region)
+        return out
+
+    def _stands(self, stage: int, uid: int, fixed: Atoms, rank: int) -> bool:
+        """Whether iterator `uid` stands still: fixed outside, or a thread that does not share the storage."""
+        thread = self.ranks[stage].get(uid)
+        if thread is not None:
+            return rank > thread
+        return (stage, uid) in fixed
+
+    def _axis_regions(self, k: int, fixed: Atoms, rank: int) -> tuple[Region, ...]:
+        """The region of each root axis of stage k while the loops `fixed` stand still."""
+        key = (k, fixed | {(-1, rank)})
+        if key not in self._axis_cache:
+            stage = self.stages[k]
+            local = _LocalRegions(k, stage, lambda uid: self._stands(k, uid, fixed, rank))
+            out = []
+            for root, base in enumerate(self.regions[k]):
+                inner = local.region(root)
+                out.append(inner.add(self._relax(base.min, fixed, rank)))
+            self._axis_cache[key] = tuple(out)
+        return self._axis_cache[key]
+
+    def _relax(self, low: Linear, fixed: Atoms, rank: int) -> Region:
+        """The values of `low` while only the loops `fixed` stand still."""
+        terms: dict[Any, Any] = {}
+        region = Region(ZERO, 1)
+        for atom, c in low.terms.items():
+            if isinstance(atom, LoopAtom):
+                if self._stands(atom.stage, atom.uid, self._part_of(fixed, atom), rank):
+                    terms[atom] = c
+                else:
+                    region = Region(region.min, region.extent + (atom.extent - 1) * abs(c))
+            else:
+                base = self._relax(atom.base, fixed, rank)
+                value = floormod(base, atom.divisor) if atom.mod else floordiv(base, atom.divisor)
+                region = region.add(Region(value.min.scale(c), (value.extent - 1) * abs(c) + 1))
+        return region.add(Region(Linear(terms, low.const), 1))
+
+    def _part_of(self, fixed: Atoms, atom: LoopAtom) -> Atoms:
+        """`fixed`, with the iterator itself when the loop it was fused into stands still."""
+        stage = self.stages[atom.stage]
+        uid = atom.uid
+        for rel in stage.relations:
+            if isinstance(rel, FuseRel) and uid in rel.parts:
+                uid = rel.fused
+        return fixed | {(atom.stage, atom.uid)} if (atom.stage, uid) in fixed else fixed
+
+
+class _LocalRegions:
+    """The regions of a stage's iterators over its own loops, some of which stand still."""
+
+    def __init__(self, k: int, stage: Stage, stands: Any) -> None:
+        self.k = k
+        self.stage = stage
+        self.stands = stands
+        self.split_of = {rel.parent: rel for rel in stage.relations if isinstance(rel, SplitRel)}
+        self.fuse_of = {p: rel for rel in stage.relations if isinstance(rel, FuseRel) for p in rel.parts}
+        self.done: dict[int, Region] = {}
+        self.full: dict[int, bool] = {}
+
+    def region(self, uid: int) -> Region:
+        if uid not in self.done:
+            self.done[uid] = self._compute(uid)
+        return self.done[uid]
+
+    def _fused_leaf(self, uid: int) -> int | None:
+        """The loop that `uid` was fused into, through further fusing only; None when it was split later."""
+        while uid in self.fuse_of:
+            uid = self.fuse_of[uid].fused
+        return None if uid in self.split_of else uid
+
+    def _compute(self, uid: int) -> Region:
+        extent = self.stage.vars[uid].extent
+        if uid in self.split_of:
+            return self._of_split(uid, self.split_of[uid])
+        leaf = self._fused_leaf(uid)
+        if leaf is not None:
+            if self.stands(leaf):
+                self.full[uid] = False
+                return Region(Linear({LoopAtom(self.k, uid, extent): 1}), 1)
+            self.full[uid] = True
+            return Region(ZERO, extent)
+        return self._of_part(uid, self.fuse_of[uid])
+
+    def _of_split(self, uid: int, rel: SplitRel) -> Region:
+        extent = self.stage.vars[uid].extent
+        region = Region(ZERO, 1)
+        for child, stride in zip(rel.children, split_strides(self.stage, rel), strict=True):
+            part = self.region(child)
+            region = region.add(Region(part.min.scale(stride), (part.extent - 1) * stride + 1))
+        self.full[uid] = all(self.full[c] for c in rel.children)
+        return Region(region.min, smaller(region.extent, extent)) if self.full[uid] else region
+
+    def _of_part(self, uid: int, rel: FuseRel) -> Region:
+        """A part of a fused loop that was split again."""
+        fused = self.region(rel.fused)
+        extent = self.stage.vars[uid].extent
+        self.full[uid] = self.full[rel.fused]
+        if self.full[uid]:
+            return Region(ZERO, extent)
+        inner = product([self.stage.vars[p].extent for p in rel.parts[rel.parts.index(uid) + 1 :]])
+        outer = floordiv(fused, inner)
+        return outer if uid == rel.parts[0] else floormod(outer, extent)
+
+
+def _form_region(form: Form, axes: tuple[Region, ...]) -> Region | None:
+    """The region of an index over the regions of the reader's axes; None when nothing is known."""
+    match form:
+        case Affine(terms=terms, const=const):
+            out = Region(Linear({}, const), 1)
+            for axis, c in terms:
+                out = out.add(axes[axis] if c == 1 else axes[axis].scale(c))
+            return out
+        case Sum(parts=parts, const=const):
+            regions = [_form_region(p, axes) for p in parts]
+            out = Region(Linear({}, const), 1)
+            for r in regions:
+                if r is None:
+                    return None
+                out = out.add(r)
+            return out
+        case Scaled(part=part, factor=factor):
+            inner = _form_region(part, axes)
+            return None if inner is None else inner.scale(factor)
+        case Quotient(part=part, divisor=divisor, mod=mod):
+            inner = _form_region(part, axes)
+            if inner is None:
+                return None
+            return floormod(inner, divisor) if mod else floordiv(inner, divisor)
+        case Unknown():
+            return None

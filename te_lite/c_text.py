@@ -1,0 +1,276 @@
+"""Expressions as text of the C family, for every backend that emits C or a dialect of it.
+
+A `Dialect` says what differs between C and its relatives (type names, how a helper function is declared).  `CText`
+prints expressions with the fewest brackets that C's precedence allows.  Floor division and modulo become `/` and
+`%` where the operands cannot be negative; everything C lacks (floor division, minimum, integer power ...) goes
+through small typed helper functions, and `CText.helpers` collects the text of those that were used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from .errors import ExprError, require
+from .expr import (
+    FLOATS,
+    Binary,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Logical,
+    Not,
+    Select,
+    Var,
+)
+
+BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8,
+}  # fmt: skip
+TYPES = {
+    "bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t",
+    "int64": "int64_t", "float16": "_Float16", "float32": "float", "float64": "double",
+}  # fmt: skip
+SHORT = {
+    "bool": "b8", "int8": "i8", "uint8": "u8", "int16": "i16", "int32": "i32", "int64": "i64",
+    "float16": "f16", "float32": "f32", "float64": "f64",
+}  # fmt: skip
+NARROW_INTS = ("int8", "uint8", "int16")
+
+TERNARY, OR, AND, EQUAL, LESS, ADD, MUL, UNARY, POSTFIX = 3, 4, 5, 9, 10, 12, 13, 14, 15
+_LEVEL = {"+": ADD, "-": ADD, "*": MUL, "/": MUL, "//": MUL, "%": MUL, "&&": AND, "||": OR}
+
+KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long "
+    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
+    "bool true false main and or not xor this new delete class template typename operator private public protected "
+    "namespace using try catch throw friend virtual explicit export mutable asm half signbit isnan y0 y1 yn j0 j1 jn "
+    "abs exp log pow sqrt sin cos tan floor ceil round gamma erf index INFINITY NAN".split()
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One member of the C family: type names by dtype, and the words before a helper function."""
+
+    name: str
+    types: Mapping[str, str]
+    helper: str
+
+
+C = Dialect("C", TYPES, "static inline")
+
+
+def identifier(name: str) -> str:
+    """`name` with everything a C identifier cannot hold replaced by `_`."""
+    text = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in name) or "_"
+    return f"_{text}" if text[0].isdigit() else text
+
+
+class Names:
+    """Gives every object a C identifier of its own, close to the name it carries."""
+
+    def __init__(self, reserved: frozenset[str] = KEYWORDS) -> None:
+        self._taken = set(reserved)
+        self._of: dict[int, str] = {}
+        self._keep: list[object] = []
+
+    def fresh(self, name: str) -> str:
+        """An identifier that nobody else has."""
+        base = identifier(name)
+        text, k = base, 0
+        while text in self._taken:
+            k += 1
+            text = f"{base}_{k}"
+        self._taken.add(text)
+        return text
+
+    def of(self, item: object, name: str) -> str:
+        """The identifier of `item` (by identity), made from `name` when it is first asked for."""
+        if id(item) not in self._of:
+            self._of[id(item)] = self.fresh(name)
+            self._keep.append(item)
+        return self._of[id(item)]
+
+
+def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:
+    """A constant of `dtype` as C text; infinities and NaN by their macros of math.h."""
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype not in FLOATS:
+        number = int(value)
+        if dtype == "int64":
+            return f"(-INT64_C({2**63 - 1}) - 1)" if number == -(2**63) else f"INT64_C({number})"
+        return "(-2147483647 - 1)" if number == -(2**31) else str(number)
+    number_f = float(value)
+    if math.isnan(number_f):
+        text = "NAN"
+    elif math.isinf(number_f):
+        text = "INFINITY" if number_f > 0 else "-INFINITY"
+    else:
+        text = repr(number_f) + ("" if dtype == "float64" else "f")
+    return f"({dialect.types[dtype]}){text}" if dtype == "float16" else text
+
+
+def _helper_body(name: str, dtype: str, t: str) -> str:
+    match name:
+        case "min" | "max":
+            sign = "<" if name == "min" else ">"
+            return f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) {{ return a {sign} b ? a : b; }}"
+        case "floordiv":
+            return (
+                f"{t} floordiv_{SHORT[dtype]}({t} a, {t} b) "
+                "{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }"
+            )
+        case "floormod":
+            return (
+                f"{t} floormod_{SHORT[dtype]}({t} a, {t} b) "
+                "{ return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }"
+            )
+        case "ipow":
+            return (
+                f"{t} ipow_{SHORT[dtype]}({t} a, {t} b) "
+                "{ int64_t out = 1; for (; b > 0; --b) out *= a; return (" + t + ")out; }"
+            )
+    raise ExprError(f"helper: no helper function is called {name!r}")
+
+
+def _math(name: str) -> Callable[[str, str], str]:
+    return lambda x, f: f"{name}{f}({x})"
+
+
+_FLOAT_CALLS: dict[str, Callable[[str, str], str]] = {
+    **{n: _math(n) for n in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "erf", "floor", "ceil", "trunc",
+                             "sin", "cos", "tan", "sinh", "cosh", "atan")},
+    "abs": _math("fabs"),
+    "round": _math("rint"),
+    "rsqrt": lambda x, f: f"1.0{f} / sqrt{f}({x})",
+    "sigmoid": lambda x, f: f"1.0{f} / (1.0{f} + exp{f}(-({x})))",
+}  # fmt: skip
+
+NonNegative = Callable[[Expr], bool]
+
+
+@dataclass
+class CText:
+    """Prints expressions of one function.
+
+    `var` and `load` name variables and memory reads, `nonnegative(e)` says whether an integer expression is proven
+    to be >= 0.  `wide` makes index helpers 64-bit (buffers of 2**31 elements or more).
+    """
+
+    var: Callable[[Var], str]
+    load: Callable[[BufferLoad], str]
+    nonnegative: NonNegative
+    dialect: Dialect = C
+    wide: bool = False
+    helpers: dict[str, str] = field(default_factory=dict)
+
+    def expr(self, e: Expr, level: int = 0) -> str:
+        """The text of `e`, bracketed when it binds weaker than `level`."""
+        text, own = self._text(e)
+        return f"({text})" if own < level else text
+
+    def call_helper(self, name: str, dtype: str, *args: str) -> str:
+        """A call of the helper `name` for `dtype`, whose definition is recorded in `helpers`."""
+        if dtype == "int32" and self.wide:
+            dtype = "int64"
+        key = f"{name}_{SHORT[dtype]}"
+        if key not in self.helpers:
+            self.helpers[key] = f"{self.dialect.helper} {_helper_body(name, dtype, self.dialect.types[dtype])}"
+        return f"{key}({', '.join(args)})"
+
+    def _text(self, e: Expr) -> tuple[str, int]:
+        match e:
+            case Var():
+                return self.var(e), POSTFIX
+            case Const(value=value, dtype=dtype):
+                text = literal(value, dtype, self.dialect)
+                return text, UNARY if text[0] == "-" or dtype == "float16" else POSTFIX
+            case BufferLoad():
+                return self.load(e), POSTFIX
+            case Binary():
+                return self._binary(e)
+            case Compare(op=op, a=a, b=b):
+                own = EQUAL if op in ("==", "!=") else LESS
+                return f"{self.expr(a, own + 1)} {op} {self.expr(b, own + 1)}", own
+            case Logical(op=op, a=a, b=b):
+                own = _LEVEL[op]
+                inner = own if op == "&&" else AND + 1
+                return f"{self.expr(a, own)} {op} {self.expr(b, inner)}", own
+            case Not(a=a):
+                return f"!{self.expr(a, UNARY)}", UNARY
+            case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
+                return f"{self.expr(cond, TERNARY + 1)} ? {self.expr(a, TERNARY + 1)} : {self.expr(b, TERNARY)}", TERNARY
+            case Cast(dtype="bool", a=a):
+                return f"{self.expr(a, EQUAL + 1)} != 0", EQUAL
+            case Cast(dtype=dtype, a=a):
+                return f"({self.dialect.types[dtype]}){self.expr(a, UNARY)}", UNARY
+            case Call():
+                return self._call(e)
+        raise ExprError(f"C text: a {type(e).__name__} node cannot be printed, it must be lowered first")
+
+    def _binary(self, e: Binary) -> tuple[str, int]:
+        op, a, b, dtype = e.op, e.a, e.b, e.dtype
+        if op in ("min", "max"):
+            return self.call_helper(op, dtype, self.expr(a), self.expr(b)), POSTFIX
+        if op in ("//", "%") and dtype in FLOATS:
+            return self._float_floor(op, a, b, dtype)
+        if op in ("//", "%") and dtype != "uint8" and not (self.nonnegative(a) and self.nonnegative(b)):
+            name = "floordiv" if op == "//" else "floormod"
+            return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
+        if op == "*" and isinstance(b, Const) and b.value == -1:
+            text, own = f"-{self.expr(a, POSTFIX)}", UNARY
+        elif op == "+" and isinstance(b, Const) and b.value < 0 and dtype not in NARROW_INTS:
+            text, own = f"{self.expr(a, ADD)} - {literal(-b.value, dtype, self.dialect)}", ADD
+        else:
+            own = _LEVEL[op]
+            text = f"{self.expr(a, own)} {'/' if op == '//' else op} {self.expr(b, own + 1)}"
+        if dtype in NARROW_INTS:
+            return f"({self.dialect.types[dtype]})({text})", UNARY
+        return text, own
+
+    def _float_floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[str, int]:
+        f = "" if dtype == "float64" else "f"
+        quotient = f"floor{f}({self.expr(a, MUL)} / {self.expr(b, MUL + 1)})"
+        if op == "//":
+            return quotient, POSTFIX
+        return f"{self.expr(a, ADD)} - {quotient} * {self.expr(b, MUL + 1)}", ADD
+
+    def _call(self, e: Call) -> tuple[str, int]:
+        dtype = e.args[0].dtype
+        f = "" if dtype == "float64" else "f"
+        if e.func == "isnan":
+            return f"isnan({self._as_float(e.args[0])})", POSTFIX
+        if e.func == "pow" and dtype not in FLOATS:
+            return self.call_helper("ipow", dtype, *map(self.expr, e.args)), POSTFIX
+        if dtype not in FLOATS:
+            return self._int_call(e)
+        args = [self._as_float(a) for a in e.args]
+        if e.func == "pow":
+            text, own = f"pow{f}({', '.join(args)})", POSTFIX
+        else:
+            require(e.func in _FLOAT_CALLS, ExprError, "C text", "the function has no C text", func=e.func)
+            text = _FLOAT_CALLS[e.func](args[0], f)
+            own = MUL if text.startswith("1.0") else POSTFIX
+        if dtype == "float16":
+            text, own = f"({self.dialect.types[dtype]})({text})", UNARY
+        return text, own
+
+    def _as_float(self, e: Expr) -> str:
+        return f"(float)({self.expr(e)})" if e.dtype == "float16" else self.expr(e)
+
+    def _int_call(self, e: Call) -> tuple[str, int]:
+        a = e.args[0]
+        if e.func in ("floor", "ceil", "round", "trunc"):
+            return self._text(a)
+        require(e.func == "abs", ExprError, "C text", "the function has no text for integers", func=e.func)
+        if a.dtype == "uint8":
+            return self._text(a)
+        name = "llabs" if a.dtype == "int64" else "abs"
+        text = f"{name}({self.expr(a)})"
+        return (f"({self.dialect.types[a.dtype]}){text}", UNARY) if a.dtype in NARROW_INTS else (text, POSTFIX)

@@ -1,0 +1,166 @@
+"""Operations that a schedule derives from others: cache stages and the two halves of an rfactor.
+
+The same derivation of the same operation gives the same object (memoised in the operation), so replaying a step
+list twice gives equal states and shares all analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from .expr import INDEX, Expr, IterVar, Load, Reduce, Var, as_expr, if_then_else, logical_and
+from .tensor import ComputeOp, Operation, Tensor
+from .visit import substitute, transform
+
+T = TypeVar("T")
+
+
+def _memo(op: ComputeOp, key: object, make: Callable[[], T]) -> T:
+    if key not in op.derived:
+        op.derived[key] = make()
+    return op.derived[key]  # type: ignore[no-any-return]
+
+
+def cache_name(source: Tensor, scope: str, taken: Sequence[str]) -> str:
+    """`A.shared`, or `A.d.shared` when that name is taken."""
+    base = source.name
+    while f"{base}.{scope}" in taken:
+        base += ".d"
+    return f"{base}.{scope}"
+
+
+_read_caches: dict[tuple[object, str, str], ComputeOp] = {}
+
+
+def cache_read_op(source: Tensor, scope: str, name: str) -> ComputeOp:
+    """A copy of `source` in `scope` with axes `ax0, ax1, ...`."""
+    key = (source, scope, name)
+    if key not in _read_caches:
+        axis = tuple([IterVar(f"ax{k}", INDEX, d, "spatial") for k, d in enumerate(source.shape)])
+        _read_caches[key] = ComputeOp(name, axis, (Load(source, axis),), ("CHR", source.op.key, name), scope=scope)
+    return _read_caches[key]
+
+
+def redirect_reads(op: ComputeOp, old: Tensor, new: Tensor) -> ComputeOp:
+    """`op` (same key) reading `new` wherever it read `old`."""
+
+    def swap(e: Expr) -> Expr | None:
+        if isinstance(e, Load) and e.tensor == old:
+            return Load(new, tuple([transform(i, swap) for i in e.indices]))
+        return None
+
+    def make() -> ComputeOp:
+        body = _map_bodies(op, lambda e: transform(e, swap))
+        return ComputeOp(op.name, op.axis, body, op.key, op.tag, op.attrs, op.reduce_axis, op.scope)
+
+    return _memo(op, ("redirect", old, new), make)
+
+
+def _map_bodies(op: ComputeOp, f: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
+    """Apply `f` to the bodies; the outputs of one reduction share their rewritten sources."""
+    first = op.reduction
+    if first is None:
+        return tuple([f(e) for e in op.body])
+    new = f(first)
+    assert isinstance(new, Reduce)
+    return tuple([_output(new, k) for k in range(op.num_outputs)])
+
+
+def _output(e: Reduce, k: int) -> Reduce:
+    return e if e.value_index == k else Reduce(e.combiner, e.sources, e.axes, e.condition, k, e.init)
+
+
+def cache_write_ops(op: ComputeOp, scope: str, name: str) -> tuple[ComputeOp, ComputeOp]:
+    """`(cache, copy)`: the computation moved to `<op>.<scope>` with axes `<axis>.c`, and the copy out of it."""
+
+    def make() -> tuple[ComputeOp, ComputeOp]:
+        axis = tuple([IterVar(f"{v.name}.c", INDEX, v.extent, "spatial") for v in op.axis])
+        reduce_axis = tuple([IterVar(v.name, INDEX, v.extent, "reduce") for v in op.reduce_axis])
+        env: dict[Var, Expr] = dict(zip((*op.axis, *op.reduce_axis), (*axis, *reduce_axis), strict=True))
+        reduce_axis = tuple([_with_extent(v, env) for v in reduce_axis])
+        env.update(zip(op.reduce_axis, reduce_axis, strict=True))
+
+        def move(e: Expr) -> Expr:
+            return _reduce_over(e, env, reduce_axis) if isinstance(e, Reduce) else substitute(e, env)
+
+        cache = ComputeOp(name, axis, _map_bodies(op, move), ("CHW", op.key, name), op.tag, op.attrs, reduce_axis, scope)
+        body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
+        return cache, ComputeOp(op.name, op.axis, body, op.key)
+
+    return _memo(op, ("cache_write", scope, name), make)
+
+
+def _with_extent(v: IterVar, env: dict[Var, Expr]) -> IterVar:
+    if not isinstance(v.extent, Expr):
+        return v
+    return IterVar(v.name, v.dtype, substitute(v.extent, env), v.kind)
+
+
+def _reduce_over(e: Reduce, env: dict[Var, Expr], axes: tuple[IterVar, ...], extra: Expr | None = None) -> Reduce:
+    condition = None if e.condition is None else substitute(e.condition, env)
+    if extra is not None:
+        condition = extra if condition is None else logical_and(condition, extra)
+    sources = tuple([substitute(s, env) for s in e.sources])
+    return Reduce(e.combiner, sources, axes, condition, e.value_index, e.init)
+
+
+def rfactor_ops(
+    op: ComputeOp,
+    values: dict[IterVar, Expr],
+    loops: tuple[tuple[str, int, Var], ...],
+    factored: int,
+    position: int,
+    condition: Expr | None,
+) -> tuple[ComputeOp, ComputeOp]:
+    """`(rf, repl)`: partial results along the loop `factored`, and their reduction.
+
+    `loops` are the reduction loops `(name, extent, variable)` in order, `values` the reduction axes in terms of
+    their variables, `condition` what must hold for a point of the loops to be inside (None: always).
+    The factored axis stands at `position` among the axes of `<op>.rf`.
+    """
+    reduction = op.reduction
+    assert reduction is not None
+    name, extent, var = loops[factored]
+    axis = tuple([IterVar(v.name, INDEX, v.extent, "spatial") for v in op.axis])
+    new_axis = IterVar(name, INDEX, extent, "spatial")
+    rest = tuple([IterVar(n, INDEX, e, "reduce") for k, (n, e, _) in enumerate(loops) if k != factored])
+    env: dict[Var, Expr] = dict(zip(op.axis, axis, strict=True))
+    loop_env: dict[Var, Expr] = {var: new_axis}
+    loop_env.update(zip([v for k, (_, _, v) in enumerate(loops) if k != factored], rest, strict=True))
+    env.update({v: substitute(e, loop_env) for v, e in values.items()})
+    guard = None if condition is None else substitute(condition, {**loop_env, **env})
+    rf_axis = (*axis[:position], new_axis, *axis[position:])
+    rf_body: tuple[Expr, ...]
+    if rest:
+        partial = _reduce_over(reduction, env, rest, guard)
+        rf_body = tuple([_output(partial, k) for k in range(op.num_outputs)])
+    else:
+        rf_body = _unreduced(reduction, env, guard)
+    rf = ComputeOp(f"{op.name}.rf", rf_axis, rf_body, ("RF", op.key, name, position), op.tag, op.attrs, rest)
+
+    out_axis = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(op.axis)])
+    red = IterVar(f"{name}.v", INDEX, extent, "reduce")
+    index = (*out_axis[:position], red, *out_axis[position:])
+    sources = tuple([Load(rf.output(k), index) for k in range(op.num_outputs)])
+    body = tuple([Reduce(reduction.combiner, sources, (red,), None, k) for k in range(op.num_outputs)])
+    return rf, ComputeOp(f"{op.name}.repl", out_axis, body, op.key, reduce_axis=(red,))
+
+
+def _unreduced(e: Reduce, env: dict[Var, Expr], guard: Expr | None) -> tuple[Expr, ...]:
+    """Sources as plain values where nothing is left to reduce; the identity where the condition fails."""
+    conditions = [substitute(e.condition, env)] if e.condition is not None else []
+    conditions += [guard] if guard is not None else []
+    out = []
+    for source, identity in zip(e.sources, e.combiner.identity, strict=True):
+        value = substitute(source, env)
+        out.append(if_then_else(logical_and(*conditions), value, as_expr(identity)) if conditions else value)
+    return tuple(out)
+
+
+def key_index(ops: Sequence[Operation], key: object) -> int:
+    """The stage number of the operation with `key`."""
+    for k, op in enumerate(ops):
+        if op.key == key:
+            return k
+    raise KeyError(key)

@@ -1,0 +1,73 @@
+"""Scalar functions as users of `te` know them: `te.exp(x)`, `te.power(x, y)`, `te.floordiv(a, b)`, `te.all(...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .expr import Expr, ExprLike, binary, call, logical_and, logical_or
+
+
+def _unary(func: str) -> Callable[[ExprLike], Expr]:
+    def apply(x: ExprLike) -> Expr:
+        return call(func, x)
+
+    apply.__name__ = apply.__qualname__ = func
+    apply.__doc__ = f"`{func}` of an expression; the result has its dtype."
+    return apply
+
+
+exp = _unary("exp")
+exp2 = _unary("exp2")
+log = _unary("log")
+log2 = _unary("log2")
+sqrt = _unary("sqrt")
+rsqrt = _unary("rsqrt")
+tanh = _unary("tanh")
+erf = _unary("erf")
+sigmoid = _unary("sigmoid")
+sin = _unary("sin")
+cos = _unary("cos")
+tan = _unary("tan")
+sinh = _unary("sinh")
+cosh = _unary("cosh")
+atan = _unary("atan")
+floor = _unary("floor")
+ceil = _unary("ceil")
+round = _unary("round")  # noqa: A001
+trunc = _unary("trunc")
+abs = _unary("abs")  # noqa: A001
+isnan = _unary("isnan")
+
+
+def power(x: ExprLike, y: ExprLike) -> Expr:
+    """`x` to the power of `y`, in the dtype of their promotion."""
+    return call("pow", x, y)
+
+
+def floordiv(a: ExprLike, b: ExprLike) -> Expr:
+    """The quotient rounded towards minus infinity."""
+    return binary("//", a, b)
+
+
+def floormod(a: ExprLike, b: ExprLike) -> Expr:
+    """`a - b * floordiv(a, b)`."""
+    return binary("%", a, b)
+
+
+def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
+    """The integer quotient rounded towards zero (the true quotient of floats)."""
+    return binary("/", a, b)
+
+
+indexdiv = floordiv
+indexmod = floormod
+
+
+def all(*conditions: ExprLike) -> Expr:  # noqa: A001
+    """True where every condition holds."""
+    return logical_and(*conditions)
+
+
+def any(*conditions: ExprLike) -> Expr:  # noqa: A001
+    """True where some condition holds."""
+    return logical_or(*conditions)

@@ -1,0 +1,95 @@
+"""What the loops of a stage say about its axes: values, guards and names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .expr import Expr, as_expr, binary, compare
+from .lanes import ceildiv, product
+from .state import FuseRel, SplitRel, Stage
+
+
+def split_strides(stage: Stage, rel: SplitRel) -> list[Any]:
+    """How much one step of each child advances the parent (ints or lanes)."""
+    if rel.inner_to_outer:
+        return [product(rel.lengths[j:]) for j in range(len(rel.lengths))] + [1]
+    strides = []
+    rest: Any = stage.vars[rel.parent].extent
+    for length in rel.lengths:
+        rest = ceildiv(rest, length)
+        strides.append(rest)
+    return [*strides, 1]
+
+
+def all_values(stage: Stage, variables: Mapping[int, Expr]) -> dict[int, Expr]:
+    """The value of every iterator (by uid) that the loops in `variables` (by uid) determine."""
+    values = dict(variables)
+    for rel in reversed(stage.relations):
+        match rel:
+            case SplitRel(parent=parent, children=children):
+                if all(c in values for c in children):
+                    total = as_expr(0)
+                    for child, stride in zip(children, split_strides(stage, rel), strict=True):
+                        total = binary("+", total, binary("*", values[child], stride))
+                    values[parent] = total
+            case FuseRel(parts=parts, fused=fused):
+                if fused in values:
+                    values.update(_unfuse(stage, parts, values[fused]))
+    return values
+
+
+def _unfuse(stage: Stage, parts: tuple[int, ...], fused: Expr) -> dict[int, Expr]:
+    out = {}
+    inner = 1
+    for uid in reversed(parts):
+        extent = stage.vars[uid].extent
+        value = binary("//", fused, inner)
+        out[uid] = value if uid == parts[0] else binary("%", value, extent)  # type: ignore[arg-type]
+        inner = inner * extent  # type: ignore[operator]
+    return out
+
+
+def root_values(stage: Stage, variables: Mapping[int, Expr], roots: Iterable[int]) -> dict[int, Expr]:
+    """The values of the root axes `roots` in terms of the loop variables."""
+    values = all_values(stage, variables)
+    return {r: values[r] for r in roots}
+
+
+def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
+    """`parent < extent` for every split that does not divide its parent."""
+    values = all_values(stage, variables)
+    guards = []
+    for rel in stage.relations:
+        if isinstance(rel, SplitRel) and rel.parent in values:
+            extent = stage.vars[rel.parent].extent
+            covered = 1 + sum(
+                (stage.vars[c].extent - 1) * s  # type: ignore[operator]
+                for c, s in zip(rel.children, split_strides(stage, rel), strict=True)
+            )
+            if covered > extent:  # type: ignore[operator]
+                guards.append(compare("<", values[rel.parent], extent))  # type: ignore[arg-type]
+    return guards
+
+
+def loop_names(stage: Stage) -> dict[int, str]:
+    """The name TE would give each iterator: `k.outer.inner`, `i.j.fused` (what derived axes are called)."""
+    axes = (*stage.op.axis, *stage.op.reduce_axis)
+    names = {k: v.name for k, v in enumerate(axes)}
+    for rel in stage.relations:
+        match rel:
+            case SplitRel(parent=parent, children=children, inner_to_outer=inner_to_outer):
+                names.update(_split_names(names[parent], children, inner_to_outer))
+            case FuseRel(parts=parts, fused=fused):
+                name = names[parts[0]]
+                for uid in parts[1:]:
+                    name = f"{name}.{names[uid]}.fused"
+                names[fused] = name
+    return names
+
+
+def _split_names(parent: str, children: tuple[int, ...], inner_to_outer: bool) -> dict[int, str]:
+    n = len(children) - 1
+    if inner_to_outer:
+        return {c: parent + ".outer" * (n - j) + (".inner" if j else "") for j, c in enumerate(children)}
+    return {c: parent + ".inner" * j + (".outer" if j < n else "") for j, c in enumerate(children)}

@@ -1,0 +1,147 @@
+"""The reads of a program with its inlined stages expanded, index by index in a form that regions understand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Union
+
+from .expr import Binary, Const, Expr, IterVar, Load, Reduce, Select, Var
+from .tensor import ComputeOp, Operation
+from .visit import substitute, transform, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`const + sum of coefficient * axis`; axes by their number in the stage (spatial first)."""
+
+    terms: tuple[tuple[int, int], ...]
+    const: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    parts: tuple[Form, ...]
+    const: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    part: Form
+    factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`part // divisor`, or `part % divisor` with `mod`."""
+
+    part: Form
+    divisor: int
+    mod: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Anything else: the whole dimension may be read."""
+
+
+Form = Union[Affine, Sum, Scaled, Quotient, Unknown]
+
+
+def index_form(e: Expr, axes: dict[Var, int]) -> Form:
+    """Classify an index expression over the axes of its stage."""
+    match e:
+        case Const():
+            return Affine((), int(e.value))
+        case Var():
+            return Affine(((axes[e], 1),), 0) if e in axes else Unknown()
+        case Binary(op="+", a=a, b=b):
+            return _sum(index_form(a, axes), index_form(b, axes))
+        case Binary(op="-", a=a, b=b):
+            return _sum(index_form(a, axes), _scaled(index_form(b, axes), -1))
+        case Binary(op="*", a=a, b=Const() as c) | Binary(op="*", a=Const() as c, b=a):
+            return _scaled(index_form(a, axes), int(c.value))
+        case Binary(op="//" | "%" as op, a=a, b=Const() as c) if c.value > 0:
+            part = index_form(a, axes)
+            return part if isinstance(part, Unknown) else Quotient(part, int(c.value), op == "%")
+        case Select(cond=Const() as c, a=a, b=b):
+            return index_form(a if c.value else b, axes)
+        case _:
+            return Unknown()
+
+
+def _sum(a: Form, b: Form) -> Form:
+    if isinstance(a, Unknown) or isinstance(b, Unknown):
+        return Unknown()
+    if isinstance(a, Affine) and isinstance(b, Affine):
+        terms = dict(a.terms)
+        for axis, c in b.terms:
+            terms[axis] = terms.get(axis, 0) + c
+        return Affine(tuple((axis, c) for axis, c in terms.items() if c), a.const + b.const)
+    return Sum((a, b))
+
+
+def _scaled(a: Form, factor: int) -> Form:
+    if isinstance(a, Affine):
+        return Affine(tuple((axis, c * factor) for axis, c in a.terms if factor), a.const * factor)
+    return a if isinstance(a, Unknown) else Scaled(a, factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Stage `reader` reads stage `producer` at `forms`, one per dimension."""
+
+    reader: int
+    forms: tuple[Form, ...]
+
+
+@lru_cache(maxsize=1024)
+def expanded_bodies(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tuple[tuple[Expr, ...], ...]:
+    """The bodies of all stages with the stages `inlined` substituted (empty for placeholders and inlined ones)."""
+    index = {op.key: k for k, op in enumerate(ops)}
+    done: dict[int, tuple[Expr, ...]] = {}
+
+    def expand(e: Expr) -> Expr | None:
+        if not isinstance(e, Load):
+            return None
+        indices = tuple([transform(i, expand) for i in e.indices])
+        k = index[e.tensor.op.key]
+        if k not in inlined:
+            same = all(x is y for x, y in zip(indices, e.indices, strict=True))
+            return e if same else Load(e.tensor, indices)
+        producer = ops[k]
+        return substitute(done[k][e.tensor.value_index], dict(zip(producer.axis, indices, strict=True)))
+
+    for k, op in enumerate(ops):
+        if isinstance(op, ComputeOp):
+            done[k] = _expand_op(op, expand)
+    return tuple(() if k in inlined else done.get(k, ()) for k in range(len(ops)))
+
+
+def _expand_op(op: ComputeOp, expand: object) -> tuple[Expr, ...]:
+    first = op.reduction
+    if first is None:
+        return tuple([transform(e, expand) for e in op.body])  # type: ignore[arg-type]
+    new = transform(first, expand)  # type: ignore[arg-type]
+    assert isinstance(new, Reduce)
+    return tuple([Reduce(new.combiner, new.sources, new.axes, new.condition, k, new.init) for k in range(op.num_outputs)])
+
+
+@lru_cache(maxsize=1024)
+def reads_by_producer(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tuple[tuple[Read, ...], ...]:
+    """For each stage the reads of it by stages that are not inlined, in stage order."""
+    index = {op.key: k for k, op in enumerate(ops)}
+    found: list[dict[Read, None]] = [{} for _ in ops]
+    for k, bodies in enumerate(expanded_bodies(ops, inlined)):
+        op = ops[k]
+        axes: dict[Var, int] = {v: n for n, v in enumerate((*op.axis, *op.reduce_axis))}
+        for body in bodies[:1] if reduce_axes(op) else bodies:
+            for node in walk(body):
+                if isinstance(node, Load):
+                    forms = tuple([index_form(i, axes) for i in node.indices])
+                    found[index[node.tensor.op.key]].setdefault(Read(k, forms))
+    return tuple(tuple(reads) for reads in found)
+
+
+def reduce_axes(op: Operation) -> tuple[IterVar, ...]:
+    return op.reduce_axis

@@ -1,0 +1,64 @@
+"""Apply steps to states, and replay step lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from . import apply_loop, apply_stage
+from .errors import ScheduleError, require
+from .state import State
+from .step import (
+    Annotate,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    FollowFusedSplit,
+    FollowSplit,
+    FreePragma,
+    Fuse,
+    Pragma,
+    Reorder,
+    RFactor,
+    Split,
+    Step,
+    StorageAlign,
+)
+
+_APPLY: dict[type, Callable[[State, Any], State]] = {
+    Annotate: apply_loop.apply_annotate,
+    Fuse: apply_loop.apply_fuse,
+    Pragma: apply_loop.apply_pragma,
+    FreePragma: apply_loop.apply_pragma,
+    Reorder: apply_loop.apply_reorder,
+    Split: apply_loop.apply_split,
+    FollowSplit: apply_loop.apply_follow_split,
+    FollowFusedSplit: apply_loop.apply_follow_fused_split,
+    StorageAlign: apply_loop.apply_storage_align,
+    ComputeAt: apply_stage.apply_compute_at,
+    ComputeInline: apply_stage.apply_compute_inline,
+    ComputeRoot: apply_stage.apply_compute_root,
+    CacheRead: apply_stage.apply_cache_read,
+    CacheWrite: apply_stage.apply_cache_write,
+    RFactor: apply_stage.apply_rfactor,
+}
+
+
+def apply(state: State, step: Step) -> State:
+    """The state after one more step.  Raises ScheduleError when the step does not fit."""
+    for k in (step.stage, getattr(step, "target", 0)):
+        ok = 0 <= k < len(state.stages)
+        require(ok, ScheduleError, f"step {step.tag}", f"there are {len(state.stages)} stages", stage=k)
+    after = _APPLY[type(step)](state, step)
+    return replace(after, steps=(*state.steps, step))
+
+
+def replay(dag: Any, steps: Iterable[Step]) -> State:
+    """The state that `steps` make from the unscheduled `dag`."""
+    state: State = dag.init_state
+    for step in steps:
+        state = apply(state, step)
+    return state

@@ -1,0 +1,237 @@
+"""Transform steps: small frozen values, with the letters and field order of TVM's records (spec autoscheduler 3.3).
+
+    step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
+         | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR
+         | CacheRead CHR | CacheWrite CHW | RFactor RF | FreePragma PRX (ours)
+
+All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
+per candidate program, or None: a hole that is not decided yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Union
+
+import numpy as np
+
+from .errors import RecordError, ScheduleError, require
+
+Length = Union[int, np.ndarray, None]
+
+ANNOTATIONS = (
+    "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
+    "blockIdx.z", "threadIdx.z", "tensorize",
+)  # fmt: skip
+SCOPES = ("global", "shared", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    tag: ClassVar[str] = "AN"
+    stage: int
+    iter: int
+    annotation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    tag: ClassVar[str] = "FU"
+    stage: int
+    iters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pragma:
+    tag: ClassVar[str] = "PR"
+    stage: int
+    iter: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FreePragma:
+    """A pragma TVM's records do not know (`unroll_explicit$1`, ...); a letter of our own."""
+
+    tag: ClassVar[str] = "PRX"
+    stage: int
+    iter: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    tag: ClassVar[str] = "RE"
+    stage: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`inner_to_outer`: lengths are the loops 1..n and loop 0 is the rest; else the loops 0..n-1.
+
+    `extent` is advisory (0 = unknown): replay splits the real iterator and guards the tail.
+    """
+
+    tag: ClassVar[str] = "SP"
+    stage: int
+    iter: int
+    extent: int
+    lengths: tuple[Length, ...]
+    inner_to_outer: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FollowSplit:
+    """Split like the `Split` at position `source` of the step list, into `n_split` + 1 loops."""
+
+    tag: ClassVar[str] = "FSP"
+    stage: int
+    iter: int
+    source: int
+    n_split: int
+
+
+@dataclass(frozen=True, slots=True)
+class FollowFusedSplit:
+    """Split by the product over `sources` of their length number `level`."""
+
+    tag: ClassVar[str] = "FFSP"
+    stage: int
+    iter: int
+    sources: tuple[int, ...]
+    level: int
+    factor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAlign:
+    tag: ClassVar[str] = "SA"
+    stage: int
+    iter: int
+    factor: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt:
+    tag: ClassVar[str] = "CA"
+    stage: int
+    target: int
+    target_iter: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInline:
+    tag: ClassVar[str] = "CI"
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRoot:
+    tag: ClassVar[str] = "CR"
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    tag: ClassVar[str] = "CHR"
+    stage: int
+    scope: str
+    readers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite:
+    tag: ClassVar[str] = "CHW"
+    stage: int
+    scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class RFactor:
+    tag: ClassVar[str] = "RF"
+    stage: int
+    iter: int
+    factor_iter: int
+
+
+Step = Union[
+    Annotate, Fuse, Pragma, Reorder, Split, FollowSplit, FollowFusedSplit, StorageAlign, ComputeAt, ComputeInline,
+    ComputeRoot, CacheRead, CacheWrite, RFactor, FreePragma,
+]  # fmt: skip
+STEP_KINDS: dict[str, type[Any]] = {kind.tag: kind for kind in Step.__args__}  # type: ignore[attr-defined]
+
+
+def to_json(step: Step) -> list[Any]:
+    """The JSON list of a step.  Raises ScheduleError for a step that still has holes or lanes."""
+    out: list[Any] = [step.tag]
+    for f in fields(step):
+        value = getattr(step, f.name)
+        match f.name:
+            case "annotation":
+                value = ANNOTATIONS.index(value)
+            case "lengths":
+                concrete = all(isinstance(x, int) for x in value)
+                require(concrete, ScheduleError, step.tag, "only decided lengths can be recorded", lengths=value)
+                value = list(value)
+            case "inner_to_outer" | "factor":
+                value = int(value)
+            case _ if isinstance(value, tuple):
+                value = list(value)
+        out.append(value)
+    return out
+
+
+def _integer(value: Any, where: str, minimum: int = 0) -> int:
+    ok = isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**31
+    require(ok, RecordError, where, f"an integer of at least {minimum} is needed", got=value)
+    return int(value)
+
+
+def _integers(value: Any, where: str, minimum: int = 0) -> tuple[int, ...]:
+    require(isinstance(value, list) and len(value) <= 64, RecordError, where, "a list of integers is needed", got=value)
+    return tuple([_integer(v, where, minimum) for v in value])
+
+
+def _text(value: Any, where: str) -> str:
+    ok = isinstance(value, str) and len(value) <= 200
+    require(ok, RecordError, where, "a short text is needed", got=value)
+    return str(value)
+
+
+def from_json(data: Any) -> Step:
+    """Read one step.  Raises RecordError with the offending value when it is not one."""
+    ok = isinstance(data, list) and len(data) >= 2 and isinstance(data[0], str)
+    require(ok, RecordError, "step", "a list that starts with a tag is needed", got=data)
+    kind = STEP_KINDS.get(data[0])
+    if kind is None:
+        raise RecordError(f"step {data[0]!r}: unknown tag, known ones are {', '.join(STEP_KINDS)}")
+    names = [f.name for f in fields(kind)]
+    require(len(data) == len(names) + 1, RecordError, data[0], f"the fields are {', '.join(names)}", got=data)
+    return kind(**{name: _field(kind.tag, name, value) for name, value in zip(names, data[1:], strict=True)})  # type: ignore[no-any-return]
+
+
+def _field(tag: str, name: str, value: Any) -> Any:
+    where = f"step {tag}, field {name}"
+    match name:
+        case "annotation":
+            number = _integer(value, where)
+            require(number < len(ANNOTATIONS), RecordError, where, "unknown annotation", got=number)
+            return ANNOTATIONS[number]
+        case "lengths":
+            return _integers(value, where, minimum=1)
+        case "iters" | "order" | "sources" | "readers":
+            return _integers(value, where)
+        case "inner_to_outer" | "factor" if tag != "SA":
+            require(value in (0, 1), RecordError, where, "must be 0 or 1", got=value)
+            return bool(value)
+        case "scope":
+            require(value in SCOPES, RecordError, where, f"must be one of {', '.join(SCOPES)}", got=value)
+            return value
+        case "text":
+            return _text(value, where)
+        case "extent":
+            return _integer(value, where) if value is not None else 0
+        case _:
+            return _integer(value, where)
