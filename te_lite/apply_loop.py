@@ -19,7 +19,18 @@ from .state import (
     Stage,
     State,
 )
-from .step import Annotate, FollowFusedSplit, FollowSplit, FreePragma, Fuse, Length, Pragma, Reorder, Split, StorageAlign
+from .step import (
+    Annotate,
+    FollowFusedSplit,
+    FollowSplit,
+    FreePragma,
+    Fuse,
+    Length,
+    Pragma,
+    Reorder,
+    Split,
+    StorageAlign,
+)
 
 AUTO_UNROLL = "auto_unroll_max_step"
 
@@ -68,7 +79,9 @@ def split_loop(state: State, k: int, position: int, lengths: Sequence[Length], i
     extents = _split_extents(parent.extent, lengths, inner_to_outer)
     first = len(stage.vars)
     uids = tuple(range(first, first + len(extents)))
-    loops = tuple([Iter(u, f"{parent.name}.{j}", e, parent.kind) for j, (u, e) in enumerate(zip(uids, extents, strict=True))])
+    loops = tuple(
+        [Iter(u, f"{parent.name}.{j}", e, parent.kind) for j, (u, e) in enumerate(zip(uids, extents, strict=True))]
+    )
     rel = SplitRel(parent.uid, uids, tuple(lengths), inner_to_outer)
     leaf = (*stage.leaf[:position], *uids, *stage.leaf[position + 1 :])
     stages = _move_attached(state, k, (parent.uid,), uids[-1])
@@ -175,5 +188,7 @@ def apply_storage_align(state: State, step: StorageAlign) -> State:
     stage = state.stages[step.stage]
     ok = it.uid < len(stage.op.axis)
     require(ok, ScheduleError, f"storage_align {stage.op.name}", "needs an unsplit spatial axis", loop=it.name)
-    require(step.factor > 0, ScheduleError, f"storage_align {stage.op.name}", "needs a positive factor", factor=step.factor)
+    require(
+        step.factor > 0, ScheduleError, f"storage_align {stage.op.name}", "needs a positive factor", factor=step.factor
+    )
     return state.with_stage(step.stage, replace(stage, storage_align=(it.uid, step.factor, step.offset)))

@@ -68,7 +68,13 @@ def apply_cache_read(state: State, step: CacheRead) -> State:
     readers = state.access.read_by[step.stage]
     for r in step.readers:
         ok = r in readers
-        require(ok, ScheduleError, subject, "each reader must read it", reader=_name(state, r) if r < len(state.stages) else r)
+        require(
+            ok,
+            ScheduleError,
+            subject,
+            "each reader must read it",
+            reader=_name(state, r) if r < len(state.stages) else r,
+        )
     require(len(step.readers) > 0, ScheduleError, subject, "at least one reader is needed")
     tensor = source.output()
     cache = cache_read_op(tensor, step.scope, cache_name(tensor, step.scope, [op.name for op in state.ops]))
@@ -104,7 +110,9 @@ def apply_rfactor(state: State, step: RFactor) -> State:
     ok = 0 <= step.iter < len(stage.leaf) and stage.vars[stage.leaf[step.iter]].kind == REDUCE
     require(ok, ScheduleError, subject, "the loop must be a reduction loop", loop=step.iter)
     rank = len(stage.op.axis)
-    require(0 <= step.factor_iter <= rank, ScheduleError, subject, f"the position must be 0 to {rank}", got=step.factor_iter)
+    require(
+        0 <= step.factor_iter <= rank, ScheduleError, subject, f"the position must be 0 to {rank}", got=step.factor_iter
+    )
     _require_untouched(state, step.stage, "rfactor")
     loops = [it for it in stage.iters if it.kind == REDUCE]
     for it in loops:
@@ -116,15 +124,18 @@ def apply_rfactor(state: State, step: RFactor) -> State:
     axes: list[IterVar] = list(stage.op.reduce_axis)
     values = {axis: roots[rank + k] for k, axis in enumerate(axes)}
     guards = split_guards(stage, variables)
-    guards += [
-        compare("<", values[a], a.extent) for a in axes if isinstance(a.extent, Expr)
-    ]
+    guards += [compare("<", values[a], a.extent) for a in axes if isinstance(a.extent, Expr)]
     factored = [it.uid for it in loops].index(stage.leaf[step.iter])
     described = tuple([(names[it.uid], it.extent, variables[it.uid]) for it in loops])
     key = ("rfactor", tuple(_shape_of(stage)), step.iter, step.factor_iter)
     if key not in stage.compute.derived:
         stage.compute.derived[key] = rfactor_ops(
-            stage.compute, values, described, factored, step.factor_iter, logical_and(*guards) if guards else None  # type: ignore[arg-type]
+            stage.compute,
+            values,
+            described,
+            factored,
+            step.factor_iter,
+            logical_and(*guards) if guards else None,  # type: ignore[arg-type]
         )
     rf, repl = stage.compute.derived[key]
     state = _insert(state, step.stage, fresh_stage(rf))
@@ -134,5 +145,3 @@ def apply_rfactor(state: State, step: RFactor) -> State:
 def _shape_of(stage: Stage) -> list[object]:
     """What the derived operations depend on: the relations and loop extents."""
     return [stage.relations, stage.leaf, tuple([(v.name, v.extent) for v in stage.iters])]
-
-

@@ -44,13 +44,14 @@ NARROW_INTS = ("int8", "uint8", "int16")
 TERNARY, OR, AND, EQUAL, LESS, ADD, MUL, UNARY, POSTFIX = 3, 4, 5, 9, 10, 12, 13, 14, 15
 _LEVEL = {"+": ADD, "-": ADD, "*": MUL, "/": MUL, "//": MUL, "%": MUL, "&&": AND, "||": OR}
 
-KEYWORDS = frozenset(
+_WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
     "bool true false main and or not xor this new delete class template typename operator private public protected "
     "namespace using try catch throw friend virtual explicit export mutable asm half signbit isnan y0 y1 yn j0 j1 jn "
-    "abs exp log pow sqrt sin cos tan floor ceil round gamma erf index INFINITY NAN".split()
+    "abs exp log pow sqrt sin cos tan floor ceil round gamma erf index INFINITY NAN"
 )
+KEYWORDS = frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,8 @@ class CText:
             case Not(a=a):
                 return f"!{self.expr(a, UNARY)}", UNARY
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
-                return f"{self.expr(cond, TERNARY + 1)} ? {self.expr(a, TERNARY + 1)} : {self.expr(b, TERNARY)}", TERNARY
+                test, then = self.expr(cond, TERNARY + 1), self.expr(a, TERNARY + 1)
+                return f"{test} ? {then} : {self.expr(b, TERNARY)}", TERNARY
             case Cast(dtype="bool", a=a):
                 return f"{self.expr(a, EQUAL + 1)} != 0", EQUAL
             case Cast(dtype=dtype, a=a):

@@ -1,4 +1,7 @@
-"""The computation of a workload: operations in stage order, FLOP count, text and identity (spec autoscheduler 2)."""
+"""The computation of a workload: operations in stage order, FLOP count, text and identity (spec autoscheduler 2).
+
+The methods that act on states are conveniences with TVM's names; they import what they call when they are called.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class ComputeDAG:
 
     @cached_property
     def init_state(self) -> State:
-        from .state import initial_state
+        from .state import initial_state  # noqa: PLC0415
 
         return initial_state(self)
 
@@ -84,19 +87,19 @@ class ComputeDAG:
 
     def infer_bound_from_state(self, state: State) -> State:
         """`state` with the extent of every loop filled in."""
-        from .bounds import infer_bounds
+        from .bounds import infer_bounds  # noqa: PLC0415
 
         return infer_bounds(state).state
 
     def print_python_code_from_state(self, state: State) -> str:
         """Equivalent schedule code for `te.create_schedule`."""
-        from .python_text import python_schedule
+        from .python_text import python_schedule  # noqa: PLC0415
 
         return python_schedule(state)
 
     def apply_steps_from_state(self, state: State) -> tuple[object, list[Tensor]]:
         """`(schedule, tensors)` of a state, ready for `te.lower`."""
-        from .schedule import Schedule
+        from .schedule import Schedule  # noqa: PLC0415
 
         return Schedule(state), list(self.tensors)
 

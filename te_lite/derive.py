@@ -84,7 +84,9 @@ def cache_write_ops(op: ComputeOp, scope: str, name: str) -> tuple[ComputeOp, Co
         def move(e: Expr) -> Expr:
             return _reduce_over(e, env, reduce_axis) if isinstance(e, Reduce) else substitute(e, env)
 
-        cache = ComputeOp(name, axis, _map_bodies(op, move), ("CHW", op.key, name), op.tag, op.attrs, reduce_axis, scope)
+        cache = ComputeOp(
+            name, axis, _map_bodies(op, move), ("CHW", op.key, name), op.tag, op.attrs, reduce_axis, scope
+        )
         body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
         return cache, ComputeOp(op.name, op.axis, body, op.key)
 

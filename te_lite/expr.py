@@ -49,9 +49,7 @@ class Expr:
             return value
 
     def __bool__(self) -> bool:
-        raise ExprError(
-            f"the expression {self!r} has no truth value in Python; use te.if_then_else, te.all or te.any"
-        )
+        raise ExprError(f"the expression {self!r} has no truth value in Python; use te.if_then_else, te.all or te.any")
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, other)
@@ -123,7 +121,7 @@ class Expr:
         return cast(dtype, self)
 
     def __repr__(self) -> str:
-        from .text import expr_text
+        from .text import expr_text  # noqa: PLC0415  (nodes do not know how they are printed)
 
         return expr_text(self)
 

@@ -90,21 +90,24 @@ def binary_interval(op: str, x: Interval, y: Interval) -> Interval:
 def node_interval(e: Expr, of: Callable[[Expr], Interval]) -> Interval:
     """The range of integer node `e` where `of` gives the ranges of its children.
 
-    A range that does not fit the dtype says that the operation may wrap, and becomes the range of the dtype
-    (no bound for index dtypes).
+    Sums, products and casts whose range does not fit the dtype may wrap: they get the range of the dtype, or no
+    bound for index dtypes.
     """
+    wraps = e.dtype not in INDEX_DTYPES
     match e:
         case Const(value=value):
             return (int(value), int(value)) if math.isfinite(value) else EVERYTHING
         case Binary(op=op, a=a, b=b):
             out = binary_interval(op, of(a), of(b))
+            wraps = wraps or op in ("+", "-", "*")
         case Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
             out = union(of(a), of(b))
         case Cast(a=a):
             out = of(a)
+            wraps = True
         case _:
             out = EVERYTHING
     lo, hi = dtype_interval(e.dtype)
-    if lo <= out[0] and out[1] <= hi:
-        return out
-    return EVERYTHING if e.dtype in INDEX_DTYPES else (lo, hi)
+    if wraps and not (lo <= out[0] and out[1] <= hi):
+        return EVERYTHING if e.dtype in INDEX_DTYPES else (lo, hi)
+    return out

@@ -33,9 +33,9 @@ cosh = _unary("cosh")
 atan = _unary("atan")
 floor = _unary("floor")
 ceil = _unary("ceil")
-round = _unary("round")  # noqa: A001
+round = _unary("round")
 trunc = _unary("trunc")
-abs = _unary("abs")  # noqa: A001
+abs = _unary("abs")
 isnan = _unary("isnan")
 
 
@@ -63,11 +63,11 @@ indexdiv = floordiv
 indexmod = floormod
 
 
-def all(*conditions: ExprLike) -> Expr:  # noqa: A001
+def all(*conditions: ExprLike) -> Expr:
     """True where every condition holds."""
     return logical_and(*conditions)
 
 
-def any(*conditions: ExprLike) -> Expr:  # noqa: A001
+def any(*conditions: ExprLike) -> Expr:
     """True where some condition holds."""
     return logical_or(*conditions)

@@ -166,16 +166,16 @@ class LinearSpace:
     def _write(self, x: Lin) -> Expr:
         """Positive terms first, larger coefficients first, then in order of appearance; the constant last."""
         dtype, const = x.dtype, x.const
-        order = sorted([(k < 0, -abs(k), a.index, a) for a, k in x.terms.items()])
+        order = sorted(x.terms.items(), key=lambda term: (term[1] < 0, -abs(term[1]), term[0].index))
         out: Expr | None = None
-        if order and order[0][0] and const > 0:
+        if order and order[0][1] < 0 < const:
             out, const = Const(const, dtype), 0
-        for negative, size, _, atom in order:
-            factor = size if negative and out is None else -size
+        for atom, k in order:
+            factor = k if out is None else abs(k)
             term = self.atom_expr(atom)
             if factor != 1:
                 term = Binary("*", term, Const(factor, dtype))
-            out = term if out is None else Binary("-" if negative else "+", out, term)
+            out = term if out is None else Binary("+" if k > 0 else "-", out, term)
         if out is None:
             return Const(const, dtype)
         if const:
@@ -192,7 +192,7 @@ class LinearSpace:
     def form(self, terms: dict[Atom, int], const: int, dtype: str) -> Lin:
         """The form of `terms` (which it takes over), quotients and remainders combined."""
         while any(a.kind for a in terms):
-            step = self._combine(terms, dtype)
+            step = self._combine(terms)
             if step is None:
                 break
             merge(terms, step.terms, 1)
@@ -292,7 +292,7 @@ class LinearSpace:
 
     # ------------------------------------------------------------------------------------------ combination
 
-    def _combine(self, terms: dict[Atom, int], dtype: str) -> Lin | None:
+    def _combine(self, terms: dict[Atom, int]) -> Lin | None:
         """What to add to `terms` (a form equal to 0) to make them shorter by a law of the table's last group."""
         for a, k in terms.items():
             if a.kind == MOD:
@@ -303,12 +303,10 @@ class LinearSpace:
                             return step
                 for r in a.nums:
                     if _contains(terms, r, -k):
-                        out = self.add(self.div(r, a.den).scaled(-k * a.den), r, k)
-                        return self.add(out, Lin({a: 1}, 0, dtype), -k)
+                        return _step(self.div(r, a.den), -k * a.den, r, k, {a: -k})
             elif a.kind == DIV and k % a.den == 0 and _contains(terms, a.num, -k // a.den):
                 q = -k // a.den
-                out = self.add(self.mod(a.num, a.den).scaled(q), a.num, -q)
-                return self.add(out, Lin({a: 1}, 0, dtype), -k)
+                return _step(self.mod(a.num, a.den), q, a.num, -q, {a: -k})
         return None
 
     def _join(self, a: Atom, b: Atom, k: int) -> Lin | None:
@@ -327,9 +325,7 @@ class LinearSpace:
                 merge(terms, {quotient: 1}, -c)
                 whole = self.mod(self.form(terms, r.const + c * b.num.const, r.dtype), c * b.den)
             if whole is not None:
-                terms = {atom: k * n for atom, n in whole.terms.items()}
-                merge(terms, {a: 1, b: c}, -k)
-                return Lin(terms, k * whole.const, r.dtype)
+                return _step(whole, k, r, 0, {a: -k, b: -k * c})
         return None
 
     def _quotient(self, r: Lin, c: int) -> Atom | None:
@@ -337,6 +333,15 @@ class LinearSpace:
         if key not in self._quotients:
             self._quotients[key] = self.div(r, c).atom
         return self._quotients[key]
+
+
+def _step(x: Lin, k: int, y: Lin, n: int, more: dict[Atom, int]) -> Lin:
+    """`k*x + n*y + more`, term by term."""
+    terms = dict(more)
+    merge(terms, x.terms, k)
+    if n:
+        merge(terms, y.terms, n)
+    return Lin(terms, k * x.const + n * y.const, x.dtype)
 
 
 def _contains(terms: dict[Atom, int], x: Lin, k: int) -> bool:

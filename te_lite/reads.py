@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Union
 
 from .expr import Binary, Const, Expr, IterVar, Load, Reduce, Select, Var
 from .tensor import ComputeOp, Operation
@@ -45,7 +44,7 @@ class Unknown:
     """Anything else: the whole dimension may be read."""
 
 
-Form = Union[Affine, Sum, Scaled, Quotient, Unknown]
+Form = Affine | Sum | Scaled | Quotient | Unknown
 
 
 def index_form(e: Expr, axes: dict[Var, int]) -> Form:
@@ -124,7 +123,9 @@ def _expand_op(op: ComputeOp, expand: object) -> tuple[Expr, ...]:
         return tuple([transform(e, expand) for e in op.body])  # type: ignore[arg-type]
     new = transform(first, expand)  # type: ignore[arg-type]
     assert isinstance(new, Reduce)
-    return tuple([Reduce(new.combiner, new.sources, new.axes, new.condition, k, new.init) for k in range(op.num_outputs)])
+    return tuple(
+        [Reduce(new.combiner, new.sources, new.axes, new.condition, k, new.init) for k in range(op.num_outputs)]
+    )
 
 
 @lru_cache(maxsize=1024)

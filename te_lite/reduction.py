@@ -114,10 +114,10 @@ def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[.
     return reducer
 
 
-sum = _builtin("sum", "+", lambda dtype: const(0, dtype))  # noqa: A001
+sum = _builtin("sum", "+", lambda dtype: const(0, dtype))
 prod = _builtin("prod", "*", lambda dtype: const(1, dtype))
-min = _builtin("min", "min", max_value)  # noqa: A001
-max = _builtin("max", "max", min_value)  # noqa: A001
+min = _builtin("min", "min", max_value)
+max = _builtin("max", "max", min_value)
 all_reduce = _builtin("all", "&&", lambda dtype: const(True, "bool"))
 any_reduce = _builtin("any", "||", lambda dtype: const(False, "bool"))
 
@@ -132,4 +132,3 @@ def _first_of(better: str) -> Callable[[Any, Any], Any]:
 
 argmax = comm_reducer(_first_of(">"), lambda i, v: (const(-1, i), min_value(v)), "argmax")
 argmin = comm_reducer(_first_of("<"), lambda i, v: (const(-1, i), max_value(v)), "argmin")
-

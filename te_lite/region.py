@@ -7,7 +7,7 @@ is looked at, or quotients and remainders of such.  Coefficients, constants and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 from .lanes import both, gcd, larger, smaller, where
 
@@ -32,7 +32,7 @@ class DivAtom:
     extent: Any
 
 
-Atom = Union[LoopAtom, DivAtom]
+Atom = LoopAtom | DivAtom
 
 
 @dataclass(frozen=True, slots=True)

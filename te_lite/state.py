@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from .tensor import ComputeOp, Operation, PlaceholderOp
 if TYPE_CHECKING:
     from .dag import ComputeDAG
 
-Extent = Union[int, np.ndarray]
+Extent = int | np.ndarray
 
 ROOT, INLINED, ATTACHED = "root", "inlined", "iter"
 SPATIAL, REDUCE, MIXED, SPECIAL = "spatial", "reduce", "mixed", "special"
@@ -57,7 +57,7 @@ class FuseRel:
     fused: int
 
 
-Relation = Union[SplitRel, FuseRel]
+Relation = SplitRel | FuseRel
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class State:
         return hash((id(self.dag), self.steps))
 
     def __str__(self) -> str:
-        from .state_text import state_text
+        from .state_text import state_text  # noqa: PLC0415  (values do not know how they are printed)
 
         return state_text(self)
 
@@ -178,7 +178,7 @@ def fresh_stage(op: Operation) -> Stage:
     """The stage of an operation that nothing was done to."""
     if isinstance(op, PlaceholderOp):
         return Stage(op)
-    axes = [(v, v.extent, SPATIAL) for v in op.axis]
+    axes = [(v, root_extent(v, ()), SPATIAL) for v in op.axis]
     axes += [(v, root_extent(v, op.axis), REDUCE) for v in op.reduce_axis]
     vars_ = tuple([Iter(k, clean_name(v.name), extent, kind) for k, (v, extent, kind) in enumerate(axes)])
     return Stage(op, vars_, tuple(range(len(vars_))))

@@ -11,13 +11,13 @@ per candidate program, or None: a hole that is not decided yet.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .errors import RecordError, ScheduleError, require
 
-Length = Union[int, np.ndarray, None]
+Length = int | np.ndarray | None
 
 ANNOTATIONS = (
     "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
@@ -156,10 +156,23 @@ class RFactor:
     factor_iter: int
 
 
-Step = Union[
-    Annotate, Fuse, Pragma, Reorder, Split, FollowSplit, FollowFusedSplit, StorageAlign, ComputeAt, ComputeInline,
-    ComputeRoot, CacheRead, CacheWrite, RFactor, FreePragma,
-]  # fmt: skip
+Step = (
+    Annotate
+    | Fuse
+    | Pragma
+    | Reorder
+    | Split
+    | FollowSplit
+    | FollowFusedSplit
+    | StorageAlign
+    | ComputeAt
+    | ComputeInline
+    | ComputeRoot
+    | CacheRead
+    | CacheWrite
+    | RFactor
+    | FreePragma
+)
 STEP_KINDS: dict[str, type[Any]] = {kind.tag: kind for kind in Step.__args__}  # type: ignore[attr-defined]
 
 

@@ -131,7 +131,7 @@ class LoweredFunc:
     body: Stmt
 
     def __str__(self) -> str:
-        from .stmt_text import func_text
+        from .stmt_text import func_text  # noqa: PLC0415  (statements do not know how they are printed)
 
         return func_text(self)
 

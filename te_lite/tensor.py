@@ -135,18 +135,14 @@ class Tensor:
 
     def __getitem__(self, indices: Any) -> Expr:
         items = indices if isinstance(indices, tuple | list) else (indices,)
-        require(
-            len(items) == self.ndim, ExprError, self.name, f"{self.ndim} indices are needed", indices=len(items)
-        )
+        require(len(items) == self.ndim, ExprError, self.name, f"{self.ndim} indices are needed", indices=len(items))
         return Load(self, tuple([as_expr(i, INDEX) for i in items]))
 
     def __call__(self, *indices: ExprLike) -> Expr:
         return self[tuple(indices)]
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Tensor) and self.op.key == other.op.key and self.value_index == other.value_index
-        )
+        return isinstance(other, Tensor) and self.op.key == other.op.key and self.value_index == other.value_index
 
     def __hash__(self) -> int:
         return hash((self.op.key, self.value_index))

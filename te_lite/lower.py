@@ -1,0 +1,64 @@
+"""From a state to a loop nest.
+
+The order of work: infer bounds; give every loop a variable and every stage a buffer; build the nest of each root
+stage with the stages computed inside it (`lower_nest.py`); wrap kernels in their block and thread loops; then the
+passes: virtual threads are sunk below barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put
+where threads meet in shared memory (`sync.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .bounds import BLOCKS, infer_bounds
+from .lower_facts import Facts
+from .lower_nest import NestBuilder
+from .state import ROOT, State
+from .stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, seq
+from .sync import insert_barriers
+from .tensor import Tensor
+from .unroll import unroll_loops
+from .vthread import sink_lanes
+
+if TYPE_CHECKING:
+    from .schedule import Schedule
+
+
+def lower(
+    schedule: State | Schedule, args: Sequence[Tensor] | None = None, name: str = "main", simple_mode: bool = True
+) -> LoweredFunc:
+    """Lower a state (or schedule) to a program over the buffers of `args` (default: the tensors of its DAG).
+
+    Printing the result shows the loop nest (`simple_mode` is accepted for TVM's sake).  Raises LowerError when the
+    schedule has no loop nest, and when an input or output of the computation is missing from `args`.
+    """
+    state = schedule if isinstance(schedule, State) else schedule.state
+    facts = Facts(infer_bounds(state), tuple(args or state.dag.tensors))
+    nests = NestBuilder(facts)
+    body: list[Stmt] = []
+    scratch: list[Buffer] = []
+    for k, stage in enumerate(facts.stages):
+        if stage.where == ROOT and not stage.is_placeholder:
+            body.append(_kernel(facts, k, nests.stage_nest(k)))
+            scratch += facts.own_buffers(k)
+    program = seq(*body)
+    for buffer in reversed(scratch):
+        program = Alloc(buffer, program)
+    return LoweredFunc(name, tuple([facts.arg_buffers[t] for t in facts.args]), program)
+
+
+def _kernel(facts: Facts, k: int, nest: Stmt) -> Stmt:
+    """Run the passes on one root nest and wrap it in its block and thread loops."""
+    nest = sink_lanes(nest, facts.simplifier)
+    nest = unroll_loops(nest, facts.unroll_steps, facts.simplifier)
+    tags = facts.thread_extents.get(k, {})
+    if not tags:
+        return nest
+    nest = insert_barriers(nest)
+    blocks = [tag for tag in sorted(tags, reverse=True) if tag in BLOCKS]
+    threads = [tag for tag in sorted(tags, reverse=True) if tag not in BLOCKS]
+    for kind, group in ((ForKind.THREAD, threads), (ForKind.BLOCK, blocks)):
+        for tag in group:
+            nest = For(facts.thread_vars[k, tag], tags[tag], kind, nest, tag)
+    return nest

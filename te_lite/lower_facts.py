@@ -1,0 +1,154 @@
+"""What lowering knows of a program before it builds nests: variables, values, buffers, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .bounds import BLOCKS, THREADS, Bounds
+from .errors import LowerError, require
+from .expr import Expr, Var, as_expr, binary
+from .loop_value import all_values
+from .reads import expanded_bodies
+from .region import DivAtom, Linear, Region
+from .simplify import Simplifier
+from .state import INLINED
+from .stmt import Buffer
+from .tensor import Tensor
+
+
+class Facts:
+    """The bounds of a state turned into variables and buffers, over the argument tensors `args`."""
+
+    def __init__(self, bounds: Bounds, args: tuple[Tensor, ...]) -> None:
+        self.bounds = bounds
+        self.state = bounds.state
+        self.stages = bounds.state.stages
+        self.args = args
+        self.simplifier = Simplifier()
+        self.roots = [self._root(k) for k in range(len(self.stages))]
+        self.thread_extents = self._thread_extents()
+        self.thread_vars = {(root, tag): Var(tag) for root, tags in self.thread_extents.items() for tag in tags}
+        for (root, tag), var in self.thread_vars.items():
+            self.simplifier.bind(var, 0, self.thread_extents[root][tag] - 1)
+        self.vars = [self._loop_vars(k) for k in range(len(self.stages))]
+        self.values = [all_values(s, v) for s, v in zip(self.stages, self.vars, strict=True)]
+        inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
+        self.bodies = expanded_bodies(self.state.ops, inlined)
+        self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
+        self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
+        self.buffers: dict[tuple[int, int], Buffer] = {}
+        self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
+        self.unroll_steps: dict[Var, int] = {}
+        for k in range(len(self.stages)):
+            self._make_buffers(k)
+
+    # ------------------------------------------------------------------------------------------- facts
+
+    def regions(self, k: int) -> tuple[Region, ...]:
+        return self.bounds.regions[k]
+
+    def _root(self, k: int) -> int:
+        """The root stage whose nest stage k is part of."""
+        attach = self.stages[k].attach
+        return k if attach is None else self._root(attach.stage)
+
+    def _thread_extents(self) -> dict[int, dict[str, int]]:
+        """For each root stage the launch extent of every block and thread axis used in its nest."""
+        out: dict[int, dict[str, int]] = {}
+        for k, stage in enumerate(self.stages):
+            for it in stage.iters:
+                if it.annotation in BLOCKS or it.annotation in THREADS:
+                    tags = out.setdefault(self.roots[k], {})
+                    tags[it.annotation] = max(tags.get(it.annotation, 1), int(it.extent))  # type: ignore[arg-type]
+        return out
+
+    def _loop_vars(self, k: int) -> dict[int, Expr]:
+        stage = self.stages[k]
+        out: dict[int, Expr] = {}
+        for it in stage.iters:
+            if it.annotation in BLOCKS or it.annotation in THREADS:
+                out[it.uid] = self.thread_vars[self.roots[k], it.annotation]
+            elif it.extent == 1:
+                out[it.uid] = as_expr(0)
+            else:
+                out[it.uid] = self.new_var(it.name, int(it.extent))  # type: ignore[arg-type]
+        return out
+
+    def new_var(self, name: str, extent: int) -> Var:
+        """A loop variable over `0 .. extent-1`."""
+        words = name.replace("@", ".").split(".")
+        var = Var("_".join(w for w in words if w))
+        self.simplifier.bind(var, 0, extent - 1)
+        return var
+
+    def linear_expr(self, low: Linear) -> Expr:
+        """The start of a region in terms of the loops around it."""
+        total = as_expr(low.const)
+        for atom, c in low.terms.items():
+            if isinstance(atom, DivAtom):
+                value = binary("%" if atom.mod else "//", self.linear_expr(atom.base), atom.divisor)
+            else:
+                value = self.values[atom.stage][atom.uid]
+            total = binary("+", total, binary("*", value, c))
+        return self.simplifier.simplify(total)
+
+    def kernel_tags(self, k: int) -> dict[str, int]:
+        return self.thread_extents.get(self.roots[k], {})
+
+    # ----------------------------------------------------------------------------------------- buffers
+
+    def _make_buffers(self, k: int) -> None:
+        stage = self.stages[k]
+        if stage.where == INLINED:
+            return
+        for index in range(stage.op.num_outputs):
+            tensor = stage.op.output(index)
+            if tensor in self.arg_buffers:
+                self.buffers[k, index] = self.arg_buffers[tensor]
+                continue
+            require(not stage.is_placeholder, LowerError, tensor.name, "every input must be among the arguments")
+            is_output = self.state.access.is_output(k)
+            require(not is_output, LowerError, tensor.name, "every output must be among the arguments")
+            shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
+            strides = _aligned_strides(shape, stage.storage_align)
+            self.buffers[k, index] = Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
+
+    def own_buffers(self, k: int) -> list[Buffer]:
+        """The storage of stage k that is not an argument."""
+        return [b for (s, _), b in self.buffers.items() if s == k and b not in self.arg_buffers.values()]
+
+    def flat_index(self, k: int, output: int, indices: Sequence[Expr], local: bool = False) -> Expr:
+        """The flat index of a point; `local` when the indices count from the start of the region already."""
+        buffer = self.buffers[k, output]
+        whole = buffer.scope == "global" and self.stages[k].op.output(output) in self.arg_buffers
+        total: Expr = as_expr(0)
+        strides = buffer.strides or _row_major(buffer.shape)
+        for d, (e, stride) in enumerate(zip(indices, strides, strict=True)):
+            if whole and local:
+                e = binary("+", e, self.minima[k][d])
+            elif not whole and not local:
+                e = binary("-", e, self.minima[k][d])
+            total = binary("+", total, binary("*", e, stride))
+        return total
+
+
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1]
+    for d in reversed(shape[1:]):
+        strides.append(strides[-1] * d)
+    return tuple(reversed(strides)) if shape else ()
+
+
+def _aligned_strides(shape: tuple[int, ...], align: tuple[int, int, int] | None) -> tuple[int, ...] | None:
+    """Row-major strides where the stride of axis `align[0]` is `align[2]` modulo `align[1]`."""
+    if align is None or not shape:
+        return None
+    axis, factor, offset = align
+    strides: list[int] = []
+    stride = 1
+    for d in reversed(range(len(shape))):
+        if d == axis:
+            stride += (offset - stride) % factor
+        strides.append(stride)
+        stride *= shape[d]
+    return tuple(reversed(strides))

@@ -1,0 +1,300 @@
+"""The loop nest of one stage: loops, guards, initialisation, updates, reductions across threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .bounds import BLOCKS, SCOPE_RANK, THREAD_RANK, THREADS
+from .errors import LowerError, require
+from .expr import (
+    BufferLoad,
+    Combiner,
+    Const,
+    Expr,
+    Load,
+    Reduce,
+    Var,
+    as_expr,
+    binary,
+    compare,
+    logical_and,
+)
+from .loop_value import all_values, split_guards
+from .lower_facts import Facts
+from .state import MIXED, REDUCE, Iter, Stage
+from .stmt import Alloc, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, seq
+from .visit import transform
+
+_KIND = {
+    "none": ForKind.SERIAL,
+    "parallel": ForKind.PARALLEL,
+    "vectorize": ForKind.VECTORIZED,
+    "unroll": ForKind.UNROLLED,
+    "vthread": ForKind.VTHREAD,
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a stage's loops: variables by uid, axis values, and what must hold to be inside."""
+
+    variables: Mapping[int, Expr]
+    local: list[Expr]
+    env: dict[Var, Expr]
+    guards: list[Expr]
+
+
+class NestBuilder:
+    """Builds the nests of a program's stages."""
+
+    def __init__(self, low: Facts) -> None:
+        self.low = low
+
+    def stage_nest(self, k: int) -> Stmt:
+        """The nest of stage k, the stages attached to its loops included."""
+        stage = self.low.stages[k]
+        for it in stage.iters:
+            require(it.kind != MIXED, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
+            require(it.annotation != "tensorize", LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
+        if self._across_threads(stage):
+            return self._cross_thread_nest(k)
+        reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
+        body = self._update(k, self._point(k, self.low.vars[k]))
+        if not reduces and stage.op.reduce_axis:
+            body = seq(self._init_nest(k, len(stage.leaf)), body)
+        for p in reversed(range(len(stage.leaf))):
+            body = self._loop(k, stage.iters[p], self._with_attached(k, stage.iters[p].uid, body))
+            if reduces and p == reduces[0]:
+                body = seq(self._init_nest(k, p), body)
+        return body
+
+    # ------------------------------------------------------------------------------------------ loops
+
+    def _with_attached(self, k: int, uid: int, body: Stmt) -> Stmt:
+        """Put the stages attached to a loop before its body, producers first."""
+        for child in sorted(self.low.state.attached_to(k, uid), reverse=True):
+            body = seq(self.stage_nest(child), body)
+            for buffer in self.low.own_buffers(child):
+                body = Alloc(buffer, body)
+        return body
+
+    def _loop(self, k: int, it: Iter, body: Stmt, var: Expr | None = None) -> Stmt:
+        var = self.low.vars[k][it.uid] if var is None else var
+        if not isinstance(var, Var) or it.annotation in BLOCKS or it.annotation in THREADS:
+            return body
+        self.low.unroll_steps[var] = self._unroll_step(k)
+        return For(var, int(it.extent), _KIND[it.annotation], body)  # type: ignore[arg-type]
+
+    def _unroll_step(self, k: int) -> int:
+        """The pragma of the stage, or of the nearest stage around it that has one."""
+        stage = self.low.stages[k]
+        if stage.auto_unroll_max_step or stage.attach is None:
+            return stage.auto_unroll_max_step
+        return self._unroll_step(stage.attach.stage)
+
+    def _point(self, k: int, variables: Mapping[int, Expr]) -> Point:
+        low, stage = self.low, self.low.stages[k]
+        values = all_values(stage, variables)
+        local = [values[d] for d in range(len(stage.op.axis))]
+        env: dict[Var, Expr] = {}
+        for d, axis in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
+            if d in values:
+                value = binary("+", low.minima[k][d], values[d]) if d < len(local) else values[d]
+                env[axis] = low.simplifier.simplify(value)
+        guards = split_guards(stage, variables)
+        for d, axis in enumerate(stage.op.axis):
+            first = low.minima[k][d]
+            last = binary("+", first, int(low.regions(k)[d].extent) - 1)
+            guards += [] if low.simplifier.prove(compare(">=", first, 0)) else [compare(">=", env[axis], 0)]
+            inside = low.simplifier.prove(compare("<", last, axis.extent))
+            guards += [] if inside else [compare("<", env[axis], axis.extent)]
+        for axis in stage.op.reduce_axis:
+            if axis in env and isinstance(axis.extent, Expr):
+                guards.append(
+                    compare(
+                        "<", env[axis], transform(axis.extent, lambda e: env.get(e) if isinstance(e, Var) else None)
+                    )
+                )
+        for it in stage.iters:
+            launch = low.kernel_tags(k).get(it.annotation, 0)
+            if it.uid in variables and int(it.extent) < launch:  # type: ignore[arg-type]
+                guards.append(compare("<", variables[it.uid], int(it.extent)))  # type: ignore[arg-type]
+        return Point(variables, local, env, self._open(guards))
+
+    def _open(self, guards: list[Expr]) -> list[Expr]:
+        """The guards that do not always hold."""
+        out: list[Expr] = []
+        for guard in guards:
+            simple = self.low.simplifier.simplify(guard)
+            if not (isinstance(simple, Const) and simple.value) and simple not in out:
+                out.append(simple)
+        return out
+
+    # ------------------------------------------------------------------------------------- statements
+
+    def _value(self, e: Expr, env: Mapping[Var, Expr]) -> Expr:
+        """An expression of the body at a point: axes replaced, reads turned into buffer reads."""
+        low = self.low
+
+        def swap(x: Expr) -> Expr | None:
+            if isinstance(x, Var):
+                return env.get(x)
+            if isinstance(x, Load):
+                k = low.index_of[x.tensor.op.key]
+                indices = [transform(i, swap) for i in x.indices]
+                return BufferLoad(
+                    low.buffers[k, x.tensor.value_index], low.flat_index(k, x.tensor.value_index, indices)
+                )
+            return None
+
+        return low.simplifier.simplify(transform(e, swap))
+
+    def _store(self, k: int, output: int, point: Point, value: Expr) -> Stmt:
+        index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
+        return Store(self.low.buffers[k, output], index, value)
+
+    def _own(self, k: int, output: int, point: Point) -> Expr:
+        index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
+        return BufferLoad(self.low.buffers[k, output], index)
+
+    def _guarded(self, k: int, guards: list[Expr], body: Stmt) -> Stmt:
+        guards = guards + self._one_thread(k)
+        return If(logical_and(*guards), body) if guards else body
+
+    def _one_thread(self, k: int) -> list[Expr]:
+        """`thread == 0` for each thread axis of the kernel that does not spread the work of stage k."""
+        low, stage = self.low, self.low.stages[k]
+        scope = low.bounds.scopes[k]
+        if scope == "local":
+            return []
+        own = {it.annotation for it in stage.iters}
+        attach = stage.attach
+        while attach is not None:
+            target = low.stages[attach.stage]
+            around = {
+                low.stages[attach.stage].vars[u].annotation for u in target.leaf[: target.position(attach.iter) + 1]
+            }
+            own |= {tag for tag in around if SCOPE_RANK[scope] > THREAD_RANK.get(tag, 9)}
+            attach = target.attach
+        tags = [t for t in low.kernel_tags(k) if t not in own and (t in THREADS or scope == "global")]
+        if stage.attach is not None and tags:
+            require(
+                scope != "global", LowerError, stage.op.name, "global storage inside a kernel is shared by its threads"
+            )
+        return [compare("==", low.thread_vars[low.roots[k], t], 0) for t in tags]
+
+    def _update(self, k: int, point: Point) -> Stmt:
+        bodies = self.low.bodies[k]
+        first = bodies[0]
+        if not isinstance(first, Reduce):
+            stores = [self._store(k, o, point, self._value(e, point.env)) for o, e in enumerate(bodies)]
+            return self._guarded(k, point.guards, seq(*stores))
+        guards = list(point.guards)
+        if first.condition is not None:
+            guards += self._open([self._value(first.condition, point.env)])
+        sources = [self._value(s, point.env) for s in first.sources]
+        own = [self._own(k, o, point) for o in range(len(sources))]
+        return self._guarded(k, guards, self._combine(k, first.combiner, own, sources, point))
+
+    def _combine(self, k: int, combiner: Combiner, own: list[Expr], sources: list[Expr], point: Point) -> Stmt:
+        """`own := combiner(own, sources)`; several values go through temporaries, as they depend on each other."""
+        results = combined(combiner, own, sources)
+        if len(results) == 1:
+            return self._store(k, 0, point, results[0])
+        temps = [Buffer(f"{self.low.buffers[k, o].name}_next", r.dtype, (1,), "local") for o, r in enumerate(results)]
+        body = seq(
+            *[Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)],
+            *[self._store(k, o, point, BufferLoad(t, as_expr(0))) for o, t in enumerate(temps)],
+        )
+        for t in reversed(temps):
+            body = Alloc(t, body)
+        return body
+
+    def _init_nest(self, k: int, first: int) -> Stmt:
+        """Set the outputs to the identity over the spatial loops from position `first` on."""
+        stage = self.low.stages[k]
+        inner = [it for it in stage.iters[first:] if it.kind != REDUCE]
+        variables = {u: v for u, v in self.low.vars[k].items() if stage.vars[u].kind != REDUCE}
+        for it in inner:
+            if isinstance(variables[it.uid], Var) and it.annotation not in BLOCKS + THREADS:
+                variables[it.uid] = self.low.new_var(f"{it.name}.init", int(it.extent))  # type: ignore[arg-type]
+        point = self._point(k, variables)
+        reduction = self.low.bodies[k][0]
+        assert isinstance(reduction, Reduce)
+        stores = [self._store(k, o, point, e) for o, e in enumerate(reduction.combiner.identity)]
+        body = self._guarded(k, point.guards, seq(*stores))
+        for it in reversed(inner):
+            body = self._loop(k, it, body, variables[it.uid])
+        return body
+
+    # ------------------------------------------------------------------------- reductions across threads
+
+    def _across_threads(self, stage: Stage) -> bool:
+        return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters)
+
+    def _cross_thread_nest(self, k: int) -> Stmt:
+        """Each thread folds its part into a register; the threads then fold theirs together."""
+        low, stage = self.low, self.low.stages[k]
+        reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
+        late = [it.name for it in stage.iters[reduces[0] :] if it.kind != REDUCE and it.extent != 1]
+        require(not late, LowerError, stage.op.name, "spatial loops inside a reduction across threads", loops=late)
+        reduction = low.bodies[k][0]
+        assert isinstance(reduction, Reduce)
+        point = self._point(k, low.vars[k])
+        spatial = self._point(k, {u: v for u, v in low.vars[k].items() if stage.vars[u].kind != REDUCE})
+        names = [low.buffers[k, o].name for o in range(len(reduction.sources))]
+        part = [Buffer(f"{n}.part", s.dtype, (1,), "local") for n, s in zip(names, reduction.sources, strict=True)]
+        fold = self._fold_part(k, reduction, part, point)
+        for p in reversed(range(reduces[0], len(stage.leaf))):
+            fold = self._loop(k, stage.iters[p], self._with_attached(k, stage.iters[p].uid, fold))
+        init = [Store(b, as_expr(0), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
+        body = self._meet(k, reduction, part, seq(*init, fold), spatial)
+        for p in reversed(range(reduces[0])):
+            body = self._loop(k, stage.iters[p], self._with_attached(k, stage.iters[p].uid, body))
+        return body
+
+    def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point) -> Stmt:
+        guards = list(point.guards)
+        if reduction.condition is not None:
+            guards += self._open([self._value(reduction.condition, point.env)])
+        sources = [self._value(s, point.env) for s in reduction.sources]
+        results = combined(reduction.combiner, [b[0] for b in part], sources)
+        if len(results) == 1:
+            body: Stmt = Store(part[0], as_expr(0), results[0])
+        else:
+            temps = [Buffer(f"{b.name}_next", b.dtype, (1,), "local") for b in part]
+            body = seq(
+                *[Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)],
+                *[Store(b, as_expr(0), t[0]) for b, t in zip(part, temps, strict=True)],
+            )
+            for t in reversed(temps):
+                body = Alloc(t, body)
+        return If(logical_and(*guards), body) if guards else body
+
+    def _meet(self, k: int, reduction: Reduce, part: list[Buffer], fold: Stmt, spatial: Point) -> Stmt:
+        """`fold`, then the reduction over each bound thread axis, then the store by one thread."""
+        low, stage = self.low, self.low.stages[k]
+        total = [Buffer(b.name.removesuffix(".part") + ".total", b.dtype, (1,), "local") for b in part]
+        steps: list[Stmt] = []
+        source = part
+        bound = [it for it in stage.iters if it.kind == REDUCE and it.annotation in THREADS]
+        for it in bound:
+            var = low.thread_vars[low.roots[k], it.annotation]
+            values = tuple([b[0] for b in source])
+            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, int(it.extent)))  # type: ignore[arg-type]
+            source = total
+        stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
+        guards = list(spatial.guards)
+        if low.bounds.scopes[k] != "local":
+            guards += [compare("==", low.thread_vars[low.roots[k], it.annotation], 0) for it in bound]
+        body = seq(fold, *steps, self._guarded(k, guards, seq(*stores)))
+        for b in reversed((*part, *total)):
+            body = Alloc(b, body)
+        return body
+
+
+def combined(combiner: Combiner, lhs: list[Expr], rhs: list[Expr]) -> list[Expr]:
+    """The results of the combiner for these operands."""
+    env = dict(zip((*combiner.lhs, *combiner.rhs), (*lhs, *rhs), strict=True))
+    return [transform(r, lambda e: env.get(e) if isinstance(e, Var) else None) for r in combiner.result]

@@ -1,0 +1,198 @@
+"""Print a state as equivalent Python schedule code, with a name of its own for every tensor and loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .dag import ComputeDAG
+from .lanes import product
+from .loop_value import loop_names
+from .replay import apply
+from .state import State, clean_name
+from .step import (
+    Annotate,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    FollowFusedSplit,
+    FollowSplit,
+    FreePragma,
+    Fuse,
+    Pragma,
+    Reorder,
+    RFactor,
+    Split,
+    Step,
+    StorageAlign,
+)
+from .tensor import ComputeOp, Operation, Tensor
+
+
+def python_names(dag: ComputeDAG) -> dict[str, Tensor]:
+    """The names the printed code uses for the tensors of a DAG; bind them before executing it."""
+    names = _Names()
+    return {names.tensor(op): op.output() for op in dag.ops}
+
+
+def python_schedule(state: State) -> str:
+    """Code that turns `s = te.create_schedule(...)` into `state`.
+
+    It expects the names of `python_names(state.dag)`, `s` and `te`.
+    """
+    return _Printer(state).run()
+
+
+class _Names:
+    """Python names by operation key, made unique by a number."""
+
+    def __init__(self) -> None:
+        self.of: dict[object, str] = {}
+        self.taken: set[str] = {"s", "te"}
+
+    def fresh(self, base: str) -> str:
+        name, n = base, 0
+        while name in self.taken:
+            n += 1
+            name = f"{base}_{n}"
+        self.taken.add(name)
+        return name
+
+    def tensor(self, op: Operation) -> str:
+        if op.key not in self.of:
+            self.of[op.key] = self.fresh(clean_name(op.name))
+        return self.of[op.key]
+
+
+class _Printer:
+    def __init__(self, state: State) -> None:
+        self.target = state
+        self.state: State = state.dag.init_state
+        self.names = _Names()
+        for op in state.dag.ops:
+            self.names.tensor(op)
+        self.loops: dict[tuple[object, int], str] = {}
+        self.lines: list[str] = []
+
+    def run(self) -> str:
+        for stage in self.state.stages:
+            if isinstance(stage.op, ComputeOp):
+                self._axes(stage.op, f"{self._tensor(stage.op)}.op")
+        for step in self.target.steps:
+            before = self.state
+            self.state = apply(self.state, step)
+            self._step(before, step)
+        return "\n".join(self.lines) + "\n"
+
+    def _tensor(self, op: Operation) -> str:
+        return self.names.tensor(op)
+
+    def _axes(self, op: Operation, source: str) -> None:
+        axes = (*op.axis, *op.reduce_axis)
+        if not axes:
+            return
+        for uid, axis in enumerate(axes):
+            self.loops[op.key, uid] = self.names.fresh(f"{self._tensor(op)}_{clean_name(axis.name)}")
+        left = "".join(f"{self.loops[op.key, u]}, " for u in range(len(axes))).strip()
+        left = left if len(axes) == 1 else left.rstrip(",")
+        right = f"tuple({source}.axis)" + (f" + tuple({source}.reduce_axis)" if op.reduce_axis else "")
+        self.lines.append(f"{left} = {right}")
+
+    def _new_loop(self, k: int, uid: int) -> str:
+        stage = self.state.stages[k]
+        name = self.names.fresh(f"{self._tensor(stage.op)}_{clean_name(loop_names(stage)[uid])}")
+        self.loops[stage.op.key, uid] = name
+        return name
+
+    def _loop(self, state: State, k: int, position: int) -> str:
+        stage = state.stages[k]
+        return self.loops[stage.op.key, stage.leaf[position]]
+
+    def _call(self, k: int, text: str) -> None:
+        self.lines.append(f"s[{self._tensor(self.state.stages[k].op)}].{text}")
+
+    def _step(self, before: State, step: Step) -> None:
+        k = step.stage
+        match step:
+            case Split() | FollowSplit() | FollowFusedSplit():
+                self._split(before, step)
+            case Fuse(iters=iters):
+                parts = [self._loop(before, k, p) for p in iters]
+                self._assign(self._new_loop(k, len(self.state.stages[k].vars) - 1), k, f"fuse({', '.join(parts)})")
+            case Reorder():
+                order = [self._loop(self.state, k, p) for p in range(len(self.state.stages[k].leaf))]
+                self._call(k, f"reorder({', '.join(order)})")
+            case Annotate(iter=p, annotation=annotation):
+                self._call(k, _annotation_call(self._loop(before, k, p), annotation))
+            case Pragma(iter=p, text=text):
+                loop = self._loop(before, k, p)
+                self._call(k, f'pragma({loop}, "auto_unroll_max_step", {text.partition("$")[2]})')
+                self._call(k, f'pragma({loop}, "unroll_explicit", True)')
+            case FreePragma(iter=p, text=text):
+                name, dollar, value = text.partition("$")
+                argument = f', "{value}"' if dollar else ""
+                self._call(k, f'pragma({self._loop(before, k, p)}, "{name}"{argument})')
+            case StorageAlign(iter=p, factor=factor, offset=offset):
+                self._call(k, f"storage_align({self._loop(before, k, p)}, {factor}, {offset})")
+            case ComputeAt(target=target, target_iter=p):
+                at = self._loop(before, target, p)
+                self._call(k, f"compute_at(s[{self._tensor(before.stages[target].op)}], {at})")
+            case ComputeInline():
+                self._call(k, "compute_inline()")
+            case ComputeRoot():
+                self._call(k, "compute_root()")
+            case CacheRead() | CacheWrite() | RFactor():
+                self._new_stage(before, step)
+
+    def _assign(self, names: str, k: int, call: str) -> None:
+        self.lines.append(f"{names} = s[{self._tensor(self.state.stages[k].op)}].{call}")
+
+    def _split(self, before: State, step: Split | FollowSplit | FollowFusedSplit) -> None:
+        """One call a length, innermost first (or outermost first for nparts)."""
+        k = step.stage
+        stage = self.state.stages[k]
+        rel = stage.relations[-1]
+        lengths, inner_to_outer = rel.lengths, rel.inner_to_outer  # type: ignore[union-attr]
+        children = list(rel.children)  # type: ignore[union-attr]
+        rest = self._loop(before, k, step.iter)
+        word = "factor" if inner_to_outer else "nparts"
+        order: Iterable[int] = range(len(lengths) - 1, -1, -1) if inner_to_outer else range(len(lengths))
+        for done, j in enumerate(order):
+            last = done == len(lengths) - 1
+            own = self._new_loop(k, children[j + 1] if inner_to_outer else children[j])
+            if last:
+                other = self._new_loop(k, children[0] if inner_to_outer else children[-1])
+            else:
+                other = self.names.fresh(f"{rest}_{'o' if inner_to_outer else 'i'}")
+            pair = f"{other}, {own}" if inner_to_outer else f"{own}, {other}"
+            self._assign(pair, k, f"split({rest}, {word}={product([lengths[j]])})")
+            rest = other
+
+    def _new_stage(self, before: State, step: CacheRead | CacheWrite | RFactor) -> None:
+        k = step.stage
+        old = self._tensor(before.stages[k].op)
+        match step:
+            case CacheRead(scope=scope, readers=readers):
+                new = self.state.stages[k + 1].op
+                listed = ", ".join(self._tensor(before.stages[r].op) for r in readers)
+                self.lines.append(f'{self._tensor(new)} = s.cache_read({old}, "{scope}", [{listed}])')
+                self._axes(new, f"{self._tensor(new)}.op")
+            case CacheWrite(scope=scope):
+                new, copy = self.state.stages[k].op, self.state.stages[k + 1].op
+                self.lines.append(f'{self._tensor(new)}, = s.cache_write([{old}], "{scope}")')
+                self._axes(new, f"{self._tensor(new)}.op")
+                self._axes(copy, f"s[{old}].op")
+            case RFactor(iter=p, factor_iter=position):
+                new, repl = self.state.stages[k].op, self.state.stages[k + 1].op
+                call = f"s.rfactor({old}, {self._loop(before, k, p)}, {position})"
+                name = self._tensor(new)
+                self.lines.append(f"{name} = {call}" if new.num_outputs == 1 else f"{name} = {call}[0]")
+                self._axes(new, f"{name}.op")
+                self._axes(repl, f"s[{old}].op")
+
+
+def _annotation_call(loop: str, annotation: str) -> str:
+    if annotation in ("vectorize", "parallel", "unroll"):
+        return f"{annotation}({loop})"
+    return f'bind({loop}, te.thread_axis("{annotation}"))'

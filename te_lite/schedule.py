@@ -1,0 +1,270 @@
+"""The schedule people write by hand: a thin builder over the immutable state.
+
+    s = te.create_schedule(C.op)
+    xo, xi = s[C].split(C.op.axis[0], factor=32)
+    s[C].reorder(xo, yo, xi)
+    print(te.lower(s, [A, B, C]))
+
+Every call appends one step (step.py) to `s.state`; loops are handles that are resolved to positions when a step is
+made.  Names of primitives are those of TVM's te (Halide says compute_at, loopy says precompute).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .dag import ComputeDAG
+from .errors import ScheduleError, require
+from .expr import IterVar
+from .replay import apply
+from .state import Iter, Stage, State
+from .step import (
+    Annotate,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    FreePragma,
+    Fuse,
+    Pragma,
+    Reorder,
+    RFactor,
+    Split,
+    Step,
+    StorageAlign,
+)
+from .tensor import ComputeOp, Operation, Tensor
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A handle on one loop: iterator `uid`, called `name`, of the operation `key`."""
+
+    key: Any
+    uid: int
+    name: str
+
+
+@dataclass(frozen=True)
+class ThreadAxis:
+    """A thread axis to bind loops to: `blockIdx.x`, `threadIdx.x`, `vthread`, ..."""
+
+    tag: str
+
+
+Axis = Loop | IterVar
+THREAD_TAGS = tuple(f"{kind}.{d}" for kind in ("blockIdx", "threadIdx") for d in "xyz") + ("vthread",)
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> ThreadAxis:
+    """A thread axis by its tag; called as `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`."""
+    tag = dom if isinstance(dom, str) else tag
+    require(
+        tag in THREAD_TAGS, ScheduleError, "thread_axis", f"the tag must be one of {', '.join(THREAD_TAGS)}", tag=tag
+    )
+    return ThreadAxis(tag)
+
+
+class Schedule:
+    """A growing list of steps on the computation of a DAG."""
+
+    def __init__(self, start: State | ComputeDAG) -> None:
+        self.state = start.init_state if isinstance(start, ComputeDAG) else start
+
+    def apply(self, step: Step) -> None:
+        self.state = apply(self.state, step)
+
+    def stage_id(self, target: Tensor | Operation | StageHandle) -> int:
+        """The current stage number of a tensor, an operation or a stage handle."""
+        if isinstance(target, StageHandle):
+            key = target.key
+        else:
+            op = target.op if isinstance(target, Tensor) else target
+            key = getattr(op, "key", None)
+        for k, stage in enumerate(self.state.stages):
+            if stage.op.key == key:
+                return k
+        raise ScheduleError(f"{target!r}: is not part of this schedule")
+
+    def __getitem__(self, target: Tensor | Operation) -> StageHandle:
+        return StageHandle(self, self.state.stages[self.stage_id(target)].op.key)
+
+    @property
+    def stages(self) -> list[StageHandle]:
+        return [StageHandle(self, s.op.key) for s in self.state.stages]
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
+        """Read `tensor` through a copy in `scope` for the given readers; returns the copy."""
+        k = self.stage_id(tensor)
+        ids = sorted(self.stage_id(r) for r in (readers if isinstance(readers, list | tuple) else [readers]))
+        self.apply(CacheRead(k, scope, tuple(ids)))
+        return self.state.stages[k + 1].op.output()
+
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute in `scope` first and copy out; returns the cache (a list of them when given a list)."""
+        tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
+        k = self.stage_id(tensors[0])
+        self.apply(CacheWrite(k, scope))
+        caches = [self.state.stages[k].op.output(t.value_index) for t in tensors]
+        return caches if isinstance(tensor, list | tuple) else caches[0]
+
+    def rfactor(self, tensor: Tensor, axis: Axis, factor_axis: int = 0) -> Any:
+        """Factor a reduction loop out into an axis of partial results; returns `<op>.rf`."""
+        handle = self[tensor]
+        k = self.stage_id(tensor)
+        rank = len(self.state.stages[k].op.axis)
+        self.apply(RFactor(k, handle.position(axis), factor_axis if factor_axis >= 0 else rank + 1 + factor_axis))
+        op = self.state.stages[k].op
+        return op.output() if op.num_outputs == 1 else [op.output(i) for i in range(op.num_outputs)]
+
+    def __str__(self) -> str:
+        return str(self.state)
+
+
+class StageHandle:
+    """The primitives of one stage."""
+
+    def __init__(self, schedule: Schedule, key: Any) -> None:
+        self.schedule = schedule
+        self.key = key
+
+    @property
+    def id(self) -> int:
+        return self.schedule.stage_id(self)
+
+    @property
+    def stage(self) -> Stage:
+        return self.schedule.state.stages[self.id]
+
+    @property
+    def op(self) -> Operation:
+        """The current operation (rewritten by caches and rfactor)."""
+        return self.stage.op
+
+    @property
+    def leaf_iter_vars(self) -> list[Loop]:
+        """Handles on the current loops, outermost first."""
+        return [Loop(self.key, it.uid, it.name) for it in self.stage.iters]
+
+    def _iter(self, axis: Axis) -> Iter:
+        stage = self.stage
+        if isinstance(axis, Loop):
+            known = axis.key == self.key and axis.uid < len(stage.vars) and stage.vars[axis.uid].name == axis.name
+            require(known, ScheduleError, stage.op.name, "the loop belongs to another stage", loop=axis.name)
+            return stage.vars[axis.uid]
+        for uid, v in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
+            if v is axis:
+                return stage.vars[uid]
+        raise ScheduleError(f"{stage.op.name}: has no axis {getattr(axis, 'name', axis)!r}")
+
+    def position(self, axis: Axis) -> int:
+        """The place of a loop among the current loops."""
+        it, stage = self._iter(axis), self.stage
+        loops = [v.name for v in stage.iters]
+        require(it.uid in stage.leaf, ScheduleError, stage.op.name, f"{it.name} is split or fused already", loops=loops)
+        return stage.position(it.uid)
+
+    def _loops(self, uids: Sequence[int]) -> tuple[Loop, ...]:
+        return tuple([Loop(self.key, u, self.stage.vars[u].name) for u in uids])
+
+    def split(self, axis: Axis, factor: int | None = None, nparts: int | None = None) -> tuple[Loop, Loop]:
+        """Split a loop into `(outer, inner)`.
+
+        Before: `for i in 0..n`.  After `factor=f`: `for i.0 in 0..ceil(n/f): for i.1 in 0..f`, guarded when f does
+        not divide n; `nparts=p` makes the outer loop p long instead.
+        """
+        given = [x for x in (factor, nparts) if x is not None]
+        name = f"split {self.op.name}.{self._iter(axis).name}"
+        require(len(given) == 1, ScheduleError, name, "either factor or nparts is needed", factor=factor, nparts=nparts)
+        ok = isinstance(given[0], int) and given[0] > 0
+        require(ok, ScheduleError, name, "a positive integer is needed", factor=factor, nparts=nparts)
+        position, extent = self.position(axis), self._iter(axis).extent
+        advisory = extent if isinstance(extent, int) else 0
+        self.schedule.apply(Split(self.id, position, advisory, (given[0],), factor is not None))
+        outer, inner = self._loops(self.stage.leaf[position : position + 2])
+        return outer, inner
+
+    def tile(self, x: Axis, y: Axis, x_factor: int, y_factor: int) -> tuple[Loop, Loop, Loop, Loop]:
+        """Split two loops and reorder to `xo, yo, xi, yi`."""
+        xo, xi = self.split(x, factor=x_factor)
+        yo, yi = self.split(y, factor=y_factor)
+        self.reorder(xo, yo, xi, yi)
+        return xo, yo, xi, yi
+
+    def fuse(self, *axes: Axis) -> Loop:
+        """One loop that counts through neighbouring loops, the last one fastest."""
+        self.schedule.apply(Fuse(self.id, tuple([self.position(a) for a in axes])))
+        return self._loops([len(self.stage.vars) - 1])[0]
+
+    def reorder(self, *axes: Axis) -> None:
+        """Put the given loops, among the places they hold now, into the given order."""
+        wanted = [self.position(a) for a in axes]
+        ok = len(set(wanted)) == len(wanted)
+        require(
+            ok,
+            ScheduleError,
+            f"reorder {self.op.name}",
+            "a loop is named twice",
+            loops=[self._iter(a).name for a in axes],
+        )
+        order = list(range(len(self.stage.leaf)))
+        for place, source in zip(sorted(wanted), wanted, strict=True):
+            order[place] = source
+        self.schedule.apply(Reorder(self.id, tuple(order)))
+
+    def _annotate(self, axis: Axis, annotation: str) -> None:
+        self.schedule.apply(Annotate(self.id, self.position(axis), annotation))
+
+    def bind(self, axis: Axis, thread: ThreadAxis | str) -> None:
+        """Run the loop's iterations on the threads of an axis."""
+        self._annotate(axis, (thread if isinstance(thread, ThreadAxis) else thread_axis(thread)).tag)
+
+    def vectorize(self, axis: Axis) -> None:
+        """Run the loop's iterations as lanes of one vector."""
+        self._annotate(axis, "vectorize")
+
+    def unroll(self, axis: Axis) -> None:
+        """Write the loop's iterations out."""
+        self._annotate(axis, "unroll")
+
+    def parallel(self, axis: Axis) -> None:
+        """Run the loop's iterations on the cores."""
+        self._annotate(axis, "parallel")
+
+    def pragma(self, axis: Axis, name: str, value: Any = None) -> None:
+        """`auto_unroll_max_step` sets the unrolling limit of the stage; other pragmas are kept as they are."""
+        position = self.position(axis)
+        if name == "auto_unroll_max_step":
+            self.schedule.apply(Pragma(self.id, position, f"{name}${int(value)}"))
+        else:
+            self.schedule.apply(FreePragma(self.id, position, name if value is None else f"{name}${value}"))
+
+    def storage_align(self, axis: Axis, factor: int, offset: int) -> None:
+        """Make the stride of an axis of the stage's storage `offset` modulo `factor` elements."""
+        self.schedule.apply(StorageAlign(self.id, self.position(axis), factor, offset))
+
+    def compute_at(self, target: StageHandle, axis: Axis) -> None:
+        """Compute the stage inside a loop of its consumer, as much of it as is needed there."""
+        self.schedule.apply(ComputeAt(self.id, target.id, target.position(axis)))
+
+    def compute_inline(self) -> None:
+        """Put the stage's expression where it is read."""
+        self.schedule.apply(ComputeInline(self.id))
+
+    def compute_root(self) -> None:
+        """Compute the whole stage before its consumers."""
+        self.schedule.apply(ComputeRoot(self.id))
+
+
+def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+    """A schedule of the computation of `ops` with nothing done to it yet."""
+    items = list(ops) if isinstance(ops, list | tuple) else [ops]
+    outputs = [
+        t for x in items for t in ([x] if isinstance(x, Tensor) else [x.output(k) for k in range(x.num_outputs)])
+    ]
+    found = ComputeDAG(outputs)
+    inputs = [op.output() for op in found.ops if not isinstance(op, ComputeOp)]
+    return Schedule(ComputeDAG([*inputs, *outputs]))

@@ -1,0 +1,34 @@
+"""`a + b`, `a * 2.0`, `-a`, `a / b` on tensors: the broadcast operations behind Python's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..expr import FLOATS, const
+from ..tensor import Tensor
+from .broadcast import add, divide, floor_divide, floor_mod, multiply, subtract
+
+
+def _swapped(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: f(other, self)
+
+
+def _negated(self: Tensor) -> Any:
+    return multiply(self, const(-1.0 if self.dtype in FLOATS else -1, self.dtype))
+
+
+def install() -> None:
+    """Give `Tensor` its operators; NumPy scalars on the left leave the work to them."""
+    for name, f in (
+        ("add", add),
+        ("sub", subtract),
+        ("mul", multiply),
+        ("truediv", divide),
+        ("floordiv", floor_divide),
+        ("mod", floor_mod),
+    ):
+        setattr(Tensor, f"__{name}__", f)
+        setattr(Tensor, f"__r{name}__", _swapped(f))
+    Tensor.__neg__ = _negated  # type: ignore[method-assign]
+    Tensor.__array_ufunc__ = None

@@ -1,0 +1,133 @@
+"""Sink virtual threads to the statements that differ between them.
+
+A loop over virtual threads (and a vectorized loop that is not innermost) asserts that its iterations are
+independent.  It is pushed inwards to single statements, so barriers and loads that all iterations share stay
+outside; storage that the iterations fill differently gets one copy each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .expr import BufferLoad, Expr, Var, as_expr, binary
+from .simplify import Simplifier
+from .stmt import (
+    Alloc,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    bodies,
+    exprs_of,
+    map_exprs,
+    seq,
+    stmts_of,
+    with_bodies,
+)
+from .visit import substitute, transform, walk
+
+
+def sink_lanes(s: Stmt, simplifier: Simplifier) -> Stmt:
+    """Sink every VTHREAD loop, and every VECTORIZED loop that has loops inside."""
+    s = with_bodies(s, tuple([sink_lanes(b, simplifier) for b in bodies(s)]))
+    match s:
+        case For(kind=ForKind.VTHREAD):
+            return _sink(s, ForKind.UNROLLED, simplifier)
+        case For(kind=ForKind.VECTORIZED) if any(isinstance(x, For | Alloc | ThreadReduce) for x in stmts_of(s.body)):
+            return _sink(s, ForKind.VECTORIZED, simplifier)
+    return s
+
+
+def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
+    differing = _differing_buffers(loop)
+    copies = {b: Buffer(b.name, b.dtype, (loop.extent, b.size), b.scope) for b in differing}
+
+    def swap(e: Expr) -> Expr | None:
+        if isinstance(e, BufferLoad) and e.buffer in copies:
+            return BufferLoad(copies[e.buffer], _shifted(e.buffer, transform(e.index, swap)))
+        return None
+
+    def _shifted(buffer: Buffer, index: Expr) -> Expr:
+        return simplifier.simplify(binary("+", index, binary("*", loop.var, buffer.size)))
+
+    def depends(s: Stmt) -> bool:
+        return any(_touches(e, loop.var, differing) for e in exprs_of(s)) or (
+            isinstance(s, Store) and s.buffer in differing
+        )
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case Store() | ThreadReduce() | If() if depends(s):
+                return _repeat(loop, kind, rewrite(s), simplifier)
+            case Alloc(buffer=buffer, body=body) if buffer in copies:
+                return Alloc(copies[buffer], visit(body))
+            case Seq(stmts=stmts):
+                return seq(*[visit(x) for x in stmts])
+            case For(kind=ForKind.VECTORIZED) if any(depends(x) for x in stmts_of(s.body)):
+                return _repeat(loop, kind, rewrite(s), simplifier)
+            case _:
+                return with_bodies(s, tuple([visit(b) for b in bodies(s)]))
+
+    def rewrite(s: Stmt) -> Stmt:
+        s = map_exprs(s, lambda e: transform(e, swap))
+        return _redirect(s, copies, loop.var, simplifier)
+
+    return visit(loop.body)
+
+
+def _redirect(s: Stmt, copies: dict[Buffer, Buffer], var: Var, simplifier: Simplifier) -> Stmt:
+    """Stores and allocations of differing buffers go to their copies."""
+    match s:
+        case Store(buffer=buffer, index=index, value=value) if buffer in copies:
+            moved = simplifier.simplify(binary("+", index, binary("*", var, buffer.size)))
+            return Store(copies[buffer], moved, value)
+        case Alloc(buffer=buffer, body=body) if buffer in copies:
+            return Alloc(copies[buffer], _redirect(body, copies, var, simplifier))
+        case _:
+            return with_bodies(s, tuple([_redirect(b, copies, var, simplifier) for b in bodies(s)]))
+
+
+def _touches(e: Expr, var: Var, buffers: set[Buffer]) -> bool:
+    return any(x is var or (isinstance(x, BufferLoad) and x.buffer in buffers) for x in walk(e))
+
+
+def _differing_buffers(loop: For) -> set[Buffer]:
+    """The buffers allocated inside whose contents depend on the loop variable."""
+    inside = {s.buffer for s in stmts_of(loop.body) if isinstance(s, Alloc)}
+    differing: set[Buffer] = set()
+    while True:
+        found = {b for b in _written_differently(loop.body, loop.var, differing, False) if b in inside}
+        if found <= differing:
+            return differing
+        differing |= found
+
+
+def _written_differently(s: Stmt, var: Var, differing: set[Buffer], guarded: bool) -> set[Buffer]:
+    match s:
+        case Store(buffer=buffer, index=index, value=value):
+            own = guarded or _touches(index, var, differing) or _touches(value, var, differing)
+            return {buffer} if own else set()
+        case ThreadReduce(dst=dst, src=src):
+            return set(dst) if guarded or any(_touches(e, var, differing) for e in src) else set()
+        case If(cond=cond, then=then):
+            return _written_differently(then, var, differing, guarded or _touches(cond, var, differing))
+        case _:
+            out: set[Buffer] = set()
+            for b in bodies(s):
+                out |= _written_differently(b, var, differing, guarded)
+            return out
+
+
+def _repeat(loop: For, kind: ForKind, s: Stmt, simplifier: Simplifier) -> Stmt:
+    """`s` for every value of the loop variable; statements that cannot stand in a loop are written out."""
+    if not any(isinstance(x, ThreadReduce) for x in stmts_of(s)):
+        return replace(loop, body=s, kind=kind)
+    copies = []
+    for value in range(loop.extent):
+        env: dict[Var, Expr] = {loop.var: as_expr(value)}
+        copies.append(map_exprs(s, lambda e, env=env: simplifier.simplify(substitute(e, env))))  # type: ignore[misc]
+    return seq(*copies)
