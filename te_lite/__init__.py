@@ -21,10 +21,11 @@ from .lower import lower
 from .reduction import argmax, argmin, comm_reducer, max, max_value, min, min_value, prod, reduce_axis, sum
 from .schedule import Schedule, create_schedule, thread_axis
 from .state import State
+from .stmt import LoweredFunc
 from .tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
 
 __all__ = [
-    "ComputeDAG", "ComputeOp", "Expr", "ExprError", "InterpError", "IterVar", "LowerError", "PlaceholderOp",
+    "ComputeDAG", "ComputeOp", "Expr", "ExprError", "InterpError", "IterVar", "LowerError", "LoweredFunc", "PlaceholderOp",
     "RecordError", "Schedule", "ScheduleError", "State", "TeError", "Tensor", "Var", "argmax", "argmin", "call", "cast", "comm_reducer",
     "compute", "const", "create_schedule", "if_then_else", "logical_and", "logical_not", "logical_or", "lower", "max", "max_value", "maximum",
     "min", "min_value", "minimum", "placeholder", "prod", "reduce_axis", "select", "sum", "thread_axis",

@@ -69,10 +69,9 @@ def fill_extents(stage: Stage, roots: list[Any]) -> Stage:
                 if any(length is None for length in lengths):
                     raise LowerError(f"{stage.op.name}: the split of {stage.vars[parent].name} is not decided yet")
                 rest = extents[parent]
-                order = (
-                    list(zip(children[1:], lengths, strict=True))[::-1] if inner_to_outer else zip(children, lengths)
-                )
-                for child, length in order:
+                named = children[1:] if inner_to_outer else children[:-1]
+                order = list(zip(named, lengths, strict=True))
+                for child, length in reversed(order) if inner_to_outer else order:
                     extents[child] = length if parent in threaded else smaller(length, rest)
                     rest = ceildiv(rest, length)
                 extents[children[0] if inner_to_outer else children[-1]] = rest

@@ -26,7 +26,7 @@ from .interp_memory import Memory, Run, store_code
 from .interp_scope import Here, Kernel, Scope, stored_in
 from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce, stmts_of
 
-_KERNEL = (ForKind.BLOCK, ForKind.THREAD)
+_AGENTS = (ForKind.PARALLEL, ForKind.VECTORIZED)
 MAX_SERIAL_LANES = 1 << 14
 _MAX_PRIVATE = 1 << 22
 
@@ -76,9 +76,9 @@ class _Program:
                 return _after(mem.allocate, self.compile(body, inner))
             case For(kind=kind):
                 require(s.extent > 0, InterpError, s.var.name, "the extent must be positive", extent=s.extent)
-                if kind in _KERNEL:
+                if kind in (ForKind.BLOCK, ForKind.THREAD):
                     return self._kernel(s, scope)
-                return self._agents(s, scope) if kind.value in ("parallel", "vectorized") else self._serial(s, scope)
+                return self._agents(s, scope) if kind in _AGENTS else self._serial(s, scope)
             case Barrier():
                 return _meeting(Here(scope, s))
             case ThreadReduce():

@@ -1,8 +1,8 @@
 """The meaning of scalar expressions: each is compiled once to a closure that computes all lanes at a time.
 
 A value is a NumPy scalar (the same in every lane) or an array whose shape broadcasts to the lanes.  Every node
-computes in its own dtype: integers wrap, `//` and `%` round down, `/` on integers rounds towards zero, casts to
-integers truncate, `round` goes to the nearest even.  The result of min and max on a NaN is unspecified.
+computes in its own dtype: integers wrap, `a // b` rounds down (`floor(a / b)` on floats) and `a % b` is
+`a - a // b * b`, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even.  The result of min and max on a NaN is unspecified.
 A closure takes the mask of the active lanes (None: all).  `if_then_else`, `&&` and `||` evaluate an operand only
 in the lanes that need it; `select` evaluates both.  What depends on constants and lanes only is computed once.
 """
@@ -172,8 +172,15 @@ _COMPARE: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 
+_FLOAT_ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
+    **_ARITHMETIC,
+    "//": lambda a, b: np.floor(a / b),
+    "%": lambda a, b: a - np.floor(a / b) * b,
+}
+
+
 def _binary(e: Binary, a: Code, b: Code, site: Site) -> Code:
-    f = _ARITHMETIC[e.op]
+    f = (_FLOAT_ARITHMETIC if e.dtype in FLOATS else _ARITHMETIC)[e.op]
     if e.a.dtype != e.b.dtype or e.dtype == "bool":
         plain, dtype = f, np.dtype(e.dtype)
         f = lambda x, y: plain(x + np.int8(0), y + np.int8(0)).astype(dtype)  # noqa: E731

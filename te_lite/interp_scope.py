@@ -44,7 +44,7 @@ class Scope:
     vars: Mapping[Var, Code] = field(default_factory=dict)
     memory: Mapping[Buffer, Memory] = field(default_factory=dict)
     levels: tuple[Level, ...] = ()
-    agents: Value = np.int64(0)
+    agents: Value = 0
     agent_count: int = 1
     kernel: Kernel | None = None
 

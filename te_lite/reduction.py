@@ -100,17 +100,19 @@ def _combiner(
 _BUILTIN: dict[tuple[str, str], Combiner] = {}
 
 
-def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[..., Reduce]:
-    def reducer(expr: ExprLike, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Reduce:
+def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[..., Any]:
+    def reducer(expr: ExprLike, axis: IterVar | Sequence[IterVar] | ExprLike, where: Expr | None = None) -> Any:
         source = as_expr(expr)
         key = (name, source.dtype)
+        combine = {"&&": logical_and, "||": logical_or}.get(op, lambda x, y: binary(op, x, y))
+        if not isinstance(axis, IterVar | Sequence):
+            return combine(source, axis)  # of two values: te.max(x, 0.0)
         if key not in _BUILTIN:
-            combine = {"&&": logical_and, "||": logical_or}.get(op, lambda x, y: binary(op, x, y))
             _BUILTIN[key] = _combiner(name, [source.dtype], combine, identity, multiple=False)
         return Reduce(_BUILTIN[key], (source,), _axes(axis, name), where)
 
     reducer.__name__ = name
-    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds)."
+    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds); or `expr {op} axis` of values."
     return reducer
 
 

@@ -1,0 +1,125 @@
+"""Normalisations for inference (spec graph_frontend 4.9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ...errors import ExprError, require
+from ...expr import Expr, call, const
+from ...reduction import comm_reducer
+from ...tensor import Tensor
+from ..broadcast import add, divide, multiply, subtract
+from ..elementwise import sqrt
+from ..reduction import Axis, real_axes, reduce_axes, reduced_shape, source_indices, sum
+from ..tag import COMM_REDUCE, INJECTIVE
+from ..transform import reshape
+from ..utils import ax_compute, normal_axis
+
+_pair_sum = comm_reducer(
+    lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (const(0, a), const(0, b)), "tuple_sum"
+)
+
+
+def batch_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    training: bool = False,
+    momentum: float = 0.1,
+) -> list[Tensor]:
+    """`[(data - mean) / sqrt(var + epsilon) * gamma + beta, mean, var]`; the vectors are [C] with C at `axis`.
+
+    Inference only: `training` raises ExprError, and `momentum`, which belongs to it, is not used.
+    """
+    require(not training, ExprError, "batch_norm", "only inference is supported", training=training, momentum=momentum)
+    at = normal_axis(axis, data.ndim, "batch_norm")
+    shape = [n if d == at else 1 for d, n in enumerate(data.shape)]
+    deviation = sqrt(add(reshape(moving_var, shape), epsilon))
+    out = divide(subtract(data, reshape(moving_mean, shape)), deviation)
+    out = multiply(out, reshape(gamma, shape)) if scale else out
+    out = add(out, reshape(beta, shape)) if center else out
+    return [out, moving_mean, moving_var]
+
+
+def _moments(data: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor, int]:
+    """The sums of `x` and `x * x` over `axes` (one stage with two outputs) and how many elements they are of."""
+    inner = reduce_axes(data, axes)
+
+    def element(*i: Expr) -> tuple[Expr, Expr]:
+        x = data[source_indices(i, axes, inner, data.ndim, False)]
+        return _pair_sum((x, x * x), axis=inner)  # type: ignore[no-any-return]
+
+    sums = ax_compute(reduced_shape(data.shape, axes, False), element, f"{data.op.name}_red_temp", COMM_REDUCE)
+    return sums[0], sums[1], math.prod([data.shape[a] for a in axes])
+
+
+def _normalise(
+    data: Tensor,
+    axes: Sequence[int],
+    affine: Callable[[Sequence[Expr], Expr], Expr],
+    epsilon: float,
+    name: str,
+) -> Tensor:
+    first, second, count = _moments(data, axes)
+    n = const(count, data.dtype)
+
+    def element(*i: Expr) -> Expr:
+        outer = [v for d, v in enumerate(i) if d not in axes]
+        mean = first[outer] / n
+        variance = second[outer] / n - mean * mean
+        return affine(i, (data[i] - mean) * call("rsqrt", variance + const(epsilon, data.dtype)))
+
+    return ax_compute(data.shape, element, name, INJECTIVE)  # type: ignore[no-any-return]
+
+
+def layer_norm(
+    data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Axis = -1, epsilon: float = 1e-5
+) -> Tensor:
+    """`(x - mean) * rsqrt(var + epsilon) * gamma + beta` over the dimensions `axis`, the shape of gamma and beta."""
+    axes = real_axes(axis, data.ndim, "layer_norm")
+    want = tuple([data.shape[a] for a in axes])
+    ok = gamma.shape == want and (beta is None or beta.shape == want)
+    require(ok, ExprError, "layer_norm", f"gamma and beta must have the shape {want}", gamma=gamma.shape)
+
+    def affine(i: Sequence[Expr], x: Expr) -> Expr:
+        at = [i[a] for a in axes]
+        return x * gamma[at] if beta is None else x * gamma[at] + beta[at]
+
+    return _normalise(data, axes, affine, epsilon, "T_layer_norm")
+
+
+def instance_norm(
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    channel_axis: int = 1,
+    axis: Axis = (2, 3),
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Normalise over `axis` for each sample and channel; gamma and beta are [C] with C at `channel_axis`."""
+    axes = real_axes(axis, data.ndim, "instance_norm")
+    channel = normal_axis(channel_axis, data.ndim, "instance_norm")
+    return _normalise(
+        data, axes, lambda i, x: x * gamma[i[channel]] + beta[i[channel]], epsilon, "T_instance_norm"
+    )
+
+
+def rms_norm(data: Tensor, weight: Tensor, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
+    """`x * rsqrt(mean(x * x) + epsilon) * weight` over the dimensions `axis` (stage `T_rms_norm`)."""
+    axes = real_axes(axis, data.ndim, "rms_norm")
+    squares = sum(multiply(data, data), axes)
+    n = const(math.prod([data.shape[a] for a in axes]), data.dtype)
+
+    def element(*i: Expr) -> Expr:
+        outer = [v for d, v in enumerate(i) if d not in axes]
+        scale = call("rsqrt", squares[outer] / n + const(epsilon, data.dtype))
+        return data[i] * scale * weight[[i[a] for a in axes]]
+
+    return ax_compute(data.shape, element, "T_rms_norm", INJECTIVE)  # type: ignore[no-any-return]

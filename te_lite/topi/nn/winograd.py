@@ -1,0 +1,226 @@
+"""Winograd convolution: 3x3 filters of stride 1 by transforms to points and back (spec graph_frontend 4.4).
+
+    Y = A^T [ (G g G^T) * (B^T d B) ] A      a tile of m x m outputs from a = m + 2 inputs squared
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+
+from ... import reduction
+from ...errors import ExprError, require
+from ...expr import Expr, cast, const, logical_and, select
+from ...tensor import Tensor, compute
+from ..utils import per_dim
+from .conv import Ints
+from .pad import pad
+from .utils import Padding, get_pad_tuple
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+_HALF = Fraction(1, 2)
+POINTS = {2: (0, -1, 1), 4: (0, -1, 1, _HALF, -2), 5: (0, -1, 1, _HALF, -2, -_HALF), 6: (0, -1, 1, _HALF, -_HALF, 2, -2)}
+
+
+def _times_linear(poly: list[Fraction], root: Fraction) -> list[Fraction]:
+    """`poly * (x - root)`, lowest coefficient first."""
+    shifted, scaled = [Fraction(0), *poly], [*poly, Fraction(0)]
+    return [a - root * b for a, b in zip(shifted, scaled, strict=True)]
+
+
+@lru_cache(maxsize=8)
+def winograd_transform_matrices(tile_size: int, kernel_size: int = 3) -> tuple[Matrix, Matrix, Matrix]:
+    """`(A, B, G)` of F(tile_size, kernel_size), exact: A [a, m], B [a, a], G [a, r] with a = m + r - 1.
+
+    Cook-Toom with the interpolation points of `POINTS` and infinity.  Raises ExprError for sizes without points.
+    """
+    degree = tile_size + kernel_size - 3
+    ok = kernel_size == 3 and degree + 1 in [len(p) for p in POINTS.values()] and tile_size in POINTS
+    require(ok, ExprError, "winograd", "tile sizes are 2, 4, 5, 6 and the kernel is 3x3", tile_size=tile_size,
+            kernel_size=kernel_size)  # fmt: skip
+    points = [Fraction(p) for p in POINTS[tile_size]]
+    n = len(points)
+    scale = []
+    for i, t in enumerate(points):
+        value = Fraction(1)
+        for k, u in enumerate(points):
+            value *= t - u if k != i else 1
+        scale.append(value)
+    signed = [*scale, Fraction(1)]
+    signed[0] = abs(signed[0])
+    g = [[v / f for v in row] for row, f in zip(_powers(points, kernel_size), signed, strict=True)]
+    rows = []
+    for i, f in enumerate(scale):
+        poly = [1 / f]
+        for k, u in enumerate(points):
+            poly = _times_linear(poly, u) if k != i else poly
+        rows.append(poly)
+    last = [-sum((rows[i][s] * points[i] ** n for i in range(n)), Fraction(0)) for s in range(n)]
+    b = [[rows[i][s] * signed[i] for i in range(n)] + [last[s]] for s in range(n)]
+    b.append([Fraction(0)] * n + [Fraction(1)])
+    return _frozen(_powers(points, tile_size)), _frozen(b), _frozen(g)
+
+
+def _powers(points: list[Fraction], width: int) -> list[list[Fraction]]:
+    """Rows `t^0, t^1, ...` for each point, and the row of infinity."""
+    return [*[[t**j for j in range(width)] for t in points], [Fraction(int(j == width - 1)) for j in range(width)]]
+
+
+def _frozen(rows: list[list[Fraction]]) -> Matrix:
+    return tuple([tuple(row) for row in rows])
+
+
+def const_matrix(matrix: Sequence[Sequence[float | Fraction]], dtype: str = "float32", name: str = "const_matrix") -> Tensor:
+    """A tensor that holds constants, as one nest of selects (marked for the compiler)."""
+    rows, columns = len(matrix), len(matrix[0])
+
+    def element(i: Expr, j: Expr) -> Expr:
+        out: Expr = const(0.0, dtype)
+        for r in range(rows):
+            for c in range(columns):
+                here = logical_and((i % rows).equal(r), (j % columns).equal(c))
+                out = select(here, const(float(matrix[r][c]), dtype), out)
+        return out
+
+    return compute((rows, columns), element, name, attrs={"const_matrix": True})  # type: ignore[no-any-return]
+
+
+def infer_tile_size(height: int) -> int:
+    """The tile that GPU targets take: 4 when the height of the input is a multiple of 8, else 2."""
+    return 4 if height % 8 == 0 else 2
+
+
+def conv2d_winograd_nhwc(
+    data: Tensor,
+    weight: Tensor,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    out_dtype: str | None = None,
+    pre_computed: bool = False,
+    tile_size: int | None = None,
+) -> Tensor:
+    """3x3 convolution of [N, H, W, CI] with weight [3, 3, CI, CO], or [a, a, CO, CI] when `pre_computed`.
+
+    `tile_size` m (2, 4, 5, 6) defaults to `infer_tile_size(H)`.  Raises ExprError for strides or dilations but 1.
+    """
+    require(data.ndim == 4 and weight.ndim == 4, ExprError, "winograd", "data and weight must have 4 dimensions",
+            data=data.shape, weight=weight.shape)  # fmt: skip
+    ok = per_dim(strides, 2, "strides") == (1, 1) and per_dim(dilation, 2, "dilation") == (1, 1)
+    require(ok, ExprError, "winograd", "strides and dilation must be 1", strides=strides, dilation=dilation)
+    batch, height, width, channels = data.shape
+    m = tile_size or infer_tile_size(height)
+    alpha, dtype = m + 2, out_dtype or data.dtype
+    want = (alpha, alpha) if pre_computed else (3, 3)
+    filters, weight_channels = weight.shape[2:] if pre_computed else (weight.shape[3], weight.shape[2])
+    require(weight.shape[:2] == want and weight_channels == channels, ExprError, "winograd",
+            f"the weight must be {want} with {channels} input channels", weight=weight.shape)  # fmt: skip
+    a, b, g = winograd_transform_matrices(m)
+    top, left, bottom, right = get_pad_tuple(padding, (3, 3))
+    out_h, out_w = height + top + bottom - 2, width + left + right - 2
+    nh, nw = -(-out_h // m), -(-out_w // m)
+    padded = pad(
+        data,
+        (0, top, left, 0),
+        (0, bottom + nh * m - out_h, right + nw * m - out_w, 0),
+        name="data_pad",
+    )
+    tiles = batch * nh * nw
+    input_tile = compute(
+        (alpha, alpha, tiles, channels),
+        lambda eps, nu, p, ci: padded[p // (nh * nw), p // nw % nh * m + eps, p % nw * m + nu, ci],
+        name="input_tile",
+    )
+    data_pack = _to_points(input_tile, b, dtype)
+    kernel = weight if pre_computed else _kernel_pack(weight, g, dtype)
+    ci_axis = reduction.reduce_axis((0, channels), "ci")
+    bgemm = compute(
+        (alpha, alpha, tiles, filters),
+        lambda eps, nu, p, co: reduction.sum(
+            data_pack[eps, nu, p, ci_axis] * kernel[eps, nu, co, ci_axis], axis=[ci_axis]
+        ),
+        name="bgemm",
+        attrs={"layout_free_placeholders": [weight]} if pre_computed else {},
+    )
+    inverse = _from_points(bgemm, a, m, dtype)
+    return compute(  # type: ignore[no-any-return]
+        (batch, out_h, out_w, filters),
+        lambda n, h, w, co: inverse[h % m, w % m, n * nh * nw + h // m * nw + w // m, co],
+        name="conv2d_winograd",
+        tag="conv2d_winograd_nhwc",
+    )
+
+
+def _to_points(input_tile: Tensor, b: Matrix, dtype: str) -> Tensor:
+    """`B^T d B` for every tile and channel."""
+    matrix = const_matrix(b, dtype, "B")
+    alpha = len(b)
+    r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
+    return compute(  # type: ignore[no-any-return]
+        input_tile.shape,
+        lambda eps, nu, p, ci: reduction.sum(
+            cast(dtype, input_tile[r_a, r_b, p, ci]) * matrix[r_a, eps] * matrix[r_b, nu], axis=[r_a, r_b]
+        ),
+        name="data_pack",
+        attrs={"auto_scheduler_simplify_const_tensor_indices": ["eps", "nu", "r_a", "r_b"]},
+    )
+
+
+def _from_points(bgemm: Tensor, a: Matrix, m: int, dtype: str) -> Tensor:
+    """`A^T x A` for every tile and filter."""
+    matrix = const_matrix(a, dtype, "A")
+    alpha, _, tiles, filters = bgemm.shape
+    r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
+    return compute(  # type: ignore[no-any-return]
+        (m, m, tiles, filters),
+        lambda vh, vw, p, co: reduction.sum(
+            bgemm[r_a, r_b, p, co] * matrix[r_a, vh] * matrix[r_b, vw], axis=[r_a, r_b]
+        ),
+        name="inverse",
+        attrs={"auto_scheduler_simplify_const_tensor_indices": ["vh", "vw", "r_a", "r_b"]},
+    )
+
+
+def _kernel_pack(weight: Tensor, g: Matrix, dtype: str) -> Tensor:
+    """`G g G^T` of a weight [3, 3, CI, CO] as [a, a, CO, CI]."""
+    matrix = const_matrix(g, dtype, "G")
+    _, _, channels, filters = weight.shape
+    r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
+    return compute(  # type: ignore[no-any-return]
+        (len(g), len(g), filters, channels),
+        lambda eps, nu, co, ci: reduction.sum(
+            cast(dtype, weight[r_kh, r_kw, ci, co]) * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]
+        ),
+        name="kernel_pack",
+    )
+
+
+def conv2d_winograd_nhwc_without_weight_transform(
+    data: Tensor,
+    weight: Tensor,
+    strides: Ints,
+    padding: Padding,
+    dilation: Ints,
+    out_dtype: str | None = None,
+    tile_size: int | None = None,
+) -> Tensor:
+    """`conv2d_winograd_nhwc` with a weight [a, a, CO, CI] that is transformed already."""
+    return conv2d_winograd_nhwc(data, weight, strides, padding, dilation, out_dtype, True, tile_size)
+
+
+def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
+    """A weight [CO, CI, 3, 3] as [a, a, CO, CI]: `G g G^T` for every filter and channel."""
+    filters, channels, kh, kw = kernel.shape
+    require((kh, kw) == (3, 3), ExprError, "winograd", "the kernel must be 3x3", weight=kernel.shape)
+    _, _, g = winograd_transform_matrices(tile_size)
+    matrix = const_matrix(g, kernel.dtype, "G")
+    r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
+    return compute(  # type: ignore[no-any-return]
+        (len(g), len(g), filters, channels),
+        lambda eps, nu, co, ci: reduction.sum(
+            kernel[co, ci, r_kh, r_kw] * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]
+        ),
+        name="transform_weight",
+    )
