@@ -1,5 +1,6 @@
 """te_lite: the language of ansor: expressions, tensors, schedules, loops and their meaning."""
 
+from . import topi
 from .dag import ComputeDAG
 from .errors import ExprError, InterpError, LowerError, RecordError, ScheduleError, TeError
 from .expr import (
@@ -17,6 +18,37 @@ from .expr import (
     minimum,
     select,
 )
+from .intrin import (
+    abs,
+    all,
+    any,
+    atan,
+    ceil,
+    cos,
+    cosh,
+    erf,
+    exp,
+    exp2,
+    floor,
+    floordiv,
+    floormod,
+    indexdiv,
+    indexmod,
+    isnan,
+    log,
+    log2,
+    power,
+    round,
+    rsqrt,
+    sigmoid,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+    truncdiv,
+)
 from .lower import lower
 from .reduction import argmax, argmin, comm_reducer, max, max_value, min, min_value, prod, reduce_axis, sum
 from .schedule import Schedule, create_schedule, thread_axis
@@ -25,8 +57,11 @@ from .stmt import LoweredFunc
 from .tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
 
 __all__ = [
-    "ComputeDAG", "ComputeOp", "Expr", "ExprError", "InterpError", "IterVar", "LowerError", "LoweredFunc", "PlaceholderOp",
-    "RecordError", "Schedule", "ScheduleError", "State", "TeError", "Tensor", "Var", "argmax", "argmin", "call", "cast", "comm_reducer",
-    "compute", "const", "create_schedule", "if_then_else", "logical_and", "logical_not", "logical_or", "lower", "max", "max_value", "maximum",
-    "min", "min_value", "minimum", "placeholder", "prod", "reduce_axis", "select", "sum", "thread_axis",
+    "ComputeDAG", "ComputeOp", "Expr", "ExprError", "InterpError", "IterVar", "LowerError", "LoweredFunc",
+    "PlaceholderOp", "RecordError", "Schedule", "ScheduleError", "State", "TeError", "Tensor", "Var", "abs", "all",
+    "any", "argmax", "argmin", "atan", "call", "cast", "ceil", "comm_reducer", "compute", "const", "cos", "cosh",
+    "create_schedule", "erf", "exp", "exp2", "floor", "floordiv", "floormod", "if_then_else", "indexdiv",
+    "indexmod", "isnan", "log", "log2", "logical_and", "logical_not", "logical_or", "lower", "max", "max_value",
+    "maximum", "min", "min_value", "minimum", "placeholder", "power", "prod", "reduce_axis", "round", "rsqrt",
+    "select", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "thread_axis", "topi", "trunc", "truncdiv",
 ]  # fmt: skip

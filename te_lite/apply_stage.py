@@ -77,7 +77,7 @@ def apply_cache_read(state: State, step: CacheRead) -> State:
         )
     require(len(step.readers) > 0, ScheduleError, subject, "at least one reader is needed")
     tensor = source.output()
-    cache = cache_read_op(tensor, step.scope, cache_name(tensor, step.scope, [op.name for op in state.ops]))
+    cache = cache_read_op(tensor, step.scope, cache_name(tensor.name, step.scope, [op.name for op in state.ops]))
     for r in step.readers:
         reader = state.stages[r]
         state = state.with_stage(r, replace(reader, op=redirect_reads(reader.compute, tensor, cache.output())))
@@ -96,7 +96,7 @@ def apply_cache_write(state: State, step: CacheWrite) -> State:
     require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
     require(stage.where == ROOT, ScheduleError, subject, "cache before moving the stage", where=stage.where)
     _require_untouched(state, step.stage, "cache_write")
-    name = f"{stage.op.name}.{step.scope}"
+    name = cache_name(stage.op.name, step.scope, [op.name for op in state.ops])
     cache, copy = cache_write_ops(stage.compute, step.scope, name)
     state = _insert(state, step.stage, fresh_stage(cache))
     return state.with_stage(step.stage + 1, fresh_stage(copy))

@@ -8,7 +8,7 @@ here asks for the truth of an extent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,9 +44,9 @@ def infer_bounds(state: State) -> Bounds:
     return _Inference(state).run()
 
 
-def thread_ranks(stage: Stage) -> dict[int, int]:
-    """The rank of the thread axis that each iterator of the stage takes part in, by uid."""
-    ranks = {it.uid: THREAD_RANK[it.annotation] for it in stage.iters if it.annotation in THREAD_RANK}
+def thread_ranks(stage: Stage, tags: Collection[str]) -> dict[int, int]:
+    """The rank of the thread axis among `tags` that each iterator of the stage takes part in, by uid."""
+    ranks = {it.uid: THREAD_RANK[it.annotation] for it in stage.iters if it.annotation in tags}
     for rel in reversed(stage.relations):
         if isinstance(rel, FuseRel) and rel.fused in ranks:
             ranks.update(dict.fromkeys(rel.parts, ranks[rel.fused]))
@@ -60,7 +60,7 @@ def thread_ranks(stage: Stage) -> dict[int, int]:
 def fill_extents(stage: Stage, roots: list[Any]) -> Stage:
     """The stage with the extents of all iterators, given those of its root axes."""
     extents: dict[int, Any] = dict(enumerate(roots))
-    threaded = thread_ranks(stage)
+    threaded = thread_ranks(stage, THREAD_RANK)
     for rel in stage.relations:
         match rel:
             case FuseRel(parts=parts, fused=fused):
@@ -91,7 +91,8 @@ class _Inference:
         self.reads = reads_by_producer(state.ops, inlined)
         self.regions: list[tuple[Region, ...]] = [()] * len(self.stages)
         self.scopes = [self._scope(k) for k in range(len(self.stages))]
-        self.ranks = [thread_ranks(s) for s in self.stages]
+        self.storage = [SCOPE_RANK[c] * (s.where == ATTACHED) for c, s in zip(self.scopes, self.stages, strict=True)]
+        self.ranks = [thread_ranks(s, BLOCKS + THREADS) for s in self.stages]
         self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}
 
     def run(self) -> Bounds:
@@ -125,7 +126,7 @@ class _Inference:
 
     def _fixed(self, k: int) -> Atoms:
         """The loops around stage k that stand still while it is computed."""
-        rank = SCOPE_RANK[self.scopes[k]]
+        rank = self.storage[k]
         out = set()
         for s, uid in self._path(k):
             tag = self.stages[s].vars[uid].annotation
@@ -164,7 +165,7 @@ class _Inference:
             )
 
     def _read_region(self, k: int, read: Read, fixed: Atoms, shape: tuple[int, ...]) -> list[Region]:
-        rank = SCOPE_RANK[self.scopes[k]]
+        rank = self.storage[k]
         axes = self._axis_regions(read.reader, fixed, rank)
         out = []
         for form, size in zip(read.forms, shape, strict=True):
@@ -173,7 +174,10 @@ class _Inference:
         return out
 
     def _stands(self, stage: int, uid: int, fixed: Atoms, rank: int) -> bool:
-        """Whether iterator `uid` stands still: fixed outside, or a thread that does not share the storage."""
+        """Whether iterator `uid` stands still: fixed outside, or a thread that does not share the storage.
+
+        The axes of real threads are there in the whole kernel, those of virtual threads only inside their loop.
+        """
         thread = self.ranks[stage].get(uid)
         if thread is not None:
             return rank > thread

@@ -22,9 +22,8 @@ def _memo(op: ComputeOp, key: object, make: Callable[[], T]) -> T:
     return op.derived[key]  # type: ignore[no-any-return]
 
 
-def cache_name(source: Tensor, scope: str, taken: Sequence[str]) -> str:
+def cache_name(base: str, scope: str, taken: Sequence[str]) -> str:
     """`A.shared`, or `A.d.shared` when that name is taken."""
-    base = source.name
     while f"{base}.{scope}" in taken:
         base += ".d"
     return f"{base}.{scope}"

@@ -57,18 +57,26 @@ def root_values(stage: Stage, variables: Mapping[int, Expr], roots: Iterable[int
 
 
 def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
-    """`parent < extent` for every split that does not divide its parent."""
+    """What keeps the loops of splits that do not divide inside their parents.
+
+    Splitting from the inside out, only the whole can run over; from the outside in, every remainder can.
+    """
     values = all_values(stage, variables)
     guards = []
     for rel in stage.relations:
-        if isinstance(rel, SplitRel) and rel.parent in values:
-            extent = stage.vars[rel.parent].extent
-            covered = 1 + sum(
-                (stage.vars[c].extent - 1) * s  # type: ignore[operator]
-                for c, s in zip(rel.children, split_strides(stage, rel), strict=True)
-            )
-            if covered > extent:  # type: ignore[operator]
-                guards.append(compare("<", values[rel.parent], extent))  # type: ignore[arg-type]
+        if not isinstance(rel, SplitRel) or any(c not in values for c in rel.children):
+            continue
+        strides = split_strides(stage, rel)
+        starts = [0] if rel.inner_to_outer else range(len(rel.lengths))
+        for start in starts:
+            limit = stage.vars[rel.parent].extent if start == 0 else strides[start - 1]
+            inside = list(zip(rel.children, strides, strict=True))[start:]
+            covered = 1 + sum((stage.vars[c].extent - 1) * s for c, s in inside)  # type: ignore[operator]
+            if covered > limit:
+                value = as_expr(0)
+                for c, s in inside:
+                    value = binary("+", value, binary("*", values[c], s))
+                guards.append(compare("<", value, limit))
     return guards
 
 

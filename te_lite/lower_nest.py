@@ -57,6 +57,7 @@ class NestBuilder:
         for it in stage.iters:
             require(it.kind != MIXED, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
             require(it.annotation != "tensorize", LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
+        self._check_threads(k)
         if self._across_threads(stage):
             return self._cross_thread_nest(k)
         reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
@@ -68,6 +69,31 @@ class NestBuilder:
             if reduces and p == reduces[0]:
                 body = seq(self._init_nest(k, p), body)
         return body
+
+    def _check_threads(self, k: int) -> None:
+        """Every thread axis means one thing to a stage: one of its own loops, or a loop around it."""
+        stage, scope = self.low.stages[k], self.low.bounds.scopes[k]
+        real = BLOCKS + THREADS
+        own = [it.annotation for it in stage.iters if it.annotation in real]
+        around = self._standing_tags(k)
+        for tag in own:
+            ok = own.count(tag) == 1 and tag not in around
+            require(ok, LowerError, stage.op.name, "a thread axis is bound twice", axis=tag)
+        private = stage.attach is None and scope != "global" and bool(self.low.thread_extents)
+        require(not private, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
+
+    def _standing_tags(self, k: int) -> set[str]:
+        """The annotations of the loops around stage k whose threads do not share its storage."""
+        low = self.low
+        rank = SCOPE_RANK[low.bounds.scopes[k]]
+        found: set[str] = set()
+        attach = low.stages[k].attach
+        while attach is not None:
+            target = low.stages[attach.stage]
+            around = target.leaf[: target.position(attach.iter) + 1]
+            found |= {target.vars[u].annotation for u in around if rank > THREAD_RANK.get(target.vars[u].annotation, 9)}
+            attach = target.attach
+        return found
 
     # ------------------------------------------------------------------------------------------ loops
 
@@ -168,15 +194,7 @@ class NestBuilder:
         scope = low.bounds.scopes[k]
         if scope == "local":
             return []
-        own = {it.annotation for it in stage.iters}
-        attach = stage.attach
-        while attach is not None:
-            target = low.stages[attach.stage]
-            around = {
-                low.stages[attach.stage].vars[u].annotation for u in target.leaf[: target.position(attach.iter) + 1]
-            }
-            own |= {tag for tag in around if SCOPE_RANK[scope] > THREAD_RANK.get(tag, 9)}
-            attach = target.attach
+        own = {it.annotation for it in stage.iters} | self._standing_tags(k)
         tags = [t for t in low.kernel_tags(k) if t not in own and (t in THREADS or scope == "global")]
         if stage.attach is not None and tags:
             require(

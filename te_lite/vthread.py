@@ -61,14 +61,16 @@ def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
 
     def visit(s: Stmt) -> Stmt:
         match s:
-            case Store() | ThreadReduce() | If() if depends(s):
-                return _repeat(loop, kind, rewrite(s), simplifier)
+            case Store() | If() if depends(s):
+                return replace(loop, body=rewrite(s), kind=kind)
+            case ThreadReduce() if depends(s):
+                return _write_out(loop, map_exprs(s, lambda e: transform(e, swap)), copies, simplifier)
             case Alloc(buffer=buffer, body=body) if buffer in copies:
                 return Alloc(copies[buffer], visit(body))
             case Seq(stmts=stmts):
                 return seq(*[visit(x) for x in stmts])
             case For(kind=ForKind.VECTORIZED) if any(depends(x) for x in stmts_of(s.body)):
-                return _repeat(loop, kind, rewrite(s), simplifier)
+                return replace(loop, body=rewrite(s), kind=kind)
             case _:
                 return with_bodies(s, tuple([visit(b) for b in bodies(s)]))
 
@@ -122,12 +124,20 @@ def _written_differently(s: Stmt, var: Var, differing: set[Buffer], guarded: boo
             return out
 
 
-def _repeat(loop: For, kind: ForKind, s: Stmt, simplifier: Simplifier) -> Stmt:
-    """`s` for every value of the loop variable; statements that cannot stand in a loop are written out."""
-    if not any(isinstance(x, ThreadReduce) for x in stmts_of(s)):
-        return replace(loop, body=s, kind=kind)
-    copies = []
+def _write_out(loop: For, s: Stmt, copies: dict[Buffer, Buffer], simplifier: Simplifier) -> Stmt:
+    """A reduction across threads once for every value of the loop variable, each into its copy of the results."""
+    assert isinstance(s, ThreadReduce)
+    out: list[Stmt] = []
     for value in range(loop.extent):
         env: dict[Var, Expr] = {loop.var: as_expr(value)}
-        copies.append(map_exprs(s, lambda e, env=env: simplifier.simplify(substitute(e, env))))  # type: ignore[misc]
-    return seq(*copies)
+        src = tuple([simplifier.simplify(substitute(e, env)) for e in s.src])
+        results = tuple([Buffer(b.name, b.dtype, (1,), "local") for b in s.dst])
+        stores = [
+            Store(copies.get(b, b), as_expr(value if b in copies else 0), r[0])
+            for b, r in zip(s.dst, results, strict=True)
+        ]
+        body = seq(replace(s, dst=results, src=src), *stores)
+        for r in results:
+            body = Alloc(r, body)
+        out.append(body)
+    return seq(*out)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..errors import ExprError, require
 from ..expr import Expr, binary, call, cast, const
 from ..tensor import Tensor
-from .tag import INJECTIVE
 from .nn.utils import layout_axes
+from .tag import INJECTIVE
 from .utils import ax_compute, per_dim
 
 COORDINATES = ("half_pixel", "align_corners", "asymmetric")

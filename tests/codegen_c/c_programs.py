@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from typing import Any
 
 import numpy as np
 
 import codegen_c
-from te_lite.expr import Expr, Var, cast, const, if_then_else, logical_and
+from te_lite.expr import Expr, Var, cast, const, if_then_else, logical_and, maximum
+from te_lite.interp import run
 from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store, map_exprs, seq
 from te_lite.visit import substitute
 
@@ -69,12 +68,10 @@ def check(
         np.testing.assert_array_equal(a, b)
     for got, want, b in zip(outputs, wanted, f.args[len(inputs) :], strict=True):
         assert_close(got, want, b.dtype)
-    if importlib.util.find_spec("te_lite.interp") is not None:
-        interp: Any = importlib.import_module("te_lite.interp")
-        again = [poisoned(b) for b in f.args[len(inputs) :]]
-        interp.run(f, [*inputs, *again])
-        for got, want, b in zip(outputs, again, f.args[len(inputs) :], strict=True):
-            assert_close(got, want.astype("float64") if b.dtype.startswith("float") else want, b.dtype)
+    again = [poisoned(b) for b in f.args[len(inputs) :]]
+    run(f, [*inputs, *again])
+    for got, want, b in zip(outputs, again, f.args[len(inputs) :], strict=True):
+        assert_close(got, want.astype("float64") if b.dtype.startswith("float") else want, b.dtype)
     return module
 
 
@@ -136,8 +133,6 @@ def conv2d(
 
 
 def _max0(e: Expr) -> Expr:
-    from te_lite.expr import maximum
-
     return maximum(e, const(0.0, "float32"))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from c_programs import P, S, U, V, assert_close, check, conv2d, conv2d_numpy, func, matmul, nest, random_array, v
 
 import codegen_c
 from te_lite.expr import call, cast, const, if_then_else, maximum, minimum, select
 from te_lite.stmt import Alloc, Buffer, If, Store, seq
+
+from .c_programs import P, S, U, V, assert_close, check, conv2d, conv2d_numpy, func, matmul, nest, random_array, v
 
 RNG = np.random.default_rng(7)
 
