@@ -1,10 +1,11 @@
 """The meaning of scalar expressions: each is compiled once to a closure that computes all lanes at a time.
 
 A value is a NumPy scalar (the same in every lane) or an array whose shape broadcasts to the lanes.  Every node
-computes in its own dtype: integers wrap, `a // b` rounds down (`floor(a / b)` on floats) and `a % b` is
-`a - a // b * b`, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even.  The result of min and max on a NaN is unspecified.
-A closure takes the mask of the active lanes (None: all).  `if_then_else`, `&&` and `||` evaluate an operand only
-in the lanes that need it; `select` evaluates both.  What depends on constants and lanes only is computed once.
+computes in its own dtype: integers wrap, `a // b` rounds down (`floor(a / b)` on floats), `a % b` is
+`a - a // b * b`, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even.
+The result of min and max on a NaN is unspecified.  A closure takes the mask of the active lanes (None: all).
+`if_then_else`, `&&` and `||` evaluate an operand only in the lanes that need it; `select` evaluates both.
+What depends on constants and lanes only is computed once.
 """
 
 from __future__ import annotations
@@ -103,9 +104,9 @@ def compile_expr(e: Expr, site: Site) -> Code:
     raise InterpError(f"not an expression: {type(e).__name__}")
 
 
-def evaluate(e: Expr, values: Mapping[Var, Value]) -> Value:
-    """The value of an expression without loads, given its variables."""
-    return compile_expr(e, _Given(values)).run(None)
+def evaluate(e: Expr, values: Mapping[Var, Value], mask: Mask = None) -> Value:
+    """The value of an expression without loads, given its variables (where `mask` holds)."""
+    return compile_expr(e, _Given(values)).run(mask)
 
 
 @dataclass(frozen=True)

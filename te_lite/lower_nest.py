@@ -82,18 +82,21 @@ class NestBuilder:
         private = stage.attach is None and scope != "global" and bool(self.low.thread_extents)
         require(not private, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
 
-    def _standing_tags(self, k: int) -> set[str]:
-        """The annotations of the loops around stage k whose threads do not share its storage."""
+    def _standing(self, k: int) -> list[tuple[int, Iter]]:
+        """The thread loops `(stage, loop)` around stage k whose threads do not share its storage."""
         low = self.low
         rank = SCOPE_RANK[low.bounds.scopes[k]]
-        found: set[str] = set()
+        found = []
         attach = low.stages[k].attach
         while attach is not None:
             target = low.stages[attach.stage]
-            around = target.leaf[: target.position(attach.iter) + 1]
-            found |= {target.vars[u].annotation for u in around if rank > THREAD_RANK.get(target.vars[u].annotation, 9)}
+            around = [target.vars[u] for u in target.leaf[: target.position(attach.iter) + 1]]
+            found += [(attach.stage, it) for it in around if rank > THREAD_RANK.get(it.annotation, 9)]
             attach = target.attach
         return found
+
+    def _standing_tags(self, k: int) -> set[str]:
+        return {it.annotation for _, it in self._standing(k)}
 
     # ------------------------------------------------------------------------------------------ loops
 
@@ -142,10 +145,11 @@ class NestBuilder:
                         "<", env[axis], transform(axis.extent, lambda e: env.get(e) if isinstance(e, Var) else None)
                     )
                 )
-        for it in stage.iters:
-            launch = low.kernel_tags(k).get(it.annotation, 0)
-            if it.uid in variables and int(it.extent) < launch:  # type: ignore[arg-type]
-                guards.append(compare("<", variables[it.uid], int(it.extent)))  # type: ignore[arg-type]
+        own = [(variables[it.uid], it) for it in stage.iters if it.uid in variables]
+        around = [(low.vars[target][it.uid], it) for target, it in self._standing(k)]
+        for value, it in own + around:
+            if int(it.extent) < low.kernel_tags(k).get(it.annotation, 0):  # type: ignore[arg-type]
+                guards.append(compare("<", value, int(it.extent)))  # type: ignore[arg-type]
         return Point(variables, local, env, self._open(guards))
 
     def _open(self, guards: list[Expr]) -> list[Expr]:

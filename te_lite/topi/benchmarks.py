@@ -169,9 +169,10 @@ def conv2d_bn_relu(n: int, h: int, w: int, ci: int, co: int, kernel: int, stride
         "Conv2dOutput",
         "conv2d_nhwc",
     )
-    biased = compute(shape, lambda i, j, k, l: conv[i, j, k, l] + bias[l], "bias_add")
-    scaled = compute(shape, lambda i, j, k, l: biased[i, j, k, l] * scale[l], "bn_mul")
-    shifted = compute(shape, lambda i, j, k, l: scaled[i, j, k, l] + offset[l], "bn_add")
+    axes = ["i", "j", "k", "l"]
+    biased = compute(shape, lambda *i: conv[i] + bias[i[3]], "bias_add", varargs_names=axes)
+    scaled = compute(shape, lambda *i: biased[i] * scale[i[3]], "bn_mul", varargs_names=axes)
+    shifted = compute(shape, lambda *i: scaled[i] + offset[i[3]], "bn_add", varargs_names=axes)
     return [data, weight, bias, scale, offset, nn.relu(shifted)]
 
 
@@ -179,8 +180,18 @@ def transpose_batch_matmul(batch: int, seq_len: int, n_head: int, n_dim: int) ->
     """TBG: the core of attention: query and value [B, S, heads, dim] give [B, heads, S, S]."""
     query = placeholder((batch, seq_len, n_head, n_dim), name="query")
     value = placeholder((batch, seq_len, n_head, n_dim), name="value")
-    query_t = compute((batch, n_head, seq_len, n_dim), lambda b, h, l, d: query[b, l, h, d], "query_T")
-    value_t = compute((batch, n_head, n_dim, seq_len), lambda b, h, d, l: value[b, l, h, d], "value_T")
+    query_t = compute(
+        (batch, n_head, seq_len, n_dim),
+        lambda b, h, *i: query[b, i[0], h, i[1]],
+        "query_T",
+        varargs_names=["l", "d"],
+    )
+    value_t = compute(
+        (batch, n_head, n_dim, seq_len),
+        lambda b, h, *i: value[b, i[1], h, i[0]],
+        "value_T",
+        varargs_names=["d", "l"],
+    )
     k = reduction.reduce_axis((0, n_dim), "k")
     out = compute(
         (batch, n_head, seq_len, seq_len),
@@ -278,23 +289,43 @@ WORKLOADS: dict[str, Callable[..., Tensors]] = {
     "conv2d_winograd_nhwc": conv2d_winograd_nhwc,
 }
 
-_IMAGES = ((224, 224, 3, 64, 7, 2, 3), (56, 56, 64, 64, 1, 1, 0), (14, 14, 256, 256, 3, 1, 1), (7, 7, 512, 512, 3, 1, 1))
+_IMAGES = (
+    (224, 224, 3, 64, 7, 2, 3),
+    (56, 56, 64, 64, 1, 1, 0),
+    (14, 14, 256, 256, 3, 1, 1),
+    (7, 7, 512, 512, 3, 1, 1),
+)
 
 SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
-    "C1D": ((1, 256, 64, 128, 3, 2, 1), (1, 128, 128, 256, 1, 2, 0), (1, 64, 256, 256, 5, 1, 2), (1, 32, 512, 512, 3, 1, 1)),
+    "C1D": (
+        (1, 256, 64, 128, 3, 2, 1),
+        (1, 128, 128, 256, 1, 2, 0),
+        (1, 64, 256, 256, 5, 1, 2),
+        (1, 32, 512, 512, 3, 1, 1),
+    ),
     "C2D": tuple([(1, *s) for s in _IMAGES]),
     "C3D": tuple([(1, 16, *s) for s in _IMAGES]),
     "GMM": ((1, 128, 128, 128), (1, 512, 32, 512), (1, 512, 512, 512), (1, 1024, 1024, 1024)),
     "GRP": tuple([(1, *s, 1, 4) for s in ((56, 56, 64, 128, 3, 2, 1), *_IMAGES[1:])]),
     "DIL": tuple([(1, *s, 2) for s in _IMAGES]),
-    "DEP": ((1, 112, 112, 32, 3, 1, 1), (1, 112, 112, 64, 3, 2, 1), (1, 14, 14, 512, 3, 2, 1), (1, 7, 7, 1024, 3, 1, 1)),
+    "DEP": (
+        (1, 112, 112, 32, 3, 1, 1),
+        (1, 112, 112, 64, 3, 2, 1),
+        (1, 14, 14, 512, 3, 2, 1),
+        (1, 7, 7, 1024, 3, 1, 1),
+    ),
     "T2D": (
         (1, 4, 4, 512, 256, 4, 2, 1),
         (1, 8, 8, 256, 128, 4, 2, 1),
         (1, 16, 16, 128, 64, 4, 2, 1),
         (1, 32, 32, 64, 3, 4, 2, 1),
     ),
-    "CAP": ((1, 16, 16, 32, 32, 3, 2, 1), (1, 8, 8, 32, 32, 3, 1, 1), (1, 16, 16, 8, 16, 3, 2, 1), (1, 8, 8, 16, 16, 3, 1, 1)),
+    "CAP": (
+        (1, 16, 16, 32, 32, 3, 2, 1),
+        (1, 8, 8, 32, 32, 3, 1, 1),
+        (1, 16, 16, 8, 16, 3, 2, 1),
+        (1, 8, 8, 16, 16, 3, 1, 1),
+    ),
     "NRM": ((1, 256, 256), (1, 512, 512), (1, 1024, 1024), (1, 4096, 1024)),
     "SFM": ((256, 256), (512, 512), (1024, 1024), (2048, 2048)),
     "CBR": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -68,13 +69,14 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     tensors = tuple(a_tuple)
     at = normal_axis(axis, same_rank(tensors, "concatenate"), "concatenate")
     rest = {t.shape[:at] + t.shape[at + 1 :] for t in tensors}
-    require(len(rest) == 1, ExprError, "concatenate", "the other dimensions must agree", shapes=[t.shape for t in tensors])
+    require(len(rest) == 1, ExprError, "concatenate", "the other dimensions must agree",
+            shapes=[t.shape for t in tensors])  # fmt: skip
     first = tensors[0].shape
     shape = (*first[:at], sum(t.shape[at] for t in tensors), *first[at + 1 :])
 
     def element(*i: Expr) -> Expr:
         position, out = i[at], tensors[0][i]
-        for before, t in zip(tensors, tensors[1:], strict=False):
+        for before, t in itertools.pairwise(tensors):
             position = position - before.shape[at]
             out = if_then_else(position >= 0, t[(*i[:at], position, *i[at + 1 :])], out)
         return out

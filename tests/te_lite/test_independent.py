@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from te_lite.expr import Expr, Var, binary, const
 from te_lite.independent import independent
 from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Stmt, Store, seq

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+
 from te_lite import expr as ex
 from te_lite import interp
 from te_lite import reduction as red

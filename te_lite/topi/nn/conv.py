@@ -23,7 +23,8 @@ def _kernel_axes(kernel_layout: str, data_layout: str, ndim: int) -> tuple[int, 
     """The positions of O, of I and of the spatial dimensions in a kernel."""
     if kernel_layout:
         ok = len(kernel_layout) == ndim and "O" in kernel_layout and "I" in kernel_layout
-        require(ok, ExprError, "conv", "the kernel layout must name O, I and the spatial dimensions", layout=kernel_layout)
+        law = "the kernel layout must name O, I and the spatial dimensions"
+        require(ok, ExprError, "conv", law, kernel_layout=kernel_layout)
         spatial = [d for d, letter in enumerate(kernel_layout) if letter not in "OI"]
         return kernel_layout.index("O"), kernel_layout.index("I"), spatial
     _, channel, spatial = layout_axes(data_layout, ndim, "conv")

@@ -27,7 +27,13 @@ def depthwise_conv2d_nhwc(Input: Tensor, Filter: Tensor, stride: Ints, padding: 
 
 
 def _depthwise(
-    data: Tensor, filt: Tensor, stride: Ints, padding: Padding, dilation: Ints, out_dtype: str | None, channels_last: bool
+    data: Tensor,
+    filt: Tensor,
+    stride: Ints,
+    padding: Padding,
+    dilation: Ints,
+    out_dtype: str | None,
+    channels_last: bool,
 ) -> Tensor:
     require(data.ndim == 4 and filt.ndim == 4, ExprError, "depthwise_conv2d", "data and weight must have 4 dimensions",
             data=data.shape, weight=filt.shape)  # fmt: skip

@@ -111,7 +111,8 @@ def _adaptive(data: Tensor, output_size: Ints, pool_type: str, layout: str) -> T
         shape[w] = n
 
     def lengths(i: Sequence[Expr]) -> list[Expr]:
-        return [_end(i[w], n, data.shape[w]) - _start(i[w], n, data.shape[w]) for w, n in zip(where, extents, strict=True)]
+        sizes = [(i[w], n, data.shape[w]) for w, n in zip(where, extents, strict=True)]
+        return [_end(*size) - _start(*size) for size in sizes]
 
     def fold(*i: Expr) -> Expr:
         window = [reduction.reduce_axis((0, length), f"rv{d}") for d, length in enumerate(lengths(i))]

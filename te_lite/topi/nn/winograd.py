@@ -21,7 +21,12 @@ from .utils import Padding, get_pad_tuple
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 _HALF = Fraction(1, 2)
-POINTS = {2: (0, -1, 1), 4: (0, -1, 1, _HALF, -2), 5: (0, -1, 1, _HALF, -2, -_HALF), 6: (0, -1, 1, _HALF, -_HALF, 2, -2)}
+POINTS = {
+    2: (0, -1, 1),
+    4: (0, -1, 1, _HALF, -2),
+    5: (0, -1, 1, _HALF, -2, -_HALF),
+    6: (0, -1, 1, _HALF, -_HALF, 2, -2),
+}
 
 
 def _times_linear(poly: list[Fraction], root: Fraction) -> list[Fraction]:
@@ -36,8 +41,7 @@ def winograd_transform_matrices(tile_size: int, kernel_size: int = 3) -> tuple[M
 
     Cook-Toom with the interpolation points of `POINTS` and infinity.  Raises ExprError for sizes without points.
     """
-    degree = tile_size + kernel_size - 3
-    ok = kernel_size == 3 and degree + 1 in [len(p) for p in POINTS.values()] and tile_size in POINTS
+    ok = kernel_size == 3 and tile_size in POINTS
     require(ok, ExprError, "winograd", "tile sizes are 2, 4, 5, 6 and the kernel is 3x3", tile_size=tile_size,
             kernel_size=kernel_size)  # fmt: skip
     points = [Fraction(p) for p in POINTS[tile_size]]
@@ -72,7 +76,9 @@ def _frozen(rows: list[list[Fraction]]) -> Matrix:
     return tuple([tuple(row) for row in rows])
 
 
-def const_matrix(matrix: Sequence[Sequence[float | Fraction]], dtype: str = "float32", name: str = "const_matrix") -> Tensor:
+def const_matrix(
+    matrix: Sequence[Sequence[float | Fraction]], dtype: str = "float32", name: str = "const_matrix"
+) -> Tensor:
     """A tensor that holds constants, as one nest of selects (marked for the compiler)."""
     rows, columns = len(matrix), len(matrix[0])
 

@@ -1,0 +1,53 @@
+"""What every benchmark script shares: a table on the terminal, and `--json FILE` with machine, date and commit."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def parser(doc: str) -> argparse.ArgumentParser:
+    """An argument parser that knows `--json`."""
+    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
+    return p
+
+
+def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> None:
+    """Print rows under a header, numbers right-aligned."""
+    text = [[f"{x:.3f}" if isinstance(x, float) else str(x) for x in row] for row in rows]
+    width = [max(len(line[c]) for line in [list(header), *text]) for c in range(len(header))]
+    for n, line in enumerate([list(header), *text]):
+        print("  ".join(x.ljust(w) if c == 0 else x.rjust(w) for c, (x, w) in enumerate(zip(line, width, strict=True))))
+        if n == 0:
+            print("  ".join("-" * w for w in width))
+
+
+def processor() -> str:
+    """The model name of the processor."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def write_json(file: str | None, figures: dict[str, Any], device: str | None = None) -> None:
+    """Write `figures` with the circumstances of the run."""
+    if file is None:
+        return
+    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    record = {
+        "machine": device or f"{processor()}, {os.cpu_count()} cores",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": git.stdout.strip() or "unknown",
+        "figures": figures,
+    }
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    Path(file).write_text(json.dumps(record, indent=1) + "\n")
