@@ -87,7 +87,7 @@ def cache_write_ops(op: ComputeOp, scope: str, name: str) -> tuple[ComputeOp, Co
             name, axis, _map_bodies(op, move), ("CHW", op.key, name), op.tag, op.attrs, reduce_axis, scope
         )
         body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
-        return cache, ComputeOp(op.name, op.axis, body, op.key)
+        return cache, ComputeOp(op.name, op.axis, body, op.key, scope=op.scope)
 
     return _memo(op, ("cache_write", scope, name), make)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 
-from .expr import Binary, Const, Expr, Var
+from .expr import Binary, Const, Expr
 from .interval import INF, Interval
 
 LEAF, DIV, MOD = range(3)
@@ -82,6 +82,13 @@ class Lin:
         """Whether the value depends on what is in memory."""
         return any(a.data for a in self.terms)
 
+    @property
+    def sides(self) -> tuple[Lin, Lin]:
+        """(p, n) with self = p - n, positive coefficients in both, the constant in n."""
+        plus = {a: k for a, k in self.terms.items() if k > 0}
+        minus = {a: -k for a, k in self.terms.items() if k < 0}
+        return Lin(plus, 0, self.dtype), Lin(minus, -self.const, self.dtype)
+
     def scaled(self, k: int) -> Lin:
         """`k * self`, k != 0."""
         return Lin({a: k * c for a, c in self.terms.items()}, k * self.const, self.dtype)
@@ -129,7 +136,6 @@ class LinearSpace:
     def __init__(self) -> None:
         self._atoms: dict[tuple[object, ...], Atom] = {}
         self._exprs: dict[tuple[object, ...], Expr] = {}
-        self._vars: dict[Var, Atom] = {}
         self._quotients: dict[tuple[object, int], Atom | None] = {}
         self._count = 0
 
@@ -269,7 +275,8 @@ class LinearSpace:
         out = self.mod(bare, c)
         atom = out.atom
         if atom is not None and atom.kind == MOD and atom.den == c:
-            atom.nums.append(r)
+            known = atom in r.terms or any(r.key == num.key for num in atom.nums)
+            atom.nums += [] if known else [r]
         return out
 
     def partition(self, x: Lin, c: int) -> tuple[int, Lin, Lin] | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def lower(
-    schedule: State | Schedule, args: Sequence[Tensor] | None = None, name: str = "main", simple_mode: bool = True
+    schedule: State | Schedule, args: Sequence[Tensor] | None = None, name: str = "default_function", simple_mode: bool = True
 ) -> LoweredFunc:
     """Lower a state (or schedule) to a program over the buffers of `args` (default: the tensors of its DAG).
 

@@ -22,7 +22,7 @@ from .expr import (
 )
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
-from .state import MIXED, REDUCE, Iter, Stage
+from .state import MIXED, REDUCE, FuseRel, Iter, Stage
 from .stmt import Alloc, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, seq
 from .visit import transform
 
@@ -95,6 +95,18 @@ class NestBuilder:
             attach = target.attach
         return found
 
+    def _threads_of_region(self, k: int) -> list[tuple[int, Iter]]:
+        """The thread loops `(stage, loop)` that the place of stage k's region depends on."""
+        low = self.low
+        found = []
+        for stage, uid in {a for r in low.regions(k) for a in r.min.loops()}:
+            for rel in low.stages[stage].relations:
+                if isinstance(rel, FuseRel) and uid in rel.parts:
+                    uid = rel.fused
+            it = low.stages[stage].vars[uid]
+            found += [(stage, it)] if it.annotation in BLOCKS + THREADS else []
+        return found
+
     def _standing_tags(self, k: int) -> set[str]:
         return {it.annotation for _, it in self._standing(k)}
 
@@ -146,7 +158,7 @@ class NestBuilder:
                     )
                 )
         own = [(variables[it.uid], it) for it in stage.iters if it.uid in variables]
-        around = [(low.vars[target][it.uid], it) for target, it in self._standing(k)]
+        around = [(low.vars[target][it.uid], it) for target, it in self._standing(k) + self._threads_of_region(k)]
         for value, it in own + around:
             if int(it.extent) < low.kernel_tags(k).get(it.annotation, 0):  # type: ignore[arg-type]
                 guards.append(compare("<", value, int(it.extent)))  # type: ignore[arg-type]
@@ -200,7 +212,7 @@ class NestBuilder:
             return []
         own = {it.annotation for it in stage.iters} | self._standing_tags(k)
         tags = [t for t in low.kernel_tags(k) if t not in own and (t in THREADS or scope == "global")]
-        if stage.attach is not None and tags:
+        if stage.attach is not None and low.kernel_tags(k):
             require(
                 scope != "global", LowerError, stage.op.name, "global storage inside a kernel is shared by its threads"
             )

@@ -33,7 +33,7 @@ def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
     extent = hi.value if isinstance(hi, Const) else hi
     if not isinstance(extent, Expr):
         require(isinstance(extent, int) and extent > 0, ExprError, name, "the extent must be positive", dom=dom)
-    return IterVar(name, INDEX, extent, "reduce")
+    return IterVar(name, INDEX, extent if isinstance(extent, Expr) else int(extent), "reduce")
 
 
 _LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308}

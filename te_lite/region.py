@@ -51,6 +51,13 @@ class Linear:
     def scale(self, factor: Any) -> Linear:
         return Linear({a: c * factor for a, c in self.terms.items()}, self.const * factor)
 
+    def loops(self) -> set[tuple[int, int]]:
+        """The iterators `(stage, uid)` that it depends on."""
+        found: set[tuple[int, int]] = set()
+        for atom in self.terms:
+            found |= atom.base.loops() if isinstance(atom, DivAtom) else {(atom.stage, atom.uid)}
+        return found
+
     def range(self) -> tuple[Any, Any]:
         """The smallest and the largest value over all values of the atoms."""
         low = high = self.const
@@ -86,10 +93,10 @@ class Region:
 
 
 def _offset(base: Linear, divisor: Any) -> Any:
-    """The largest possible `base % divisor`, from the common divisor of the coefficients."""
+    """The largest possible `base % divisor`, from the common divisor of the coefficients of loops that run."""
     step: Any = 0
-    for c in base.terms.values():
-        step = gcd(step, abs(c))
+    for atom, c in base.terms.items():
+        step = gcd(step, where(atom.extent == 1, 0, abs(c)) if isinstance(atom, LoopAtom) else abs(c))
     period = gcd(step, divisor)
     return divisor - period + base.const % period
 

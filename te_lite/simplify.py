@@ -287,7 +287,7 @@ class Simplifier:
                 x = atom.num.shifted(x.const * atom.den)
             else:
                 x = atom.num.scaled(-1).shifted((x.const + 1) * atom.den - 1)
-        plus, minus = _sides(x)
+        plus, minus = x.sides
         to_expr = self._space.to_expr
         if not minus.terms:
             out: Expr = Compare("<", to_expr(plus), to_expr(minus))
@@ -311,7 +311,7 @@ class Simplifier:
             return _TRUE
         first = min((-abs(k), a.index, k) for a, k in x.terms.items())
         sign = 1 if first[2] > 0 else -1
-        plus, minus = _sides(Lin({a: sign * k // g for a, k in x.terms.items()}, sign * x.const // g, x.dtype))
+        plus, minus = Lin({a: sign * k // g for a, k in x.terms.items()}, sign * x.const // g, x.dtype).sides
         return self._shared(Compare("==", self._space.to_expr(plus), self._space.to_expr(minus)))
 
     def _negated(self, e: Expr) -> Expr:
@@ -370,13 +370,6 @@ class Simplifier:
             return self._negated(x) is y
         lo, hi = self._space.add(a, b).bounds
         return hi <= -1 if is_or else lo >= -1
-
-
-def _sides(x: Lin) -> tuple[Lin, Lin]:
-    """(p, n) with x = p - n, positive coefficients in both, the constant in n."""
-    plus = {a: k for a, k in x.terms.items() if k > 0}
-    minus = {a: -k for a, k in x.terms.items() if k < 0}
-    return Lin(plus, 0, x.dtype), Lin(minus, -x.const, x.dtype)
 
 
 def _reads_memory(e: Expr) -> bool:

@@ -112,6 +112,7 @@ class Tensor:
 
     __slots__ = ("op", "value_index")
     __array_priority__ = 1000.0
+    __array_ufunc__ = None
 
     if TYPE_CHECKING:  # installed by `topi.operators`
 

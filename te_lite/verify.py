@@ -155,10 +155,10 @@ def in_bounds(func: LoweredFunc) -> Iterator[str]:
             accesses += _guarded_loads(e, guards)
         points = _sample(loops)
         for buffer, index, conditions in accesses:
-            at = _outside(buffer, index, conditions, points)
-            if at is not None:
+            found = _outside(buffer, index, conditions, points)
+            if found is not None:
+                at, value = found
                 where = ", ".join(f"{v.name}={values[at]}" for v, values in points.items())
-                value = np.broadcast_to(evaluate(index, points), (_count(points),))[at]
                 yield f"{buffer.name}[{value}] in `{head_text(s)}` is outside of {buffer.size} elements where {where}"
 
 
@@ -191,19 +191,22 @@ def _count(points: dict[Var, Value]) -> int:
     return max((len(v) for v in points.values()), default=1)
 
 
-def _outside(buffer: Buffer, index: Expr, conditions: tuple[Expr, ...], points: dict[Var, Value]) -> int | None:
-    """A point where all conditions hold and the index is outside; None also when memory decides."""
+def _outside(
+    buffer: Buffer, index: Expr, conditions: tuple[Expr, ...], points: dict[Var, Value]
+) -> tuple[int, int] | None:
+    """A point where all conditions hold and the index is outside, and the index; None also when memory decides."""
     if any(isinstance(x, BufferLoad | Load | Reduce) for e in (index, *conditions) for x in walk(e)):
         return None
     alive = np.ones(_count(points), bool)
     try:
         for cond in conditions:
             alive = alive & evaluate(cond, points, alive)
-        value = evaluate(index, points, alive)
+        value = np.broadcast_to(evaluate(index, points, alive), alive.shape)
     except InterpError:
         return None
     bad = alive & ((value < 0) | (value >= buffer.size))
-    return int(np.argmax(bad)) if bad.any() else None
+    at = int(np.argmax(bad))
+    return (at, int(value[at])) if bad[at] else None
 
 
 # -------------------------------------------------------------------------------------------------- parallelism

@@ -70,7 +70,7 @@ def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
             case Seq(stmts=stmts):
                 return seq(*[visit(x) for x in stmts])
             case For(kind=ForKind.VECTORIZED) if any(depends(x) for x in stmts_of(s.body)):
-                return replace(loop, body=rewrite(s), kind=kind)
+                return replace(loop, body=rewrite(s), kind=ForKind.SERIAL if kind is s.kind else kind)
             case _:
                 return with_bodies(s, tuple([visit(b) for b in bodies(s)]))
 

@@ -42,8 +42,8 @@ def _conv(
     def element(*i: Expr) -> Expr:
         n, where, f = i[0], i[1:-1], i[-1]
         at = [v * stride + r * dilation for v, r in zip(where, window, strict=True)]
-        read = padded[(n, *at, f // (co // groups) * (ci // groups) + rc)]
-        return reduction.sum(read * weight[(*window, rc, f)], axis=[*window, rc])
+        read = padded(n, *at, f // (co // groups) * (ci // groups) + rc)
+        return reduction.sum(read * weight(*window, rc, f), axis=[*window, rc])
 
     out = [conv_extent(n, kernel, stride, padding, padding, dilation) for n in spatial]
     return [inputs, weight, compute((batch, *out, co), element, name, varargs_names=["n", *axes, "co"])]

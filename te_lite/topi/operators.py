@@ -19,7 +19,8 @@ def _negated(self: Tensor) -> Any:
 
 
 def install() -> None:
-    """Give `Tensor` its operators; NumPy scalars on the left leave the work to them."""
+    """Give `Tensor` its operators."""
+    methods: dict[str, Callable[..., Any]] = {"__neg__": _negated}
     for name, f in (
         ("add", add),
         ("sub", subtract),
@@ -28,7 +29,6 @@ def install() -> None:
         ("floordiv", floor_divide),
         ("mod", floor_mod),
     ):
-        setattr(Tensor, f"__{name}__", f)
-        setattr(Tensor, f"__r{name}__", _swapped(f))
-    Tensor.__neg__ = _negated  # type: ignore[method-assign]
-    Tensor.__array_ufunc__ = None
+        methods |= {f"__{name}__": f, f"__r{name}__": _swapped(f)}
+    for name, f in methods.items():
+        setattr(Tensor, name, f)

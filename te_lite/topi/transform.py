@@ -34,7 +34,7 @@ def squeeze(a: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
 
     def element(*i: Expr) -> Expr:
         at = dict(zip(kept, i, strict=True))
-        return a[[at.get(d, 0) for d in range(a.ndim)]]  # type: ignore[call-overload]
+        return a[[at.get(d, 0) for d in range(a.ndim)]]
 
     return ax_compute([a.shape[d] for d in kept], element, "T_squeeze", INJECTIVE)
 
@@ -60,7 +60,7 @@ def flip(a: Tensor, axis: int = 0) -> Tensor:
     """Reverse the order along `axis` (`T_reverse_sequence` of the whole axis, named `T_flip`)."""
     at = normal_axis(axis, a.ndim, "flip")
     return ax_compute(
-        a.shape, lambda *i: a[(*i[:at], a.shape[at] - 1 - i[at], *i[at + 1 :])], "T_flip", INJECTIVE
+        a.shape, lambda *i: a(*i[:at], a.shape[at] - 1 - i[at], *i[at + 1 :]), "T_flip", INJECTIVE
     )
 
 
@@ -78,7 +78,7 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
         position, out = i[at], tensors[0][i]
         for before, t in itertools.pairwise(tensors):
             position = position - before.shape[at]
-            out = if_then_else(position >= 0, t[(*i[:at], position, *i[at + 1 :])], out)
+            out = if_then_else(position >= 0, t(*i[:at], position, *i[at + 1 :]), out)
         return out
 
     return ax_compute(shape, element, "T_concat", INJECTIVE)
@@ -117,7 +117,7 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
 
     def part(begin: int, end: int) -> Tensor:
         shape = (*ary.shape[:at], end - begin, *ary.shape[at + 1 :])
-        return ax_compute(shape, lambda *i: ary[(*i[:at], i[at] + begin, *i[at + 1 :])], "T_split", INJECTIVE)
+        return ax_compute(shape, lambda *i: ary(*i[:at], i[at] + begin, *i[at + 1 :]), "T_split", INJECTIVE)
 
     return [part(a, b) for a, b in zip(cuts, ends, strict=True)]
 
@@ -163,14 +163,14 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
     stop = at + indices.ndim
     shape = a.shape[:at] + indices.shape + a.shape[at + 1 :]
     return ax_compute(
-        shape, lambda *i: a[(*i[:at], position(indices[i[at:stop]]), *i[stop:])], "T_take", INJECTIVE
+        shape, lambda *i: a(*i[:at], position(indices[i[at:stop]]), *i[stop:]), "T_take", INJECTIVE
     )
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     """`out[.., j, ..] = data[.., indices[.., j, ..], ..]` along `axis` (`T_gather`)."""
     at = normal_axis(axis, data.ndim, "gather")
-    return ax_compute(indices.shape, lambda *i: data[(*i[:at], indices[i], *i[at + 1 :])], "T_gather", INJECTIVE)
+    return ax_compute(indices.shape, lambda *i: data(*i[:at], indices[i], *i[at + 1 :]), "T_gather", INJECTIVE)
 
 
 def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
@@ -191,7 +191,7 @@ def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
     """Repeat every element `repeats` times along `axis` (`T_repeat`)."""
     at = normal_axis(axis, a.ndim, "repeat")
     shape = (*a.shape[:at], a.shape[at] * repeats, *a.shape[at + 1 :])
-    return ax_compute(shape, lambda *i: a[(*i[:at], i[at] // repeats, *i[at + 1 :])], "T_repeat", INJECTIVE)
+    return ax_compute(shape, lambda *i: a(*i[:at], i[at] // repeats, *i[at + 1 :]), "T_repeat", INJECTIVE)
 
 
 def one_hot(

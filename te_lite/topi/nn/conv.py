@@ -61,7 +61,8 @@ def conv(
     require(fits, ExprError, "conv", "the channels of data, weight and groups do not fit",
             data=inp.shape, weight=filt.shape, groups=groups)  # fmt: skip
     before, after = get_pad_tuple_generic(padding, [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)])
-    temp = pad(inp, *[_spread(p, at_spatial, inp.ndim) for p in (before, after)], name="pad_temp")
+    sides = [_spread(p, at_spatial, inp.ndim) for p in (before, after)]
+    temp = pad(inp, sides[0], sides[1], name="pad_temp")
     rc = reduction.reduce_axis((0, channels // groups), "rc")
     rs = [reduction.reduce_axis((0, k), name) for k, name in zip(kernel, REDUCE_AXES, strict=False)]
     dtype = out_dtype or inp.dtype

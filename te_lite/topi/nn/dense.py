@@ -11,6 +11,8 @@ from ...tensor import Tensor, compute
 from ..tag import BROADCAST
 from ..utils import get_const_tuple
 
+# mypy: disable-error-code="no-any-return"
+
 
 def matmul(
     tensor_a: Tensor,
@@ -41,9 +43,9 @@ def matmul(
     tag = "dense" if name == "T_matmul_NT" else "matmul"
     product = compute((rows, columns), element, name, tag, {"layout_free_placeholders": [tensor_b]})
     if bias is None:
-        return product  # type: ignore[no-any-return]
+        return product
     require(bias.shape == (columns,), ExprError, name, "the bias must be a vector of N elements", bias=bias.shape)
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (rows, columns), lambda i, j: product[i, j] + cast(dtype, bias[j]), tag=BROADCAST
     )
 
@@ -82,4 +84,4 @@ def batch_matmul(
         y = tensor_b[at_b, j, k] if transpose_b else tensor_b[at_b, k, j]
         return reduction.sum(cast(dtype, x) * cast(dtype, y), axis=k)
 
-    return compute(shape, element, name, "batch_matmul", {"layout_free_placeholders": [tensor_b]})  # type: ignore[no-any-return]
+    return compute(shape, element, name, "batch_matmul", {"layout_free_placeholders": [tensor_b]})

@@ -11,6 +11,8 @@ from .conv import Ints
 from .pad import pad
 from .utils import Padding, get_pad_tuple
 
+# mypy: disable-error-code="no-any-return"
+
 
 def depthwise_conv2d_nchw(Input: Tensor, Filter: Tensor, stride: Ints, padding: Padding, dilation: Ints,
                           out_dtype: str | None = None) -> Tensor:  # fmt: skip
@@ -55,14 +57,14 @@ def _depthwise(
 
     if channels_last:
         padded = pad(data, (0, top, left, 0), (0, bottom, right, 0), name="PaddedInput")
-        return compute(  # type: ignore[no-any-return]
+        return compute(
             (batch, out_h, out_w, channels * multiplier),
             lambda b, i, j, c: product(b, i, j, c),
             "DepthwiseConv2d",
             "depthwise_conv2d_nhwc",
         )
     padded = pad(data, (0, 0, top, left), (0, 0, bottom, right), name="PaddedInput")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (batch, channels * multiplier, out_h, out_w),
         lambda b, c, i, j: product(b, i, j, c),
         "DepthwiseConv2d",

@@ -59,5 +59,5 @@ def flatten(data: Tensor) -> Tensor:
     """[N, ...] as [N, product of the rest] (stage `compute`)."""
     rest = data.shape[1:]
     return compute(
-        (data.shape[0], math.prod(rest)), lambda i, j: data[(i, *unravel(j, rest))], tag=INJECTIVE
+        (data.shape[0], math.prod(rest)), lambda i, j: data(i, *unravel(j, rest)), tag=INJECTIVE
     )

@@ -120,7 +120,7 @@ def _adaptive(data: Tensor, output_size: Ints, pool_type: str, layout: str) -> T
         for w, n, v in zip(where, extents, window, strict=True):
             at[w] = _start(i[w], n, data.shape[w]) + v
         reducer = reduction.max if pool_type == "max" else reduction.sum
-        return reducer(data[at], axis=window)  # type: ignore[call-overload]
+        return reducer(data[at], axis=window)
 
     if pool_type == "max":
         return ax_compute(shape, fold, "adaptive_pool_max", "adaptive_pool_max")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,8 @@ def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilation: S
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=tuple(range(-n, 0)))
     step = [slice(None)] * (x.ndim - n) + [slice(None, None, s) for s in (*strides, *dilation)]
-    return view[tuple(step)]
+    out: Array = view[tuple(step)]
+    return out
 
 
 def convolve(
@@ -52,11 +54,14 @@ def convolve_transposed(x: Array, w: Array, stride: Ints, padding: Padding, outp
     full = [(d - 1) * s + k + o for d, s, k, o in zip(x.shape[2:], strides, kernel, extra, strict=True)]
     out = np.zeros((x.shape[0], w.shape[1], *full), np.result_type(x, w))
     for at in np.ndindex(*kernel):
-        term = np.moveaxis(np.tensordot(x, w[(slice(None), slice(None), *at)], (1, 0)), -1, 1)
-        where = [slice(a, a + (d - 1) * s + 1, s) for a, d, s in zip(at, x.shape[2:], strides, strict=True)]
-        out[(slice(None), slice(None), *where)] += term
+        tap: Any = (slice(None), slice(None), *at)
+        term = np.moveaxis(np.tensordot(x, w[tap], (1, 0)), -1, 1)
+        steps = [slice(a, a + (d - 1) * s + 1, s) for a, d, s in zip(at, x.shape[2:], strides, strict=True)]
+        where: Any = (slice(None), slice(None), *steps)
+        out[where] += term
     cut = [slice(b, f - a) for b, f, a in zip(before, full, after, strict=True)]
-    return np.ascontiguousarray(out[(slice(None), slice(None), *cut)])
+    inside: Any = (slice(None), slice(None), *cut)
+    return np.ascontiguousarray(out[inside])
 
 
 def _first(x: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def dense(
     """[M, K] with [N, K] gives [M, N]; the bias [N] and relu are added when asked for."""
     out = x @ y.T
     out = out + bias if use_bias and bias is not None else out
-    return np.maximum(out, 0) if use_relu else out
+    return np.asarray(np.maximum(out, 0) if use_relu else out)
 
 
 def matmul(x: Array, y: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
@@ -76,10 +77,12 @@ def poolnd_python(
             points = range(start, start + (kernel[d] - 1) * dilation[d] + 1, dilation[d])
             taps.append([p for p in points if 0 <= p < size[d]])
             counts.append(len([p for p in points if p < size[d] + padding_after[d]]))
-        window = data[(..., *np.ix_(*taps))] if all(taps) else np.zeros((*data.shape[:-n], *(1,) * n))
+        where_at: Any = (..., *np.ix_(*taps))
+        window = data[where_at] if all(taps) else np.zeros((*data.shape[:-n], *(1,) * n))
         axes = tuple(range(-n, 0))
         total = int(np.prod(counts)) if count_include_pad else max(int(np.prod([len(t) for t in taps])), 1)
-        out[(..., *at)] = window.max(axes) if pool_type == "max" else window.sum(axes) / total
+        target: Any = (..., *at)
+        out[target] = window.max(axes) if pool_type == "max" else window.sum(axes) / total
     return np.moveaxis(out, range(-n, 0), where).astype(np_data.dtype)
 
 
@@ -92,9 +95,11 @@ def adaptive_pool(np_data: Array, out_size: int | Sequence[int], pool_type: str,
     out = np.empty((*data.shape[:-n], *sizes), np_data.dtype)
     for at in itertools.product(*map(range, sizes)):
         box = [slice(o * d // m, -(-((o + 1) * d) // m)) for o, d, m in zip(at, data.shape[-n:], sizes, strict=True)]
-        window = data[(..., *box)]
+        source: Any = (..., *box)
+        target: Any = (..., *at)
+        window = data[source]
         axes = tuple(range(-n, 0))
-        out[(..., *at)] = window.max(axes) if pool_type == "max" else window.mean(axes)
+        out[target] = window.max(axes) if pool_type == "max" else window.mean(axes)
     return np.moveaxis(out, range(-n, 0), where)
 
 

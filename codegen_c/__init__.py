@@ -1,0 +1,8 @@
+"""codegen_c: lowered programs as C source, compiled by the system's C compiler and called on NumPy arrays."""
+
+from .emit import emit
+from .errors import CallError, CompileError, EmitError
+from .host import Options, host_options
+from .module import Module, Timing, build
+
+__all__ = ["CallError", "CompileError", "EmitError", "Module", "Options", "Timing", "build", "emit", "host_options"]

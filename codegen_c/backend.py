@@ -1,0 +1,127 @@
+"""What the search needs of target `c`: source text, built programs, and running them with time measured.
+
+A built program is a directory with `program.c`, `program.so` and `program.json` (its entry point and arguments).
+Programs run on the processor that compiles them, so the search never does both at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.stmt import LoweredFunc
+
+from .compile import library_path
+from .emit import emit, entry_name
+from .errors import CallError
+from .module import build
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ALIGNMENT = 64
+FLUSH_BYTES = 1 << 27
+GROWTH = 1.618
+
+
+class CProgram:
+    """A loaded library; arguments are aligned NumPy arrays in the order of the program's arguments."""
+
+    def __init__(self, directory: Path) -> None:
+        facts = json.loads((directory / "program.json").read_text())
+        library = ctypes.CDLL(str(directory / "program.so"))
+        pointers = [ctypes.c_void_p] * int(facts["arguments"])
+        self._call = library[facts["entry"]]
+        self._call.restype, self._call.argtypes = None, pointers
+        self._seconds = library[f"{facts['entry']}_seconds"]
+        self._seconds.restype, self._seconds.argtypes = ctypes.c_double, [ctypes.c_int64, *pointers]
+
+    def run(self, args: Sequence[Array]) -> None:
+        """Run once."""
+        self._call(*[a.ctypes.data for a in args])
+
+    def time(
+        self, args: Sequence[Array], number: int, repeat: int, min_repeat_ms: int, flush: bool
+    ) -> list[float]:
+        """Seconds per call, `repeat` figures.
+
+        Each is the mean of `number` calls in a row; `number` grows until they last `min_repeat_ms` (spec autoscheduler
+        9.3).  With `flush` a buffer larger than the caches is written before each figure.
+        """
+        pointers = [a.ctypes.data for a in args]
+        costs = []
+        for _ in range(repeat):
+            seconds = self._once(number, pointers, flush)
+            while seconds * 1e3 < min_repeat_ms:
+                per_call = max(seconds / number, 1e-9)
+                number = int(max(min_repeat_ms * 1e-3 / per_call + 1, math.ceil(number * GROWTH)))
+                seconds = self._once(number, pointers, flush)
+            costs.append(seconds / number)
+        return costs
+
+    def _once(self, number: int, pointers: list[int], flush: bool) -> float:
+        if flush:
+            np.full(FLUSH_BYTES, 1, np.uint8)
+        return float(self._seconds(number, *pointers))
+
+
+class CDevice:
+    """The processor of this machine; its arrays are NumPy arrays that start at a multiple of 64 bytes."""
+
+    def put(self, array: Array) -> Array:
+        """An aligned copy."""
+        raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        handle: Array = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        handle[...] = array
+        return handle
+
+    def write(self, handle: Array, array: Array) -> None:
+        """Overwrite an array."""
+        handle[...] = array
+
+    def get(self, handle: Array) -> Array:
+        """The array itself."""
+        return handle
+
+    def load(self, directory: str) -> CProgram:
+        """Load a built program."""
+        return CProgram(Path(directory))
+
+
+class CBackend:
+    """Target `c` (see `ansor.measure.api.Backend`)."""
+
+    kind = "c"
+    shares_host = True
+
+    def source(self, func: LoweredFunc, target: str) -> str:
+        """The C text.  Raises EmitError for programs with thread blocks."""
+        return emit(func)
+
+    def build(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """Compile into `directory`.  Raises EmitError or CompileError."""
+        source = emit(func)
+        place = Path(directory)
+        (place / "program.c").write_text(source)
+        shutil.copyfile(library_path(source), place / "program.so")
+        facts = {"entry": entry_name(func), "arguments": len(func.args)}
+        (place / "program.json").write_text(json.dumps(facts))
+
+    def open(self, index: int) -> CDevice:
+        """The processor; there is one."""
+        require(index == 0, CallError, "target 'c'", "the only device is number 0", device=index)
+        return CDevice()
+
+    def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
+        """A function of NumPy arrays, see `codegen_c.Module`."""
+        return build(func)
+
+
+BACKEND = CBackend()

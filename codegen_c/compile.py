@@ -1,0 +1,112 @@
+"""Drive the C compiler: source text in, loaded shared library out.
+
+Libraries are stored under a name made of the source, the flags and the compiler's version, so equal programs are
+compiled once.  The store is `$CODEGEN_C_CACHE` where that is set, else a directory that lives as long as the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from te_lite.errors import require
+
+from .errors import CompileError
+
+FLAGS = (
+    "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
+    "-std=gnu11", "-fPIC", "-shared", "-w",
+)  # fmt: skip
+
+
+def compiler_command() -> tuple[str, ...]:
+    """The compiler: `$CC` where that is set, else gcc, else clang.  Raises CompileError when there is none."""
+    wanted = shlex.split(os.environ.get("CC", ""))
+    for command in [wanted] if wanted else [["gcc"], ["clang"], ["cc"]]:
+        found = shutil.which(command[0])
+        if found:
+            return (found, *command[1:])
+    raise CompileError(
+        f"C compiler: {wanted[0] if wanted else 'gcc or clang'} is not on PATH; install gcc, or name a compiler in CC"
+    )
+
+
+@lru_cache(maxsize=8)
+def compiler_version(command: tuple[str, ...]) -> str:
+    """What the compiler says of itself (part of the name of every library)."""
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    require(done.returncode == 0, CompileError, " ".join(command), "the compiler must answer --version",
+            code=done.returncode)  # fmt: skip
+    return done.stdout
+
+
+@lru_cache(maxsize=1)
+def _process_store() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="codegen_c_")
+
+
+def store_path() -> Path:
+    """The directory of compiled libraries, made when it is missing."""
+    wanted = os.environ.get("CODEGEN_C_CACHE", "")
+    path = Path(wanted).expanduser() if wanted else Path(_process_store().name)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise CompileError(f"compile: the directory of compiled libraries {path} cannot be made, {e.strerror}") from e
+    return path
+
+
+def library_path(source: str, timeout: float | None = None) -> Path:
+    """Compile `source` (unless that was done before) and give the path of the shared library.
+
+    `timeout` is in seconds.  Raises CompileError with the compiler's first complaint, when it takes too long, and
+    when the library cannot be written.
+    """
+    command = compiler_command()
+    text = "\0".join((source, *FLAGS, *command, compiler_version(command)))
+    path = store_path() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.so"
+    if not path.exists():
+        _compile(command, source, path, timeout)
+    return path
+
+
+def _compile(command: tuple[str, ...], source: str, path: Path, timeout: float | None) -> None:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="build_") as build:
+        out, text = Path(build) / "out.so", Path(build) / "program.c"
+        try:
+            text.write_text(source)
+            done = subprocess.run(
+                [*command, *FLAGS, str(text), "-o", str(out), "-lm"],
+                capture_output=True, text=True, check=False, timeout=timeout,
+            )  # fmt: skip
+            if done.returncode == 0:
+                os.replace(out, path)
+        except subprocess.TimeoutExpired as e:
+            raise CompileError(f"compile: {Path(command[0]).name} took longer than {timeout} s") from e
+        except OSError as e:
+            raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
+    if done.returncode != 0:
+        lines = [x for x in done.stderr.splitlines() if "error" in x] or done.stderr.splitlines() or ["no message"]
+        where = lines[0].replace(str(text), "program.c").strip()
+        raise CompileError(f"compile: {Path(command[0]).name} refuses the program: {where}")
+
+
+@lru_cache(maxsize=512)
+def _loaded(path: Path) -> ctypes.CDLL:
+    return ctypes.CDLL(str(path))
+
+
+def load(source: str, timeout: float | None = None) -> ctypes.CDLL:
+    """The compiled and loaded library of `source`.  Raises CompileError when that fails."""
+    path = library_path(source, timeout)
+    try:
+        return _loaded(path)
+    except OSError as e:
+        raise CompileError(f"compile: the library {path} cannot be loaded, {e}") from e

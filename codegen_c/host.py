@@ -1,0 +1,50 @@
+"""What the emitter needs to know about the processor: the size of its vectors and how many registers hold them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a program is written.
+
+    `vector_bytes` is the longest vector; `registers` the number of vectors that accumulators may occupy;
+    `max_unrolled` bounds the statements that explicit unrolling may make of one nest; `num_threads` (None: what
+    OpenMP decides, see OMP_NUM_THREADS) is the number of threads of a parallel loop; `stack_bytes` the largest
+    scratch buffer that lives on the stack.
+    """
+
+    vector_bytes: int = 64
+    registers: int = 28
+    max_unrolled: int = 512
+    num_threads: int | None = None
+    stack_bytes: int = 32 * 1024
+
+
+@lru_cache(maxsize=1)
+def _cpu_flags() -> frozenset[str]:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return frozenset()
+    for line in info.read_text(errors="replace").splitlines():
+        if line.startswith("flags"):
+            return frozenset(line.partition(":")[2].split())
+    return frozenset()
+
+
+def host_options() -> Options:
+    """The options that suit this processor; `CODEGEN_C_THREADS` sets the number of threads."""
+    text = os.environ.get("CODEGEN_C_THREADS", "")
+    threads = int(text) if text.isdigit() and int(text) > 0 else None
+    flags = _cpu_flags()
+    if "avx512f" in flags:
+        return Options(num_threads=threads)
+    if "avx2" in flags:
+        return Options(vector_bytes=32, registers=12, num_threads=threads)
+    wide_file = platform.machine() in ("aarch64", "arm64")
+    return Options(vector_bytes=16, registers=24 if wide_file else 12, num_threads=threads)

@@ -1,0 +1,146 @@
+"""A compiled program as a function of NumPy arrays, and its timing."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.stmt import LoweredFunc
+
+from .compile import load
+from .emit import emit, entry_name, written_buffers
+from .errors import CallError
+from .host import Options
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_MOST_CALLS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call; one entry of `results` per repeat."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.results))
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.results))
+
+    @property
+    def min(self) -> float:
+        return min(self.results)
+
+    @property
+    def max(self) -> float:
+        return max(self.results)
+
+    @property
+    def std(self) -> float:
+        return float(np.std(self.results))
+
+
+class Module:
+    """Call it with one array per argument, in order; outputs are written in place.
+
+    Arrays are NumPy arrays, or objects with `__array_interface__`, C-contiguous, of the dtype and shape of the
+    arguments.  `source` is the C text, `entry_name` the name of the function in it.
+    """
+
+    def __init__(self, func: LoweredFunc, source: str, entry_name: str, timeout: float | None = None) -> None:
+        self.func = func
+        self.source = source
+        self.entry_name = entry_name
+        written = written_buffers(func.body)
+        self._written = [b in written for b in func.args]
+        self._shapes = [tuple(b.shape) for b in func.args]
+        self._dtypes = [np.dtype(b.dtype) for b in func.args]
+        library = load(source, timeout)
+        pointers = [ctypes.c_void_p] * len(func.args)
+        self._call = library[entry_name]
+        self._call.restype, self._call.argtypes = None, pointers
+        self._seconds = library[f"{entry_name}_seconds"]
+        self._seconds.restype, self._seconds.argtypes = ctypes.c_double, [ctypes.c_int64, *pointers]
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run once.  Raises CallError when the arrays do not fit."""
+        held = self._checked(arrays)
+        self._call(*[a.ctypes.data for a in held])
+
+    def time(self, *arrays: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> Timing:
+        """Time the program: `repeat` figures, each the mean in seconds of at least `number` calls in a row.
+
+        The calls are made and timed in C, after one that is not counted.  `number` grows until one repeat takes
+        `min_repeat_ms` milliseconds.  Raises CallError when the arrays do not fit.
+        """
+        require(number >= 1 and repeat >= 1, CallError, self.entry_name, "number and repeat must be positive",
+                number=number, repeat=repeat)  # fmt: skip
+        held = self._checked(arrays)
+        pointers = [a.ctypes.data for a in held]
+        self._seconds(1, *pointers)
+        results = []
+        for _ in range(repeat):
+            seconds = self._seconds(number, *pointers)
+            while seconds * 1e3 < min_repeat_ms and number < _MOST_CALLS:
+                target = min_repeat_ms * 1e-3 / max(seconds, 1e-9) * number
+                number = min(max(int(target * 1.05) + 1, number + 1), 10 * number, _MOST_CALLS)
+                seconds = self._seconds(number, *pointers)
+            results.append(seconds / number)
+        return Timing(tuple(results))
+
+    def time_evaluator(
+        self, entry_name: str, dev: Any = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+    ) -> Callable[..., Timing]:
+        """A function that times the program on the arrays it is given; see `time`.  `dev` must be a CPU, or None."""
+        require(entry_name == self.entry_name, CallError, "time_evaluator",
+                f"the only entry is {self.entry_name!r}", entry_name=entry_name)  # fmt: skip
+        kind = getattr(dev, "device_type", None) or getattr(dev, "kind", None) or "cpu"
+        require(kind in ("cpu", "c", "llvm", 1), CallError, "time_evaluator", "the program runs on the CPU", device=dev)
+        return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+
+    def _checked(self, arrays: tuple[Any, ...]) -> list[Array]:
+        args, subject = self.func.args, self.entry_name
+        if len(arrays) != len(args):
+            names = ", ".join(b.name for b in args)
+            raise CallError(f"{subject}: {len(args)} arrays are needed ({names}), got {len(arrays)}")
+        held: list[Array] = []
+        for k, item in enumerate(arrays):
+            where = f"{subject}: argument {k} ({args[k].name})"
+            require(hasattr(item, "__array_interface__"), CallError, where, "must be a NumPy array",
+                    type=type(item).__name__)  # fmt: skip
+            a = np.asarray(item)
+            if a.dtype != self._dtypes[k] or a.shape != self._shapes[k]:
+                wanted = f"{self._dtypes[k]} of shape {self._shapes[k]}"
+                raise CallError(f"{where}: must be {wanted}, got {a.dtype} of shape {a.shape}")
+            require(a.flags.c_contiguous, CallError, where, "must be C-contiguous", strides=a.strides)
+            require(a.flags.writeable or not self._written[k], CallError, where, "is written, it must not be read-only")
+            held.append(a)
+        self._check_apart(held)
+        return held
+
+    def _check_apart(self, arrays: list[Array]) -> None:
+        for k, written in enumerate(self._written):
+            if not written:
+                continue
+            for j, other in enumerate(arrays):
+                if j != k and np.may_share_memory(arrays[k], other):
+                    a, b = self.func.args[k].name, self.func.args[j].name
+                    raise CallError(f"{self.entry_name}: {a} is written, it must not share memory with {b}")
+
+
+def build(
+    func: LoweredFunc, name: str | None = None, options: Options | None = None, timeout: float | None = None
+) -> Module:
+    """Compile a lowered program; `name` replaces its name, `timeout` bounds the compiler (seconds).
+
+    Raises EmitError for programs that need thread blocks and CompileError when the compiler is missing or fails.
+    """
+    return Module(func, emit(func, name, options), entry_name(func, name), timeout)

@@ -1,0 +1,175 @@
+"""Keep accumulators in registers while a reduction runs.
+
+    for k.0: for i: for k.1: for j: lanes v:   C[f(i, j) + v] = C[f(i, j) + v] + A[..] * B[..]
+
+The loops that the address of C moves with (`i`, `j`) are *tile* loops, the others (`k.0`, `k.1`) run over the
+reduction.  As the statement touches nothing but one element of C per iteration, reduction loops may go outside and
+tile loops inside without changing the order in which any element is summed up:
+
+    r0, r1, ... = C[..]
+    for k.0: for k.1:   r0 = r0 + A[..] * B[..];   r1 = r1 + ...          (tile loops written out)
+    C[..] = r0, ...
+
+The nest is cut at the outermost loop whose tile fits the registers.  The registers are one local buffer whose
+indices are all constant (see registers.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from te_lite.expr import BufferLoad, Expr, Var, binary, const
+from te_lite.stmt import Alloc, Buffer, For, ForKind, Seq, Stmt, Store, bodies, seq, with_bodies
+from te_lite.visit import free_vars, transform, walk
+
+from .host import Options
+from .indices import Indices, Linear
+from .unroll import unroll, unrolled_size
+
+_LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A perfect nest: `loops` outside in, and the stores to `buffer` at the bottom (each under a lane loop or not)."""
+
+    loops: tuple[For, ...]
+    leaf: Stmt
+    buffer: Buffer
+    tile: frozenset[Var]
+
+    @property
+    def reduction(self) -> tuple[For, ...]:
+        return tuple([f for f in self.loops if f.var not in self.tile])
+
+
+@dataclass
+class Promoter:
+    options: Options
+    lanes: set[Var]
+    indices: Indices
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` with the accumulators of every reduction nest in registers."""
+        if isinstance(s, For):
+            nest = self._nest(s)
+            done = self._promote(nest) if nest is not None else None
+            if done is not None:
+                return done
+        return with_bodies(s, tuple([self.stmt(b) for b in bodies(s)]))
+
+    def _nest(self, s: For) -> Nest | None:
+        loops = []
+        body: Stmt = s
+        while isinstance(body, For) and body.var not in self.lanes:
+            if body.kind not in _LOOPS:
+                return None
+            loops.append(body)
+            body = body.body
+        stores = list(leaf_stores(body, self.lanes))
+        first = stores[0] if stores else None
+        if first is None or any(t is None or not _accumulates(t, first.buffer) for t in stores):
+            return None
+        moving: set[Var] = set()
+        for t in stores:
+            if t is not None:
+                moving |= free_vars(t.index)
+        tile = frozenset(f.var for f in loops if f.var in moving)
+        return Nest(tuple(loops), body, first.buffer, tile)
+
+    def _promote(self, nest: Nest) -> Stmt | None:
+        runs = [f for f in nest.reduction if f.extent > 1]
+        tile_loops = [f for f in nest.loops if f.var in nest.tile]
+        whole = _wrap(tile_loops, nest.leaf)
+        size = unrolled_size(whole, lambda f: f.var in nest.tile)
+        if not runs or size > min(self.options.registers, self.options.max_unrolled):
+            return None
+        body = unroll(whole, lambda f: f.var in nest.tile, self.indices)
+        slots = self._slots(body)
+        if slots is None:
+            return None
+        total = sum(slot.lanes for slot in slots)
+        registers = Buffer(f"{nest.buffer.name}_r", nest.buffer.dtype, (total,), "local")
+        tiles = [_in_registers(t, slot, registers) for t, slot in zip(_parts(body), slots, strict=True)]
+        loop = _wrap(nest.reduction, seq(*[t[1] for t in tiles]))
+        return Alloc(registers, seq(*[t[0] for t in tiles], loop, *[t[2] for t in tiles]))
+
+    def _slots(self, body: Stmt) -> list[Slot] | None:
+        """Where each element or vector of the tile goes; None when two of them may overlap."""
+        slots: list[Slot] = []
+        at = 0
+        for part in _parts(body):
+            store = part.body if isinstance(part, For) else part
+            assert isinstance(store, Store)
+            lanes = part.extent if isinstance(part, For) else 1
+            form = self.indices.linear(store.index)
+            if isinstance(part, For):
+                if form.terms.get(part.var) != 1:
+                    return None
+                form = form.without(part.var)
+            slots.append(Slot(form, lanes, at))
+            at += lanes
+        if not slots or any(not slots[0].address.same_terms(t.address) for t in slots):
+            return None
+        spans = sorted((t.address.const, t.lanes) for t in slots)
+        apart = all(a + n <= b for (a, n), (b, _) in pairwise(spans))
+        return slots if apart else None
+
+
+@dataclass(frozen=True)
+class Slot:
+    """`lanes` elements of the tile, from `address` on, live in the registers from `at` on."""
+
+    address: Linear
+    lanes: int
+    at: int
+
+
+def _parts(s: Stmt) -> tuple[Stmt, ...]:
+    return s.stmts if isinstance(s, Seq) else (s,)
+
+
+def leaf_stores(s: Stmt, lanes: set[Var]) -> Iterator[Store | None]:
+    """The stores of a straight sequence of stores and lane loops; None for anything else."""
+    for part in _parts(s):
+        inner = part.body if isinstance(part, For) and part.var in lanes else part
+        yield inner if isinstance(inner, Store) else None
+
+
+def _accumulates(s: Store, buffer: Buffer) -> bool:
+    """All accesses of `buffer` are at the index that is stored, and there is a load among them."""
+    loads = [e for e in walk(s.value) if isinstance(e, BufferLoad) and e.buffer is buffer]
+    inside = any(isinstance(e, BufferLoad) and e.buffer is buffer for e in walk(s.index))
+    return s.buffer is buffer and not inside and bool(loads) and all(bool(e.index == s.index) for e in loads)
+
+
+def _wrap(loops: tuple[For, ...] | list[For], body: Stmt) -> Stmt:
+    for f in reversed(loops):
+        body = replace(f, body=body)
+    return body
+
+
+def _in_registers(part: Stmt, slot: Slot, registers: Buffer) -> tuple[Stmt, Stmt, Stmt]:
+    """The load before, the accumulation and the store after of one slot."""
+    lane: Expr = part.var if isinstance(part, For) else const(0)
+    store = part.body if isinstance(part, For) else part
+    assert isinstance(store, Store)
+    place = binary("+", lane, const(slot.at))
+    held = BufferLoad(registers, place)
+
+    def redirect(e: Expr) -> Expr | None:
+        return held if isinstance(e, BufferLoad) and e.buffer is store.buffer else None
+
+    load = Store(registers, place, BufferLoad(store.buffer, store.index))
+    work = Store(registers, place, transform(store.value, redirect))
+    back = Store(store.buffer, store.index, held)
+    if not isinstance(part, For):
+        return load, work, back
+    return replace(part, body=load), replace(part, body=work), replace(part, body=back)
+
+
+def promote(s: Stmt, options: Options, lanes: set[Var], indices: Indices) -> Stmt:
+    """Accumulate in registers wherever the tile of a reduction nest fits; `s` has legalised vector loops."""
+    return Promoter(options, lanes, indices).stmt(s)

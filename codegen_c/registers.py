@@ -1,0 +1,168 @@
+"""Small local buffers as named variables.
+
+A buffer is a set of registers when every access is at a constant index (a scalar), or at a constant plus the lane
+of a vector loop, and no two vectors overlap.  `scalarise` writes out the small loops that index a local buffer when
+that makes it one; `register_slots` tells the emitter the vectors of such a buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from te_lite.c_text import BYTES
+from te_lite.expr import BufferLoad, Expr, Var
+from te_lite.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, seq, with_bodies
+from te_lite.visit import children, free_vars, transform
+
+from .host import Options
+from .indices import Indices, Linear
+from .unroll import unroll, unrolled_size
+
+_UNROLLABLE = (ForKind.SERIAL, ForKind.UNROLLED)
+MAX_EXTENT = 64
+
+
+def accesses(s: Stmt, buffer: Buffer, lane: For | None = None) -> Iterator[tuple[Expr, For | None]]:
+    """The indices at which `buffer` is read and written, each with the vector loop around it."""
+    if isinstance(s, Store) and s.buffer is buffer:
+        yield s.index, lane
+    for e in exprs_of(s):
+        for index in _loaded(e, buffer):
+            yield index, lane
+    around = s if isinstance(s, For) and s.kind is ForKind.VECTORIZED else lane
+    for b in bodies(s):
+        yield from accesses(b, buffer, around)
+
+
+def _loaded(e: Expr, buffer: Buffer) -> Iterator[Expr]:
+    if isinstance(e, BufferLoad) and e.buffer is buffer:
+        yield e.index
+    for k in children(e):
+        yield from _loaded(k, buffer)
+
+
+def register_slots(s: Alloc, lanes: set[Var], indices: Indices) -> dict[int, int] | None:
+    """The vectors of the buffer as `{first element: lanes}`, or None when it must live in memory."""
+    slots: dict[int, int] = {}
+    for index, loop in accesses(s.body, s.buffer):
+        form = indices.linear(index)
+        width = 1
+        if loop is not None and loop.var in form.terms:
+            if loop.var not in lanes or form.terms[loop.var] != 1:
+                return None
+            width = loop.extent
+        if len(form.terms) != (width > 1) or slots.setdefault(form.const, width) != width:
+            return None
+    spans = sorted(slots.items())
+    apart = all(a + n <= b for (a, n), (b, _) in pairwise(spans))
+    return slots if apart else None
+
+
+def merge_copies(s: Stmt, buffer: Buffer, indices: Indices) -> Stmt:
+    """Use the registers of `buffer` directly where the accumulators of a nest are copies of them.
+
+    A nest of promote.py copies each of its registers from `buffer` and back; when the places in `buffer` are constant,
+    both copies go and the nest works on `buffer` itself.
+    """
+    if isinstance(s, Alloc) and isinstance(s.body, Seq):
+        places = _copied_from(s, buffer, indices)
+        if places is not None:
+            rest = [x for x in s.body.stmts if not _is_copy(x, s.buffer, buffer)]
+            return map_stores(seq(*rest), s.buffer, buffer, places, indices)
+    return with_bodies(s, tuple([merge_copies(b, buffer, indices) for b in bodies(s)]))
+
+
+def _store_of(s: Stmt) -> Store | None:
+    inner = s.body if isinstance(s, For) and s.kind is ForKind.VECTORIZED else s
+    return inner if isinstance(inner, Store) else None
+
+
+def _is_copy(s: Stmt, a: Buffer, b: Buffer) -> bool:
+    """`a[..] = b[..]` or `b[..] = a[..]`, a whole vector perhaps."""
+    store = _store_of(s)
+    if store is None or not isinstance(store.value, BufferLoad):
+        return False
+    return (store.buffer is a and store.value.buffer is b) or (store.buffer is b and store.value.buffer is a)
+
+
+def _copied_from(s: Alloc, buffer: Buffer, indices: Indices) -> dict[int, int] | None:
+    """The place in `buffer` of each register of `s`; None when they are not plain copies at constant places."""
+    places: dict[int, int] = {}
+    for part in bodies(s.body):
+        store = _store_of(part)
+        if store is None or not _is_copy(part, s.buffer, buffer):
+            continue
+        assert isinstance(store.value, BufferLoad)
+        inner, outer = indices.linear(store.index), indices.linear(store.value.index)
+        if store.buffer is buffer:
+            inner, outer = outer, inner
+        if not inner.same_terms(outer) or places.setdefault(inner.const, outer.const) != outer.const:
+            return None
+    return places or None
+
+
+def map_stores(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indices: Indices) -> Stmt:
+    """`s` with the elements of `old` replaced by those of `new` at `places`."""
+
+    def moved(index: Expr) -> Expr:
+        form = indices.linear(index)
+        return Linear(form.terms, places[form.const]).expr()
+
+    def redirect(e: Expr) -> Expr | None:
+        return BufferLoad(new, moved(e.index)) if isinstance(e, BufferLoad) and e.buffer is old else None
+
+    if isinstance(s, Store):
+        value = transform(s.value, redirect)
+        return Store(new, moved(s.index), value) if s.buffer is old else Store(s.buffer, s.index, value)
+    return with_bodies(s, tuple([map_stores(b, old, new, places, indices) for b in bodies(s)]))
+
+
+@dataclass
+class Scalariser:
+    options: Options
+    lanes: set[Var]
+    indices: Indices
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` with the loops over small local buffers written out where that frees the buffer from memory."""
+        s = with_bodies(s, tuple([self.stmt(b) for b in bodies(s)]))
+        most = self.options.registers * self.options.vector_bytes
+        if not isinstance(s, Alloc) or s.buffer.size * BYTES[s.buffer.dtype] > most:
+            return s
+        if register_slots(s, self.lanes, self.indices) is not None:
+            return s
+        loops = self._indexing_loops(s)
+        if loops is None or not loops:
+            return s
+        if unrolled_size(s.body, lambda f: f.var in loops) > self.options.max_unrolled:
+            return s
+        body = unroll(s.body, lambda f: f.var in loops, self.indices)
+        done = Alloc(s.buffer, merge_copies(body, s.buffer, self.indices))
+        slots = register_slots(done, self.lanes, self.indices)
+        return done if slots is not None and len(slots) <= self.options.registers else s
+
+    def _indexing_loops(self, s: Alloc) -> set[Var] | None:
+        """The loops under the allocation that move an index of the buffer; None when one cannot be written out."""
+        moving: set[Var] = set()
+        for index, _ in accesses(s.body, s.buffer):
+            moving |= free_vars(index)
+        moving -= self.lanes
+        found: set[Var] = set()
+        stack: list[Stmt] = [s.body]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, For) and node.var in moving:
+                if node.kind not in _UNROLLABLE or node.extent > MAX_EXTENT:
+                    return None
+                found.add(node.var)
+            if isinstance(node, If) and moving & free_vars(node.cond):
+                return None
+            stack.extend(bodies(node))
+        return found if moving <= found else None
+
+
+def scalarise(s: Stmt, options: Options, lanes: set[Var], indices: Indices) -> Stmt:
+    """Turn small local buffers into registers by unrolling the loops that index them."""
+    return Scalariser(options, lanes, indices).stmt(s)

@@ -1,0 +1,158 @@
+"""Expressions inside a vector loop as text in the vector extension of gcc and clang."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from te_lite.c_text import ADD, BYTES, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText
+from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
+from te_lite.visit import children, substitute
+
+from .gather import plan
+from .indices import Indices, Linear
+from .vectorize import has_vector_form
+
+
+def vector_type(dtype: str, lanes: int) -> str:
+    return f"{SHORT[dtype]}x{lanes}"
+
+
+def _typedef(dtype: str, lanes: int, bytes_each: int) -> str:
+    attributes = f"vector_size({bytes_each * lanes}), aligned({bytes_each}), may_alias"
+    return f"typedef {TYPES[dtype]} {vector_type(dtype, lanes)} __attribute__(({attributes}));"
+
+
+def _pick(name: str, dtype: str, lanes: int) -> str:
+    """Minimum or maximum, lane by lane: the comparison gives a mask of ones and zeros."""
+    v, sign = vector_type(dtype, lanes), "<" if name == "min" else ">"
+    mask = f"i{8 * BYTES[dtype]}x{lanes}"
+    return (
+        f"static inline {v} {name}_{v}({v} a, {v} b) "
+        f"{{ {mask} m = ({mask})(a {sign} b); return ({v})((m & ({mask})a) | (~m & ({mask})b)); }}"
+    )
+
+
+@dataclass
+class Prelude:
+    """The vector types and vector helpers that one source file needs."""
+
+    types: dict[str, str] = field(default_factory=dict)
+    helpers: dict[str, str] = field(default_factory=dict)
+
+    def type(self, dtype: str, lanes: int) -> str:
+        name = vector_type(dtype, lanes)
+        if name not in self.types:
+            self.types[name] = _typedef(dtype, lanes, BYTES[dtype])
+        return name
+
+    def helper(self, name: str, dtype: str, lanes: int) -> str:
+        key = f"{name}_{self.type(dtype, lanes)}"
+        if key not in self.helpers:
+            self.type(f"int{8 * BYTES[dtype]}", lanes)
+            self.helpers[key] = _pick(name, dtype, lanes)
+        return key
+
+
+@dataclass
+class VectorText:
+    """Prints the expressions under one vector loop over `lane`.
+
+    `held` holds the variables that name a whole vector.  Expressions that do not vary with the lane are printed as
+    scalars: the vector extension broadcasts them.
+    """
+
+    scalar: CText
+    prelude: Prelude
+    lane: Var
+    lanes: int
+    indices: Indices
+    slot: Mapping[object, Mapping[int, str]]
+    held: set[Var] = field(default_factory=set)
+    known: dict[int, tuple[Expr, bool]] = field(default_factory=dict)
+
+    def varies(self, e: Expr) -> bool:
+        if isinstance(e, Var):
+            return e is self.lane or e in self.held
+        hit = self.known.get(id(e))
+        if hit is None:
+            hit = self.known[id(e)] = (e, any([self.varies(k) for k in children(e)]))
+        return hit[1]
+
+    def vector(self, e: Expr) -> str:
+        """`e` as a vector: a scalar is spread over the lanes."""
+        if self.varies(e):
+            return self.expr(e)
+        kind = self.prelude.type(e.dtype, self.lanes)
+        if isinstance(e, Const) and e.value == 0:
+            return f"({kind}){{0}}"
+        return f"{self._text(e)[0]} - ({kind}){{0}}"
+
+    def element(self, buffer: object, name: str, dtype: str, index: Expr) -> str:
+        """The vector that starts at `buffer[index]` (lane 0), as something that can be read and assigned."""
+        first = substitute(index, {self.lane: const(0)})
+        slots = self.slot.get(buffer)
+        if slots is not None:
+            assert isinstance(first, Const)
+            return slots[int(first.value)]
+        return f"VEC({self.prelude.type(dtype, self.lanes)}, {name}[{self.scalar.expr(first)}])"
+
+    def expr(self, e: Expr, level: int = 0) -> str:
+        """The text of `e`, bracketed when it binds weaker than `level`."""
+        text, own = self._text(e)
+        return f"({text})" if own < level else text
+
+    def _text(self, e: Expr) -> tuple[str, int]:
+        if not self.varies(e):
+            text = self.scalar.expr(e, UNARY)
+            return (f"({TYPES[e.dtype]}){text}" if e.dtype in NARROW_INTS else text), UNARY
+        match e:
+            case Var() if e in self.held:
+                return self.scalar.var(e), POSTFIX
+            case BufferLoad(buffer=buffer, index=index):
+                if self.indices.contiguous(index, self.lane, self.lanes):
+                    name = self.scalar.load(BufferLoad(buffer, const(0))).partition("[")[0]
+                    return self.element(buffer, name, buffer.dtype, index), POSTFIX
+                return self._gather(e), POSTFIX
+            case _ if not has_vector_form(e, self.lane):
+                return self._lane_by_lane(e), POSTFIX
+            case Binary(op=op, a=a, b=b) if op in ("min", "max"):
+                name = self.prelude.helper(op, e.dtype, self.lanes)
+                return f"{name}({self.vector(a)}, {self.vector(b)})", POSTFIX
+            case Binary(op="*", a=a, b=Const(value=-1)):
+                return f"-{self.expr(a, POSTFIX)}", UNARY
+            case Binary(op=op, a=a, b=b):
+                own = ADD if op in "+-" else MUL
+                return f"{self.expr(a, own)} {op} {self.expr(b, own + 1)}", own
+            case Cast(dtype=dtype, a=a):
+                return f"__builtin_convertvector({self.vector(a)}, {self.prelude.type(dtype, self.lanes)})", POSTFIX
+            case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
+                test = self.scalar.expr(cond, TERNARY + 1)
+                return f"{test} ? {self._branch(a)} : {self._branch(b)}", TERNARY
+        raise AssertionError(type(e).__name__)
+
+    def _branch(self, e: Expr) -> str:
+        return f"({self.prelude.type(e.dtype, self.lanes)})({self.vector(e)})"
+
+    def _gather(self, e: BufferLoad) -> str:
+        offsets = self.indices.lane_offsets(e.index, self.lane, self.lanes)
+        found = plan(offsets) if offsets is not None and e.buffer not in self.slot else None
+        if found is None:
+            return self._lane_by_lane(e)
+        kind = self.prelude.type(e.dtype, self.lanes)
+        mask = self.prelude.type(f"int{8 * BYTES[e.dtype]}", self.lanes)
+        first = self.indices.linear(e.index, {self.lane: const(0)})
+        windows = []
+        for start in found.starts:
+            place = Linear(first.terms, first.const + start).expr()
+            windows.append(f"VEC({kind}, {self.scalar.load(BufferLoad(e.buffer, place))})")
+        text = windows[0]
+        for k, pick in enumerate(found.picks):
+            other = windows[k + 1] if len(windows) > 1 else windows[0]
+            text = f"SHUFFLE({mask}, {text}, {other}, {', '.join(map(str, pick))})"
+        return text
+
+    def _lane_by_lane(self, e: Expr) -> str:
+        kind = self.prelude.type(e.dtype, self.lanes)
+        parts = [self.scalar.expr(self.indices.normal(e, {self.lane: const(k)})) for k in range(self.lanes)]
+        return f"({kind}){{{', '.join(parts)}}}"

@@ -1,0 +1,171 @@
+"""Cut vectorized loops into pieces that are one machine vector each.
+
+A loop of 24 floats becomes a piece of 16 lanes and one of 8 (longer ones a serial loop over full vectors).  A piece
+has a power of two as its extent, its stores are contiguous in the lane, and its values can be written as vector
+arithmetic: operands are contiguous, equal in all lanes, or - in accumulations only, where registers matter more
+than anything else - gathered lane by lane.  Loops that do not fit stay as they are, for the compiler's own
+vectorizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from te_lite.c_text import BYTES
+from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, const
+from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
+from te_lite.visit import children, free_vars, substitute, walk
+
+from .host import Options
+from .indices import Indices
+
+VECTOR_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
+MAX_PIECES = 8
+
+
+def is_accumulation(s: Store) -> bool:
+    """The stored value reads the very element that is stored."""
+    return any(isinstance(e, BufferLoad) and e.buffer is s.buffer for e in walk(s.value))
+
+
+@dataclass
+class Vectorizer:
+    """Rewrites one function; `lanes` collects the loop variables of the pieces that it made."""
+
+    options: Options
+    lanes: set[Var]
+    indices: Indices
+
+    def stmt(self, s: Stmt) -> Stmt:
+        """`s` with every vectorized loop cut into pieces; loops of extent 1 vanish."""
+        if not isinstance(s, For):
+            return with_bodies(s, tuple([self.stmt(b) for b in bodies(s)]))
+        if s.extent == 1:
+            zero = {s.var: const(0, s.var.dtype)}
+            return self.stmt(map_exprs(s.body, lambda e: substitute(e, zero)))
+        if s.kind is ForKind.VECTORIZED:
+            widest = self._widest(s)
+            if widest:
+                return self._pieces(s, self.options.vector_bytes // widest)
+        return with_bodies(s, (self.stmt(s.body),))
+
+    def _widest(self, loop: For) -> int:
+        """Bytes of the widest element that the loop computes with; 0 when it cannot be a vector."""
+        stores = list(_leaves(loop.body, loop.var))
+        if not stores or any(s is None or not self._fits(s, loop) for s in stores):
+            return 0
+        dtypes = {s.buffer.dtype for s in stores if s is not None}
+        for s in stores:
+            if s is not None:
+                dtypes |= {e.dtype for e in _values(s.value) if loop.var in free_vars(e)}
+        return max(BYTES[d] for d in dtypes) if dtypes <= set(VECTOR_DTYPES) else 0
+
+    def _fits(self, s: Store, loop: For) -> bool:
+        if not self.indices.contiguous(s.index, loop.var, loop.extent):
+            return False
+        return self._vector_value(s.value, loop, is_accumulation(s))
+
+    def _vector_value(self, e: Expr, loop: For, anything: bool) -> bool:
+        if loop.var not in free_vars(e):
+            return True
+        match e:
+            case BufferLoad(index=index):
+                if anything:
+                    return True
+                offsets = self.indices.lane_offsets(index, loop.var, loop.extent)
+                return offsets is not None and (offsets == list(range(loop.extent)) or _gathered_well(offsets))
+            case _ if not has_vector_form(e, loop.var):
+                return anything
+        return all(self._vector_value(k, loop, anything) for k in children(e))
+
+    def _pieces(self, loop: For, most: int) -> Stmt:
+        out: list[Stmt] = []
+        start, full = 0, loop.extent // most
+        if full > MAX_PIECES:
+            outer = Var(f"{loop.var.name}.v", loop.var.dtype)
+            self.indices.bind(outer, full)
+            piece = self._piece(loop, binary("*", outer, const(most)), most)
+            out.append(For(outer, full, ForKind.SERIAL, piece))
+            start = full * most
+        lanes = most
+        while start < loop.extent:
+            while lanes > loop.extent - start:
+                lanes //= 2
+            out.append(self._piece(loop, const(start), lanes))
+            start += lanes
+        return seq(*out)
+
+    def _piece(self, loop: For, start: Expr, lanes: int) -> Stmt:
+        lane = Var(f"{loop.var.name}.l", loop.var.dtype)
+        env = {loop.var: start if lanes == 1 else binary("+", start, lane)}
+        self.indices.bind(lane, lanes)
+        body = normal_stmt(loop.body, self.indices, env)
+        if lanes == 1:
+            return body
+        self.lanes.add(lane)
+        return For(lane, lanes, ForKind.VECTORIZED, body)
+
+
+def normal_stmt(s: Stmt, indices: Indices, env: Mapping[Var, Expr]) -> Stmt:
+    """`s` with the variables in `env` replaced and every index of a load or a store in normal form."""
+    match s:
+        case Store(buffer=buffer, index=index, value=value):
+            return Store(buffer, indices.linear(index, env).expr(), indices.normal(value, env))
+        case If(cond=cond, then=then):
+            return If(indices.normal(cond, env), normal_stmt(then, indices, env))
+        case _:
+            return with_bodies(s, tuple([normal_stmt(b, indices, env) for b in bodies(s)]))
+
+
+def has_vector_form(e: Expr, var: Var) -> bool:
+    """The operation of `e`, which varies with the lane `var`, exists on vectors (its operands are not looked at)."""
+    match e:
+        case Binary(op="+" | "-" | "*" | "min" | "max", a=a):
+            return a.dtype in VECTOR_DTYPES
+        case Binary(op="/", a=a):
+            return a.dtype in ("float32", "float64")
+        case Cast(dtype=dtype, a=a):
+            return dtype in VECTOR_DTYPES and a.dtype in VECTOR_DTYPES and not isinstance(a, Const)
+        case Select(cond=cond) | Call(func="if_then_else", args=(cond, _, _)):
+            return var not in free_vars(cond)
+    return False
+
+
+def _gathered_well(offsets: list[int]) -> bool:
+    """A copy gains from shuffles when a third of what they load is used."""
+    return max(offsets) - min(offsets) < 3 * len(offsets) and len(set(offsets)) > len(offsets) // 2
+
+
+def _values(e: Expr) -> Iterator[Expr]:
+    """The sub-expressions that are values: indices of loads and conditions are left out."""
+    yield e
+    match e:
+        case BufferLoad():
+            return
+        case Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
+            kids: tuple[Expr, ...] = (a, b)
+        case _:
+            kids = children(e)
+    for k in kids:
+        yield from _values(k)
+
+
+def _leaves(s: Stmt, var: Var) -> Iterator[Store | None]:
+    """The stores of a loop body; None for anything that has no vector form."""
+    match s:
+        case Store():
+            yield s
+        case Seq(stmts=stmts):
+            for inner in stmts:
+                yield from _leaves(inner, var)
+        case If(cond=cond, then=then) if var not in free_vars(cond):
+            yield from _leaves(then, var)
+        case _:
+            yield None
+
+
+def legalise(s: Stmt, options: Options, indices: Indices) -> tuple[Stmt, set[Var]]:
+    """Cut the vectorized loops of `s`; gives the statement and the lane variables."""
+    pass_ = Vectorizer(options, set(), indices)
+    return pass_.stmt(s), pass_.lanes

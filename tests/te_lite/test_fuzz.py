@@ -1,0 +1,53 @@
+"""Random schedules compute what the workload says: by the interpreter, and by compiled C where they bind no threads."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import codegen_c
+import te_lite as te
+from te_lite.interp import run
+from te_lite.python_text import python_names, python_schedule
+from te_lite.replay import replay
+from te_lite.step import from_json, to_json
+from te_lite.verify import verify
+from tests.oracle import Oracle
+from tests.schedule_fuzz import Fuzzer
+from tests.workloads import WORKLOADS
+
+# 17 workloads, CPU and GPU schedules of each: 340 in CI; `make fuzz` sets 90, which makes 3,060
+PER_KIND = int(os.environ.get("ANSOR_FUZZ", "10"))
+SEED = int(os.environ.get("ANSOR_FUZZ_SEED", "20261121"))
+
+
+@pytest.fixture(scope="module", params=sorted(WORKLOADS))
+def oracle(request: pytest.FixtureRequest) -> Oracle:
+    return Oracle(te.ComputeDAG(WORKLOADS[request.param]()), np.random.default_rng(SEED))
+
+
+def compiled(func: te.LoweredFunc, args: list[np.ndarray]) -> None:
+    codegen_c.build(func)(*args)
+
+
+def executed(state: te.State) -> te.State:
+    """The state that the printed Python schedule makes."""
+    s = te.Schedule(state.dag)
+    exec(compile(python_schedule(state), "schedule", "exec"), dict(python_names(state.dag), s=s, te=te))
+    return s.state
+
+
+@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+def test_random_schedules(oracle: Oracle, gpu: bool) -> None:
+    for i in range(PER_KIND):
+        state, func = Fuzzer(oracle.dag, np.random.default_rng([SEED, i]), gpu).draw()
+        where = f"seed [{SEED}, {i}], steps {[to_json(s) for s in state.steps]}"
+        verify(func)
+        assert oracle.mismatch(func, run) is None, where
+        if not gpu:
+            assert oracle.mismatch(func, compiled) is None, where  # type: ignore[arg-type]
+        assert replay(oracle.dag, [from_json(to_json(s)) for s in state.steps]) == state, where
+        if i % 5 == 0:
+            assert oracle.mismatch(te.lower(executed(state)), run) is None, where

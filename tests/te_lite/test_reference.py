@@ -1,0 +1,243 @@
+"""The NumPy evaluator: what each node means, reads at the border, reducers, chunks, speed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from te_lite import reference
+from te_lite.reference import evaluate, random_inputs
+from te_lite.topi.benchmarks import OPERATORS, conv2d_layer, matmul
+from te_lite.topi.testing import conv2d_nchw_python
+
+RNG = np.random.default_rng(7)
+
+
+def run(tensors: list[te.Tensor], dtype: str | None = None) -> dict[te.Tensor, np.ndarray]:
+    arrays = random_inputs(tensors, np.random.default_rng(1))
+    return arrays | evaluate(tensors, arrays, dtype)
+
+
+def test_arithmetic_of_every_node_on_integers() -> None:
+    a, b = te.placeholder((11,), "int32", name="a"), te.placeholder((13,), "int32", name="b")
+
+    def body(i: te.Expr, j: te.Expr) -> tuple[te.Expr, ...]:
+        x, y = a[i], te.select(b[j].equal(0), 3, b[j])
+        return x // y, x % y, te.truncdiv(x, y), te.minimum(x, y), te.maximum(x, y), x * y - x + y
+
+    outs = list(te.compute((11, 13), body, name="out"))
+    r = run([a, b, *outs])
+    x, y = np.meshgrid(r[a], np.where(r[b] == 0, 3, r[b]), indexing="ij")
+    wants = [np.floor_divide(x, y), np.mod(x, y), np.trunc(x / y), np.minimum(x, y), np.maximum(x, y), x * y - x + y]
+    for out, want in zip(outs, wants, strict=True):
+        assert r[out].dtype == np.int32
+        np.testing.assert_array_equal(r[out], want)
+
+
+def test_conditions_casts_and_calls() -> None:
+    a = te.placeholder((5, 7), name="a")
+
+    def body(i: te.Expr, j: te.Expr) -> tuple[te.Expr, ...]:
+        x = a[i, j]
+        between = te.all(x > -0.5, x <= 0.5)
+        return (
+            te.select(te.any(x < -0.5, te.logical_not(x <= 0.5)), te.exp(x), te.tanh(x)),
+            te.if_then_else(between, te.erf(x), te.sigmoid(x)),
+            te.cast("float32", te.cast("int32", x * 10.0)),
+            te.power(te.abs(x), 1.5),
+            te.cast("float32", between),
+        )
+
+    outs = list(te.compute((5, 7), body, name="out"))
+    r = run([a, *outs], "float64")
+    x = r[a].astype(np.float64)
+    inside = (x > -0.5) & (x <= 0.5)
+    special = pytest.importorskip("scipy.special")
+    wants = [
+        np.where(~inside, np.exp(x), np.tanh(x)),
+        np.where(inside, special.erf(x), special.expit(x)),
+        np.trunc(x * 10),
+        np.abs(x) ** 1.5,
+        inside,
+    ]
+    for out, want in zip(outs, wants, strict=True):
+        assert r[out].dtype == np.float64
+        np.testing.assert_allclose(r[out], want, rtol=1e-13)
+
+
+def test_if_then_else_protects_reads_and_select_does_not() -> None:
+    a = te.placeholder((5,), name="a")
+    safe = te.compute((9,), lambda i: te.if_then_else(te.all(i >= 2, i < 7), a[i - 2], -1.0), name="safe")
+    r = run([a, safe])
+    np.testing.assert_array_equal(r[safe], np.pad(r[a], 2, constant_values=-1))
+    eager = te.compute((9,), lambda i: te.select(te.all(i >= 2, i < 7), a[i - 2], -1.0), name="eager")
+    with pytest.raises(te.InterpError, match=r"a: read out of range, got dimension=0 index=-2 extent=5"):
+        run([a, eager])
+
+
+def test_nested_guards_and_guarded_gathers() -> None:
+    a, index = te.placeholder((6,), name="a"), te.placeholder((10,), "int32", name="index")
+    out = te.compute(
+        (10,), lambda i: te.if_then_else(index[i] >= 0, te.if_then_else(index[i] < 6, a[index[i]], 2.0), 3.0)
+    )
+    arrays = {a: RNG.uniform(size=6).astype("float32"), index: np.array([-4, 0, 5, 6, 2, 9, -1, 3, 1, 4], "int32")}
+    got = evaluate([a, index, out], arrays)[out]
+    want = [3.0 if k < 0 else 2.0 if k >= 6 else arrays[a][k] for k in arrays[index]]
+    np.testing.assert_array_equal(got, np.float32(want))
+
+
+def test_argmax_takes_the_first_of_equals_and_where_restricts() -> None:
+    a = te.placeholder((7, 13), "int32", name="a")
+    k = te.reduce_axis((0, 13), "k")
+    index, value = te.compute((7,), lambda i: te.argmax((k, a[i, k]), axis=k), name="best")
+    r = run([a, index, value])
+    np.testing.assert_array_equal(r[index], r[a].argmax(1))
+    np.testing.assert_array_equal(r[value], r[a].max(1))
+    k2 = te.reduce_axis((0, 13), "k2")
+    some = te.compute((7,), lambda i: te.max(a[i, k2], axis=k2, where=a[i, k2] < 2), name="some")
+    total = te.compute((7,), lambda i: te.sum(a[i, k2], axis=k2, where=k2 % 3 == i % 3), name="total")
+    r = run([a, some, total])
+    np.testing.assert_array_equal(r[some], np.where(r[a] < 2, r[a], np.iinfo(np.int32).min).max(1))
+    keep = np.arange(13) % 3 == np.arange(7)[:, None] % 3
+    np.testing.assert_array_equal(r[total], (r[a] * keep).sum(1))
+
+
+def test_reducers_of_ones_own_keep_the_order_and_start_at_the_identity() -> None:
+    compose = te.comm_reducer(  # affine maps x -> p x + q under composition: associative, not commutative
+        lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]), lambda p, q: (te.const(1, p), te.const(0, q)), "compose"
+    )
+    p, q = te.placeholder((4, 9), name="p"), te.placeholder((4, 9), name="q")
+    k = te.reduce_axis((0, 9), "k")
+    slope, shift = te.compute((4,), lambda i: compose((p[i, k], q[i, k]), axis=k), name="map")
+    r = run([p, q, slope, shift], "float64")
+    s, t = np.ones(4), np.zeros(4)
+    for n in range(9):
+        s, t = s * r[p][:, n], t * r[p][:, n] + r[q][:, n]
+    np.testing.assert_allclose(r[slope], s, rtol=1e-12)
+    np.testing.assert_allclose(r[shift], t, rtol=1e-12)
+
+
+def test_reductions_whose_extent_varies() -> None:
+    a = te.placeholder((6, 8), name="a")
+
+    def prefix(i: te.Expr) -> te.Expr:
+        k = te.reduce_axis((0, i + 2), "k")
+        return te.sum(a[i, k], axis=k)
+
+    out = te.compute((6,), prefix, name="prefix")
+    r = run([a, out], "float64")
+    want = [r[a][i, : i + 2].astype("float64").sum() for i in range(6)]
+    np.testing.assert_allclose(r[out], want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("budget", [64, 1000, 1 << 21])
+def test_chunks_do_not_change_the_result(budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "BOX_ELEMENTS", budget)
+    a, b, c = te.placeholder((5, 17), name="a"), te.placeholder((17, 11), name="b"), te.placeholder((11,), name="c")
+    k, j = te.reduce_axis((0, 17), "k"), te.reduce_axis((0, 11), "j")
+    product = te.compute((5, 11), lambda i, m: te.sum(a[i, k] * b[k, m] * c[m], axis=k), name="product")
+    largest = te.compute((5,), lambda i: te.max(product[i, j] + c[j], axis=j), name="largest")
+    index, _ = te.compute((5,), lambda i: te.argmax((j, product[i, j]), axis=j), name="index")
+    r = run([a, b, c, product, largest, index], "float64")
+    want = (r[a].astype("float64") @ r[b].astype("float64")) * r[c]
+    np.testing.assert_allclose(r[product], want, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(r[largest], (want + r[c]).max(1), rtol=1e-12)
+    np.testing.assert_array_equal(r[index], want.argmax(1))
+
+
+def test_sums_with_axes_that_are_not_read() -> None:
+    a = te.placeholder((3, 5), name="a")
+    k, m = te.reduce_axis((0, 5), "k"), te.reduce_axis((0, 7), "m")
+    out = te.compute((3, 2), lambda i, j: te.sum(a[i, k] * 2.0, axis=[k, m]), name="out")
+    r = run([a, out], "float64")
+    np.testing.assert_allclose(r[out], np.repeat(r[a].astype("float64").sum(1)[:, None] * 14, 2, 1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("C1D", (2, 13, 6, 10, 3, 2, 1)),
+        ("C2D", (2, 7, 9, 3, 5, 3, 2, 1)),
+        ("GRP", (2, 7, 5, 8, 12, 3, 1, 1, 1, 4)),
+        ("DIL", (1, 9, 7, 3, 4, 3, 1, 1, 2)),
+        ("C3D", (1, 5, 4, 6, 3, 4, 3, 2, 1)),
+        ("DEP", (2, 7, 5, 6, 3, 2, 1)),
+        ("T2D", (2, 3, 4, 5, 6, 4, 2, 1)),
+        ("CAP", (1, 4, 5, 3, 2, 3, 2, 1)),
+        ("GMM", (3, 5, 4, 7)),
+        ("NRM", (3, 5, 7)),
+        ("SFM", (5, 7)),
+        ("CBR", (2, 6, 5, 3, 4, 3, 2, 1)),
+        ("TBG", (2, 5, 3, 4)),
+    ],
+)
+def test_the_fast_paths_equal_a_plain_evaluation(name: str, args: tuple[int, ...]) -> None:
+    """Point by point, with Python's own loops, on the benchmark operators."""
+    tensors = OPERATORS[name](*args)
+    arrays = random_inputs(tensors, np.random.default_rng(3))
+    got = evaluate(tensors, arrays, "float64")[tensors[-1]]
+    known: dict[te.Tensor, np.ndarray] = {t: a.astype("float64") for t, a in arrays.items()}
+    for op in te.ComputeDAG(tensors).ops:
+        if isinstance(op, te.ComputeOp):
+            known[op.output()] = plain(op, known)
+    np.testing.assert_allclose(got, known[tensors[-1]], rtol=1e-11, atol=1e-12)
+
+
+def plain(op: te.ComputeOp, known: dict[te.Tensor, np.ndarray]) -> np.ndarray:
+    body, out = op.body[0], np.full(op.shape, np.nan)
+    evaluator = reference.Evaluator
+    for point in itertools.product(*map(range, op.shape)):
+        env = {v: np.array(x) for v, x in zip(op.axis, point, strict=True)}
+        if op.reduction is None:
+            out[point] = evaluator(0, env, known, "float64").value(body)
+            continue
+        acc = []
+        for inner in itertools.product(*[range(int(v.extent)) for v in op.reduce_axis]):
+            env |= {v: np.array(x) for v, x in zip(op.reduce_axis, inner, strict=True)}
+            acc.append(evaluator(0, env, known, "float64").value(op.reduction.sources[0]))
+        out[point] = np.sum(acc) if op.reduction.combiner.name == "sum" else np.max(acc)
+    return out
+
+
+def test_large_products_run_at_the_speed_of_blas() -> None:
+    tensors = matmul(1024, 1024, 1024)
+    arrays = random_inputs(tensors, RNG)
+    start = time.perf_counter()
+    got = evaluate(tensors, arrays)[tensors[-1]]
+    assert time.perf_counter() - start < 1.0
+    np.testing.assert_allclose(got, arrays[tensors[0]] @ arrays[tensors[1]], rtol=1e-3, atol=1e-3)
+
+
+def test_the_tutorial_layer_is_fast_and_right() -> None:
+    tensors = conv2d_layer(1, 7, 7, 512, 512, 3, 3, 1, 1)
+    arrays = random_inputs(tensors, RNG)
+    start = time.perf_counter()
+    got = evaluate(tensors, arrays, "float64")[tensors[-1]]
+    middle = time.perf_counter()
+    data, weight, bias = [arrays[t].astype("float64") for t in tensors[:3]]
+    want = np.maximum(conv2d_nchw_python(data, weight, 1, 1) + bias, 0)
+    assert middle - start < 1.0 and time.perf_counter() - middle < 0.5
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-11)
+
+
+def test_inputs_are_checked() -> None:
+    a = te.placeholder((3, 4), name="a")
+    out = te.compute((3, 4), lambda i, j: a[i, j] + 1.0, name="out")
+    with pytest.raises(te.InterpError, match="a: no array is given for this input"):
+        evaluate([a, out], {})
+    with pytest.raises(te.InterpError, match=r"a: the shape must be that of the tensor, got array=\(4, 3\)"):
+        evaluate([a, out], {a: np.zeros((4, 3))})
+
+
+def test_random_inputs_have_the_declared_types() -> None:
+    kinds = ["float32", "float64", "float16", "int8", "uint8", "int32", "bool"]
+    tensors = [te.placeholder((50,), k, name=k) for k in kinds]
+    arrays = random_inputs(tensors, np.random.default_rng(0))
+    for t in tensors:
+        assert arrays[t].dtype == np.dtype(t.dtype) and arrays[t].shape == (50,)
+        assert len(np.unique(arrays[t])) > 1
+    assert np.abs(arrays[tensors[0]]).max() <= 1

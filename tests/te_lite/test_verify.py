@@ -1,0 +1,161 @@
+"""Each check of the verifier, on the smallest programs that break it and on one that breaks none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from te_lite import reduction as red
+from te_lite.errors import LowerError
+from te_lite.expr import Cast, Combiner, Expr, Var, binary, const, if_then_else, logical_or, select
+from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, ThreadReduce, seq
+from te_lite.tensor import placeholder
+from te_lite.verify import CHECKS, verify
+
+SERIAL, BLOCK, THREAD, VECTORIZED = ForKind.SERIAL, ForKind.BLOCK, ForKind.THREAD, ForKind.VECTORIZED
+K, J, B, T = Var("i"), Var("j"), Var("b"), Var("t")
+IN, OUT = Buffer("in", "float32", (8,)), Buffer("out", "float32", (8,))
+SHARED, LOCAL = Buffer("s", "float32", (8,), "shared"), Buffer("l", "float32", (1,), "local")
+ZERO = const(0.0)
+SUM: Combiner = red.sum(ZERO, red.reduce_axis((0, 2))).combiner
+SET = Store(OUT, const(0), ZERO)
+
+
+def func(body: Stmt, *args: Buffer) -> LoweredFunc:
+    return LoweredFunc("f", args or (IN, OUT), body)
+
+
+def serial(body: Stmt, var: Var = K, extent: int = 8, kind: ForKind = SERIAL) -> For:
+    return For(var, extent, kind, body)
+
+
+def block(body: Stmt, var: Var = B, tag: str = "blockIdx.x") -> For:
+    return For(var, 2, BLOCK, body, tag)
+
+
+def thread(body: Stmt, var: Var = T, tag: str = "threadIdx.x") -> For:
+    return For(var, 4, THREAD, body, tag)
+
+
+def reduce_to(dst: Buffer, src: Expr = ZERO, var: Var = T, extent: int = 4) -> Stmt:
+    return ThreadReduce(SUM, (dst,), (src,), var, extent)
+
+
+def in_kernel(body: Stmt) -> Stmt:
+    return block(thread(Alloc(LOCAL, body)))
+
+
+BROKEN: dict[str, dict[str, tuple[str, LoweredFunc]]] = {
+    "variables": {
+        "twice": ("i is bound by two", func(serial(serial(Store(OUT, K, ZERO))))),
+        "unbound": ("j of `out.j. = 0.0f` is bound by no loop", func(serial(Store(OUT, J, ZERO)))),
+        "in a value": ("j of", func(serial(Store(OUT, K, IN[J])))),
+        "in a condition": ("j of", func(serial(If(J < 2, SET)))),
+        "after its loop": ("i of", func(seq(serial(SET), Store(OUT, K, ZERO)))),
+        "reduced thread": ("t of", func(block(Alloc(LOCAL, reduce_to(LOCAL))))),
+        "empty loop": ("positive integer, got extent=0", func(serial(SET, extent=0))),
+    },
+    "buffers": {
+        "unknown store": ("l of `l.0. = 0.0f` is neither", func(Store(LOCAL, const(0), ZERO))),
+        "unknown load": ("l of", func(Store(OUT, const(0), LOCAL[0]))),
+        "unknown load in an index": ("l of", func(Store(OUT, Cast("int32", LOCAL[0]), ZERO))),
+        "outside": ("l of", func(seq(Alloc(LOCAL, SET), Store(LOCAL, const(0), ZERO)))),
+        "unknown result": ("l of", func(block(thread(reduce_to(LOCAL))))),
+        "twice": ("l is allocated twice", func(Alloc(LOCAL, Alloc(LOCAL, SET)))),
+        "an argument": ("out is allocated twice", func(Alloc(OUT, SET))),
+        "argument twice": ("out is two arguments", func(SET, OUT, OUT)),
+    },
+    "scopes": {
+        "argument": ("l must be global, got scope='local'", func(SET, OUT, LOCAL)),
+        "shared": ("s is allocated outside of a kernel", func(Alloc(SHARED, block(SET)))),
+        "unknown": ("must be one of", func(Alloc(Buffer("x", "int8", (1,), "texture"), SET))),
+    },
+    "lowered": {
+        "load": ("is not lowered", func(Store(OUT, const(0), placeholder((3,), name="X")[0]))),
+        "reduction": ("is not lowered", func(Store(OUT, const(0), red.sum(ZERO, red.reduce_axis((0, 2)))))),
+    },
+    "dtypes": {
+        "store": ("stores int32 to a buffer of float32", func(Store(OUT, const(0), const(1)))),
+        "index": ("is int64, not int32", func(Store(OUT, const(0, "int64"), ZERO))),
+        "load index": ("of in is float32", func(Store(OUT, const(0), IN[IN[0]]))),
+        "condition": ("is int32, not bool", func(serial(If(K, SET)))),
+    },
+    "kernels": {
+        "no tag": ("must be one of blockIdx.x", func(block(SET, tag=""))),
+        "wrong tag": ("must be one of threadIdx.x", func(thread(SET, tag="blockIdx.x"))),
+        "tag of a serial loop": ("is for, and has the tag", func(For(K, 2, SERIAL, SET, "blockIdx.x"))),
+        "twice": ("threadIdx.x is bound twice", func(thread(thread(SET, J)))),
+        "block in thread": ("is inside a thread loop", func(thread(block(SET)))),
+        "in a loop": ("is inside `for i in 0..8:`", func(serial(block(SET)))),
+        "loop between": ("is inside `for i", func(block(serial(thread(SET))))),
+        "sequence between": ("is inside `...`", func(block(seq(SET, thread(SET))))),
+        "condition around": ("is inside `if", func(block(If(B < 1, thread(SET))))),
+        "parallel": ("parallel loop i is inside a kernel", func(block(serial(SET, kind=ForKind.PARALLEL)))),
+    },
+    "meetings": {
+        "barrier": ("`barrier..` is outside of a kernel", func(Barrier())),
+        "reduction over a serial loop": ("i of .* is not the variable of a thread",
+                                         func(in_kernel(serial(reduce_to(LOCAL, var=K))))),
+        "too many threads": ("between 1 and 4 threads, got extent=5", func(in_kernel(reduce_to(LOCAL, extent=5)))),
+        "not local": ("needs a local buffer", func(in_kernel(reduce_to(OUT)))),
+        "wrong dtype": ("of one int32", func(in_kernel(reduce_to(LOCAL, const(1))))),
+        "too few results": ("needs 1 results and sources, got 0 and 1",
+                            func(in_kernel(ThreadReduce(SUM, (), (ZERO,), T, 4)))),
+    },
+    "vectors": {
+        "loop inside": ("the vectorized loop i contains `for j", func(serial(serial(SET, J), kind=VECTORIZED))),
+        "barrier inside": ("contains `barrier", func(block(serial(Barrier(), kind=VECTORIZED)))),
+    },
+    "in_bounds": {
+        "store": (r"out\[8\] in `out\[i\] = 0.0f` is outside of 8 elements where i=8",
+                  func(serial(Store(OUT, K, ZERO), extent=9))),
+        "load": (r"in\[-1\]", func(serial(Store(OUT, K, IN[K - 1])))),
+        "weak guard": (r"out\[8\]", func(serial(If(K <= 8, Store(OUT, K, ZERO)), extent=20))),
+        "last of many points": (r"out\[8\]", func(serial(
+            serial(Store(OUT, K // 999 + J // 999, ZERO), J, 3997), K, 3997))),
+        "select": (r"in\[8\]", func(serial(Store(OUT, K % 8, select(K < 8, IN[K], ZERO)), extent=9))),
+        "condition": (r"in\[8\]", func(serial(If(IN[K] > 0.0, SET), extent=9))),
+    },
+}  # fmt: skip
+CASES = [(check, case) for check, cases in BROKEN.items() for case in cases]
+
+
+@pytest.mark.parametrize(("check", "case"), CASES)
+def test_each_check_bites(check: str, case: str) -> None:
+    law, program = BROKEN[check][case]
+    found = {c.__name__: list(c(program)) for c in CHECKS}
+    assert found[check]
+    first = next(name for name, findings in found.items() if findings)
+    with pytest.raises(LowerError, match=rf"f: {first}: "):
+        verify(program)
+    assert re.search(law, found[check][0])
+
+
+def test_every_check_has_a_breaking_program() -> None:
+    assert {c.__name__ for c in CHECKS} == set(BROKEN)
+
+
+def test_a_sound_kernel_passes() -> None:
+    stage = Store(SHARED, T, IN[B * 4 + T])
+    fold = reduce_to(LOCAL, SHARED[3 - T])
+    write = If(T.equal(0), Store(OUT, B, LOCAL[0]))
+    vector = serial(Store(OUT, K + 4, IN[K]), extent=4, kind=VECTORIZED)
+    body = seq(stage, Barrier(), fold, write, If(logical_or(B < 1, T < 1), serial(vector, J, 2)))
+    kernel = block(Alloc(SHARED, thread(Alloc(LOCAL, body))))
+    verify(func(seq(kernel, serial(SET, extent=3))))
+
+
+GUARDED: dict[str, Callable[[], Stmt]] = {
+    "if": lambda: If(K < 8, Store(OUT, K, ZERO)),
+    "if_then_else": lambda: Store(OUT, K % 8, if_then_else(K >= 8, ZERO, IN[K])),
+    "conjunction": lambda: If(binary("min", K, 1) < 9, Store(OUT, K % 8, if_then_else(K < 8, IN[K], IN[K - 8]))),
+    "by memory": lambda: If(IN[K % 8] > 0.0, Store(OUT, K, ZERO)),
+    "division": lambda: If(K > 0, Store(OUT, 8 // K % 8, ZERO)),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_guards_protect_accesses(name: str) -> None:
+    verify(func(serial(GUARDED[name](), extent=16)))
