@@ -19,9 +19,9 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from .compile import library_path
+from .compile import compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
-from .errors import CallError
+from .errors import CallError, CompileError
 from .module import build
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -118,6 +118,16 @@ class CBackend:
         """The processor; there is one."""
         require(index == 0, CallError, "target 'c'", "the only device is number 0", device=index)
         return CDevice()
+
+    def report(self) -> list[tuple[str, bool, str]]:
+        """The C compiler, its version and whether it compiles."""
+        try:
+            command = compiler_command()
+            version = compiler_version(command).splitlines()[0]
+            library_path("int answer(void) { return 42; }\n")
+        except CompileError as error:
+            return [("C compiler", False, str(error))]
+        return [("C compiler", True, f"{' '.join(command)}: {version}")]
 
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
         """A function of NumPy arrays, see `codegen_c.Module`."""

@@ -181,5 +181,6 @@ class _Reader:
                 return Combiner(name, self.many(lhs), self.many(rhs), self.many(result), self.many(identity))
             case ["reduce", combiner, sources, axes, where, index, init]:
                 condition = None if where is None else self.node(where)
-                return Reduce(self.node(combiner), self.many(sources), self.many(axes), condition, index, self.many(init))
+                values = self.many(sources), self.many(axes)
+                return Reduce(self.node(combiner), *values, condition, index, self.many(init))
         raise ExprError(f"expression table: {data!r} is no node")

@@ -138,7 +138,8 @@ def rfactor_ops(
         rf_body = tuple([_output(partial, k) for k in range(op.num_outputs)])
     else:
         rf_body = _unreduced(reduction, env, guard)
-    rf = ComputeOp(f"{op.name}.rf", rf_axis, rf_body, ("RF", op.key, name, position), op.tag, op.attrs, rest)
+    key = ("RF", op.key, name, position, tuple([e for _, e, _ in loops]))
+    rf = ComputeOp(f"{op.name}.rf", rf_axis, rf_body, key, op.tag, op.attrs, rest)
 
     out_axis = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(op.axis)])
     red = IterVar(f"{name}.v", INDEX, extent, "reduce")

@@ -1,14 +1,17 @@
 """When do the iterations of a loop not depend on each other?  A dependence test on affine sums.
 
 The test is sound, not complete: every access of a buffer that the loop writes must be at `g(v) + outer + inner`,
-with the same `g` and `outer` in all of them, where `g` depends on the loop variable only and its values lie farther
-apart than the range of the parts `inner` (variables of loops inside and constants).  Then no element is touched
-by two iterations.
+with the same `g` and `outer` in all of them, where `g` depends on the loop variable only, and `inner` on variables
+of loops inside and constants.  If all sums of a value of `g` and a value that any `inner` takes are different, then
+no element is touched by two iterations.  Where there are too many sums, the values of `g` must lie farther apart
+than the range of `inner`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +21,7 @@ from .stmt import Alloc, Barrier, Buffer, For, ForKind, Stmt, Store, ThreadReduc
 from .visit import children, free_vars, walk
 
 Terms = Mapping[Expr, int]
-_MAX_POINTS = 4096
+_MAX_SUMS = 1 << 14
 
 
 def independent(loop: For, private_scopes: tuple[str, ...]) -> bool:
@@ -64,55 +67,81 @@ def _accesses(inside: tuple[Stmt, ...]) -> Iterator[tuple[Buffer, Expr]]:
                     yield node.buffer, node.index
 
 
+@dataclass(frozen=True)
+class _Part:
+    """The values a sum may take: all of them, or None if they are many; and its bounds."""
+
+    values: Value
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class _Index:
+    """An index as terms of the loop variable, terms of outer variables, and the rest."""
+
+    mine: Terms
+    outer: Terms
+    inner: _Part
+
+
 def _apart(indices: list[Expr], loop: For, extents: Mapping[Var, int]) -> bool:
     """The condition of the module's docstring for one buffer."""
-    common: tuple[Terms, Terms] | None = None
-    low, high = 0, 0
-    for k, index in enumerate(indices):
-        parts = _parts(index, loop.var, extents)
-        if parts is None:
+    parts: list[_Index] = []
+    for index in indices:
+        part = _parts(index, loop.var, extents)
+        if part is None or not part.mine:
             return False
-        mine, outer, lo, hi = parts
-        common = common if common is not None else (mine, outer)
-        if not (_same_terms(mine, common[0]) and _same_terms(outer, common[1])):
+        if parts and not (_same_terms(part.mine, parts[0].mine) and _same_terms(part.outer, parts[0].outer)):
             return False
-        low, high = (lo, hi) if k == 0 else (min(low, lo), max(high, hi))
-    if common is None or not common[0]:
-        return False
-    values = {loop.var: np.arange(loop.extent)}
-    g = np.sort(sum(evaluate(e, values) * c for e, c in common[0].items()))
-    return bool((np.diff(g) > high - low).all())
+        parts.append(part)
+    variable = {loop.var: np.arange(loop.extent)}
+    g = np.sort(sum(evaluate(e, variable) * c for e, c in parts[0].mine.items()))
+    if all(p.inner.values is not None for p in parts):
+        inner = np.unique(np.concatenate([p.inner.values for p in parts]))
+        if g.size * inner.size <= _MAX_SUMS:
+            return bool(np.unique(np.add.outer(g, inner)).size == g.size * inner.size)
+    spread = max(p.inner.high for p in parts) - min(p.inner.low for p in parts)
+    return bool((np.diff(g) > spread).all())
 
 
 def _same_terms(a: Terms, b: Terms) -> bool:
     return len(a) == len(b) and all(b.get(e) == c for e, c in a.items())
 
 
-def _parts(
-    index: Expr, var: Var, extents: Mapping[Var, int]
-) -> tuple[dict[Expr, int], dict[Expr, int], int, int] | None:
-    """`index` as terms of `var`, terms of outer variables, and the bounds of the rest; None if they mix."""
+def _parts(index: Expr, var: Var, extents: Mapping[Var, int]) -> _Index | None:
+    """`index` split into its parts; None if they mix."""
     terms: dict[Expr, int] = {}
-    lo = hi = _add_terms(index, 1, terms)
+    constant = _add_terms(index, 1, terms)
     mine: dict[Expr, int] = {}
     outer: dict[Expr, int] = {}
+    inner = _Part(np.array([constant]), constant, constant)
     for e, c in terms.items():
         used = free_vars(e)
-        inner = used & extents.keys()
-        if any(isinstance(x, BufferLoad) for x in walk(e)) or (inner and inner != used):
+        inside = used & extents.keys()
+        if any(isinstance(x, BufferLoad) for x in walk(e)) or not _total(e) or (inside and inside != used):
             return None
-        if inner:
-            bounds = _bounds(e, extents)
-            if bounds is None:
+        if inside:
+            part = _range(e, extents)
+            if part is None:
                 return None
-            lo, hi = lo + min(c * b for b in bounds), hi + max(c * b for b in bounds)
+            inner = _plus(inner, part, c)
         elif var in used:
-            if len(used) > 1 or not _total(e):
+            if len(used) > 1:
                 return None
             mine[e] = c
         else:
             outer[e] = c
-    return mine, outer, lo, hi
+    return _Index(mine, outer, inner)
+
+
+def _plus(a: _Part, b: _Part, scale: int) -> _Part:
+    """`a + b * scale`, taken as independent of each other."""
+    ends = (b.low * scale, b.high * scale)
+    values = None
+    if a.values is not None and b.values is not None and a.values.size * b.values.size <= _MAX_SUMS:
+        values = np.unique(np.add.outer(a.values, b.values * scale))
+    return _Part(values, a.low + min(ends), a.high + max(ends))
 
 
 def _add_terms(e: Expr, scale: int, terms: dict[Expr, int]) -> int:
@@ -130,18 +159,16 @@ def _add_terms(e: Expr, scale: int, terms: dict[Expr, int]) -> int:
     return 0
 
 
-def _bounds(e: Expr, extents: Mapping[Var, int]) -> tuple[int, int] | None:
-    """The extreme values of `e` over the loops of its variables; None if there are too many points to try."""
-    if isinstance(e, Var):
-        return 0, extents[e] - 1
+def _range(e: Expr, extents: Mapping[Var, int]) -> _Part | None:
+    """The values of `e` over the loops of its variables; None if there are too many points to try."""
     used = sorted(free_vars(e), key=lambda v: v.name)
-    if np.prod([extents[v] for v in used]) > _MAX_POINTS or not _total(e):
-        return None
+    if math.prod(extents[v] for v in used) > _MAX_SUMS:
+        return _Part(None, 0, extents[e] - 1) if isinstance(e, Var) else None
     grid: dict[Var, Value] = {}
     for k, v in enumerate(used):
         grid[v] = np.arange(extents[v]).reshape([-1 if j == k else 1 for j in range(len(used))])
-    value = evaluate(e, grid)
-    return int(value.min()), int(value.max())
+    values = np.unique(evaluate(e, grid))
+    return _Part(values, int(values[0]), int(values[-1]))
 
 
 def _total(e: Expr) -> bool:

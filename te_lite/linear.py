@@ -114,7 +114,7 @@ def _range(terms: dict[Atom, int], const: int) -> Interval:
 def _window(bounds: Interval, g: int) -> int | None:
     """The m with m*g <= lo and hi < (m+1)*g, if there is one."""
     lo, hi = bounds
-    if lo == -INF or hi == INF or hi - lo >= g:
+    if lo == -INF or hi == INF:
         return None
     m = int(lo) // g
     return m if int(hi) // g == m else None

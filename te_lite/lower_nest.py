@@ -79,11 +79,13 @@ class NestBuilder:
         for tag in own:
             ok = own.count(tag) == 1 and tag not in around
             require(ok, LowerError, stage.op.name, "a thread axis is bound twice", axis=tag)
+        outside = scope == "shared" and not self.low.kernel_tags(k)
         private = stage.attach is None and scope != "global" and bool(self.low.thread_extents)
-        require(not private, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
+        require(not outside and not private, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
 
     def _standing(self, k: int) -> list[tuple[int, Iter]]:
-        """The thread loops `(stage, loop)` around stage k whose threads do not share its storage."""
+        """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
+        stage in between."""
         low = self.low
         rank = SCOPE_RANK[low.bounds.scopes[k]]
         found = []
@@ -92,6 +94,7 @@ class NestBuilder:
             target = low.stages[attach.stage]
             around = [target.vars[u] for u in target.leaf[: target.position(attach.iter) + 1]]
             found += [(attach.stage, it) for it in around if rank > THREAD_RANK.get(it.annotation, 9)]
+            rank = min(rank, SCOPE_RANK[low.bounds.scopes[attach.stage]])
             attach = target.attach
         return found
 

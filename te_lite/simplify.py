@@ -134,12 +134,8 @@ class Simplifier:
         stack = [(e, 1)]
         while stack:
             node, k = stack.pop()
-            kind = type(node)
-            if kind is Const:
-                const += k * int(node.value)  # type: ignore[attr-defined]
-                continue
-            if isinstance(node, Var):
-                merge(terms, {self._variable(node): 1}, k)
+            if isinstance(node, Const):
+                const += k * int(node.value)
                 continue
             if isinstance(node, Binary) and node.op in "+-" and (node is e or id(node) not in self._forms):
                 stack.append((node.b, k if node.op == "+" else -k))

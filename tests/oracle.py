@@ -30,9 +30,7 @@ class Oracle:
         self.reference = evaluate(dag.tensors, self.inputs, dtype="float64")
 
     def arguments(self) -> list[np.ndarray]:
-        return [
-            self.inputs[t].copy() if t in self.inputs else poisoned(t.shape, t.dtype) for t in self.dag.tensors
-        ]
+        return [self.inputs[t].copy() if t in self.inputs else poisoned(t.shape, t.dtype) for t in self.dag.tensors]
 
     def mismatch(self, func: LoweredFunc, run: Run) -> str | None:
         """What is wrong with the outputs of `func`, or None."""
@@ -57,4 +55,6 @@ def _difference(tensor: Tensor, got: np.ndarray, want: np.ndarray | None) -> str
     if not bad.any():
         return None
     at = np.unravel_index(int(np.argmax(np.where(np.isnan(error), np.inf, error))), got.shape)
-    return f"{tensor.name}{[int(x) for x in at]} is {got[at]!r}, not {want[at]!r} ({int(bad.sum())} of {bad.size} wrong)"
+    return (
+        f"{tensor.name}{[int(x) for x in at]} is {got[at]!r}, not {want[at]!r} ({int(bad.sum())} of {bad.size} wrong)"
+    )

@@ -41,9 +41,10 @@ class Fuzzer:
         self.gpu = gpu
         self.state: State = dag.init_state
 
-    def draw(self) -> tuple[State, LoweredFunc]:
-        """A random schedule that lowers, and its program."""
-        while True:
+    def draw(self, attempts: int = 1000) -> tuple[State, LoweredFunc]:
+        """A random schedule that lowers, and its program; the last refusal when none of `attempts` does."""
+        refusal: LowerError | None = None
+        for _ in range(attempts):
             self.state = self.dag.init_state
             self._structure()
             for k in reversed(range(len(self.state.stages))):
@@ -53,8 +54,9 @@ class Fuzzer:
             self._unroll()
             try:
                 return self.state, lower(self.state)
-            except LowerError:
-                continue
+            except LowerError as error:
+                refusal = error
+        raise refusal or LowerError(f"{self.dag!r}: no attempt was made")
 
     def chance(self, p: float) -> bool:
         return bool(self.rng.random() < p)

@@ -60,7 +60,7 @@ def random_index_expr(rng: np.random.Generator, variables: Sequence[Var], depth:
     if kind < 88:
         return _pick(rng, (select, if_then_else))(random_condition(rng, variables, depth - 2), a, b)
     if kind < 92:
-        return binary(_pick(rng, ("//", "%")), a, binary("max", b, 1))
+        return binary(_pick(rng, ("//", "%")), a, binary("max", b, 1) if kind < 91 else binary("min", b, -1))
     if kind < 95:
         return cast("int32", random_condition(rng, variables, depth - 2))
     return binary("*", a % 5, b % 3) if kind < 98 else cast("int32", cast("int64", a) - cast("int64", b))
@@ -74,7 +74,7 @@ def _split_and_fused(rng: np.random.Generator, x: Expr) -> Expr:
     if form == 0:
         return (x // a) * (k * a + wrong) + (x % a) * k
     if form == 1:
-        return (x // a % b) * a + (x + wrong) % a
+        return (x // a * (1 + wrong) % b) * a + (x + int(rng.random() < 0.1)) % a
     if form == 2:
         return x * k - x // a * (a * k + wrong)
     if form == 3:
@@ -89,8 +89,18 @@ def random_condition(rng: np.random.Generator, variables: Sequence[Var], depth: 
         a, b = random_condition(rng, variables, depth - 1), random_condition(rng, variables, depth - 1)
         return logical_not(a) if kind == 0 else (logical_and if kind < 3 else logical_or)(a, b)
     a = random_index_expr(rng, variables, depth)
+    if kind == 9:
+        return _two_comparisons(rng, a)
     b = a // 4 * 4 if kind == 4 else const(int(rng.integers(-8, 40))) if kind < 8 else _pick(rng, variables)
     return compare(_pick(rng, ("<", "<=", ">", ">=", "==", "!=")), a, b)
+
+
+def _two_comparisons(rng: np.random.Generator, a: Expr) -> Expr:
+    """Two comparisons of one expression with constants that are close to each other."""
+    c = int(rng.integers(-3, 12))
+    order = ("<", "<=", ">", ">=")
+    x, y = (compare(_pick(rng, order), a, c + int(rng.integers(3))) for _ in range(2))
+    return _pick(rng, (logical_and, logical_or))(x, y)
 
 
 def index_exprs(variables: Sequence[Var], depth: int = 4) -> st.SearchStrategy[Expr]:

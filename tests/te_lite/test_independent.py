@@ -26,6 +26,7 @@ INDEPENDENT: dict[str, tuple[Index, Index | None]] = {
     "own row": (lambda i, j, o: i * 5 + j, lambda i, j, o: i * 5 + 4 - j),
     "strided": (lambda i, j, o: (i + o) * 7 + j * 1, lambda i, j, o: o * 7 + 7 * i + j + 2),
     "column": (lambda i, j, o: o * 30 + i * 8 - j + 4, lambda i, j, o: i * 8 + o * 30 + (j // 2) * 3 - 3),
+    "inside a stride": (lambda i, j, o: j * 6 + i, lambda i, j, o: i + j // 2 * 12),
     "tiles": (lambda i, j, o: i // 3 * 60 + i % 3 * 20 + j, None),
 }
 DEPENDENT: dict[str, tuple[Index, Index | None]] = {
@@ -36,8 +37,11 @@ DEPENDENT: dict[str, tuple[Index, Index | None]] = {
     "overlapping windows": (lambda i, j, o: i * 4 + j, None),
     "windows that count down": (lambda i, j, o: i * 3 - j + 4, None),
     "windows that meet": (lambda i, j, o: i * 5 - j + 4, lambda i, j, o: i * 5 + j + 4),
+    "a stride too short": (lambda i, j, o: j * 5 + i, None),
+    "between the strides": (lambda i, j, o: i + j * 6, lambda i, j, o: i + j * 6 + 3),
     "mixed terms": (lambda i, j, o: i * 2 + binary("*", i, j), None),
     "mixed quotient": (lambda i, j, o: i + (i + j) // 2, None),
+    "division by zero": (lambda i, j, o: binary("//", 60, i), None),
     "another row": (lambda i, j, o: i * 5, lambda i, j, o: i * 5 + o),
     "another stride": (lambda i, j, o: i * 5, lambda i, j, o: i * 10),
     "folded": (lambda i, j, o: i % 3 * 5, None),
@@ -92,3 +96,10 @@ def test_a_variable_of_two_loops_has_the_larger_range() -> None:
     i, j = Var("i"), Var("j")
     both = [For(j, n, ForKind.SERIAL, Store(A, i * 5 + j, const(1))) for n in (8, 5)]
     assert not independent(For(i, 6, ForKind.SERIAL, seq(*both)), ANY)
+
+
+@pytest.mark.parametrize(("stride", "free"), [(20000, True), (19999, False)])
+def test_many_iterations_inside(stride: int, free: bool) -> None:
+    i, j = Var("i"), Var("j")
+    body = For(j, 20000, ForKind.SERIAL, Store(A, i * stride + j, const(1)))
+    assert independent(For(i, 6, ForKind.SERIAL, body), ANY) == free
