@@ -50,7 +50,7 @@ def _split_extents(extent: Extent | None, lengths: Sequence[Length], inner_to_ou
     for length in reversed(lengths) if inner_to_outer else lengths:
         known = rest is not None and length is not None
         out.append(length if known else None)
-        rest = ceildiv(rest, length) if known else None  # type: ignore[arg-type]
+        rest = ceildiv(rest, length) if known else None
     out.append(rest)
     return out[::-1] if inner_to_outer else out
 
@@ -121,13 +121,13 @@ def apply_follow_fused_split(state: State, step: FollowFusedSplit) -> State:
 
 
 def apply_fuse(state: State, step: Fuse) -> State:
-    """Fuse consecutive loops; an empty list makes one loop of extent 1 (for stages without loops)."""
+    """Fuse consecutive loops; an empty list makes an outermost loop of extent 1 (for stages without space loops)."""
     stage = state.stages[step.stage]
     subject = f"fuse {stage.op.name}"
     uid = len(stage.vars)
     if not step.iters:
-        require(not stage.leaf, ScheduleError, subject, "an empty list is for stages without loops")
-        return state.with_stage(step.stage, replace(stage, vars=(*stage.vars, Iter(uid, "", 1, SPECIAL)), leaf=(uid,)))
+        unit = Iter(uid, "", 1, SPECIAL)
+        return state.with_stage(step.stage, replace(stage, vars=(*stage.vars, unit), leaf=(uid, *stage.leaf)))
     first = step.iters[0]
     run = tuple(range(first, first + len(step.iters)))
     require(step.iters == run, ScheduleError, subject, "the loops must be neighbours in order", loops=step.iters)

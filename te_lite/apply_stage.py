@@ -119,23 +119,23 @@ def apply_rfactor(state: State, step: RFactor) -> State:
         ok = isinstance(it.extent, int)
         require(ok, ScheduleError, subject, "the extents of its loops must be known", loop=it.name, extent=it.extent)
     names = loop_names(stage)
-    variables: dict[int, Expr] = {it.uid: Var(names[it.uid]) for it in loops}
+    variables = {it.uid: Var(names[it.uid]) for it in loops}
     roots = root_values(stage, variables, range(rank, stage.num_roots))
     axes: list[IterVar] = list(stage.op.reduce_axis)
     values = {axis: roots[rank + k] for k, axis in enumerate(axes)}
     guards = split_guards(stage, variables)
     guards += [compare("<", values[a], a.extent) for a in axes if isinstance(a.extent, Expr)]
     factored = [it.uid for it in loops].index(stage.leaf[step.iter])
-    described = tuple([(names[it.uid], it.extent, variables[it.uid]) for it in loops])
+    described = [(names[it.uid], it.extent, variables[it.uid]) for it in loops if isinstance(it.extent, int)]
     key = ("rfactor", tuple(_shape_of(stage)), step.iter, step.factor_iter)
     if key not in stage.compute.derived:
         stage.compute.derived[key] = rfactor_ops(
             stage.compute,
             values,
-            described,
+            tuple(described),
             factored,
             step.factor_iter,
-            logical_and(*guards) if guards else None,  # type: ignore[arg-type]
+            logical_and(*guards) if guards else None,
         )
     rf, repl = stage.compute.derived[key]
     state = _insert(state, step.stage, fresh_stage(rf))

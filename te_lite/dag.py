@@ -47,9 +47,9 @@ class ComputeDAG:
         return access_info(self.ops)
 
     @cached_property
-    def graph(self) -> nx.DiGraph:
+    def graph(self) -> nx.DiGraph[int]:
         """Nodes are stage numbers (attribute `op`); an edge leads from producer to consumer."""
-        graph = nx.DiGraph()
+        graph: nx.DiGraph[int] = nx.DiGraph()
         graph.add_nodes_from((k, {"op": op}) for k, op in enumerate(self.ops))
         graph.add_edges_from((p, k) for k, reads in enumerate(self.access.read_from) for p in reads)
         return graph
@@ -180,9 +180,10 @@ def _op_flops(op: ComputeOp) -> float:
 def _cost(e: Expr, code: str) -> float:
     match e:
         case Reduce(combiner=combiner, sources=sources, axes=axes):
-            if not all(isinstance(v.extent, int) for v in axes):
+            extents = [v.extent for v in axes if isinstance(v.extent, int)]
+            if len(extents) < len(axes):
                 raise _Uncountable
-            points = math.prod(v.extent for v in axes)  # type: ignore[misc]
+            points = math.prod(extents)
             return points * sum(_cost(r, code) + _cost(s, code) for r, s in zip(combiner.result, sources, strict=True))
         case Binary(a=a, b=b) | Compare(a=a, b=b) | Logical(a=a, b=b):
             counts = _type_code(a.dtype) == code or _type_code(b.dtype) == code

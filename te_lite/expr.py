@@ -323,7 +323,8 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
         return value
     if hasattr(value, "item"):
         value = value.item()
-    require(isinstance(value, int | float), ExprError, "expression", "a number or an expression is needed", value=value)
+    if not isinstance(value, int | float):
+        raise ExprError(f"expression: a number or an expression is needed, got value={value!r}")
     return const(value, dtype)
 
 

@@ -43,11 +43,17 @@ def _unfuse(stage: Stage, parts: tuple[int, ...], fused: Expr) -> dict[int, Expr
     out = {}
     inner = 1
     for uid in reversed(parts):
-        extent = stage.vars[uid].extent
+        extent = _known(stage, uid)
         value = binary("//", fused, inner)
-        out[uid] = value if uid == parts[0] else binary("%", value, extent)  # type: ignore[arg-type]
-        inner = inner * extent  # type: ignore[operator]
+        out[uid] = value if uid == parts[0] else binary("%", value, extent)
+        inner = inner * extent
     return out
+
+
+def _known(stage: Stage, uid: int) -> int:
+    extent = stage.vars[uid].extent
+    assert isinstance(extent, int), f"the extent of {stage.vars[uid].name} is not known"
+    return extent
 
 
 def root_values(stage: Stage, variables: Mapping[int, Expr], roots: Iterable[int]) -> dict[int, Expr]:
@@ -69,9 +75,9 @@ def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
         strides = split_strides(stage, rel)
         starts = [0] if rel.inner_to_outer else range(len(rel.lengths))
         for start in starts:
-            limit = stage.vars[rel.parent].extent if start == 0 else strides[start - 1]
+            limit = _known(stage, rel.parent) if start == 0 else strides[start - 1]
             inside = list(zip(rel.children, strides, strict=True))[start:]
-            covered = 1 + sum((stage.vars[c].extent - 1) * s for c, s in inside)  # type: ignore[operator]
+            covered = 1 + sum((_known(stage, c) - 1) * s for c, s in inside)
             if covered > limit:
                 value = as_expr(0)
                 for c, s in inside:

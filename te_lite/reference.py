@@ -16,10 +16,10 @@ import numpy as np
 
 from .dag import ComputeDAG
 from .errors import InterpError, require
-from .expr import FLOATS, Binary, Combiner, Const, Expr, IterVar, Logical, Reduce, Var
+from .expr import FLOATS, Binary, Combiner, Const, Expr, IterVar, Logical, Reduce, Var, const
 from .reference_expr import BINARY, Array, Evaluator, np_dtype
 from .tensor import ComputeOp, PlaceholderOp, Tensor
-from .visit import free_vars, walk
+from .visit import free_vars, transform, walk
 
 BOX_ELEMENTS = 1 << 21
 
@@ -192,7 +192,19 @@ def _ufunc(combiner: Combiner) -> np.ufunc | None:
 
 
 def _factors(e: Expr) -> list[Expr]:
-    return _factors(e.a) + _factors(e.b) if isinstance(e, Binary) and e.op == "*" else [e]
+    return _factors(e.a) + _factors(e.b) if isinstance(e, Binary) and e.op == "*" else [_without_idle_divisions(e)]
+
+
+def _without_idle_divisions(e: Expr) -> Expr:
+    """`e` with `v // c` as 0 and `v % c` as `v` where the axis `v` never reaches `c`: it does not vary along `v`."""
+
+    def rewrite(x: Expr) -> Expr | None:
+        match x:
+            case Binary(op="//" | "%" as op, a=IterVar(extent=int(extent)) as v, b=Const(value=c)) if extent <= c:
+                return v if op == "%" else const(0, v.dtype)
+        return None
+
+    return transform(e, rewrite)
 
 
 class _Plan:

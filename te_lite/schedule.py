@@ -99,7 +99,8 @@ class Schedule:
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
         """Read `tensor` through a copy in `scope` for the given readers; returns the copy."""
         k = self.stage_id(tensor)
-        ids = sorted(self.stage_id(r) for r in (readers if isinstance(readers, list | tuple) else [readers]))
+        listed: list[Any] = list(readers) if isinstance(readers, list | tuple) else [readers]
+        ids = sorted(self.stage_id(r) for r in listed)
         self.apply(CacheRead(k, scope, tuple(ids)))
         return self.state.stages[k + 1].op.output()
 
@@ -261,7 +262,7 @@ class StageHandle:
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     """A schedule of the computation of `ops` with nothing done to it yet."""
-    items = list(ops) if isinstance(ops, list | tuple) else [ops]
+    items: list[Any] = list(ops) if isinstance(ops, list | tuple) else [ops]
     outputs = [
         t for x in items for t in ([x] if isinstance(x, Tensor) else [x.output(k) for k in range(x.num_outputs)])
     ]

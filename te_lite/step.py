@@ -173,7 +173,7 @@ Step = (
     | RFactor
     | FreePragma
 )
-STEP_KINDS: dict[str, type[Any]] = {kind.tag: kind for kind in Step.__args__}  # type: ignore[attr-defined]
+STEP_KINDS: dict[str, type[Any]] = {kind.tag: kind for kind in Step.__args__}
 
 
 def to_json(step: Step) -> list[Any]:

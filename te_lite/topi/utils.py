@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ExprError, require
-from ..expr import Const, Expr, ExprLike
+from ..expr import Const, ExprLike
 from ..tensor import ComputeOp, Operation, Tensor, compute
 from . import tag as tags
 
@@ -112,7 +112,3 @@ def resolve_shape(newshape: Sequence[int], size: int, what: str) -> tuple[int, .
         dims[dims.index(-1)] = size // known
     require(math.prod(dims) == size, ExprError, what, f"the new shape must hold {size} elements", newshape=tuple(dims))
     return tuple(dims)
-
-
-def is_expr_like(value: Any) -> bool:
-    return isinstance(value, Expr | int | float) or hasattr(value, "item")
