@@ -27,7 +27,7 @@ lint: $(VENV)/.installed
 
 fuzz: $(VENV)/.installed
 	$(RUN) -m pytest -n 2 -m slow
-	ANSOR_FUZZ=90 $(RUN) -m pytest -n 2 tests/te_lite/test_fuzz.py
+	ANSOR_FUZZ=180 $(RUN) -m pytest -n 2 tests/te_lite/test_fuzz.py
 
 bench: $(VENV)/.installed
 	$(RUN) -m benchmarks.lanes

@@ -46,9 +46,7 @@ class CProgram:
         """Run once."""
         self._call(*[a.ctypes.data for a in args])
 
-    def time(
-        self, args: Sequence[Array], number: int, repeat: int, min_repeat_ms: int, flush: bool
-    ) -> list[float]:
+    def time(self, args: Sequence[Array], number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
         """Seconds per call, `repeat` figures.
 
         Each is the mean of `number` calls in a row; `number` grows until they last `min_repeat_ms` (spec autoscheduler

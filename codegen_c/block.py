@@ -90,8 +90,8 @@ class RegisterBlock:
         text.held |= {v for key, v in self.named.items() if key[1] > 1}
         target = text.element(s.buffer, "", s.buffer.dtype, s.index)
         match value:
-            case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if (
-                buffer is s.buffer and bool(index == s.index)
+            case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if buffer is s.buffer and bool(
+                index == s.index
             ):
                 self.emitter.line(f"{target} += {text.expr(b)};")
             case _:

@@ -100,7 +100,17 @@ def _copied_from(s: Alloc, buffer: Buffer, indices: Indices) -> dict[int, int] |
             inner, outer = outer, inner
         if not inner.same_terms(outer) or places.setdefault(inner.const, outer.const) != outer.const:
             return None
-    return places or None
+    return places if places and _all_at(s, places, indices) else None
+
+
+def _all_at(s: Alloc, places: dict[int, int], indices: Indices) -> bool:
+    """Whether every access of the buffer is at one of the constant `places`, plus the lane of a vector perhaps."""
+    for index, loop in accesses(s.body, s.buffer):
+        form = indices.linear(index)
+        lane = {} if loop is None or loop.var not in form.terms else {loop.var: 1}
+        if form.const not in places or not form.same_terms(Linear(lane, form.const)):
+            return False
+    return True
 
 
 def map_stores(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indices: Indices) -> Stmt:

@@ -8,14 +8,14 @@ where threads meet in shared memory (`sync.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .bounds import BLOCKS, infer_bounds
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
 from .state import ROOT, State
-from .stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, seq
+from .stmt import Alloc, For, ForKind, LoweredFunc, Stmt, seq
 from .sync import insert_barriers
 from .tensor import Tensor
 from .unroll import unroll_loops
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def lower(
-    schedule: State | Schedule, args: Sequence[Tensor] | None = None, name: str = "default_function", simple_mode: bool = True
+    schedule: State | Schedule,
+    args: Sequence[Tensor] | None = None,
+    name: str = "default_function",
+    simple_mode: bool = True,
 ) -> LoweredFunc:
     """Lower a state (or schedule) to a program over the buffers of `args` (default: the tensors of its DAG).
 
@@ -36,26 +39,49 @@ def lower(
     state = schedule if isinstance(schedule, State) else schedule.state
     facts = Facts(infer_bounds(state), tuple(args or state.dag.tensors))
     nests = NestBuilder(facts)
-    body: list[Stmt] = []
-    scratch: list[Buffer] = []
-    for k, stage in enumerate(facts.stages):
-        if stage.where == ROOT and not stage.is_placeholder:
-            body.append(_kernel(facts, k, nests.stage_nest(k)))
-            scratch += facts.own_buffers(k)
-    program = seq(*body)
-    for buffer in reversed(scratch):
+    roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
+    return as_function(facts, seq(*[_kernel(facts, k, nests.stage_nest(k)) for k in roots]), name)
+
+
+def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:
+    """A program with the storage that its root stages share and its arguments."""
+    roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT]
+    for buffer in reversed([b for k in roots for b in facts.own_buffers(k)]):
         program = Alloc(buffer, program)
     return LoweredFunc(name, tuple([facts.arg_buffers[t] for t in facts.args]), program)
 
 
+Pass = Callable[[Facts, int, Stmt], Stmt]
+
+
+def sink_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
+    """Virtual threads, and vectorized loops that are not innermost, go down to single statements."""
+    return sink_lanes(nest, facts.simplifier)
+
+
+def unroll_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
+    """Loops are unrolled as their stages ask."""
+    return unroll_loops(nest, facts.unroll_steps, facts.simplifier)
+
+
+def barrier_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
+    """Kernels get barriers."""
+    return insert_barriers(nest) if k in facts.thread_extents else nest
+
+
+PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, barrier_pass)
+
+
 def _kernel(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Run the passes on one root nest and wrap it in its block and thread loops."""
-    nest = sink_lanes(nest, facts.simplifier)
-    nest = unroll_loops(nest, facts.unroll_steps, facts.simplifier)
+    for run in PASSES:
+        nest = run(facts, k, nest)
+    return in_threads(facts, k, nest)
+
+
+def in_threads(facts: Facts, k: int, nest: Stmt) -> Stmt:
+    """The nest of root stage k inside the block and thread loops of its kernel."""
     tags = facts.thread_extents.get(k, {})
-    if not tags:
-        return nest
-    nest = insert_barriers(nest)
     blocks = [tag for tag in sorted(tags, reverse=True) if tag in BLOCKS]
     threads = [tag for tag in sorted(tags, reverse=True) if tag not in BLOCKS]
     for kind, group in ((ForKind.THREAD, threads), (ForKind.BLOCK, blocks)):

@@ -206,6 +206,14 @@ def test_only_tiled_readers_get_a_shared_copy() -> None:
     assert [st.op.name for st in s.stages].count("A.shared") == 1
 
 
+def test_no_threads_inside_a_shared_copy() -> None:
+    """In attention the only consumer of the softmax's sums is the shared copy of its output."""
+    for s in sketches(dag_of("attention"), "cuda"):
+        for stage in s.stages:
+            threaded = any(it.annotation == "threadIdx.x" for it in stage.iters)
+            assert not (stage.op.name.endswith(".shared") and threaded)
+
+
 # ------------------------------------------------------------------------------------------------ custom rules
 
 

@@ -1,0 +1,62 @@
+"""ansor: searches for fast programs.
+
+    task = ansor.SearchTask(func, args, target="c")
+    task.tune(ansor.TuningOptions(num_measure_trials=64, measure_callbacks=[ansor.RecordToFile("log.json")]))
+    sch, args = task.apply_best("log.json")
+"""
+
+from te_lite import ComputeDAG
+
+from . import nd, target
+from .callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
+from .cost_model import PythonBasedModel, RandomModel, XGBModel
+from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
+from .driver import build, lower
+from .errors import AnsorError, BackendError, JournalError, MeasureError, NoRecordError, TaskError
+from .hardware import HardwareParams
+from .measure import (
+    BuildResult,
+    LocalBuilder,
+    LocalRPCMeasureContext,
+    LocalRunner,
+    MeasureCallback,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    ProgramMeasurer,
+)
+from .nd import cpu
+from .policy import EmptyPolicy, SketchPolicy
+from .records import (
+    RecordReader,
+    RecordToFile,
+    distill_record_file,
+    dump_record_to_string,
+    load_best_record,
+    load_record_from_string,
+    load_records,
+    save_records,
+)
+from .registry import register_backend
+from .sketch import PreloadCustomSketchRule
+from .target import Target
+from .task import SearchTask
+from .tuning import LayoutRewriteOption, TuningOptions
+from .workloads import (
+    make_workload_key,
+    register_workload,
+    register_workload_tensors,
+    workload_key_to_tensors,
+)
+
+__all__ = [
+    "AnsorError", "ApplyHistoryBest", "BackendError", "BuildResult", "ComputeDAG", "DispatchContext", "EmptyPolicy",
+    "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner",
+    "MeasureCallback", "MeasureError", "MeasureErrorNo", "MeasureInput", "MeasureResult", "NoRecordError",
+    "PreloadCustomSketchRule", "PreloadMeasuredStates", "ProgramMeasurer", "PythonBasedMeasureCallback",
+    "PythonBasedModel", "RandomModel", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "Target",
+    "TaskError", "TuningOptions", "XGBModel", "build", "cpu", "distill_record_file", "dump_record_to_string",
+    "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower", "make_workload_key",
+    "nd", "register_backend", "register_workload", "register_workload_tensors", "save_records", "target",
+    "workload_key_to_tensors",
+]  # fmt: skip

@@ -1,0 +1,5 @@
+"""`python -m ansor`."""
+
+from .cli import run
+
+run()

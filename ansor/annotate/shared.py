@@ -1,0 +1,110 @@
+"""How much shared memory each kernel of a program uses.
+
+`fetches` answers for a sketch and lengths, before any state is made, so that lengths that fit can be drawn; that
+figure is exact for affine reads and a lower bound otherwise, so it never refuses what fits.  `shared_bytes` answers
+for a bounded state and has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from te_lite.bounds import Bounds
+from te_lite.lanes import product
+from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
+from te_lite.state import INLINED, State
+
+from ..sketch.predicates import NO_SPLIT, named_axes, split_steps
+
+_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "float64": 8, "int64": 8}
+
+
+def element_bytes(dtype: str) -> int:
+    """The size of one element in bytes."""
+    return _BYTES.get(dtype, 4)
+
+
+def kernel_of(state: State, k: int) -> int:
+    """The root stage in whose loops stage `k` is computed."""
+    attach = state.stages[k].attach
+    return k if attach is None else kernel_of(state, attach.stage)
+
+
+def shared_bytes(bounds: Bounds) -> dict[int, int]:
+    """Bytes of shared memory of each kernel, by its root stage."""
+    total: dict[int, int] = {}
+    for k, scope in enumerate(bounds.scopes):
+        stage = bounds.state.stages[k]
+        if scope == "shared" and stage.attach is not None:
+            kernel = kernel_of(bounds.state, k)
+            points = product([r.extent for r in bounds.regions[k][: len(stage.op.axis)]])
+            total[kernel] = total.get(kernel, 0) + points * element_bytes(stage.op.dtype)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One shared copy: its kernel, its shape, the index forms with which its tiled reader reads it.
+
+    `axes` holds for each axis of the reader its extent and the step position of its split (None: not split).
+    """
+
+    kernel: int
+    shape: tuple[int, ...]
+    forms: tuple[tuple[Form, ...], ...]
+    axes: tuple[tuple[int, int | None], ...]
+    element: int
+
+    def size(self, lengths: Mapping[int, Sequence[int]]) -> int:
+        """Bytes, at least, for the given lengths by step position."""
+        spans = [extent if p is None else min(extent, product(lengths[p])) for extent, p in self.axes]
+        total = self.element
+        for d, size in enumerate(self.shape):
+            total *= min(size, max([_span(forms[d], spans) for forms in self.forms]))
+        return total
+
+
+def _span(form: Form, spans: Sequence[int]) -> int:
+    """The number of values, at least, of an index whose axes cover `spans` values each."""
+    match form:
+        case Affine(terms=terms):
+            return 1 + sum([abs(c) * (spans[axis] - 1) for axis, c in terms])
+        case Sum(parts=parts):
+            return 1 + sum([_span(p, spans) - 1 for p in parts])
+        case Scaled(part=part, factor=factor):
+            return 1 + abs(factor) * (_span(part, spans) - 1)
+        case Quotient(part=part, divisor=divisor, mod=False):
+            return -(-_span(part, spans) // divisor)
+        case _:
+            return 1
+
+
+@lru_cache(maxsize=256)
+def fetches(sketch: State) -> tuple[Fetch, ...]:
+    """The shared copies of a sketch."""
+    hidden = frozenset(k for k, s in enumerate(sketch.stages) if s.where == INLINED)
+    reads = reads_by_producer(sketch.ops, hidden)
+    out = []
+    for k, stage in enumerate(sketch.stages):
+        if stage.attach is None or getattr(stage.op, "scope", "") != "shared":
+            continue
+        reader = sketch.stages[stage.attach.stage]
+        whole = named_axes(reader, NO_SPLIT)
+        splits = iter(sorted(split_steps(sketch, stage.attach.stage)))
+        axes = tuple([
+            (v.extent if isinstance(v.extent, int) else 1, None if n in whole else next(splits))
+            for n, v in enumerate((*reader.op.axis, *reader.op.reduce_axis))
+        ])
+        forms = tuple([r.forms for r in reads[k] if r.reader == stage.attach.stage])
+        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, element_bytes(stage.op.dtype)))
+    return tuple(out)
+
+
+def estimated_shared_bytes(sketch: State, lengths: Mapping[int, Sequence[int]]) -> int:
+    """The largest figure of any kernel of `sketch`, in bytes, at least."""
+    total: dict[int, int] = {}
+    for fetch in fetches(sketch):
+        total[fetch.kernel] = total.get(fetch.kernel, 0) + fetch.size(lengths)
+    return max(total.values(), default=0)

@@ -1,0 +1,175 @@
+"""The values and the protocols of measurement.
+
+A candidate ends as a `MeasureResult`, whatever happens to it: `error_no` says how, decided where the failure happens.
+Devices enter through `Backend`; how and where programs are built and run through `Builder` and `Runner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from te_lite.replay import replay
+from te_lite.state import State
+from te_lite.step import Step
+from te_lite.stmt import LoweredFunc
+
+if TYPE_CHECKING:
+    from ansor.task import SearchTask
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FAILED_COST = 1e10
+
+
+class MeasureErrorNo(IntEnum):
+    """How a candidate ended; the numbers are those of TVM's records (spec autoscheduler 3.6)."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+
+class MeasureInput:
+    """A candidate: a task and a program for it, given as a state or as recorded steps that are replayed on demand."""
+
+    def __init__(self, task: SearchTask, state: State | None = None, steps: Sequence[Step] | None = None) -> None:
+        self.task = task
+        self.steps: tuple[Step, ...] = tuple(state.steps if state is not None else steps or ())
+        if state is not None:
+            self.__dict__["state"] = state
+
+    @cached_property
+    def state(self) -> State:
+        """The program.  Raises ScheduleError when the steps do not fit the task's computation."""
+        return replay(self.task.compute_dag, self.steps)
+
+    def __repr__(self) -> str:
+        return f"MeasureInput({self.task.workload_key}, {self.task.target}, {len(self.steps)} steps)"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """`filename` is the directory of the built program; `time_cost` the seconds it took."""
+
+    filename: str
+    args: tuple[Any, ...]
+    error_no: int
+    error_msg: str
+    time_cost: float
+
+
+@dataclass(frozen=True)
+class MeasureResult:
+    """`costs` in seconds per call, one a repeat (`[1e10]` after an error); `all_cost` the seconds spent in all."""
+
+    costs: tuple[float, ...]
+    error_no: int
+    error_msg: str
+    all_cost: float
+    timestamp: int
+
+    @property
+    def ok(self) -> bool:
+        return self.error_no == MeasureErrorNo.NO_ERROR
+
+    @property
+    def cost(self) -> float:
+        """The mean of `costs`, seconds."""
+        return float(np.mean(self.costs))
+
+
+class Program(Protocol):
+    """A built program, loaded on a device."""
+
+    def run(self, args: Sequence[Any]) -> None:
+        """Run once on device arrays, and wait for the end."""
+
+    def time(
+        self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool
+    ) -> list[float]:
+        """Seconds per call, `repeat` figures: each the mean of at least `number` calls lasting `min_repeat_ms`.
+
+        With `flush` the caches are emptied before each figure.
+        """
+
+
+class Device(Protocol):
+    """A device inside the runner's worker process."""
+
+    def put(self, array: Array) -> Any:
+        """A device array with a copy of `array`."""
+
+    def write(self, handle: Any, array: Array) -> None:
+        """Overwrite a device array."""
+
+    def get(self, handle: Any) -> Array:
+        """A host copy of a device array."""
+
+    def load(self, directory: str) -> Program:
+        """Load what `Backend.build` left in `directory`."""
+
+
+class Backend(Protocol):
+    """What a device package supplies; found by target kind through `ansor.registry`.
+
+    `shares_host` says that programs run on the processor that compiles them, so nothing may be built while
+    something is measured.
+    """
+
+    kind: str
+    shares_host: bool
+
+    def source(self, func: LoweredFunc, target: str) -> str:
+        """The target's source text of a lowered program."""
+
+    def build(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """Compile a lowered program; the result, whatever it is, goes into `directory`."""
+
+    def open(self, index: int) -> Device:
+        """Device number `index` of this kind."""
+
+    def report(self) -> list[tuple[str, bool, str]]:
+        """What `ansor doctor` prints: name, whether it is in order, detail."""
+
+    def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
+        """The program as a function of arrays, in this process; it has `source`, `entry_name` and `time(...)`."""
+
+
+class Builder(Protocol):
+    """Builds candidates; `n_parallel` of them at a time."""
+
+    n_parallel: int
+
+    def build(self, inputs: Sequence[MeasureInput]) -> Iterator[BuildResult]:
+        """One result per input, in order; work may go on in the background between two results."""
+
+    def close(self) -> None:
+        """Stop the workers; the next `build` starts new ones."""
+
+
+class Runner(Protocol):
+    """Runs and times built candidates."""
+
+    def run(self, pairs: Iterable[tuple[MeasureInput, BuildResult]]) -> Iterator[MeasureResult]:
+        """One result per pair, in order."""
+
+    def close(self) -> None:
+        """Stop the workers; the next `run` starts new ones."""
+
+
+class MeasureCallback(Protocol):
+    """Told of every measured candidate, as soon as its result is there."""
+
+    def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """`inputs[k]` ended as `results[k]`; `policy` is the search policy, or None."""

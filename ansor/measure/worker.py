@@ -1,0 +1,53 @@
+"""The worker process: answers build and run jobs one after the other, until its channel closes.
+
+It knows nothing of the search: a job carries the computation and the steps as JSON and the name of the backend
+module.  A stage that fails answers with the error number of that stage.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+from .channel import ChannelClosed, receive, send
+from .jobs import JobFailure, Workbench
+
+
+def serve(sock: socket.socket) -> None:
+    """Announce readiness, then answer jobs until the channel closes."""
+    bench = Workbench()
+    send(sock, {"ready": True})
+    while True:
+        job = receive(sock)
+        _prepare_to_die(float(job["self_destruct"]))
+        try:
+            answer = bench.do(job)
+        except JobFailure as failure:
+            answer = {"error_no": int(failure.error_no), "message": failure.message}
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        send(sock, answer)
+
+
+def _prepare_to_die(seconds: float) -> None:
+    """Let the kernel end this process when nobody does; empty the error stream for the last words of this job."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    os.ftruncate(sys.stderr.fileno(), 0)
+
+
+def main() -> None:
+    """`python -m ansor.measure.worker FD`: serve the socket that was inherited as file descriptor FD."""
+    with socket.socket(fileno=int(sys.argv[1])) as sock:
+        os.set_inheritable(sock.fileno(), False)
+        try:
+            serve(sock)
+        except ChannelClosed:
+            return
+
+
+if __name__ == "__main__":
+    main()
+
+

@@ -1,0 +1,92 @@
+"""Arrays as the tutorials spell them: `nd.array(x, device=cpu())`, `nd.empty(shape)`, `.asnumpy()`.
+
+A thin shell around a NumPy array, with the memory aligned to 64 bytes.  NumPy arrays serve everywhere these do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import BackendError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class DeviceId:
+    """A device by kind and number."""
+
+    device_type: str
+    device_id: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.device_type}({self.device_id})"
+
+
+def cpu(device_id: int = 0) -> DeviceId:
+    """The processor of this machine."""
+    return DeviceId("cpu", device_id)
+
+
+def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
+    """An uninitialised C-contiguous array that starts at a multiple of 64 bytes."""
+    kind = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    made: Array = raw[start : start + size].view(kind).reshape(tuple(shape))
+    return made
+
+
+class NDArray:
+    """An array on a device."""
+
+    def __init__(self, array: Array, device: DeviceId) -> None:
+        if device.device_type != "cpu":
+            raise BackendError(f"device {device}: arrays live on the CPU here; use ansor.cpu() with target 'c'")
+        self._array = array
+        self.device = device
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._array.__array_interface__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._array.shape)
+
+    @property
+    def dtype(self) -> str:
+        return str(self._array.dtype)
+
+    def asnumpy(self) -> Array:
+        """A copy on the host."""
+        made: Array = self._array.copy()
+        return made
+
+    numpy = asnumpy
+
+    def copyfrom(self, source: Any) -> NDArray:
+        """Overwrite with the values of `source`."""
+        self._array[...] = np.asarray(source)
+        return self
+
+    def __repr__(self) -> str:
+        return f"<NDArray shape={self.shape} {self.dtype} on {self.device}>\n{self._array}"
+
+
+def empty(shape: Sequence[int], dtype: str = "float32", device: DeviceId | None = None) -> NDArray:
+    """An uninitialised array."""
+    return NDArray(aligned_empty(shape, dtype), device or cpu())
+
+
+def array(source: Any, device: DeviceId | None = None) -> NDArray:
+    """A copy of `source` on a device."""
+    source = np.asarray(source)
+    made = empty(source.shape, source.dtype, device)
+    return made.copyfrom(source)

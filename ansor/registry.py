@@ -1,0 +1,52 @@
+"""The one place where the search reaches upward: target kinds to backend packages, by module name.
+
+A backend module has a `BACKEND` object that follows `ansor.measure.api.Backend`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, cast
+
+from .errors import BackendError
+
+if TYPE_CHECKING:
+    from .measure.api import Backend
+
+_MODULES = {"c": "codegen_c.backend", "cuda": "codegen_cuda.backend", "vta": "vta_sim.backend"}
+_NEEDS = {
+    "codegen_c.backend": "the package codegen_c",
+    "codegen_cuda.backend": "the package codegen_cuda and an NVIDIA GPU",
+    "vta_sim.backend": "the package vta_sim",
+}
+
+
+def register_backend(kind: str, module: str) -> str | None:
+    """Let `module` serve the target kind; gives the name of the module that did so before."""
+    before = _MODULES.get(kind)
+    _MODULES[kind] = module
+    return before
+
+
+def backend_module(kind: str) -> str:
+    """The name of the module that serves a target kind.  Raises BackendError when there is none."""
+    if kind not in _MODULES:
+        raise BackendError(f"target {kind!r}: no backend is known, known ones are {', '.join(_MODULES)}")
+    return _MODULES[kind]
+
+
+def load_backend(module: str, kind: str) -> Backend:
+    """Import a backend module and give its `BACKEND`.  Raises BackendError when the module is missing."""
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        needs = _NEEDS.get(module, f"the module {module}")
+        missing = "" if module.startswith(str(error.name)) else f" (the module {error.name} is missing)"
+        hint = "" if kind == "c" else "; use target 'c'"
+        raise BackendError(f"target {kind!r} needs {needs}, which this installation lacks{missing}{hint}") from error
+    return cast("Backend", loaded.BACKEND)
+
+
+def backend(kind: str) -> Backend:
+    """The backend of a target kind.  Raises BackendError, in one sentence, when it cannot be had."""
+    return load_backend(backend_module(kind), kind)

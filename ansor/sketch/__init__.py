@@ -1,0 +1,9 @@
+"""Sketches: the structures of programs, derived from a computation by rules (spec autoscheduler 4)."""
+
+from .generate import CPU_RULES, GPU_RULES, RULES, default_rules, generate_sketches
+from .rule import Condition, PreloadCustomSketchRule, SketchContext, SketchRule
+
+__all__ = [
+    "CPU_RULES", "GPU_RULES", "RULES", "Condition", "PreloadCustomSketchRule", "SketchContext", "SketchRule",
+    "default_rules", "generate_sketches",
+]  # fmt: skip

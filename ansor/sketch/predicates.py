@@ -1,0 +1,193 @@
+"""Questions that rules ask about a state (spec autoscheduler 4.3).
+
+A stage is named by its number `k`.  What an *operation* is like comes from the access analysis of the state's
+current operations; what was *done* to a stage is read off its loops and the step list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from te_lite.expr import Expr
+from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, FuseRel, Iter, SplitRel, Stage, State
+from te_lite.step import CacheRead, CacheWrite, RFactor, Split, Step
+
+NO_SPLIT = "auto_scheduler_no_split_at_inner"
+UNROLL_INNER = "auto_scheduler_always_unroll_inner"
+CONST_INDICES = "auto_scheduler_simplify_const_tensor_indices"
+
+THREAD = "threadIdx.x"
+
+
+# ------------------------------------------------------------------------------------------ producers and consumers
+
+
+def _through_inlined(state: State, links: Sequence[dict[int, object]], k: int) -> list[int]:
+    found: set[int] = set()
+    stack = list(links[k])
+    while stack:
+        other = stack.pop()
+        if state.stages[other].where == INLINED:
+            stack.extend(links[other])
+        else:
+            found.add(other)
+    return sorted(found)
+
+
+def consumers(state: State, k: int) -> list[int]:
+    """The stages that read stage `k`, through inlined ones, in stage order."""
+    return _through_inlined(state, state.access.read_by, k)  # type: ignore[arg-type]
+
+
+def producers(state: State, k: int) -> list[int]:
+    """The stages that stage `k` reads, through inlined ones, in stage order."""
+    return _through_inlined(state, state.access.read_from, k)  # type: ignore[arg-type]
+
+
+def single_consumer(state: State, k: int) -> int | None:
+    """The only consumer; of several, the root stage that all of them are or are attached to; else None."""
+    readers = consumers(state, k)
+    if len(readers) <= 1:
+        return readers[0] if readers else None
+    roots = set()
+    for r in readers:
+        attach = state.stages[r].attach
+        roots.add(r if attach is None else attach.stage)
+    return roots.pop() if len(roots) == 1 else None
+
+
+def fusion_target(state: State, k: int) -> int | None:
+    """The consumer into whose tiles stage `k` can be fused: single, element-wise matched, not yet tiled."""
+    readers = consumers(state, k)
+    if len(readers) != 1:
+        return None
+    t = readers[0]
+    stage, target = state.stages[k], state.stages[t]
+    both_reduce = has_reduce_iter(stage) and has_reduce_iter(target)
+    if both_reduce or target.op.name.endswith(".shared") or is_tiled(target):
+        return None
+    return t if state.access.elementwise_match(k, t) else None
+
+
+# ------------------------------------------------------------------------------------------ what the loops tell
+
+
+def has_reduce_iter(stage: Stage) -> bool:
+    """Some loop is not purely spatial."""
+    return any(it.kind != SPATIAL for it in stage.iters)
+
+
+def is_tiled(stage: Stage) -> bool:
+    """The number of loops is not that of the axes."""
+    return len(stage.leaf) != stage.num_roots
+
+
+def needs_tiling(state: State, k: int) -> bool:
+    """The operation reuses its inputs, so that tiles pay."""
+    return state.access.needs_multi_level_tiling(k)
+
+
+def _known_extent(stage: Stage, it: Iter) -> int:
+    """The extent of a loop; -1 when it depends on other loops or is not known."""
+    axes = (*stage.op.axis, *stage.op.reduce_axis)
+    symbolic = it.uid < len(axes) and isinstance(axes[it.uid].extent, Expr)
+    return it.extent if isinstance(it.extent, int) and not symbolic else -1
+
+
+def loop_length(stage: Stage, kind: str) -> int:
+    """The product of the extents of the loops of one kind; an unknown extent counts as -1."""
+    total = 1
+    for it in stage.iters:
+        if it.kind == kind:
+            total *= _known_extent(stage, it)
+    return total
+
+
+def has_cross_thread_reduction(state: State, k: int) -> bool:
+    """A reduction loop of the stage, or of a stage computed in it, is bound to threads."""
+    inside = [s for s in state.stages if s.attach is not None and s.attach.stage == k]
+    return any(
+        it.annotation == THREAD and it.kind == REDUCE for stage in (state.stages[k], *inside) for it in stage.iters
+    )
+
+
+def root_axes(stage: Stage, uid: int) -> set[int]:
+    """The numbers of the axes that iterator `uid` was made from."""
+    roots = {uid}
+    for rel in reversed(stage.relations):
+        match rel:
+            case SplitRel(parent=parent, children=children):
+                if roots & set(children):
+                    roots = (roots - set(children)) | {parent}
+            case FuseRel(parts=parts, fused=fused):
+                if fused in roots:
+                    roots = (roots - {fused}) | set(parts)
+    return roots
+
+
+def axis_name(stage: Stage, number: int) -> str:
+    """The name the user gave an axis (`i` for the axis `i.c` of a cache stage)."""
+    return (*stage.op.axis, *stage.op.reduce_axis)[number].name.removesuffix(".c")
+
+
+def named_axes(stage: Stage, attribute: str) -> set[int]:
+    """The numbers of the axes listed in an attribute of the operation."""
+    listed = stage.op.attrs.get(attribute, ())
+    names = {str(name) for name in ([listed] if isinstance(listed, str) else listed)}
+    return {n for n in range(stage.num_roots) if axis_name(stage, n) in names}
+
+
+# ------------------------------------------------------------------------------------------ what the steps tell
+
+
+def traced_steps(steps: Sequence[Step], k: int) -> Iterator[tuple[int, Step]]:
+    """The steps on the stage that is number `k` in the end, last first, with their positions.
+
+    A step that inserted a stage counts for the number at which it did so.
+    """
+    for position in range(len(steps) - 1, -1, -1):
+        step = steps[position]
+        if step.stage == k:
+            yield position, step
+        if isinstance(step, CacheRead | CacheWrite | RFactor) and k > step.stage:
+            k -= 1
+
+
+def has_cache_write(state: State, k: int) -> bool:
+    """Stage `k` is the cache that a cache_write inserted."""
+    return any(isinstance(step, CacheWrite) for _, step in traced_steps(state.steps, k))
+
+
+def has_cache_read(state: State, k: int) -> bool:
+    """Stage `k` is read through a cache."""
+    return any(isinstance(step, CacheRead) for _, step in traced_steps(state.steps, k))
+
+
+def has_rfactor(state: State, k: int) -> bool:
+    """Stage `k` holds the partial results of an rfactor."""
+    return any(isinstance(step, RFactor) for _, step in traced_steps(state.steps, k))
+
+
+def split_steps(state: State, k: int) -> list[int]:
+    """The positions of the splits of stage `k`, last first."""
+    return [position for position, step in traced_steps(state.steps, k) if isinstance(step, Split)]
+
+
+def spatial_split_steps(state: State, k: int) -> list[int]:
+    """The positions of the splits of the spatial axes of a tiled stage, last first (reductions were split last)."""
+    stage = state.stages[k]
+    whole = named_axes(stage, NO_SPLIT)
+    reductions = [n for n in range(len(stage.op.axis), stage.num_roots) if n not in whole]
+    return split_steps(state, k)[len(reductions) :]
+
+
+def always_inlined(state: State, k: int, is_gpu: bool) -> bool:
+    """Inlining the stage is always right: on GPUs whenever possible, on CPUs when no work is repeated."""
+    stage = state.stages[k]
+    if stage.is_placeholder or state.access.is_output(k) or has_reduce_iter(stage):
+        return False
+    return is_gpu or state.access.is_strictly_inlineable(k)
+
+
+def is_attached(stage: Stage) -> bool:
+    return stage.where == ATTACHED

@@ -1,0 +1,69 @@
+"""What a program is made for: a kind (`c`, `cuda`, `vta`) and options, written as users of TVM write targets.
+
+    Target("cuda -arch=sm_90").kind.name == "cuda"        Target("llvm -mcpu=core-avx2").kind.name == "c"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from te_lite.errors import require
+
+from .errors import TaskError
+
+KINDS = ("c", "cuda", "vta")
+ALIASES = {"cpu": "c", "llvm": "c"}
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind:
+    """A family of targets; `name` chooses the sketch rules and the backend."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Target:
+    """`text` is a kind (or the alias `llvm` or `cpu` of kind `c`) followed by options `-name` or `-name=value`.
+
+    Raises TaskError for an unknown kind or a word that is no option.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.text, str), TaskError, "target", "is written as a text", got=self.text)
+        words = self.text.split()
+        name = words[0] if words else ""
+        if name not in KINDS and name not in ALIASES:
+            raise TaskError(f"target {self.text!r}: unknown, known targets are {', '.join((*KINDS, *ALIASES))}")
+        for word in words[1:]:
+            ok = len(word) > 1 and word.startswith("-")
+            require(ok, TaskError, f"target {self.text!r}", "options are -name or -name=value", got=word)
+
+    @staticmethod
+    def of(target: Target | str) -> Target:
+        """`target` itself, or the target that a text names."""
+        return target if isinstance(target, Target) else Target(target)
+
+    @cached_property
+    def kind(self) -> TargetKind:
+        name = self.text.split()[0]
+        return TargetKind(ALIASES.get(name, name))
+
+    @cached_property
+    def attrs(self) -> dict[str, str]:
+        """The options without their dashes; an option without a value maps to the empty text."""
+        pairs = [word.lstrip("-").partition("=") for word in self.text.split()[1:]]
+        return {name: value for name, _, value in pairs}
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.kind.name == "cuda"
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,63 @@
+"""Options of a tuning run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+from .errors import TaskError
+from .measure.api import Builder, MeasureCallback, Runner
+from .measure.local import LocalBuilder, LocalRunner
+
+
+class LayoutRewriteOption(IntEnum):
+    """What happens to the layout of constant inputs; the numbers are those of the record format.
+
+    Programs of this project are measured with their inputs as declared: `NO_REWRITE`.
+    """
+
+    NO_REWRITE = 0
+    INSERT_TRANSFORM_STAGE = 1
+    REWRITE_FOR_PRE_TRANSFORMED = 2
+
+
+class TuningOptions:
+    """How long to tune, how to measure, whom to tell.
+
+    `num_measure_trials` candidates are measured, `num_measures_per_round` at a time; `early_stopping` ends the run
+    after that many trials without a better one.  `verbose` is 0 (silent), 1 (progress) or 2 (every result).
+    `builder` and `runner` are objects, or "local" for `LocalBuilder()` and `LocalRunner()`.
+    """
+
+    def __init__(
+        self,
+        num_measure_trials: int = 0,
+        early_stopping: int | None = None,
+        num_measures_per_round: int = 64,
+        verbose: int = 1,
+        builder: Builder | str = "local",
+        runner: Runner | str = "local",
+        measure_callbacks: Sequence[MeasureCallback] | None = None,
+    ) -> None:
+        for name, value, least in (
+            ("num_measure_trials", num_measure_trials, 0),
+            ("num_measures_per_round", num_measures_per_round, 1),
+            ("early_stopping", 1 if early_stopping is None or early_stopping == -1 else early_stopping, 1),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise TaskError(f"TuningOptions: {name} must be an integer of at least {least}, got {value!r}")
+        self.num_measure_trials = num_measure_trials
+        self.early_stopping = None if early_stopping == -1 else early_stopping
+        self.num_measures_per_round = num_measures_per_round
+        self.verbose = verbose
+        self.builder: Builder = LocalBuilder() if builder == "local" else _given(builder, "builder")
+        self.runner: Runner = LocalRunner() if runner == "local" else _given(runner, "runner")
+        self.owned = [o for o, given in ((self.builder, builder), (self.runner, runner)) if given == "local"]
+        self.measure_callbacks = tuple(measure_callbacks or ())
+
+
+def _given(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        raise TaskError(f"TuningOptions: {name} must be 'local' or a {name} object, got {value!r}")
+    return value

@@ -1,0 +1,81 @@
+"""Workloads and backends shared by the tests of the search."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.workloads import is_registered
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+
+
+def matmul(n, m, k):
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    axis = te.reduce_axis((0, k), name="k")
+    return [a, b, te.compute((n, m), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=[axis]), name="C")]
+
+
+if not is_registered("matmul"):
+    ansor.register_workload("matmul", matmul)
+
+
+@pytest.fixture
+def matmul_task():
+    """A new task: C[13, 11] = A[13, 7] * B[7, 11] on target c."""
+    return ansor.SearchTask("matmul", (13, 11, 7), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
+
+
+@pytest.fixture
+def states(matmul_task):
+    """`n` distinct programs of `matmul_task`."""
+
+    def make(n, task=matmul_task):
+        return ansor.SketchPolicy(task, seed=5, params={"sample_init_min_population": 1}, verbose=0).ask(n)
+
+    return make
+
+
+@pytest.fixture
+def faults(tmp_path, monkeypatch, matmul_task):
+    """`faults(words)` makes target c a backend that misbehaves word by word."""
+    place = tmp_path / "faults"
+    place.mkdir()
+    before = ansor.register_backend("c", "tests.ansor.faulty_backend")
+    monkeypatch.setenv("FAULTS", str(place))
+
+    def script(words):
+        (place / "script").write_text("\n".join(words))
+        return place
+
+    yield script
+    ansor.register_backend("c", before)
+
+
+@pytest.fixture
+def record(matmul_task, states):
+    """`record(cost, error_no)` gives an (input, result) pair with a program of its own."""
+    numbers = itertools.count(1)
+    made = states(8)
+
+    def make(cost=1e-3, error_no=0, task=matmul_task):
+        k = next(numbers)
+        costs = (cost,) if error_no == 0 else (1e10,)
+        result = ansor.MeasureResult(costs, error_no, "", 0.25 + k, 1_700_000_000 + k)
+        return ansor.MeasureInput(task, made[k % len(made)]), result
+
+    return make
+
+
+@pytest.fixture
+def golden_log():
+    """`golden_log("cpu")` gives the path of a TVM log and the programs it should replay to."""
+
+    def load(name):
+        path = GOLDEN / f"tvm_log_matmul1024_{name}.json"
+        return path, [e["program"] for e in json.loads(path.with_suffix(".bounds.json").read_text())]
+
+    return load

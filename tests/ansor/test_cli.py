@@ -1,0 +1,112 @@
+"""The command line: what it prints, and its exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import ansor
+from ansor.catalog import CATALOG, register_catalog
+from ansor.cli import main
+from te_lite.dag_json import dag_from_json, dag_to_json
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_tune_best_distill(here, faults, capsys):
+    faults(["good"])
+    command = ["tune", "matmul", "--shape", "13,11,7", "--trials", "5", "--seed", "3", "--log", "log.json"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "tuning matmul(13, 11, 7) for c: 5 trials" in out and "best of log.json" in out
+    assert main(command) == 0
+    assert "loaded 5 measured programs" in capsys.readouterr().out
+    inputs, _ = ansor.RecordReader("log.json").read_lines()
+    assert len({str(i.task.compute_dag.infer_bound_from_state(i.state)) for i in inputs}) == len(inputs) == 10
+    assert main(["best", "log.json", "--print", "schedule"]) == 0
+    assert "matmul(13, 11, 7) for c: 1 ms" in (out := capsys.readouterr().out) and "s[C].reorder(" in out
+    assert main(["best", "log.json", "--print", "c"]) == 0
+    assert "/* default_function for c */" in capsys.readouterr().out
+    assert main(["distill", "log.json"]) == 0
+    assert capsys.readouterr().out == "log.json.best.json: 1 record\n"
+
+
+def test_no_valid_program_is_exit_code_1(here, faults, capsys):
+    faults(["wrong"])
+    assert main(["tune", "matmul", "--shape", "13,11,7", "--trials", "2", "--log", "log.json"]) == 1
+    assert "no valid program was found" in capsys.readouterr().err
+    assert main(["best", "log.json"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "text"),
+    [
+        (["tune", "matmul", "--shape", "13,11"], 2, "--shape: 3 numbers are needed (N,M,K), got 2"),
+        (["tune", "matmul", "--shape", "13,a,7"], 2, "numbers separated by commas are needed"),
+        (["tune", "matmul", "--shape", "13,0,7"], 2, "every dimension must be a positive integer"),
+        (["tune", "matmul", "--target", "abacus"], 2, "target 'abacus': unknown"),
+        (["tune", "matmul", "--trials", "-1"], 2, "num_measure_trials must be an integer of at least 0"),
+        (["tune", "matmul", "--log", "/dev/full/x"], 3, "cannot be written"),
+        (["best", "nothing.json"], 3, "nothing.json: cannot be read: No such file"),
+        (["distill", "nothing.json"], 3, "cannot be read"),
+        (["best", "garbage.json"], 1, "holds no valid record. garbage.json: 1 unreadable line was skipped"),
+    ],
+)
+def test_errors_are_one_sentence(here, capsys, command, code, text):
+    (here / "garbage.json").write_text("garbage\n")
+    assert main(command) == code
+    err = capsys.readouterr().err
+    assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
+
+
+def test_cuda_without_a_backend_is_one_sentence(here, capsys):
+    pytest.importorskip("ansor")
+    try:
+        ansor.registry.backend("cuda")
+    except ansor.BackendError as error:
+        assert str(error).endswith("use target 'c'") and "\n" not in str(error)
+        assert main(["tune", "matmul", "--shape", "8,8,8", "--target", "cuda", "--trials", "1"]) == 2
+        assert capsys.readouterr().err == f"ansor: {error}\n"
+    else:
+        pytest.skip("there is a CUDA backend")
+
+
+def test_doctor(capsys):
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for word in ("Python", "numpy", "xgboost", "C compiler", "target cuda", "processor"):
+        assert word in out
+
+
+def test_ctrl_c(here, tmp_path):
+    (tmp_path / "script").write_text("slow")
+    code = (
+        "import ansor, sys; ansor.register_backend('c', 'tests.ansor.faulty_backend'); from ansor.cli import main;"
+        "sys.exit(main(['tune', 'matmul', '--shape', '13,11,7', '--trials', '100', '--log', 'log.json']))"
+    )
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    env = {**os.environ, "FAULTS": str(tmp_path), "PYTHONPATH": path}
+    process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not ((here / "log.json").exists() and (here / "log.json").stat().st_size > 0):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err == b"stopped; everything measured is in log.json\n" and b"trials in" in out
+
+
+def test_the_catalog_builds_and_travels():
+    register_catalog()
+    for entry in CATALOG.values():
+        task = ansor.SearchTask(workload_key=entry.key(entry.default), target="c")
+        copy = dag_from_json(dag_to_json(task.compute_dag))
+        assert str(copy) == str(task.compute_dag)
+        assert copy.workload_key() == task.compute_dag.workload_key() and copy.flop_ct == task.compute_dag.flop_ct

@@ -1,0 +1,138 @@
+"""Policies and cost models: ask and tell, seeds, resuming, early stopping, degenerate data."""
+
+import numpy as np
+import pytest
+
+import ansor
+from ansor.cost_model import COLUMNS, state_features
+from te_lite.step import Pragma
+
+
+class FakeMeasurer(ansor.ProgramMeasurer):
+    """Answers `cost(k)` for the k-th candidate, with no process."""
+
+    def __init__(self, cost, callbacks=()):
+        super().__init__(None, None, callbacks, verbose=0)
+        self.cost = cost
+
+    def measure(self, task, policy, inputs):
+        results = []
+        for inp in inputs:
+            cost = self.cost(self.count)
+            ok = cost is not None
+            results.append(ansor.MeasureResult((cost if ok else 1e10,), 0 if ok else 4, "", 0.1, 0))
+            self._note(task, policy, inp, results[-1])
+        return results
+
+
+def texts(states):
+    return [str(s.dag.infer_bound_from_state(s)) for s in states]
+
+
+def test_same_seed_same_candidates(matmul_task):
+    for model in (ansor.RandomModel, ansor.XGBModel):
+        first, again, other = (ansor.SketchPolicy(matmul_task, model(seed=1), seed=k, verbose=0) for k in (7, 7, 8))
+        asked = [p.ask(12) + p.ask(5) for p in (first, again, other)]
+        assert asked[0] == asked[1] != asked[2]
+        assert len(set(texts(asked[0]))) == 17
+    assert 1 <= ansor.SketchPolicy(matmul_task, verbose=0).seed <= 2**30
+
+
+def test_search_counts_and_stops(matmul_task, tmp_path):
+    log = tmp_path / "log"
+    measurer = FakeMeasurer(lambda k: None if k % 5 == 0 else 1e-3 * (1 + abs(k - 13)), [ansor.RecordToFile(log)])
+    best = ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(20, None, 8, measurer)
+    inputs, results = ansor.RecordReader(log).read_lines()
+    assert measurer.count == len(inputs) == 20 and sum(not r.ok for r in results) == 4
+    assert best == inputs[13].state and measurer.best[matmul_task.workload_key].trial == 14
+    measurer = FakeMeasurer(lambda k: 1e-3)
+    ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(100, 6, 4, measurer)
+    assert measurer.count == 8
+    assert ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(0, None, 8, measurer) is not None
+    assert ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(4, None, 2, FakeMeasurer(lambda k: None)) is None
+
+
+def test_resume_measures_nothing_twice(matmul_task, tmp_path, capsys):
+    log = tmp_path / "log"
+    for _ in range(3):
+        callbacks = [ansor.PreloadMeasuredStates(log)] if log.exists() else []
+        policy = ansor.SketchPolicy(matmul_task, seed=1, init_search_callbacks=callbacks)
+        policy.search(15, None, 8, FakeMeasurer(lambda k: 1e-3, [ansor.RecordToFile(log)]))
+    inputs, _ = ansor.RecordReader(log).read_lines()
+    assert len(set(texts([i.state for i in inputs]))) == len(inputs) == 45
+    assert "loaded 30 measured programs" in capsys.readouterr().out
+
+
+def test_a_small_space_ends(tmp_path):
+    task = ansor.SearchTask("matmul", (1, 1, 2), target="c")
+    measurer = FakeMeasurer(lambda k: 1e-3)
+    ansor.SketchPolicy(task, seed=1, verbose=0).search(10_000, None, 64, measurer)
+    assert 0 < measurer.count < 10_000
+
+
+def test_parameters_are_checked(matmul_task):
+    for params in ({"nonsense": 1}, {"eps_greedy": 1}, {"max_vectorize_size": 4.0}):
+        with pytest.raises(ansor.TaskError, match="SketchPolicy: "):
+            ansor.SketchPolicy(matmul_task, params=params)
+    policy = ansor.SketchPolicy(matmul_task, params={"cpu_multi_level_tiling_structure": "SRS"}, verbose=0)
+    assert 20 < len(policy.sample_initial_population()) <= 50
+    assert texts(policy.generate_sketches()) != texts(ansor.SketchPolicy(matmul_task).generate_sketches())
+
+
+def test_empty_policy(matmul_task):
+    measurer = FakeMeasurer(lambda k: 1e-3)
+    assert ansor.EmptyPolicy(matmul_task).search(10, None, 4, measurer) == matmul_task.compute_dag.init_state
+    assert measurer.count == 1
+
+
+def test_custom_sketch_rule(matmul_task):
+    from te_lite.replay import apply
+
+    rule = ansor.PreloadCustomSketchRule(
+        lambda policy, state, k: 2 if k == 2 else 0,
+        lambda policy, state, k: [[apply(state, Pragma(k, 0, "auto_unroll_max_step$16")), -1]],
+    )
+    policy = ansor.SketchPolicy(matmul_task, init_search_callbacks=[rule], verbose=0)
+    (sketch,) = policy.generate_sketches()
+    assert sketch.stages[2].auto_unroll_max_step == 16
+
+
+def test_features_and_xgb(matmul_task, states, tmp_path):
+    made = states(40)
+    rows = np.stack([state_features(s) for s in made])
+    assert rows.shape == (40, len(COLUMNS)) and np.isfinite(rows).all()
+    inputs = [ansor.MeasureInput(matmul_task, s) for s in made]
+    costs = 1e-3 * 2.0 ** rows[:, 32]
+    results = [ansor.MeasureResult((float(c),), 0, "", 0.1, 0) for c in costs]
+    model = ansor.XGBModel(num_warmup_sample=10, model_file=tmp_path / "model.ubj")
+    assert len(set(model.predict(matmul_task, made))) == 40
+    model.update(inputs, results)
+    scores = model.predict(matmul_task, made)
+    assert np.corrcoef(scores, costs.min() / costs)[0, 1] > 0.95
+    loaded = ansor.XGBModel()
+    loaded.load(tmp_path / "model.ubj")
+    np.testing.assert_allclose(loaded.predict(matmul_task, made), scores)
+    ansor.save_records(tmp_path / "log", inputs, results)
+    again = ansor.XGBModel(num_warmup_sample=10)
+    again.update_from_file(tmp_path / "log", n_lines=30)
+    assert again.predict(matmul_task, made).shape == (40,)
+    (tmp_path / "bad").write_bytes(b"nothing")
+    for path in (tmp_path / "bad", tmp_path / "missing"):
+        with pytest.raises(ansor.TaskError, match="holds no model"):
+            loaded.load(path)
+    with pytest.raises(ansor.TaskError, match="nothing was learnt"):
+        ansor.XGBModel().save(tmp_path / "x")
+
+
+def test_degenerate_data_never_raises(matmul_task, states):
+    made = states(6)
+    inputs = [ansor.MeasureInput(matmul_task, s) for s in made]
+    for costs in ([1e-3], [1e-3] * 6, [None] * 6, [1e-12, 1e9], [None, 1e-3]):
+        model = ansor.XGBModel(num_warmup_sample=0)
+        results = [ansor.MeasureResult((1e10 if c is None else c,), 4 * (c is None), "", 0.0, 0) for c in costs]
+        model.update(inputs[: len(costs)], results)
+        assert np.isfinite(model.predict(matmul_task, made)).all()
+    bad = ansor.MeasureInput(matmul_task, steps=[Pragma(77, 0, "x$1")])
+    model = ansor.XGBModel(num_warmup_sample=0)
+    model.update([bad], [ansor.MeasureResult((1e10,), 1, "", 0.0, 0)])
+    assert model.predict(matmul_task, []).shape == (0,)

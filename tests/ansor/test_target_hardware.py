@@ -1,0 +1,70 @@
+"""Targets and hardware parameters: what is understood, what is filled in, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansor.errors import TaskError
+from ansor.hardware import GPUS, HardwareParams
+from ansor.target import Target
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "gpu"),
+    [
+        ("c", "c", False),
+        ("cpu", "c", False),
+        ("llvm -keys=cpu -mcpu=skylake-avx512", "c", False),
+        ("cuda -keys=cuda,gpu -arch=sm_90 -max_num_threads=1024", "cuda", True),
+        ("vta", "vta", False),
+    ],
+)
+def test_targets(text: str, kind: str, gpu: bool) -> None:
+    target = Target(text)
+    assert target.kind.name == kind and str(target.kind) == kind
+    assert target.is_gpu == gpu
+    assert str(target) == text and Target.of(target) is target and Target.of(text) == target
+
+
+def test_target_options() -> None:
+    assert Target("cuda -arch=sm_90 -libs=cublas,cudnn -verbose").attrs == {
+        "arch": "sm_90", "libs": "cublas,cudnn", "verbose": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["opencl", "", "CUDA"])
+def test_unknown_target(text: str) -> None:
+    with pytest.raises(TaskError, match=r"unknown, known targets are c, cuda, vta, cpu, llvm$"):
+        Target(text)
+
+
+def test_target_refuses_loose_words() -> None:
+    with pytest.raises(TaskError, match=r"options are -name or -name=value, got got='sm_90'"):
+        Target("cuda sm_90")
+    with pytest.raises(TaskError, match="is written as a text"):
+        Target(7)  # type: ignore[arg-type]
+
+
+def test_defaults_by_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert HardwareParams.for_target("c").to_json() == [3, 64, 64, 0, 0, 0, 0, 0]
+    assert HardwareParams(target="cuda").to_json() == [-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32]
+    assert HardwareParams(num_cores=4) == HardwareParams(4, 64, 64, 0, 0, 0, 0, 0)
+    assert GPUS["H200"] == HardwareParams.for_target("cuda")
+    with pytest.raises(TaskError, match="no defaults"):
+        HardwareParams(target="vta")
+
+
+def test_completion_keeps_what_was_given() -> None:
+    some = HardwareParams(num_cores=4, warp_size=16)
+    assert some.completed("cuda").to_json() == [4, 16, 64, 49152, 2**31 - 1, 1024, 8, 16]
+    whole = HardwareParams(*range(1, 9))
+    assert whole.completed("cuda") is whole
+    with pytest.raises(TaskError, match="max_threads_per_block: a GPU needs at least 1, got got=0"):
+        HardwareParams(target="c").completed("cuda")
+
+
+@pytest.mark.parametrize("value", ["4", 2.5, -2, True])
+def test_bad_numbers(value: object) -> None:
+    with pytest.raises(TaskError, match="hardware parameter num_cores"):
+        HardwareParams(num_cores=value)  # type: ignore[arg-type]

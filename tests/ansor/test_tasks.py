@@ -1,0 +1,130 @@
+"""Workloads, keys, tasks, dispatch."""
+
+import math
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.workloads import calc_workload_dis_factor, decode_workload_key
+
+
+@pytest.fixture
+def scale(request):
+    """A workload under a name of its own."""
+    name = f"scale_{request.node.name}"
+
+    def func(n, factor, shape=(2, 3)):
+        a = te.placeholder((n, *shape), name="A")
+        return [a, te.compute(a.shape, lambda *i: a(*i) * factor, name="B")]
+
+    func.__name__ = name
+    return func
+
+
+def test_register_and_keys(scale):
+    name = scale.__name__
+    assert ansor.register_workload(scale) is scale
+    with pytest.raises(ansor.TaskError, match="is registered already"):
+        ansor.register_workload(scale)
+    ansor.register_workload(name, override=True)(scale)
+    key = ansor.make_workload_key(scale, (np.int64(4), 2.5, (5, 6)))
+    assert key == f'["{name}", 4, 2.5, [5, 6]]' == ansor.make_workload_key(name, [4, 2.5, [5, 6]])
+    assert [t.shape for t in ansor.workload_key_to_tensors(key)] == [(4, 5, 6)] * 2
+    for bad in ("not json", "[]", "[1]", '["nobody"]', f'["{name}"]', f'["{name}", "x", 1]', "[" * 5000):
+        with pytest.raises((ansor.TaskError, te.TeError)) as info:
+            ansor.workload_key_to_tensors(bad)
+        assert "\n" not in str(info.value)
+    with pytest.raises(ansor.TaskError, match="numbers, texts, tuples"):
+        ansor.make_workload_key(name, (object(),))
+    with pytest.raises(ansor.TaskError, match="is not registered"):
+        ansor.make_workload_key(lambda: [], ())
+
+
+def test_tensor_arguments(scale):
+    name = scale.__name__
+    ansor.register_workload(name, lambda a, n: [a, te.compute(a.shape, lambda *i: a(*i) + n, name="B")])
+    key = ansor.make_workload_key(name, (te.placeholder((3, 5), "float64"), 1))
+    assert key == f'["{name}", ["TENSOR", [3, 5], "float64"], 1]'
+    a, b = ansor.workload_key_to_tensors(key)
+    assert a.shape == b.shape == (3, 5) and b.dtype == "float64"
+
+
+def test_override_forgets_old_computations(scale):
+    ansor.register_workload(scale)
+    before = ansor.SearchTask(scale, (4, 2.0), target="c").compute_dag
+    assert ansor.SearchTask(scale, (4, 2.0), target="c").compute_dag is before
+    ansor.register_workload(scale.__name__, lambda n, f: scale(n, f, (9,)), override=True)
+    assert ansor.SearchTask(scale.__name__, (4, 2.0), target="c").compute_dag.tensors[0].shape == (4, 9)
+
+
+def test_distance():
+    assert calc_workload_dis_factor(((128, 64, "x"), "f"), ((16, 32, "x"), "f")) == 8 * 2
+    for other in (((16, 0, "x"), "f"), ((16, 32, "y"), "f"), ((16, 32, "x"), "g"), ((16, 33, "x"), "f"), ((16,), "f")):
+        assert calc_workload_dis_factor(((128, 64, "x"), "f"), other) == math.inf
+    assert decode_workload_key('["f", 1, [2, [3]], "x"]') == ("f", (1, 2, 3, "x"))
+    assert decode_workload_key("plain") == ("plain", None)
+
+
+def test_tasks(scale):
+    a = te.placeholder((4,), name="A")
+    dag = ansor.ComputeDAG([a, te.compute((4,), lambda i: a[i] + 1.0, name="B")])
+    task = ansor.SearchTask(compute_dag=dag, target="llvm -mcpu=core-avx2", desc="plus one")
+    assert task.compute_dag is dag and task.workload_key == dag.workload_key() and task.name == "plus one"
+    assert task.target.kind.name == "c" and task.hardware_params.vector_unit_bytes == 64
+    assert ansor.SearchTask(workload_key=task.workload_key, target="c").compute_dag is dag
+    part = ansor.SearchTask(compute_dag=dag, target="c", hardware_params=ansor.HardwareParams(num_cores=3))
+    assert (part.hardware_params.num_cores, part.hardware_params.cache_line_bytes) == (3, 64)
+    for kwargs, text in (
+        ({"target": "c"}, "a computation is needed"),
+        ({"compute_dag": dag}, "a target is needed"),
+        ({"compute_dag": dag, "target": "c", "layout_rewrite_option": 1}, "layouts are not rewritten"),
+        ({"compute_dag": dag, "target": "c", "task_inputs": {"Z": 1}}, "'Z' is no placeholder"),
+        ({"compute_dag": dag, "target": "c", "task_inputs": {"A": np.zeros(4)}}, "must be float32"),
+        ({"func": scale, "target": "c"}, "a function needs args"),
+        ({"workload_key": '["nobody", 1]', "target": "c"}, "is not registered"),
+    ):
+        with pytest.raises(ansor.TaskError, match=text):
+            ansor.SearchTask(**kwargs)
+
+
+def test_best_of_a_log(tmp_path, matmul_task, record):
+    log = tmp_path / "log"
+    ansor.save_records(log, *zip(record(0, error_no=5), strict=True))
+    with pytest.raises(RuntimeError, match="Cannot find any valid schedule for"):
+        matmul_task.apply_best(log)
+    pairs = [record(2e-3), record(1e-3), record(3e-3)]
+    ansor.save_records(log, *zip(*pairs, strict=True))
+    sch, args = matmul_task.apply_best(log)
+    assert sch.state == pairs[1][0].state and [t.name for t in args] == ["A", "B", "C"]
+    with pytest.raises(ValueError, match="print_mode must be 'schedule' or 'c'"):
+        matmul_task.print_best(log, print_mode="cuda")
+
+
+def test_dispatch(tmp_path, matmul_task, record, states):
+    key = matmul_task.workload_key
+    slow, fast = record(2e-3), record(1e-3)
+    ansor.save_records(tmp_path / "a", *zip(slow, strict=True))
+    ansor.save_records(tmp_path / "b", *zip(fast, record(0, error_no=4), strict=True))
+    query = lambda k=key, target="c", dag=None: ansor.DispatchContext.current.query(target, k, dag=dag)  # noqa: E731
+    assert query() is None
+    with ansor.ApplyHistoryBest(tmp_path / "a") as outer:
+        assert query() == slow[0].state
+        with ansor.ApplyHistoryBest([tmp_path / "a", tmp_path / "b"]):
+            assert query(dag=matmul_task.compute_dag) == fast[0].state
+            assert query(target="cuda") is None and query('["matmul", 26, 11, 7]') is None
+        with ansor.ApplyHistoryBest([tmp_path / "a", tmp_path / "b"], n_lines=1):
+            assert query() == slow[0].state
+        with ansor.ApplyHistoryBest([fast, slow], include_compatible=True) as inner:
+            big = ansor.SearchTask("matmul", (26, 11, 7), target="c")
+            assert query(big.workload_key, dag=big.compute_dag).steps == fast[0].steps
+            other = states(8)[7]
+            inner.update("c", key, other)
+            assert query() == other
+        with ansor.ApplyHistoryBest(None):
+            assert query() == slow[0].state
+        assert ansor.DispatchContext.current is outer
+    assert query() is None
+    with pytest.raises(ansor.JournalError):
+        ansor.ApplyHistoryBest(tmp_path / "nothing")

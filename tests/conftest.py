@@ -1,0 +1,29 @@
+"""Every program that a test lowers is verified after every pass."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from te_lite.lower_facts import Facts
+from te_lite.stmt import Stmt
+from te_lite.verify import verify
+
+lowering = importlib.import_module("te_lite.lower")
+
+
+def verified(run: lowering.Pass) -> lowering.Pass:  # type: ignore[name-defined]
+    def checked(facts: Facts, k: int, nest: Stmt) -> Stmt:
+        after: Stmt = run(facts, k, nest)
+        verify(lowering.as_function(facts, lowering.in_threads(facts, k, after), f"after {run.__name__}"))
+        return after
+
+    checked.__name__ = run.__name__
+    return checked
+
+
+@pytest.fixture(autouse=True)
+def verify_after_every_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "unverified" not in request.keywords:
+        monkeypatch.setattr(lowering, "PASSES", tuple(verified(p) for p in lowering.PASSES))
