@@ -1,19 +1,27 @@
-"""A stage copied whole into local storage is no set of registers."""
+"""A stage copied whole into local storage is no set of registers (found by schedule fuzzing)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 import codegen_c
 import te_lite as te
 from te_lite.replay import replay
-from te_lite.step import Annotate, CacheRead
+from te_lite.step import from_json
 from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw
+
+STEPS: list[list[Any]] = [
+    ["CHR", 3, "local", [5]], ["CI", 6], ["RE", 3, [6, 5, 3, 1, 0, 2, 4]], ["SP", 3, 2, 0, [4], 1],
+    ["SP", 3, 7, 0, [2, 2, 2], 0], ["RE", 3, [5, 6, 4, 7, 1, 0, 10, 8, 3, 9, 2]], ["CA", 3, 4, 0],
+    ["AN", 4, 3, 2], ["PR", 7, 0, "auto_unroll_max_step$64"],
+]  # fmt: skip
 
 
 def test_copy_of_a_computed_stage() -> None:
     dag = te.ComputeDAG(conv2d_nchw(1, 7, 2, 5, 3, 2, 1))
-    func = te.lower(replay(dag, [CacheRead(3, "local", (5,)), Annotate(4, 3, "vectorize")]))
+    func = te.lower(replay(dag, [from_json(s) for s in STEPS]))
     oracle = Oracle(dag, np.random.default_rng(0))
     assert oracle.mismatch(func, lambda f, args: codegen_c.build(f)(*args)) is None
