@@ -1,8 +1,8 @@
 """ansor: searches for fast programs.
 
-    task = ansor.SearchTask(func, args, target="c")
-    task.tune(ansor.TuningOptions(num_measure_trials=64, measure_callbacks=[ansor.RecordToFile("log.json")]))
-    sch, args = task.apply_best("log.json")
+task = ansor.SearchTask(func, args, target="c")
+task.tune(ansor.TuningOptions(num_measure_trials=64, measure_callbacks=[ansor.RecordToFile("log.json")]))
+sch, args = task.apply_best("log.json")
 """
 
 from te_lite import ComputeDAG
@@ -25,7 +25,7 @@ from .measure import (
     MeasureResult,
     ProgramMeasurer,
 )
-from .nd import cpu
+from .nd import cpu, device, gpu
 from .policy import EmptyPolicy, SketchPolicy
 from .records import (
     RecordReader,
@@ -55,7 +55,8 @@ __all__ = [
     "MeasureCallback", "MeasureError", "MeasureErrorNo", "MeasureInput", "MeasureResult", "NoRecordError",
     "PreloadCustomSketchRule", "PreloadMeasuredStates", "ProgramMeasurer", "PythonBasedMeasureCallback",
     "PythonBasedModel", "RandomModel", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "Target",
-    "TaskError", "TuningOptions", "XGBModel", "build", "cpu", "distill_record_file", "dump_record_to_string",
+    "TaskError", "TuningOptions", "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
+    "gpu",
     "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower", "make_workload_key",
     "nd", "register_backend", "register_workload", "register_workload_tensors", "save_records", "target",
     "workload_key_to_tensors",

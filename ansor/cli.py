@@ -13,9 +13,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from te_lite.errors import TeError
 
 from .catalog import CATALOG, register_catalog
+from .compare import compare
 from .cost_model import XGBModel
 from .doctor import doctor
 from .errors import NoRecordError, TaskError
@@ -43,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--log", help="where records go (default: WORKLOAD.json); a log that exists is continued")
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
+
+    tune.add_argument("--compare", action="store_true", help="then check and time the best program beside NumPy")
 
     best = commands.add_parser("best", help="show the best program of each workload in a log")
     best.add_argument("log")
@@ -85,6 +90,8 @@ def tune(args: argparse.Namespace) -> int:
     if inp is None or res is None:
         raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}")
     print(f"best of {log}: {_summary(inp, res)}")
+    if args.compare:
+        compare(task, log, np.random.default_rng(args.seed))
     print(f"see it with: ansor best {log} --print schedule")
     return 0
 

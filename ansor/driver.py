@@ -13,8 +13,10 @@ from te_lite.stmt import LoweredFunc
 from .registry import backend
 from .target import Target
 
+NAME = "default_function"
 
-def build_function(program: Any, args: Sequence[Tensor], target: Target | str, name: str = "main") -> Any:
+
+def build_function(program: Any, args: Sequence[Tensor], target: Target | str, name: str = NAME) -> Any:
     """Lower and compile a state or schedule; the result is called on arrays and has `source` and `time(...)`.
 
     Raises LowerError, BackendError, or the backend's own error when its compiler refuses.
@@ -25,7 +27,7 @@ def build_function(program: Any, args: Sequence[Tensor], target: Target | str, n
 
 
 def build(
-    inputs: State | LoweredFunc | Any, args: Sequence[Tensor] = (), target: Target | str = "c", name: str = "main"
+    inputs: State | LoweredFunc | Any, args: Sequence[Tensor] = (), target: Target | str = "c", name: str = NAME
 ) -> Any:
     """Build a schedule (with the tensors of its arguments) or a lowered program into a function of arrays."""
     return build_function(inputs, args, target, name)

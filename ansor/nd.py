@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.errors import require
+
 from .errors import BackendError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -31,6 +33,18 @@ class DeviceId:
 def cpu(device_id: int = 0) -> DeviceId:
     """The processor of this machine."""
     return DeviceId("cpu", device_id)
+
+
+def gpu(device_id: int = 0) -> DeviceId:
+    """A CUDA device; arrays on it need target `cuda`."""
+    return DeviceId("cuda", device_id)
+
+
+def device(kind: str, device_id: int = 0) -> DeviceId:
+    """The device of a target kind: `device("c")`, `device("cuda")`."""
+    devices = {"c": "cpu", "cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
+    require(kind in devices, BackendError, "device", f"the kind must be one of {', '.join(devices)}", kind=kind)
+    return DeviceId(devices[kind], device_id)
 
 
 def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:

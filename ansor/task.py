@@ -158,13 +158,15 @@ class SearchTask:
         """Search for a good program; the results go to the callbacks of the options.
 
         Without a policy it is `SketchPolicy(self, XGBModel(adaptive_training=...))`.  Ctrl-C stops the workers and
-        passes on; every result that was measured has reached the callbacks by then.
+        passes on; every result that was measured has reached the callbacks by then.  Raises BackendError when the
+        target cannot be had here.
         """
         from .cost_model import XGBModel  # noqa: PLC0415
         from .measure.measurer import ProgramMeasurer  # noqa: PLC0415
         from .policy import SketchPolicy  # noqa: PLC0415
 
         options = tuning_options
+        backend(self.target.kind.name)
         policy = search_policy or SketchPolicy(
             self, XGBModel(adaptive_training=adaptive_training), verbose=options.verbose
         )

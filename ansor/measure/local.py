@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ansor.errors import MeasureError, TaskError
+from ansor.hardware import host_cores
 from ansor.registry import backend_module
 from te_lite.dag_json import dag_to_json
 from te_lite.errors import TeError
@@ -70,7 +70,7 @@ class LocalBuilder:
     """
 
     def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
-        n_parallel = len(os.sched_getaffinity(0)) if n_parallel is None else n_parallel
+        n_parallel = host_cores() if n_parallel is None else n_parallel
         _positive("LocalBuilder", timeout=timeout, n_parallel=n_parallel)
         if build_func != "default":
             raise TaskError(f"LocalBuilder: build_func must be 'default', got {build_func!r}")

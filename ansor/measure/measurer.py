@@ -60,8 +60,23 @@ class ProgramMeasurer:
         self.best: dict[str, Best] = {}
 
     def measure(self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
-        """Build and run all inputs.  Raises MeasureError when measurement as a whole cannot go on."""
+        """Build and run all inputs.
+
+        Raises MeasureError when measurement as a whole cannot go on, and what callbacks raise.  The workers are
+        stopped then, and on Ctrl-C.
+        """
         results: list[MeasureResult] = []
+        try:
+            self._measure(task, policy, inputs, results)
+        except BaseException:
+            self.builder.close()
+            self.runner.close()
+            raise
+        return results
+
+    def _measure(
+        self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput], results: list[MeasureResult]
+    ) -> None:
         batch = BATCH_PER_WORKER * self.builder.n_parallel
         one_after_the_other = backend(task.target.kind.name).shares_host
         for start in range(0, len(inputs), batch):
@@ -75,7 +90,6 @@ class ProgramMeasurer:
             for inp, result in zip(part, runs, strict=True):
                 results.append(result)
                 self._note(task, policy, inp, result)
-        return results
 
     def _note(self, task: SearchTask, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
         for callback in self.callbacks:

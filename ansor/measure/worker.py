@@ -10,6 +10,8 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from .channel import ChannelClosed, receive, send
 from .jobs import JobFailure, Workbench
@@ -17,6 +19,7 @@ from .jobs import JobFailure, Workbench
 
 def serve(sock: socket.socket) -> None:
     """Announce readiness, then answer jobs until the channel closes."""
+    _offer_to_die_first()
     bench = Workbench()
     send(sock, {"ready": True})
     while True:
@@ -28,6 +31,12 @@ def serve(sock: socket.socket) -> None:
             answer = {"error_no": int(failure.error_no), "message": failure.message}
         signal.setitimer(signal.ITIMER_REAL, 0)
         send(sock, answer)
+
+
+def _offer_to_die_first() -> None:
+    """When memory runs out, the kernel shall end this process and not the search."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _prepare_to_die(seconds: float) -> None:

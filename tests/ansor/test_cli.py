@@ -66,14 +66,21 @@ def test_errors_are_one_sentence(here, capsys, command, code, text):
     assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
 
 
+def test_a_disk_that_fills_up_during_the_search_stops_it(here, faults, capsys):
+    faults(["good"])
+    assert main(["tune", "matmul", "--shape", "13,11,7", "--trials", "5", "--log", "/dev/full"]) == 3
+    assert capsys.readouterr().err == "ansor: /dev/full: cannot be written: No space left on device\n"
+
+
 def test_cuda_without_a_backend_is_one_sentence(here, capsys):
-    pytest.importorskip("ansor")
     try:
         ansor.registry.backend("cuda")
     except ansor.BackendError as error:
         assert str(error).endswith("use target 'c'") and "\n" not in str(error)
         assert main(["tune", "matmul", "--shape", "8,8,8", "--target", "cuda", "--trials", "1"]) == 2
         assert capsys.readouterr().err == f"ansor: {error}\n"
+        with pytest.raises(ansor.BackendError, match=r"cuda\(0\)"):
+            ansor.nd.empty((3,), device=ansor.gpu())
     else:
         pytest.skip("there is a CUDA backend")
 

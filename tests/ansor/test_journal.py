@@ -88,7 +88,7 @@ def test_missing_places(tmp_path):
     with pytest.raises(ansor.JournalError, match="cannot be written"):
         ansor.RecordToFile(tmp_path)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ansor.JournalError, match="Not a directory|File exists"):
+    with pytest.raises(ansor.JournalError, match=r"Not a directory|File exists"):
         ansor.RecordToFile(tmp_path / "file" / "log")
     ansor.RecordToFile(tmp_path / "new" / "deep" / "log")
     assert (tmp_path / "new" / "deep").is_dir()

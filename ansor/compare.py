@@ -1,0 +1,72 @@
+"""How the best program of a log stands: checked against NumPy, timed beside the untuned loop nest and NumPy itself."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.reference import evaluate, random_inputs
+
+from .driver import build_function
+from .errors import MeasureError
+from .measure.check import mismatch, poison, reduction_terms, tolerance
+from .nd import aligned_empty
+from .progress import seconds_text
+from .task import SearchTask
+
+ROUNDS = 9
+
+
+def _median_seconds(runs: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """The median seconds of each run, taken in turns so that all see the same machine."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict[str, float]:
+    """Print the comparison for target `c`; gives the seconds of `best`, `untuned` and `numpy`.
+
+    NumPy evaluates the same computation through its matrix product (te_lite.reference).  Raises NoRecordError when
+    the log has no valid record, MeasureError when the best program computes something else than NumPy.
+    """
+    tensors = task.compute_dag.tensors
+    inputs = random_inputs(tensors, rng)
+    arrays = []
+    for t in tensors:
+        arrays.append(aligned_empty(t.shape, t.dtype))
+        arrays[-1][...] = inputs[t] if t in inputs else poison(t.shape, t.dtype)
+    schedule, args = task.apply_best(str(log))
+    best = build_function(schedule, args, task.target, "best")
+    untuned = build_function(task.compute_dag.init_state, tensors, task.target, "untuned")
+    best(*arrays)
+    reference = evaluate(tensors, inputs, dtype="float64")
+    for t, array in zip(tensors, arrays, strict=True):
+        if t in reference and t not in inputs:
+            limit = tolerance(t.dtype, reduction_terms(task.compute_dag))
+            wrong = mismatch(array, reference[t], limit)
+            require(not wrong, MeasureError, t.name, f"the best program is wrong: {wrong}")
+    seconds = _median_seconds(
+        {
+            "best": lambda: best(*arrays),
+            "untuned": lambda: untuned(*arrays),
+            "numpy": lambda: evaluate(tensors, inputs),
+        }
+    )
+    print("the result agrees with NumPy's, in float64")
+    names = {"best": "the best program", "untuned": "the untuned loop nest", "numpy": "NumPy, through its matmul"}
+    for name, s in seconds.items():
+        print(f"  {names[name]:<28}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+    print(f"the records are in {log}")
+    return seconds

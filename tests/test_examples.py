@@ -1,0 +1,42 @@
+"""The examples run as a user would run them, with small budgets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(script: str, folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(ROOT / "examples" / script), *args],
+        cwd=folder,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_tutorial_page(tmp_path: Path) -> None:
+    done = run("tutorials/tune_conv2d_layer.py", tmp_path, ANSOR_TRIALS="6")
+    assert done.returncode == 0, done.stderr
+    for text in (
+        "conv2d_nchw(nn, ff, yy, xx) += (pad_temp[nn, rc, (yy + ry), (xx + rx)]*kernel[ff, rc, ry, rx])",
+        "Execution time of this operator:",
+        "s[T_add].compute_inline()",
+        "for (int ",
+        "Resume search:",
+    ):
+        assert text in done.stdout
+    assert len((tmp_path / "conv2d.json").read_text().splitlines()) == 11
+
+
+def test_no_gpu_is_one_sentence(tmp_path: Path) -> None:
+    done = run("tutorials/tune_conv2d_layer.py", tmp_path, "cuda", ANSOR_TRIALS="2", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode != 0
+    assert "target 'cuda' needs" in done.stderr.splitlines()[-1]
