@@ -34,7 +34,7 @@ from .host import Options, host_options
 from .indices import Indices
 from .promote import promote
 from .registers import register_slots, scalarise
-from .unroll import unrolled_size
+from .unroll import unrolled_nodes
 from .vector_text import Prelude, VectorText
 from .vectorize import legalise
 
@@ -58,6 +58,9 @@ _LIBRARY = (
     "atoi qsort system remove rename puts printf fprintf stderr stdin stdout fma fmod hypot nan trunc rint erfc cbrt"
 )
 _TAKEN = KEYWORDS | frozenset(_LIBRARY.split())
+
+# what `Options.max_unrolled` statements weigh in expression nodes
+NODES_A_STATEMENT = 16
 
 
 def refuse_threads(func: LoweredFunc) -> None:
@@ -193,7 +196,7 @@ class Emitter:
             self.parallel_loop(s)
             return
         if s.kind is ForKind.UNROLLED:
-            copies = min(s.extent, self.options.max_unrolled // max(unrolled_size(s.body, lambda f: False), 1))
+            copies = min(s.extent, NODES_A_STATEMENT * self.options.max_unrolled // unrolled_nodes(s.body))
             if copies > 1:
                 self.line(f"#pragma GCC unroll {copies}")
         elif s.kind is ForKind.VECTORIZED and self.lanes_are_apart(s):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from te_lite.expr import Const, Expr, Var, const
-from te_lite.stmt import Alloc, For, If, Stmt, Store, bodies, seq, with_bodies
+from te_lite.stmt import Alloc, For, ForKind, If, Stmt, Store, bodies, exprs_of, seq, with_bodies
+from te_lite.visit import walk
 
 from .indices import Indices
 from .vectorize import normal_stmt
@@ -19,6 +20,16 @@ def unrolled_size(s: Stmt, chosen: Chosen) -> int:
         return 1
     inner = sum(unrolled_size(b, chosen) for b in bodies(s))
     return inner * s.extent if isinstance(s, For) and chosen(s) else inner
+
+
+def unrolled_nodes(s: Stmt) -> int:
+    """How many expression nodes there are after UNROLLED loops are written out; at least 1.
+
+    It is what a compiler has to chew on: one store may hold a padded read with a hundred nodes.
+    """
+    own = sum(1 for e in exprs_of(s) for _ in walk(e))
+    inner = own + sum(unrolled_nodes(b) for b in bodies(s))
+    return inner * s.extent if isinstance(s, For) and s.kind is ForKind.UNROLLED else max(inner, 1)
 
 
 def unroll(s: Stmt, chosen: Chosen, indices: Indices) -> Stmt:
