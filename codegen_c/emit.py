@@ -196,7 +196,8 @@ class Emitter:
             self.parallel_loop(s)
             return
         if s.kind is ForKind.UNROLLED:
-            copies = min(s.extent, NODES_A_STATEMENT * self.options.max_unrolled // unrolled_nodes(s.body))
+            limit = self.options.max_unrolled
+            copies = min(s.extent, limit, NODES_A_STATEMENT * limit // unrolled_nodes(s.body))
             if copies > 1:
                 self.line(f"#pragma GCC unroll {copies}")
         elif s.kind is ForKind.VECTORIZED and self.lanes_are_apart(s):

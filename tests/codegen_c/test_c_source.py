@@ -246,6 +246,15 @@ def test_unroll_pragmas_are_bounded():
     assert "#pragma GCC unroll 512\n" in codegen_c.emit(f, options=codegen_c.Options())
 
 
+def test_unroll_pragmas_of_a_nest_are_bounded_together():
+    y = Buffer("y", "float32", (4096,))
+    i, j = v("i", "j")
+    value = sum((y[i * 64 + j] for _ in range(20)), const(0.0, "float32"))
+    f = func([y], nest((i, 64, U), (j, 64, U), Store(y, i * 64 + j, value)))
+    source = codegen_c.emit(f, options=codegen_c.Options())
+    assert source.count("#pragma GCC unroll") == 1
+
+
 def test_nested_parallel_loops_run_in_the_outer_one():
     y = Buffer("y", "int32", (4, 6))
     i, j = v("i", "j")
