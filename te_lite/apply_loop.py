@@ -9,6 +9,7 @@ from .errors import ScheduleError, require
 from .lanes import ceildiv, product
 from .state import (
     MIXED,
+    REDUCE,
     SPECIAL,
     Attach,
     Extent,
@@ -33,6 +34,7 @@ from .step import (
 )
 
 AUTO_UNROLL = "auto_unroll_max_step"
+REDUCTION_ANNOTATIONS = ("none", "unroll", "threadIdx.x", "threadIdx.y", "threadIdx.z", "tensorize")
 
 
 def loop_at(state: State, k: int, position: int, what: str) -> Iter:
@@ -170,6 +172,8 @@ def apply_annotate(state: State, step: Annotate) -> State:
     it = loop_at(state, step.stage, step.iter, step.annotation)
     subject = f"{step.annotation} {state.stages[step.stage].op.name}.{it.name}"
     require(it.annotation == "none", ScheduleError, subject, "the loop is annotated already", annotation=it.annotation)
+    ok = it.kind != REDUCE or step.annotation in REDUCTION_ANNOTATIONS
+    require(ok, ScheduleError, subject, "the turns of a reduction loop depend on each other", loop=it.name)
     return state.with_stage(step.stage, _set_iter(state.stages[step.stage], replace(it, annotation=step.annotation)))
 
 
@@ -178,7 +182,7 @@ def apply_pragma(state: State, step: Pragma | FreePragma) -> State:
     name, _, value = step.text.partition("$")
     if isinstance(step, FreePragma):
         return state.with_stage(step.stage, replace(stage, pragmas=(*stage.pragmas, (name, value))))
-    ok = name == AUTO_UNROLL and value.isdigit()
+    ok = name == AUTO_UNROLL and value.isascii() and value.isdigit() and len(value) < 10
     require(ok, ScheduleError, f"pragma {stage.op.name}", f"known is {AUTO_UNROLL}$N", text=step.text)
     return state.with_stage(step.stage, replace(stage, auto_unroll_max_step=int(value)))
 
@@ -188,7 +192,8 @@ def apply_storage_align(state: State, step: StorageAlign) -> State:
     stage = state.stages[step.stage]
     ok = it.uid < len(stage.op.axis)
     require(ok, ScheduleError, f"storage_align {stage.op.name}", "needs an unsplit spatial axis", loop=it.name)
-    require(
-        step.factor > 0, ScheduleError, f"storage_align {stage.op.name}", "needs a positive factor", factor=step.factor
-    )
+    integers = isinstance(step.factor, int) and isinstance(step.offset, int)
+    ok = integers and step.factor > 0 and step.offset >= 0
+    law = "needs a positive factor and an offset of at least 0"
+    require(ok, ScheduleError, f"storage_align {stage.op.name}", law, factor=step.factor, offset=step.offset)
     return state.with_stage(step.stage, replace(stage, storage_align=(it.uid, step.factor, step.offset)))

@@ -9,12 +9,14 @@ from .errors import ScheduleError, require
 from .expr import Expr, IterVar, Var, compare, logical_and
 from .loop_value import loop_names, root_values, split_guards
 from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Stage, State, fresh_stage
-from .step import CacheRead, CacheWrite, ComputeAt, ComputeInline, ComputeRoot, RFactor
+from .step import SCOPES, CacheRead, CacheWrite, ComputeAt, ComputeInline, ComputeRoot, RFactor
+
+SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
 
 
 def _forget_extents(stage: Stage) -> Stage:
     leaf = set(stage.leaf)
-    return replace(stage, vars=tuple([replace(v, extent=None) if v.uid in leaf else v for v in stage.vars]))
+    return replace(stage, vars=tuple([replace(v, extent=None, start=None) if v.uid in leaf else v for v in stage.vars]))
 
 
 def _name(state: State, k: int) -> str:
@@ -26,6 +28,8 @@ def apply_compute_at(state: State, step: ComputeAt) -> State:
     subject = f"compute_at {stage.op.name}"
     require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
     require(step.stage < step.target, ScheduleError, subject, "the target must come later", target=target.op.name)
+    require(target.where != INLINED, ScheduleError, subject, "the target is inlined", target=target.op.name)
+    require(not state.access.is_output(step.stage), ScheduleError, subject, "an output is computed at root")
     ok = 0 <= step.target_iter < len(target.leaf)
     law = f"{target.op.name} has {len(target.leaf)} loops"
     require(ok, ScheduleError, subject, law, loop=step.target_iter)
@@ -39,7 +43,7 @@ def apply_compute_inline(state: State, step: ComputeInline) -> State:
     require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
     require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be inlined")
     require(not state.access.is_output(step.stage), ScheduleError, subject, "an output cannot be inlined")
-    attached = [s.op.name for s in state.stages if s.attach is not None and s.attach.stage == step.stage]
+    attached = _attached_names(state, step.stage)
     require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
     return state.with_stage(step.stage, replace(stage, where=INLINED, attach=None))
 
@@ -65,17 +69,14 @@ def apply_cache_read(state: State, step: CacheRead) -> State:
     source = state.stages[step.stage].op
     subject = f"cache_read {source.name}"
     require(source.num_outputs == 1, ScheduleError, subject, "an operation with several outputs cannot be cached")
-    readers = state.access.read_by[step.stage]
+    require(step.scope in SCOPES, ScheduleError, subject, SCOPE_LAW, scope=step.scope)
     for r in step.readers:
-        ok = r in readers
-        require(
-            ok,
-            ScheduleError,
-            subject,
-            "each reader must read it",
-            reader=_name(state, r) if r < len(state.stages) else r,
-        )
+        reads = r in state.access.read_by[step.stage]
+        name = _name(state, r) if r < len(state.stages) else r
+        require(reads, ScheduleError, subject, "each reader must read it", reader=name)
     require(len(step.readers) > 0, ScheduleError, subject, "at least one reader is needed")
+    once = len(set(step.readers)) == len(step.readers)
+    require(once, ScheduleError, subject, "a reader is named twice", readers=step.readers)
     tensor = source.output()
     cache = cache_read_op(tensor, step.scope, cache_name(tensor.name, step.scope, [op.name for op in state.ops]))
     for r in step.readers:
@@ -84,10 +85,17 @@ def apply_cache_read(state: State, step: CacheRead) -> State:
     return _insert(state, step.stage + 1, fresh_stage(cache))
 
 
-def _require_untouched(state: State, k: int, what: str) -> None:
-    name = _name(state, k)
-    attached = [s.op.name for s in state.stages if s.attach is not None and s.attach.stage == k]
-    require(not attached, ScheduleError, f"{what} {name}", "other stages are attached to it", attached=attached)
+def _require_unscheduled(stage: Stage, uids: range, subject: str) -> None:
+    """The new stages start afresh: what was done to the axes `uids` would be lost."""
+    loops = [it for it in stage.iters if it.kind != REDUCE or it.uid in uids]
+    natural = [it.uid for it in loops] == list(uids) and all(it.annotation == "none" for it in loops)
+    ok = natural and not stage.auto_unroll_max_step and not stage.pragmas and stage.storage_align is None
+    law = "it must come before other steps on these loops"
+    require(ok, ScheduleError, subject, law, loops=[it.name for it in loops])
+
+
+def _attached_names(state: State, k: int) -> list[str]:
+    return [s.op.name for s in state.stages if s.attach is not None and s.attach.stage == k]
 
 
 def apply_cache_write(state: State, step: CacheWrite) -> State:
@@ -95,7 +103,10 @@ def apply_cache_write(state: State, step: CacheWrite) -> State:
     subject = f"cache_write {stage.op.name}"
     require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
     require(stage.where == ROOT, ScheduleError, subject, "cache before moving the stage", where=stage.where)
-    _require_untouched(state, step.stage, "cache_write")
+    require(step.scope in SCOPES, ScheduleError, subject, SCOPE_LAW, scope=step.scope)
+    attached = _attached_names(state, step.stage)
+    require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
+    _require_unscheduled(stage, range(len(stage.vars)), subject)
     name = cache_name(stage.op.name, step.scope, [op.name for op in state.ops])
     cache, copy = cache_write_ops(stage.compute, step.scope, name)
     state = _insert(state, step.stage, fresh_stage(cache))
@@ -113,7 +124,9 @@ def apply_rfactor(state: State, step: RFactor) -> State:
     require(
         0 <= step.factor_iter <= rank, ScheduleError, subject, f"the position must be 0 to {rank}", got=step.factor_iter
     )
-    _require_untouched(state, step.stage, "rfactor")
+    attached = _attached_names(state, step.stage)
+    require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
+    _require_unscheduled(stage, range(rank), subject)
     loops = [it for it in stage.iters if it.kind == REDUCE]
     for it in loops:
         ok = isinstance(it.extent, int)

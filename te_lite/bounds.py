@@ -8,8 +8,9 @@ here asks for the truth of an extent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from .errors import LowerError, require
@@ -17,7 +18,7 @@ from .lanes import ceildiv, product, smaller
 from .loop_value import split_strides
 from .reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
 from .region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
-from .state import ATTACHED, INLINED, FuseRel, Iter, SplitRel, Stage, State, root_extent
+from .state import ATTACHED, INLINED, ROOT, FuseRel, Iter, SplitRel, Stage, State, root_extent
 
 SCOPE_RANK = {"global": 0, "shared": 1, "local": 3}
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -57,9 +58,9 @@ def thread_ranks(stage: Stage, tags: Collection[str]) -> dict[int, int]:
     return ranks
 
 
-def fill_extents(stage: Stage, roots: list[Any]) -> Stage:
-    """The stage with the extents of all iterators, given those of its root axes."""
-    extents: dict[int, Any] = dict(enumerate(roots))
+def fill_extents(stage: Stage, roots: Sequence[Region]) -> Stage:
+    """The stage with the extents of all iterators, given the regions of its root axes."""
+    extents: dict[int, Any] = {uid: r.extent for uid, r in enumerate(roots)}
     threaded = thread_ranks(stage, THREAD_RANK)
     for rel in stage.relations:
         match rel:
@@ -72,15 +73,16 @@ def fill_extents(stage: Stage, roots: list[Any]) -> Stage:
                 named = children[1:] if inner_to_outer else children[:-1]
                 order = list(zip(named, lengths, strict=True))
                 for child, length in reversed(order) if inner_to_outer else order:
-                    extents[child] = length if parent in threaded else smaller(length, rest)
+                    extents[child] = length if child in threaded else smaller(length, rest)
                     rest = ceildiv(rest, length)
                 extents[children[0] if inner_to_outer else children[-1]] = rest
-    vars_ = tuple([_filled(v, extents) for v in stage.vars])
-    return replace(stage, vars=vars_)
+    starts = [r.min for r in roots]
+    return replace(stage, vars=tuple([_filled(v, extents, starts) for v in stage.vars]))
 
 
-def _filled(v: Iter, extents: dict[int, Any]) -> Iter:
-    return Iter(v.uid, v.name, extents.get(v.uid, v.extent), v.kind, v.annotation)
+def _filled(v: Iter, extents: dict[int, Any], starts: list[Linear]) -> Iter:
+    start = starts[v.uid] if v.uid < len(starts) else None
+    return Iter(v.uid, v.name, extents.get(v.uid, v.extent), v.kind, v.annotation, start)
 
 
 class _Inference:
@@ -92,6 +94,7 @@ class _Inference:
         self.regions: list[tuple[Region, ...]] = [()] * len(self.stages)
         self.scopes = [self._scope(k) for k in range(len(self.stages))]
         self.storage = [SCOPE_RANK[c] * (s.where == ATTACHED) for c, s in zip(self.scopes, self.stages, strict=True)]
+        self.listed = {t.op.key for t in state.dag.tensors}
         self.ranks = [thread_ranks(s, BLOCKS + THREADS) for s in self.stages]
         self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}
 
@@ -103,7 +106,7 @@ class _Inference:
             spatial = self._region(k)
             reduce = [Region(ZERO, root_extent(v, stage.op.axis)) for v in stage.op.reduce_axis]
             self.regions[k] = (*spatial, *reduce)
-            self.stages[k] = fill_extents(stage, [r.extent for r in self.regions[k]])
+            self.stages[k] = fill_extents(stage, self.regions[k])
         return Bounds(replace(self.state, stages=tuple(self.stages)), tuple(self.regions), tuple(self.scopes))
 
     def _path(self, k: int) -> Iterable[tuple[int, int]]:
@@ -136,18 +139,19 @@ class _Inference:
 
     def _region(self, k: int) -> tuple[Region, ...]:
         """The region of the spatial axes of stage k."""
-        shape = self.stages[k].op.shape
-        if self.state.access.is_output(k) or not self.reads[k]:
+        stage, shape = self.stages[k], self.stages[k].op.shape
+        wanted = self.state.access.is_output(k) or (stage.where == ROOT and stage.op.key in self.listed)
+        if wanted or not self.reads[k]:
             return tuple([Region(ZERO, d) for d in shape])
         fixed = self._fixed(k)
-        if self.stages[k].where == ATTACHED:
+        if stage.where == ATTACHED:
             self._check_inside(k)
         dims: list[Region] | None = None
         for read in self.reads[k]:
             new = self._read_region(k, read, fixed, shape)
             dims = new if dims is None else [unite(a, b) for a, b in zip(dims, new, strict=True)]
         assert dims is not None
-        return tuple([clip(r, d) for r, d in zip(dims, shape, strict=True)])
+        return tuple(dims)
 
     def _check_inside(self, k: int) -> None:
         attach = self.stages[k].attach
@@ -170,7 +174,7 @@ class _Inference:
         out = []
         for form, size in zip(read.forms, shape, strict=True):
             region = _form_region(form, axes)
-            out.append(Region(ZERO, size) if region is None else region)
+            out.append(Region(ZERO, size) if region is None else clip(region, size))
         return out
 
     def _stands(self, stage: int, uid: int, fixed: Atoms, rank: int) -> bool:
@@ -259,13 +263,23 @@ class _LocalRegions:
         return self._of_part(uid, self.fuse_of[uid])
 
     def _of_split(self, uid: int, rel: SplitRel) -> Region:
+        """The sum of the parts; parts that all run, from the side where splitting ended, are one range."""
         extent = self.stage.vars[uid].extent
+        strides = split_strides(self.stage, rel)
+        parts = [(self.region(c), stride) for c, stride in zip(rel.children, strides, strict=True)]
+        runs = [self.full[c] for c in (rel.children if rel.inner_to_outer else rel.children[::-1])]
+        count = len(list(takewhile(bool, runs)))
+        self.full[uid] = count == len(runs)
+        if self.full[uid]:
+            return Region(ZERO, extent)
+        if count > 1 and rel.inner_to_outer:
+            parts = [(Region(ZERO, ceildiv(extent, strides[count - 1])), strides[count - 1]), *parts[count:]]
+        elif count > 1:
+            parts = [*parts[:-count], (Region(ZERO, strides[-count - 1]), 1)]
         region = Region(ZERO, 1)
-        for child, stride in zip(rel.children, split_strides(self.stage, rel), strict=True):
-            part = self.region(child)
+        for part, stride in parts:
             region = region.add(Region(part.min.scale(stride), (part.extent - 1) * stride + 1))
-        self.full[uid] = all(self.full[c] for c in rel.children)
-        return Region(region.min, smaller(region.extent, extent)) if self.full[uid] else region
+        return region
 
     def _of_part(self, uid: int, rel: FuseRel) -> Region:
         """A part of a fused loop that was split again."""

@@ -65,25 +65,34 @@ def root_values(stage: Stage, variables: Mapping[int, Expr], roots: Iterable[int
 def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
     """What keeps the loops of splits that do not divide inside their parents.
 
-    Splitting from the inside out, only the whole can run over; from the outside in, every remainder can.
+    Splitting from the inside out, only the whole can run over; from the outside in, every remainder can.  A loop
+    that runs over and is the outermost part of another split needs no guard of its own: the whole has one.
     """
     values = all_values(stage, variables)
-    guards = []
-    for rel in stage.relations:
-        if not isinstance(rel, SplitRel) or any(c not in values for c in rel.children):
-            continue
+    splits = [
+        rel for rel in stage.relations if isinstance(rel, SplitRel) and all(c in values for c in rel.children)
+    ]
+    guarded_by_whole = {rel.children[0] for rel in splits if rel.inner_to_outer}
+    reach: dict[int, int] = {}
+    guards: list[Expr] = []
+    for rel in reversed(splits):
         strides = split_strides(stage, rel)
-        starts = [0] if rel.inner_to_outer else range(len(rel.lengths))
+        far = [reach.get(c, _known(stage, c)) for c in rel.children]
+        starts = [0] if rel.inner_to_outer else range(len(rel.lengths) - 1, -1, -1)
+        covered = 1
+        last = len(far)
         for start in starts:
+            covered += sum((far[j] - 1) * strides[j] for j in range(start, last))
+            last = start
             limit = _known(stage, rel.parent) if start == 0 else strides[start - 1]
-            inside = list(zip(rel.children, strides, strict=True))[start:]
-            covered = 1 + sum((_known(stage, c) - 1) * s for c, s in inside)
-            if covered > limit:
+            if covered > limit and not (start == 0 and rel.parent in guarded_by_whole):
                 value = as_expr(0)
-                for c, s in inside:
+                for c, s in list(zip(rel.children, strides, strict=True))[start:]:
                     value = binary("+", value, binary("*", values[c], s))
                 guards.append(compare("<", value, limit))
-    return guards
+                covered = limit
+        reach[rel.parent] = covered
+    return guards[::-1]
 
 
 def loop_names(stage: Stage) -> dict[int, str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .bounds import BLOCKS, infer_bounds
+from .errors import LowerError, require
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
 from .state import ROOT, State
@@ -34,10 +35,14 @@ def lower(
     """Lower a state (or schedule) to a program over the buffers of `args` (default: the tensors of its DAG).
 
     Printing the result shows the loop nest (`simple_mode` is accepted for TVM's sake).  Raises LowerError when the
-    schedule has no loop nest, and when an input or output of the computation is missing from `args`.
+    schedule has no loop nest, when an input or output of the computation is missing from `args` or listed twice, and
+    when a computed argument is inlined or computed only in parts.
     """
     state = schedule if isinstance(schedule, State) else schedule.state
-    facts = Facts(infer_bounds(state), tuple(args or state.dag.tensors))
+    listed = tuple(state.dag.tensors if args is None else args)
+    twice = [t.name for t in listed if listed.count(t) > 1]
+    require(not twice, LowerError, name, "an argument is listed twice", arguments=twice)
+    facts = Facts(infer_bounds(state), listed)
     nests = NestBuilder(facts)
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
     return as_function(facts, seq(*[_kernel(facts, k, nests.stage_nest(k)) for k in roots]), name)

@@ -8,10 +8,10 @@ from .bounds import BLOCKS, THREADS, Bounds
 from .errors import LowerError, require
 from .expr import Expr, Var, as_expr, binary
 from .loop_value import all_values
-from .reads import expanded_bodies
-from .region import DivAtom, Linear, Region
+from .reads import Affine, Read, expanded_bodies, reads_by_producer
+from .region import ZERO, DivAtom, Linear, Region
 from .simplify import Simplifier
-from .state import INLINED
+from .state import ATTACHED, INLINED, ROOT
 from .stmt import Buffer
 from .tensor import Tensor
 
@@ -32,14 +32,15 @@ class Facts:
             self.simplifier.bind(var, 0, self.thread_extents[root][tag] - 1)
         self.vars = [self._loop_vars(k) for k in range(len(self.stages))]
         self.values = [all_values(s, v) for s, v in zip(self.stages, self.vars, strict=True)]
-        inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
-        self.bodies = expanded_bodies(self.state.ops, inlined)
+        self.inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
+        self.bodies = expanded_bodies(self.state.ops, self.inlined)
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
         self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
         self.unroll_steps: dict[Var, int] = {}
         for k in range(len(self.stages)):
+            self._check_storage(k)
             self._make_buffers(k)
 
     # ------------------------------------------------------------------------------------------- facts
@@ -99,6 +100,9 @@ class Facts:
 
     def _make_buffers(self, k: int) -> None:
         stage = self.stages[k]
+        if any(stage.op.output(index) in self.arg_buffers for index in range(stage.op.num_outputs)):
+            law = "an argument must be computed whole, not inlined or in parts"
+            require(stage.is_placeholder or self._computed_whole(k), LowerError, stage.op.name, law)
         if stage.where == INLINED:
             return
         for index in range(stage.op.num_outputs):
@@ -112,6 +116,25 @@ class Facts:
             shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
             strides = _aligned_strides(shape, stage.storage_align)
             self.buffers[k, index] = Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
+
+    def _computed_whole(self, k: int) -> bool:
+        """Every point of stage k is computed: at root, or because a consumer that is computed whole reads it all."""
+        stage, shape = self.stages[k], self.stages[k].op.shape
+        if stage.where != ATTACHED:
+            whole = [r.extent == d and r.min == ZERO for r, d in zip(self.regions(k), shape, strict=False)]
+            return stage.where == ROOT and all(whole)
+        return any(
+            _reads_all(read, shape, self.stages[read.reader].op.shape) and self._computed_whole(read.reader)
+            for read in reads_by_producer(self.state.ops, self.inlined)[k]
+        )
+
+    def _check_storage(self, k: int) -> None:
+        """Shared and private storage belong to one kernel."""
+        stage, scope = self.stages[k], self.bounds.scopes[k]
+        outside = scope == "shared" and not self.kernel_tags(k)
+        private = stage.attach is None and scope != "global" and bool(self.thread_extents)
+        ok = stage.where == INLINED or not (outside or private)
+        require(ok, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
 
     def own_buffers(self, k: int) -> list[Buffer]:
         """The storage of stage k that is not an argument."""
@@ -130,6 +153,14 @@ class Facts:
                 e = binary("-", e, self.minima[k][d])
             total = binary("+", total, binary("*", e, stride))
         return total
+
+
+def _reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> bool:
+    """Whether a read that runs through the shape of its reader meets every element of `shape`."""
+    axes = [f.terms[0][0] for f in read.forms if isinstance(f, Affine) and f.const == 0 and len(f.terms) == 1]
+    plain = all(isinstance(f, Affine) and f.terms and f.terms[0][1] == 1 for f in read.forms)
+    fits = all(a < len(reader) and reader[a] == d for a, d in zip(axes, shape, strict=False))
+    return plain and fits and len(set(axes)) == len(shape)
 
 
 def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from .loop_value import all_values, split_guards
 from .lower_facts import Facts
 from .state import MIXED, REDUCE, FuseRel, Iter, Stage
 from .stmt import Alloc, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, seq
-from .visit import transform
+from .visit import substitute, transform
 
 _KIND = {
     "none": ForKind.SERIAL,
@@ -72,16 +72,13 @@ class NestBuilder:
 
     def _check_threads(self, k: int) -> None:
         """Every thread axis means one thing to a stage: one of its own loops, or a loop around it."""
-        stage, scope = self.low.stages[k], self.low.bounds.scopes[k]
+        stage = self.low.stages[k]
         real = BLOCKS + THREADS
         own = [it.annotation for it in stage.iters if it.annotation in real]
         around = self._standing_tags(k)
         for tag in own:
             ok = own.count(tag) == 1 and tag not in around
             require(ok, LowerError, stage.op.name, "a thread axis is bound twice", axis=tag)
-        outside = scope == "shared" and not self.low.kernel_tags(k)
-        private = stage.attach is None and scope != "global" and bool(self.low.thread_extents)
-        require(not outside and not private, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
 
     def _standing(self, k: int) -> list[tuple[int, Iter]]:
         """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
@@ -155,17 +152,17 @@ class NestBuilder:
             guards += [] if inside else [compare("<", env[axis], axis.extent)]
         for axis in stage.op.reduce_axis:
             if axis in env and isinstance(axis.extent, Expr):
-                guards.append(
-                    compare(
-                        "<", env[axis], transform(axis.extent, lambda e: env.get(e) if isinstance(e, Var) else None)
-                    )
-                )
-        own = [(variables[it.uid], it) for it in stage.iters if it.uid in variables]
+                guards.append(compare("<", env[axis], substitute(axis.extent, env)))
+        return Point(variables, local, env, self._open(guards + self._thread_guards(k, variables)))
+
+    def _thread_guards(self, k: int, variables: Mapping[int, Expr]) -> list[Expr]:
+        """What keeps out the threads of the launch that a loop over fewer threads does not have."""
+        low = self.low
+        own = [(variables[it.uid], it) for it in low.stages[k].iters if it.uid in variables]
         around = [(low.vars[target][it.uid], it) for target, it in self._standing(k) + self._threads_of_region(k)]
-        for value, it in own + around:
-            if int(it.extent) < low.kernel_tags(k).get(it.annotation, 0):  # type: ignore[arg-type]
-                guards.append(compare("<", value, int(it.extent)))  # type: ignore[arg-type]
-        return Point(variables, local, env, self._open(guards))
+        launch = low.kernel_tags(k)
+        loops = [(value, int(it.extent), launch.get(it.annotation, 0)) for value, it in own + around]  # type: ignore[arg-type]
+        return [compare("<", value, extent) for value, extent, threads in loops if extent < threads]
 
     def _open(self, guards: list[Expr]) -> list[Expr]:
         """The guards that do not always hold."""

@@ -36,7 +36,7 @@ from .step import (
     Step,
     StorageAlign,
 )
-from .tensor import ComputeOp, Operation, Tensor
+from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,30 @@ class ThreadAxis:
     """A thread axis to bind loops to: `blockIdx.x`, `threadIdx.x`, `vthread`, ..."""
 
     tag: str
+    extent: int | None = None
 
 
 Axis = Loop | IterVar
+MAX_FACTOR = 2**31 - 1
 THREAD_TAGS = tuple(f"{kind}.{d}" for kind in ("blockIdx", "threadIdx") for d in "xyz") + ("vthread",)
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> ThreadAxis:
-    """A thread axis by its tag; called as `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`."""
-    tag = dom if isinstance(dom, str) else tag
-    require(
-        tag in THREAD_TAGS, ScheduleError, "thread_axis", f"the tag must be one of {', '.join(THREAD_TAGS)}", tag=tag
-    )
-    return ThreadAxis(tag)
+    """A thread axis by its tag; called as `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`.
+
+    An axis with a domain is bound only to loops of that extent.
+    """
+    if isinstance(dom, str):
+        dom, tag = None, dom
+    law = f"the tag must be one of {', '.join(THREAD_TAGS)}"
+    require(tag in THREAD_TAGS, ScheduleError, "thread_axis", law, tag=tag)
+    ok = dom is None or (isinstance(dom, tuple | list) and len(dom) == 2 and dom[0] == 0 and _is_positive(dom[1]))
+    require(ok, ScheduleError, "thread_axis", "a domain is (0, extent)", domain=dom)
+    return ThreadAxis(tag, None if dom is None else dom[1])
+
+
+def _is_positive(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and 0 < x <= MAX_FACTOR
 
 
 class Schedule:
@@ -107,7 +118,10 @@ class Schedule:
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute in `scope` first and copy out; returns the cache (a list of them when given a list)."""
         tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
-        k = self.stage_id(tensors[0])
+        stages = {self.stage_id(t) for t in tensors}
+        names = [t.name for t in tensors]
+        require(len(stages) == 1, ScheduleError, "cache_write", "needs tensors of one operation", tensors=names)
+        k = stages.pop()
         self.apply(CacheWrite(k, scope))
         caches = [self.state.stages[k].op.output(t.value_index) for t in tensors]
         return caches if isinstance(tensor, list | tuple) else caches[0]
@@ -180,7 +194,7 @@ class StageHandle:
         given = [x for x in (factor, nparts) if x is not None]
         name = f"split {self.op.name}.{self._iter(axis).name}"
         require(len(given) == 1, ScheduleError, name, "either factor or nparts is needed", factor=factor, nparts=nparts)
-        ok = isinstance(given[0], int) and given[0] > 0
+        ok = _is_positive(given[0])
         require(ok, ScheduleError, name, "a positive integer is needed", factor=factor, nparts=nparts)
         position, extent = self.position(axis), self._iter(axis).extent
         advisory = extent if isinstance(extent, int) else 0
@@ -221,7 +235,12 @@ class StageHandle:
 
     def bind(self, axis: Axis, thread: ThreadAxis | str) -> None:
         """Run the loop's iterations on the threads of an axis."""
-        self._annotate(axis, (thread if isinstance(thread, ThreadAxis) else thread_axis(thread)).tag)
+        thread = thread if isinstance(thread, ThreadAxis) else thread_axis(thread)
+        it = self._iter(axis)
+        fits = thread.extent is None or it.extent is None or it.extent == thread.extent
+        law = f"the axis has {thread.extent} threads"
+        require(fits, ScheduleError, f"bind {self.op.name}.{it.name} to {thread.tag}", law, extent=it.extent)
+        self._annotate(axis, thread.tag)
 
     def vectorize(self, axis: Axis) -> None:
         """Run the loop's iterations as lanes of one vector."""
@@ -239,16 +258,21 @@ class StageHandle:
         """`auto_unroll_max_step` sets the unrolling limit of the stage; other pragmas are kept as they are."""
         position = self.position(axis)
         if name == "auto_unroll_max_step":
-            self.schedule.apply(Pragma(self.id, position, f"{name}${int(value)}"))
+            self.schedule.apply(Pragma(self.id, position, f"{name}${value}"))
         else:
             self.schedule.apply(FreePragma(self.id, position, name if value is None else f"{name}${value}"))
 
     def storage_align(self, axis: Axis, factor: int, offset: int) -> None:
-        """Make the stride of an axis of the stage's storage `offset` modulo `factor` elements."""
+        """Make the stride of an axis of the stage's storage `offset` modulo `factor` elements.
+
+        Arguments of the program keep the strides their caller gave them.
+        """
         self.schedule.apply(StorageAlign(self.id, self.position(axis), factor, offset))
 
     def compute_at(self, target: StageHandle, axis: Axis) -> None:
         """Compute the stage inside a loop of its consumer, as much of it as is needed there."""
+        ok = isinstance(target, StageHandle)
+        require(ok, ScheduleError, f"compute_at {self.op.name}", "the target must be a stage, s[...]", target=target)
         self.schedule.apply(ComputeAt(self.id, target.id, target.position(axis)))
 
     def compute_inline(self) -> None:
@@ -263,6 +287,9 @@ class StageHandle:
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     """A schedule of the computation of `ops` with nothing done to it yet."""
     items: list[Any] = list(ops) if isinstance(ops, list | tuple) else [ops]
+    for x in items:
+        ok = isinstance(x, Tensor | ComputeOp | PlaceholderOp)
+        require(ok, ScheduleError, "create_schedule", "operations or tensors are needed", got=x)
     outputs = [
         t for x in items for t in ([x] if isinstance(x, Tensor) else [x.output(k) for k in range(x.num_outputs)])
     ]

@@ -15,6 +15,7 @@ import numpy as np
 
 from .access import AccessInfo, access_info
 from .expr import Expr, IterVar
+from .region import Linear
 from .simplify import Simplifier
 from .step import Length, Step
 from .tensor import ComputeOp, Operation, PlaceholderOp
@@ -30,13 +31,17 @@ SPATIAL, REDUCE, MIXED, SPECIAL = "spatial", "reduce", "mixed", "special"
 
 @dataclass(frozen=True, slots=True)
 class Iter:
-    """One iterator; `uid` is its place in `Stage.vars`."""
+    """One iterator; `uid` is its place in `Stage.vars`.
+
+    `start` is where an axis begins, in terms of the loops around its stage (None: at 0); only inferred bounds know it.
+    """
 
     uid: int
     name: str
     extent: Extent | None
     kind: str
     annotation: str = "none"
+    start: Linear | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,19 @@
-"""Print a state as a loop nest (spec autoscheduler 3.2); the text also identifies a program in the search."""
+"""Print a state as a loop nest (spec autoscheduler 3.2); the text also identifies a program in the search.
+
+A loop prints where it starts and how far it runs.  Inferred bounds let axes start anywhere: `for i2 (x % 4 * 14,15)`
+counts from a place that the loops around its stage decide.
+"""
 
 from __future__ import annotations
 
-from .state import INLINED, ROOT, Extent, State
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
 
-
-def _range(extent: Extent | None) -> str:
-    return "(None)" if extent is None else f"(0,{extent})"
+from .lanes import product
+from .loop_value import loop_names
+from .region import DivAtom, Linear, LoopAtom
+from .state import INLINED, ROOT, FuseRel, Iter, State
 
 
 def state_text(state: State) -> str:
@@ -31,8 +38,112 @@ def _stage_lines(state: State, k: int, indent: int, lines: list[str]) -> None:
     for it in stage.iters:
         if not (isinstance(it.extent, int) and it.extent == 1):
             word = "for" if it.annotation == "none" else it.annotation
-            lines.append(f"{'  ' * indent}{word} {it.name} {_range(it.extent)}")
+            lines.append(f"{'  ' * indent}{word} {it.name} {_range(state, it)}")
             indent += 1
         for child in state.attached_to(k, it.uid):
             _stage_lines(state, child, indent, lines)
     lines.append(f"{'  ' * indent}{stage.op.name} = ...")
+
+
+def _range(state: State, it: Iter) -> str:
+    if it.extent is None:
+        return "(None)"
+    start = "0" if it.start is None else _Starts(state).text(it.start)
+    return f"({start},{it.extent})"
+
+
+@dataclass(frozen=True)
+class _Term:
+    """`index % upper // lower * scale`; without an upper factor there is no remainder to take."""
+
+    index: str
+    lower: int
+    upper: int | None
+    scale: int
+
+    def text(self) -> str:
+        factor = abs(self.scale)
+        words = [self.index]
+        words += [] if self.upper is None else [f"% {self.upper}"]
+        words += [] if self.lower == 1 else [f"// {self.lower}"]
+        words += [] if factor == 1 else [f"* {factor}"]
+        return " ".join(words)
+
+
+class _Starts:
+    """Prints starts in the normal form of TVM's simplifier: the largest factor first."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.names: dict[tuple[int, int], str] = {}
+
+    def text(self, low: Linear) -> str:
+        terms = sorted(_merged(self._terms(low)), key=lambda t: (-t.scale, -t.lower, -_order(t.upper)))
+        words = "".join(f" + {t.text()}" for t in terms if t.scale > 0)
+        words += f" + {low.const}" if low.const > 0 else ""
+        words += "".join(f" - {t.text()}" for t in reversed(terms) if t.scale < 0)
+        words += f" - {-low.const}" if low.const < 0 else ""
+        return words.removeprefix(" + ") if words.startswith(" + ") else f"0{words}" if words else "0"
+
+    def _terms(self, low: Linear) -> Iterable[_Term]:
+        for atom, scale in low.terms.items():
+            if scale == 0 or (atom.extent == 1 and _begins_at_zero(atom)):
+                continue
+            yield self._quotient(atom, scale) if isinstance(atom, DivAtom) else self._loop(atom, scale)
+
+    def _quotient(self, atom: DivAtom, scale: int) -> _Term:
+        base = self.text(atom.base)
+        index = base if base.isidentifier() else f"({base})"
+        return _Term(index, 1, atom.divisor, scale) if atom.mod else _Term(index, atom.divisor, None, scale)
+
+    def _loop(self, atom: LoopAtom, scale: int) -> _Term:
+        """The value of an iterator: of the loop itself, or of its part of the loop that it was fused into."""
+        stage = self.state.stages[atom.stage]
+        uid, lower = atom.uid, 1
+        upper: Any = None
+        for rel in stage.relations:
+            if isinstance(rel, FuseRel) and uid in rel.parts:
+                at = rel.parts.index(uid)
+                inner = product([stage.vars[p].extent for p in rel.parts[at + 1 :]])
+                upper = upper if upper is not None or at == 0 else stage.vars[uid].extent
+                lower, upper = lower * inner, None if upper is None else upper * inner
+                uid = rel.fused
+        extent: Any = stage.vars[uid].extent
+        upper = None if upper is not None and upper >= extent else upper
+        return _Term(self._name(atom.stage, uid), lower, upper, scale)
+
+    def _name(self, k: int, uid: int) -> str:
+        """The variable of a loop, as TVM's script prints it: one name each within an expression."""
+        if (k, uid) not in self.names:
+            stage = self.state.stages[k]
+            tag = stage.vars[uid].annotation
+            threaded = "Idx." in tag or tag == "vthread"
+            base = (tag if threaded else loop_names(stage)[uid]).replace(".", "_")
+            name, n = base, 0
+            while name in self.names.values():
+                n += 1
+                name = f"{base}_{n}"
+            self.names[k, uid] = name
+        return self.names[k, uid]
+
+
+def _order(upper: int | None) -> int:
+    return 2**63 if upper is None else upper
+
+
+def _begins_at_zero(atom: Any) -> bool:
+    return isinstance(atom, LoopAtom) or atom.low == 0
+
+
+def _merged(terms: Iterable[_Term]) -> list[_Term]:
+    """`x // 4 * 8 + x % 4 * 2` is `x * 2`: neighbouring digits of one index joined."""
+    out: list[_Term] = []
+    for term in terms:
+        for at, high in enumerate(out):
+            joins = high.index == term.index and high.lower == term.upper
+            if joins and high.scale * term.lower == term.scale * high.lower:
+                out[at] = replace(term, upper=high.upper)
+                break
+        else:
+            out.append(term)
+    return out

@@ -1,7 +1,8 @@
 """Decide which loops are unrolled, and write out those whose unrolling lets selections fold.
 
 A serial loop is unrolled when the statements it would become, counted with all its inner copies, stay within the
-`auto_unroll_max_step` of its stage, and everything inside is unrolled too (spec autoscheduler 5.5).
+`auto_unroll_max_step` of its stage, and everything inside is unrolled too (spec autoscheduler 5.5).  Most unrolled
+loops stay loops, for the compiler of the emitted source to unroll.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .expr import BufferLoad, Expr, Select, Var, as_expr, same
+from .expr import BufferLoad, Const, Expr, Select, Var, as_expr, same
 from .simplify import Simplifier
 from .stmt import For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, map_exprs, seq, stmts_of, with_bodies
-from .visit import free_vars, substitute, walk
+from .visit import children, rebuild
 
 MAX_DEPTH = 8
+MAX_COPIES = 8192
 
 
 def unroll_loops(s: Stmt, max_steps: Mapping[Var, int], simplifier: Simplifier) -> Stmt:
     """Mark loops as UNROLLED by the limit of each loop variable, and expand the constant selections."""
-    return _expand(_mark(s, max_steps)[0], simplifier)
+    return _Writer(simplifier).expand(_mark(s, max_steps)[0])
 
 
 def _mark(s: Stmt, max_steps: Mapping[Var, int]) -> tuple[Stmt, int, int, bool]:
@@ -43,27 +45,70 @@ def _mark(s: Stmt, max_steps: Mapping[Var, int]) -> tuple[Stmt, int, int, bool]:
             return new, steps, depth, all(p[3] for p in parts)
 
 
-def _decides_selection(loop: For) -> bool:
-    exprs = (e for x in stmts_of(loop.body) for e in exprs_of(x))
-    return any(isinstance(x, Select) and loop.var in free_vars(x.cond) for e in exprs for x in walk(e))
-
-
 def _stores_itself(s: Store) -> bool:
     return isinstance(s.value, BufferLoad) and s.value.buffer is s.buffer and same(s.value.index, s.index)
 
 
-def _expand(s: Stmt, simplifier: Simplifier) -> Stmt:
-    """Write out unrolled loops whose variable decides a selection (constant matrices), outermost first."""
-    if isinstance(s, For) and s.kind is ForKind.UNROLLED and _decides_selection(s):
-        return seq(*[_expand(_at(s, value, simplifier), simplifier) for value in range(s.extent)])
-    if isinstance(s, Store) and _stores_itself(s):
-        return Seq(())
-    new = [_expand(b, simplifier) for b in bodies(s)]
-    if isinstance(s, For | If) and isinstance(new[0], Seq) and not new[0].stmts:
-        return Seq(())
-    return with_bodies(s, tuple(new))
+class _Writer:
+    """Writes out unrolled loops whose variable decides a selection (constant matrices), outermost first.
 
+    The copies of a loop share the sub-expressions that its variable does not occur in, so what is known of an
+    expression is kept by its identity.
+    """
 
-def _at(loop: For, value: int, simplifier: Simplifier) -> Stmt:
-    env: dict[Var, Expr] = {loop.var: as_expr(value)}
-    return map_exprs(loop.body, lambda e: simplifier.simplify(substitute(e, env)))
+    def __init__(self, simplifier: Simplifier) -> None:
+        self.simplifier = simplifier
+        self._vars: dict[int, tuple[Expr, frozenset[Var]]] = {}
+        self._deciding: dict[int, tuple[Expr, frozenset[Var]]] = {}
+
+    def expand(self, s: Stmt, copies: int = 1) -> Stmt:
+        """`s`, which itself is one of `copies`, with such loops written out up to `MAX_COPIES`."""
+        if isinstance(s, For) and s.kind is ForKind.UNROLLED and self._decides_selection(s):
+            copies *= s.extent
+            if copies <= MAX_COPIES:
+                return seq(*[self.expand(self._at(s, value), copies) for value in range(s.extent)])
+        if isinstance(s, Store) and _stores_itself(s):
+            return Seq(())
+        new = [self.expand(b, copies) for b in bodies(s)]
+        if isinstance(s, For | If) and isinstance(new[0], Seq) and not new[0].stmts:
+            return Seq(())
+        return with_bodies(s, tuple(new))
+
+    def _decides_selection(self, loop: For) -> bool:
+        return any(loop.var in self.deciding(e) for x in stmts_of(loop.body) for e in exprs_of(x))
+
+    def _at(self, loop: For, value: int) -> Stmt:
+        number = as_expr(value)
+
+        def put(e: Expr) -> Expr:
+            if loop.var not in self.vars(e):
+                return e
+            if isinstance(e, Var):
+                return number
+            if isinstance(e, Select):
+                cond = put(e.cond)
+                if isinstance(cond, Const):
+                    return put(e.a if cond.value else e.b)
+            return rebuild(e, tuple([put(kid) for kid in children(e)]))
+
+        return map_exprs(loop.body, lambda e: self.simplifier.simplify(put(e)))
+
+    def vars(self, e: Expr) -> frozenset[Var]:
+        """The variables that occur in `e`."""
+        hit = self._vars.get(id(e))
+        if hit is not None:
+            return hit[1]
+        found = frozenset((e,)) if isinstance(e, Var) else frozenset().union(*[self.vars(k) for k in children(e)])
+        self._vars[id(e)] = (e, found)
+        return found
+
+    def deciding(self, e: Expr) -> frozenset[Var]:
+        """The variables in the conditions of selections in `e`."""
+        hit = self._deciding.get(id(e))
+        if hit is not None:
+            return hit[1]
+        found = frozenset().union(*[self.deciding(k) for k in children(e)])
+        if isinstance(e, Select):
+            found |= self.vars(e.cond)
+        self._deciding[id(e)] = (e, found)
+        return found

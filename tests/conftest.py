@@ -6,6 +6,7 @@ import importlib
 
 import pytest
 
+from te_lite.errors import LowerError
 from te_lite.lower_facts import Facts
 from te_lite.stmt import Stmt
 from te_lite.verify import verify
@@ -16,7 +17,11 @@ lowering = importlib.import_module("te_lite.lower")
 def verified(run: lowering.Pass) -> lowering.Pass:  # type: ignore[name-defined]
     def checked(facts: Facts, k: int, nest: Stmt) -> Stmt:
         after: Stmt = run(facts, k, nest)
-        verify(lowering.as_function(facts, lowering.in_threads(facts, k, after), f"after {run.__name__}"))
+        func = lowering.as_function(facts, lowering.in_threads(facts, k, after), f"after {run.__name__}")
+        try:
+            verify(func)
+        except LowerError as finding:
+            raise AssertionError(f"the compiler made a bad program: {finding}") from finding
         return after
 
     checked.__name__ = run.__name__

@@ -77,10 +77,10 @@ class Fuzzer:
     # ------------------------------------------------------------------------------------------ stages
 
     def _structure(self) -> None:
-        for _ in range(int(self.rng.integers(3))):
+        for _ in range(int(self.rng.integers(4))):
             k = int(self.rng.integers(len(self.state.stages)))
             stage = self.state.stages[k]
-            scope = "local" if not self.gpu or self.chance(0.4) else "shared"
+            scope = "local" if not self.gpu or self.chance(0.3) else "shared"
             readers = tuple(self.state.access.read_by[k])
             if readers and self.chance(0.5):
                 self.attempt(CacheRead(k, scope, readers if self.chance(0.7) else readers[:1]))
@@ -123,7 +123,7 @@ class Fuzzer:
     def _loops(self, k: int) -> None:
         if self.state.stages[k].is_placeholder or self.state.stages[k].where == INLINED:
             return
-        if self.chance(0.1) and self.state.stages[k].op.axis:
+        if self.chance(0.25) and self.state.stages[k].op.axis:
             axis = int(self.rng.integers(len(self.state.stages[k].op.axis)))
             self.attempt(StorageAlign(k, axis, int(self.rng.integers(2, 9)), int(self.rng.integers(3))))
         for _ in range(int(self.rng.integers(5))):

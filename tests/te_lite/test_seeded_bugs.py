@@ -93,8 +93,7 @@ def every_thread_stores(m: pytest.MonkeyPatch) -> None:
 
 
 def surplus_threads_unguarded(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lower_nest.NestBuilder, "_threads_of_region", lambda self, k: [])
-    m.setattr(lower_nest.NestBuilder, "_standing", lambda self, k: [])
+    m.setattr(lower_nest.NestBuilder, "_thread_guards", lambda self, k, variables: [])
 
 
 def shared_between_virtual_threads(m: pytest.MonkeyPatch) -> None:
