@@ -75,9 +75,7 @@ CATALOG = {
     "matmul": Entry("matmul", matmul, "N,M,K", (1024, 1024, 1024)),
     "dense": Entry("dense_layer", dense_layer, "M,N,K", (1, 1000, 512)),
     "batch_matmul": Entry("batch_matmul", benchmarks.batch_matmul, "B,N,M,K", (1, 128, 128, 128)),
-    "conv1d": Entry(
-        "conv1d_nlc", benchmarks.conv1d, "N,L,CI,CO,K,stride,padding", (1, 256, 64, 128, 3, 2, 1)
-    ),
+    "conv1d": Entry("conv1d_nlc", benchmarks.conv1d, "N,L,CI,CO,K,stride,padding", (1, 256, 64, 128, 3, 2, 1)),
     "conv2d_nhwc": Entry(
         "conv2d_nhwc", benchmarks.conv2d, "N,H,W,CI,CO,K,stride,padding", (1, 224, 224, 3, 64, 7, 2, 3)
     ),

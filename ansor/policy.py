@@ -86,7 +86,7 @@ class SketchPolicy:
         init_search_callbacks: Sequence[PreloadMeasuredStates | PreloadCustomSketchRule] | None = None,
     ) -> None:
         self.task = task
-        self.seed = int(np.random.SeedSequence().entropy % 2**30) + 1 if seed is None else seed  # type: ignore[operator]
+        self.seed = int(np.random.default_rng().integers(1, 2**30)) if seed is None else seed
         self.rng = np.random.default_rng(self.seed)
         self.cost_model: CostModel = RandomModel(self.seed) if program_cost_model is None else program_cost_model
         self.params = self._checked(params or {})

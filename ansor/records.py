@@ -98,7 +98,7 @@ def _read_task(data: list[Any]) -> TaskFacts:
     where = "record, task"
     ok = len(data) in (2, 5, 6) and isinstance(data[0], str) and isinstance(data[1], str)
     require(ok, RecordError, where, "workload key, target, hardware, host, layout and input names are needed")
-    hardware, host, layout, names = (data[2:] + [None, "", 0, []][len(data) - 2 :])
+    hardware, host, layout, names = data[2:] + [None, "", 0, []][len(data) - 2 :]
     if hardware is not None:
         ok = isinstance(hardware, list) and len(hardware) == len(HARDWARE_FIELDS) and all(map(_is_int, hardware))
         require(ok, RecordError, where, f"{len(HARDWARE_FIELDS)} hardware numbers are needed")

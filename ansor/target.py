@@ -1,6 +1,6 @@
 """What a program is made for: a kind (`c`, `cuda`, `vta`) and options, written as users of TVM write targets.
 
-    Target("cuda -arch=sm_90").kind.name == "cuda"        Target("llvm -mcpu=core-avx2").kind.name == "c"
+Target("cuda -arch=sm_90").kind.name == "cuda"        Target("llvm -mcpu=core-avx2").kind.name == "c"
 """
 
 from __future__ import annotations

@@ -106,9 +106,7 @@ def conv_against_untuned(trials: int) -> dict[str, float]:
     task = ansor.SearchTask(compute_dag=te.ComputeDAG(tensors), target="c", desc="conv2d layer")
     with tempfile.TemporaryDirectory() as folder:
         log = str(Path(folder) / "conv2d.json")
-        options = ansor.TuningOptions(
-            num_measure_trials=trials, verbose=0, measure_callbacks=[ansor.RecordToFile(log)]
-        )
+        options = ansor.TuningOptions(num_measure_trials=trials, verbose=0, measure_callbacks=[ansor.RecordToFile(log)])
         task.tune(options, search_policy=ansor.SketchPolicy(task, seed=1, verbose=0))
         schedule, args = task.apply_best(log)
     inputs = random_inputs(tensors, np.random.default_rng(0))

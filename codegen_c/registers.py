@@ -107,7 +107,7 @@ def _all_at(s: Alloc, places: dict[int, int], indices: Indices) -> bool:
     """Whether every access of the buffer is at one of the constant `places`, plus the lane of a vector perhaps."""
     for index, loop in accesses(s.body, s.buffer):
         form = indices.linear(index)
-        lane = {} if loop is None or loop.var not in form.terms else {loop.var: 1}
+        lane: dict[Expr, int] = {} if loop is None or loop.var not in form.terms else {loop.var: 1}
         if form.const not in places or not form.same_terms(Linear(lane, form.const)):
             return False
     return True

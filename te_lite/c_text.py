@@ -123,10 +123,7 @@ def _helper_body(name: str, dtype: str, t: str) -> str:
             sign = "<" if name == "min" else ">"
             return f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) {{ return a {sign} b ? a : b; }}"
         case "floordiv":
-            return (
-                f"{t} floordiv_{SHORT[dtype]}({t} a, {t} b) "
-                "{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }"
-            )
+            return f"{t} floordiv_{SHORT[dtype]}({t} a, {t} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
         case "floormod":
             return (
                 f"{t} floormod_{SHORT[dtype]}({t} a, {t} b) "

@@ -289,4 +289,3 @@ def _reduced_axis(s: ThreadReduce, scope: Scope) -> tuple[int | None, Value]:
         return None, None
     axis = len(scope.shape) - 1 - scope.kernel.axes[s.thread]
     return axis, None if s.extent == count else threads < s.extent
-

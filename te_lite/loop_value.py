@@ -69,9 +69,7 @@ def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
     that runs over and is the outermost part of another split needs no guard of its own: the whole has one.
     """
     values = all_values(stage, variables)
-    splits = [
-        rel for rel in stage.relations if isinstance(rel, SplitRel) and all(c in values for c in rel.children)
-    ]
+    splits = [rel for rel in stage.relations if isinstance(rel, SplitRel) and all(c in values for c in rel.children)]
     guarded_by_whole = {rel.children[0] for rel in splits if rel.inner_to_outer}
     reach: dict[int, int] = {}
     guards: list[Expr] = []

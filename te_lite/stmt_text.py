@@ -1,11 +1,11 @@
 """Print lowered programs: one line a statement, indentation for nesting, brackets only where they matter.
 
-    func conv(data: float32[1, 4, 7, 7], out: float32[1, 8, 7, 7]):
-        blockIdx.x in 0..8:
-            threadIdx.x in 0..49:
-                alloc acc: float32[2] (local)
-                for rc in 0..4:
-                    acc[0] = acc[0] + data[rc*49 + threadIdx.x]*0.5f
+func conv(data: float32[1, 4, 7, 7], out: float32[1, 8, 7, 7]):
+    blockIdx.x in 0..8:
+        threadIdx.x in 0..49:
+            alloc acc: float32[2] (local)
+            for rc in 0..4:
+                acc[0] = acc[0] + data[rc*49 + threadIdx.x]*0.5f
 """
 
 from __future__ import annotations

@@ -93,10 +93,12 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
         reader = sketch.stages[stage.attach.stage]
         whole = named_axes(reader, NO_SPLIT)
         splits = iter(sorted(split_steps(sketch, stage.attach.stage)))
-        axes = tuple([
-            (v.extent if isinstance(v.extent, int) else 1, None if n in whole else next(splits))
-            for n, v in enumerate((*reader.op.axis, *reader.op.reduce_axis))
-        ])
+        axes = tuple(
+            [
+                (v.extent if isinstance(v.extent, int) else 1, None if n in whole else next(splits))
+                for n, v in enumerate((*reader.op.axis, *reader.op.reduce_axis))
+            ]
+        )
         forms = tuple([r.forms for r in reads[k] if r.reader == stage.attach.stage])
         out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, element_bytes(stage.op.dtype)))
     return tuple(out)

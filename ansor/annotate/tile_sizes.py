@@ -151,9 +151,7 @@ def _ways_before(pairs: dict[Pair, np.ndarray], before: set[Pair], after: dict[P
     return out
 
 
-def draw_threads(
-    sketch: State, hardware: HardwareParams, rng: np.random.Generator, max_innermost: int
-) -> Lengths:
+def draw_threads(sketch: State, hardware: HardwareParams, rng: np.random.Generator, max_innermost: int) -> Lengths:
     """Lengths for the spatial splits of all kernels with threads, within the limits."""
     steps = holes(sketch)
     out: Lengths = {}

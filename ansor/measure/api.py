@@ -95,9 +95,7 @@ class Program(Protocol):
     def run(self, args: Sequence[Any]) -> None:
         """Run once on device arrays, and wait for the end."""
 
-    def time(
-        self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool
-    ) -> list[float]:
+    def time(self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
         """Seconds per call, `repeat` figures: each the mean of at least `number` calls lasting `min_repeat_ms`.
 
         With `flush` the caches are emptied before each figure.

@@ -1,8 +1,8 @@
 """What a worker does: build a program, prepare a task's data, run a program.
 
-    build    steps -> state -> loop nest (error 1), backend builds it into a directory (error 2)
-    prepare  inputs and reference outputs of a task: made once, kept as .npy files, put on the device
-    run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4)
+build    steps -> state -> loop nest (error 1), backend builds it into a directory (error 2)
+prepare  inputs and reference outputs of a task: made once, kept as .npy files, put on the device
+run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4)
 """
 
 from __future__ import annotations

@@ -58,5 +58,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-

@@ -59,9 +59,7 @@ def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
 def flip(a: Tensor, axis: int = 0) -> Tensor:
     """Reverse the order along `axis` (`T_reverse_sequence` of the whole axis, named `T_flip`)."""
     at = normal_axis(axis, a.ndim, "flip")
-    return ax_compute(
-        a.shape, lambda *i: a(*i[:at], a.shape[at] - 1 - i[at], *i[at + 1 :]), "T_flip", INJECTIVE
-    )
+    return ax_compute(a.shape, lambda *i: a(*i[:at], a.shape[at] - 1 - i[at], *i[at + 1 :]), "T_flip", INJECTIVE)
 
 
 def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -162,9 +160,7 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
         return ax_compute(indices.shape, lambda *i: a[unravel(position(indices[i]), a.shape)], "T_take", INJECTIVE)
     stop = at + indices.ndim
     shape = a.shape[:at] + indices.shape + a.shape[at + 1 :]
-    return ax_compute(
-        shape, lambda *i: a(*i[:at], position(indices[i[at:stop]]), *i[stop:]), "T_take", INJECTIVE
-    )
+    return ax_compute(shape, lambda *i: a(*i[:at], position(indices[i[at:stop]]), *i[stop:]), "T_take", INJECTIVE)
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
@@ -194,9 +190,7 @@ def repeat(a: Tensor, repeats: int, axis: int) -> Tensor:
     return ax_compute(shape, lambda *i: a(*i[:at], i[at] // repeats, *i[at + 1 :]), "T_repeat", INJECTIVE)
 
 
-def one_hot(
-    indices: Tensor, on_value: ExprLike, off_value: ExprLike, depth: int, axis: int, dtype: str
-) -> Tensor:
+def one_hot(indices: Tensor, on_value: ExprLike, off_value: ExprLike, depth: int, axis: int, dtype: str) -> Tensor:
     """`on_value` where the new dimension `axis` of `depth` equals the index, else `off_value` (`T_one_hot`)."""
     at = normal_axis(axis, indices.ndim + 1, "one_hot")
     on, off = cast(dtype, on_value), cast(dtype, off_value)
@@ -213,6 +207,4 @@ def arange(start: float, stop: float | None = None, step: float = 1, dtype: str 
     lo, hi = (0, start) if stop is None else (start, stop)
     count = math.ceil((hi - lo) / step)
     require(count > 0, ExprError, "arange", "the range is empty", start=lo, stop=hi, step=step)
-    return ax_compute(
-        (count,), lambda i: const(lo, dtype) + cast(dtype, i) * const(step, dtype), "T_arange", INJECTIVE
-    )
+    return ax_compute((count,), lambda i: const(lo, dtype) + cast(dtype, i) * const(step, dtype), "T_arange", INJECTIVE)

@@ -103,6 +103,7 @@ def test_older_lines_and_comments(tmp_path, record):
 
 def hostile(good):
     """Lines that are no records."""
+
     def with_(path, value):
         data = json.loads(good)
         place = data

@@ -79,7 +79,13 @@ def test_stage_order_with_caches() -> None:
 
 def test_consumers_are_those_of_the_current_stages(dag: te.ComputeDAG) -> None:
     state = replay(dag, [CacheWrite(CONV, "local"), CacheRead(PAD, "shared", (CONV,)), ComputeInline(BIAS_ADD + 2)])
-    assert [op.name for op in state.ops][PAD : CONV + 3] == ["pad_temp", "pad_temp.shared", "kernel", "conv2d_nchw.local", "conv2d_nchw"]
+    assert [op.name for op in state.ops][PAD : CONV + 3] == [
+        "pad_temp",
+        "pad_temp.shared",
+        "kernel",
+        "conv2d_nchw.local",
+        "conv2d_nchw",
+    ]
     assert list(state.access.read_by[PAD]) == [PAD + 1]
     assert list(state.access.read_by[CONV + 1]) == [CONV + 2]
 

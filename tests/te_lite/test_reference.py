@@ -138,9 +138,7 @@ def test_reductions_with_an_initial_value() -> None:
     a = te.placeholder((3, 5), name="a")
     k = te.reduce_axis((0, 5), "k")
     total = te.sum(a[0, k], axis=k)
-    out = te.compute(
-        (3,), lambda i: Reduce(total.combiner, (a[i, k],), (k,), None, 0, (a[i, 0] * 10.0,)), name="out"
-    )
+    out = te.compute((3,), lambda i: Reduce(total.combiner, (a[i, k],), (k,), None, 0, (a[i, 0] * 10.0,)), name="out")
     r = run([a, out], "float64")
     x = r[a].astype("float64")
     np.testing.assert_allclose(r[out], x.sum(1) + x[:, 0] * 10, rtol=1e-12)

@@ -174,7 +174,9 @@ def test_program_text() -> None:
     kernel = For(b, 2, ForKind.BLOCK, Alloc(stage, For(t, 16, ForKind.THREAD, Alloc(acc, Alloc(total, body)),
                                                        "threadIdx.x")), "blockIdx.x")  # fmt: skip
     tail = For(Var("i"), 2, ForKind.PARALLEL, For(Var("i"), 2, ForKind.VTHREAD, Store(out, const(5), const(-1.5))))
-    assert str(LoweredFunc("main", (A, out), seq(kernel, tail))) == """\
+    assert (
+        str(LoweredFunc("main", (A, out), seq(kernel, tail)))
+        == """\
 func main(A: float32[2, 30], out: float32[6]):
     blockIdx.x = bx in 0..2:
         alloc A.shared: float32[2, 15] strides [16, 1] (shared)
@@ -196,3 +198,4 @@ func main(A: float32[2, 30], out: float32[6]):
         vthread i_1 in 0..2:
             out[5] = -1.5f
 """
+    )

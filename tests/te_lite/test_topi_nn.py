@@ -109,9 +109,7 @@ def test_pool1d_and_pool3d(pool_type: str) -> None:
 def test_average_pools_keep_the_count_expression() -> None:
     (x,) = inputs_of((1, 35, 35, 4))
     out = topi.nn.pool2d(x, 3, 1, 1, (1, 1, 1, 1), "avg", layout="NHWC", count_include_pad=False)
-    count = [
-        f"((min(((ax{d} - 1) + 2), 34) - ((ax{d} - 1) + max((0 - (ax{d} - 1)), 0))) + 1)" for d in (1, 2)
-    ]
+    count = [f"((min(((ax{d} - 1) + 2), 34) - ((ax{d} - 1) + max((0 - (ax{d} - 1)), 0))) + 1)" for d in (1, 2)]
     assert out.op.name == "pool_avg"
     assert repr(out.op.body[0]) == f"(pool_sum[ax0, ax1, ax2, ax3]/float32(max(({count[0]}*{count[1]}), 1)))"
     with_pad = topi.nn.pool2d(x, 3, 1, 1, (1, 1, 1, 1), "avg", layout="NHWC")

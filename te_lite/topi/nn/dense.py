@@ -45,9 +45,7 @@ def matmul(
     if bias is None:
         return product
     require(bias.shape == (columns,), ExprError, name, "the bias must be a vector of N elements", bias=bias.shape)
-    return compute(
-        (rows, columns), lambda i, j: product[i, j] + cast(dtype, bias[j]), tag=BROADCAST
-    )
+    return compute((rows, columns), lambda i, j: product[i, j] + cast(dtype, bias[j]), tag=BROADCAST)
 
 
 def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Tensor:

@@ -58,6 +58,4 @@ def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor) -> Tensor:
 def flatten(data: Tensor) -> Tensor:
     """[N, ...] as [N, product of the rest] (stage `compute`)."""
     rest = data.shape[1:]
-    return compute(
-        (data.shape[0], math.prod(rest)), lambda i, j: data(i, *unravel(j, rest)), tag=INJECTIVE
-    )
+    return compute((data.shape[0], math.prod(rest)), lambda i, j: data(i, *unravel(j, rest)), tag=INJECTIVE)

@@ -16,9 +16,7 @@ from ..tag import COMM_REDUCE, INJECTIVE
 from ..transform import reshape
 from ..utils import ax_compute, normal_axis
 
-_pair_sum = comm_reducer(
-    lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (const(0, a), const(0, b)), "tuple_sum"
-)
+_pair_sum = comm_reducer(lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (const(0, a), const(0, b)), "tuple_sum")
 
 
 def batch_norm(
@@ -79,9 +77,7 @@ def _normalise(
     return ax_compute(data.shape, element, name, INJECTIVE)  # type: ignore[no-any-return]
 
 
-def layer_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Axis = -1, epsilon: float = 1e-5
-) -> Tensor:
+def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
     """`(x - mean) * rsqrt(var + epsilon) * gamma + beta` over the dimensions `axis`, the shape of gamma and beta."""
     axes = real_axes(axis, data.ndim, "layer_norm")
     want = tuple([data.shape[a] for a in axes])
@@ -106,9 +102,7 @@ def instance_norm(
     """Normalise over `axis` for each sample and channel; gamma and beta are [C] with C at `channel_axis`."""
     axes = real_axes(axis, data.ndim, "instance_norm")
     channel = normal_axis(channel_axis, data.ndim, "instance_norm")
-    return _normalise(
-        data, axes, lambda i, x: x * gamma[i[channel]] + beta[i[channel]], epsilon, "T_instance_norm"
-    )
+    return _normalise(data, axes, lambda i, x: x * gamma[i[channel]] + beta[i[channel]], epsilon, "T_instance_norm")
 
 
 def rms_norm(data: Tensor, weight: Tensor, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:

@@ -78,9 +78,7 @@ def _padded(data: Tensor, before: Sequence[int], after: Sequence[int], name: str
     return [n + b + a for n, b, a in zip(data.shape, before, after, strict=True)]
 
 
-def dilate(
-    data: Tensor, strides: Sequence[int], dilation_value: ExprLike = 0.0, name: str = "DilatedInput"
-) -> Tensor:
+def dilate(data: Tensor, strides: Sequence[int], dilation_value: ExprLike = 0.0, name: str = "DilatedInput") -> Tensor:
     """Spread the elements `strides[d]` apart with `dilation_value` between: extents become `(d - 1) * stride + 1`."""
     steps = per_dim(strides, data.ndim, name)
     value = as_expr(dilation_value, data.dtype)

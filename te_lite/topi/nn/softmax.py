@@ -44,9 +44,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     reduced = [*x.shape[:at], *x.shape[at + 1 :]]
     largest = _max_element(x, at, reduced)
     k = reduction.reduce_axis((0, x.shape[at]), "k")
-    total = compute(
-        reduced, lambda *i: reduction.sum(call("exp", x[_insert(i, at, k)] - largest[tuple(i)]), axis=k)
-    )
+    total = compute(reduced, lambda *i: reduction.sum(call("exp", x[_insert(i, at, k)] - largest[tuple(i)]), axis=k))
     return compute(  # type: ignore[no-any-return]
         x.shape,
         lambda *i: x[i] - largest[_without(i, at)] - call("log", total[_without(i, at)]),

@@ -25,9 +25,7 @@ def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilation: S
     return out
 
 
-def convolve(
-    x: Array, w: Array, stride: Ints, padding: Padding, dilation: Ints = 1, groups: int = 1
-) -> Array:
+def convolve(x: Array, w: Array, stride: Ints, padding: Padding, dilation: Ints = 1, groups: int = 1) -> Array:
     """[N, C, spatial ...] with [O, C / groups, kernel ...], any number of spatial dimensions."""
     n = x.ndim - 2
     ok = w.ndim == x.ndim and x.shape[1] == w.shape[1] * groups and w.shape[0] % groups == 0

@@ -26,9 +26,7 @@ def log_softmax_python(a_np: Array, axis: int = 1) -> Array:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis, keepdims=True)))
 
 
-def dense(
-    x: Array, y: Array, bias: Array | None = None, use_bias: bool = False, use_relu: bool = False
-) -> Array:
+def dense(x: Array, y: Array, bias: Array | None = None, use_bias: bool = False, use_relu: bool = False) -> Array:
     """[M, K] with [N, K] gives [M, N]; the bias [N] and relu are added when asked for."""
     out = x @ y.T
     out = out + bias if use_bias and bias is not None else out
