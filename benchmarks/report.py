@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,12 @@ def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> None:
         print("  ".join(x.ljust(w) if c == 0 else x.rjust(w) for c, (x, w) in enumerate(zip(line, width, strict=True))))
         if n == 0:
             print("  ".join("-" * w for w in width))
+
+
+def let_blas_choose() -> None:
+    """Start this program again without the variables that hold OpenBLAS to an older processor's kernels."""
+    if os.environ.pop("OPENBLAS_CORETYPE", None) is not None:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def processor() -> str:

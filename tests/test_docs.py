@@ -6,6 +6,7 @@ it prints, `...` standing for anything.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -96,6 +97,23 @@ def test_every_departure_of_a_rule_is_listed() -> None:
     text = (ROOT / "docs" / "differs_from_tvm.md").read_text()
     for rule in {type(rule): rule for rules in RULES.values() for rule in rules}.values():
         assert not rule.departs or f"| `{type(rule).__name__}` | {rule.departs} |" in text, rule
+
+
+def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
+    lanes, cpu = [
+        json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["figures"]
+        for name in ("lanes", "cpu_codegen")
+    ]
+    emission, matmul, conv = cpu["emission_ms"], cpu["matmul_1024_ms"], cpu["conv2d_layer_ms"]
+    rows = (
+        f"{lanes['total_ms']:.1f} ms | {lanes['single_ms']:,.0f} ms one by one",
+        f"{emission['c: lower']:.1f} ms | {emission['c: in all']:.1f} ms with the C text",
+        f"{emission['cuda: lower']:.1f} ms | |",
+        f"{matmul['ours']:.1f} ms | NumPy: {matmul['numpy']:.1f} ms",
+        f"{conv['best']:.1f} ms | untuned loop nest: {conv['untuned']:.1f} ms",
+    )
+    text = (ROOT / "README.md").read_text()
+    assert [row for row in rows if row not in text] == []
 
 
 def test_the_table_of_files_is_up_to_date() -> None:

@@ -12,6 +12,7 @@ import ansor
 from ansor.catalog import CATALOG, register_catalog
 from ansor.cli import main
 from te_lite.dag_json import dag_from_json, dag_to_json
+from tests.ansor.conftest import HEED_CTRL_C
 
 
 @pytest.fixture
@@ -100,7 +101,9 @@ def test_ctrl_c(here, tmp_path):
     )
     path = os.pathsep.join(p or os.getcwd() for p in sys.path)
     env = {**os.environ, "FAULTS": str(tmp_path), "PYTHONPATH": path}
-    process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEED_CTRL_C + code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     end = time.monotonic() + 60
     while time.monotonic() < end and not ((here / "log.json").exists() and (here / "log.json").stat().st_size > 0):
         time.sleep(0.05)

@@ -11,6 +11,7 @@ import uuid
 import pytest
 
 import ansor
+from tests.ansor.conftest import HEED_CTRL_C
 
 SCRIPT = textwrap.dedent("""
     import sys
@@ -59,7 +60,9 @@ def search(tmp_path):
     mark, log = f"mark-{uuid.uuid4()}", tmp_path / "log.json"
     path = os.pathsep.join(p or os.getcwd() for p in sys.path)
     env = {**os.environ, "FAULTS": str(faults), "TEST_MARK": mark, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, log], env=env, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEED_CTRL_C + SCRIPT, log], env=env, stdout=subprocess.PIPE, text=True
+    )
     yield process, log, mark
     process.kill()
     process.wait()
