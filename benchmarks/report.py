@@ -46,14 +46,15 @@ def processor() -> str:
 
 
 def write_json(file: str | None, figures: dict[str, Any], device: str | None = None) -> None:
-    """Write `figures` with the circumstances of the run."""
+    """Write `figures` with the circumstances of the run (ANSOR_COMMIT names the commit where git does not)."""
     if file is None:
         return
     git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    commit = os.environ.get("ANSOR_COMMIT", git.stdout.strip())
     record = {
         "machine": device or f"{processor()}, {os.cpu_count()} cores",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": git.stdout.strip() or "unknown",
+        "commit": commit or "unknown",
         "figures": figures,
     }
     Path(file).parent.mkdir(parents=True, exist_ok=True)
