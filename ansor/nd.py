@@ -14,6 +14,7 @@ import numpy as np
 from te_lite.errors import require
 
 from .errors import BackendError
+from .registry import backend
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64
@@ -58,11 +59,9 @@ def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
 
 
 class NDArray:
-    """An array on a device."""
+    """An array in the memory of this machine."""
 
     def __init__(self, array: Array, device: DeviceId) -> None:
-        if device.device_type != "cpu":
-            raise BackendError(f"device {device}: arrays live on the CPU here; use ansor.cpu() with target 'c'")
         self._array = array
         self.device = device
 
@@ -94,12 +93,44 @@ class NDArray:
         return f"<NDArray shape={self.shape} {self.dtype} on {self.device}>\n{self._array}"
 
 
-def empty(shape: Sequence[int], dtype: str = "float32", device: DeviceId | None = None) -> NDArray:
-    """An uninitialised array."""
-    return NDArray(aligned_empty(shape, dtype), device or cpu())
+class DeviceNDArray:
+    """An array in the memory of a device, copied there and back by the device's backend."""
+
+    def __init__(self, array: Array, device: DeviceId) -> None:
+        self._device = backend(device.device_type).open(device.device_id)
+        self._handle = self._device.put(array)
+        self.shape = tuple(array.shape)
+        self.dtype = str(array.dtype)
+        self.device = device
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        made: dict[str, Any] = self._handle.__cuda_array_interface__
+        return made
+
+    def asnumpy(self) -> Array:
+        """A copy on the host."""
+        return self._device.get(self._handle)
+
+    numpy = asnumpy
+
+    def copyfrom(self, source: Any) -> DeviceNDArray:
+        """Overwrite with the values of `source`."""
+        self._device.write(self._handle, np.ascontiguousarray(source, self.dtype).reshape(self.shape))
+        return self
+
+    def __repr__(self) -> str:
+        return f"<NDArray shape={self.shape} {self.dtype} on {self.device}>"
 
 
-def array(source: Any, device: DeviceId | None = None) -> NDArray:
+def empty(shape: Sequence[int], dtype: str = "float32", device: DeviceId | None = None) -> NDArray | DeviceNDArray:
+    """An uninitialised array.  Raises BackendError, or the backend's error, when the device cannot be had."""
+    device = device or cpu()
+    host = aligned_empty(shape, dtype)
+    return NDArray(host, device) if device.device_type == "cpu" else DeviceNDArray(host, device)
+
+
+def array(source: Any, device: DeviceId | None = None) -> NDArray | DeviceNDArray:
     """A copy of `source` on a device."""
     source = np.asarray(source)
     made = empty(source.shape, source.dtype, device)

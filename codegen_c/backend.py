@@ -99,6 +99,10 @@ class CBackend:
     kind = "c"
     shares_host = True
 
+    def check(self, target: str) -> None:
+        """Raises CompileError when there is no C compiler."""
+        compiler_version(compiler_command())
+
     def source(self, func: LoweredFunc, target: str) -> str:
         """The C text.  Raises EmitError for programs with thread blocks."""
         return emit(func)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from .expr import Binary, Call, Const, Expr, IterVar, Load, Reduce, Select, Var
+from .expr import Binary, Call, Const, Expr, IterVar, Load, Select, Var
 from .tensor import ComputeOp, Operation, PlaceholderOp
 from .visit import free_vars, walk
 
@@ -191,7 +191,3 @@ class AccessInfo:
 def access_info(ops: tuple[Operation, ...]) -> AccessInfo:
     """The (shared, read-only) analysis of a program's operations."""
     return AccessInfo(ops)
-
-
-def reduce_of(op: Operation) -> Reduce | None:
-    return op.reduction if isinstance(op, ComputeOp) else None

@@ -108,7 +108,7 @@ def apply_cache_write(state: State, step: CacheWrite) -> State:
     require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
     _require_unscheduled(stage, range(len(stage.vars)), subject)
     name = cache_name(stage.op.name, step.scope, [op.name for op in state.ops])
-    cache, copy = cache_write_ops(stage.compute, step.scope, name)
+    cache, copy = cache_write_ops(stage.compute, step.scope, name, [op.key for op in state.ops])
     state = _insert(state, step.stage, fresh_stage(cache))
     return state.with_stage(step.stage + 1, fresh_stage(copy))
 

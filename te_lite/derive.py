@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from .expr import INDEX, Expr, IterVar, Load, Reduce, Var, as_expr, if_then_else, logical_and
-from .tensor import ComputeOp, Operation, Tensor
+from .tensor import ComputeOp, Tensor
 from .visit import substitute, transform
 
 T = TypeVar("T")
@@ -70,8 +70,14 @@ def _output(e: Reduce, k: int) -> Reduce:
     return e if e.value_index == k else Reduce(e.combiner, e.sources, e.axes, e.condition, k, e.init)
 
 
-def cache_write_ops(op: ComputeOp, scope: str, name: str) -> tuple[ComputeOp, ComputeOp]:
-    """`(cache, copy)`: the computation moved to `<op>.<scope>` with axes `<axis>.c`, and the copy out of it."""
+def cache_write_ops(op: ComputeOp, scope: str, name: str, taken: Sequence[object]) -> tuple[ComputeOp, ComputeOp]:
+    """`(cache, copy)`: the computation moved to `<op>.<scope>` with axes `<axis>.c`, and the copy out of it.
+
+    `taken` are the keys of the operations of the program: a cache that was factored since gave up its name only.
+    """
+    key: tuple[object, ...] = ("CHW", op.key, name)
+    while key in taken:
+        key = ("CHW", key, name)
 
     def make() -> tuple[ComputeOp, ComputeOp]:
         axis = tuple([IterVar(f"{v.name}.c", INDEX, v.extent, "spatial") for v in op.axis])
@@ -83,13 +89,11 @@ def cache_write_ops(op: ComputeOp, scope: str, name: str) -> tuple[ComputeOp, Co
         def move(e: Expr) -> Expr:
             return _reduce_over(e, env, reduce_axis) if isinstance(e, Reduce) else substitute(e, env)
 
-        cache = ComputeOp(
-            name, axis, _map_bodies(op, move), ("CHW", op.key, name), op.tag, op.attrs, reduce_axis, scope
-        )
+        cache = ComputeOp(name, axis, _map_bodies(op, move), key, op.tag, op.attrs, reduce_axis, scope)
         body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
         return cache, ComputeOp(op.name, op.axis, body, op.key, scope=op.scope)
 
-    return _memo(op, ("cache_write", scope, name), make)
+    return _memo(op, ("cache_write", scope, key), make)
 
 
 def _with_extent(v: IterVar, env: dict[Var, Expr]) -> IterVar:
@@ -158,11 +162,3 @@ def _unreduced(e: Reduce, env: dict[Var, Expr], guard: Expr | None) -> tuple[Exp
         value = substitute(source, env)
         out.append(if_then_else(logical_and(*conditions), value, as_expr(identity)) if conditions else value)
     return tuple(out)
-
-
-def key_index(ops: Sequence[Operation], key: object) -> int:
-    """The stage number of the operation with `key`."""
-    for k, op in enumerate(ops):
-        if op.key == key:
-            return k
-    raise KeyError(key)

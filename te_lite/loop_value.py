@@ -94,9 +94,12 @@ def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
 
 
 def loop_names(stage: Stage) -> dict[int, str]:
-    """The name TE would give each iterator: `k.outer.inner`, `i.j.fused` (what derived axes are called)."""
+    """The name TE would give each iterator: `k.outer.inner`, `i.j.fused` (what derived axes are called).
+
+    A loop that was fused out of nothing is the `unit` loop.
+    """
     axes = (*stage.op.axis, *stage.op.reduce_axis)
-    names = {k: v.name for k, v in enumerate(axes)}
+    names = {it.uid: "unit" for it in stage.vars} | {k: v.name for k, v in enumerate(axes)}
     for rel in stage.relations:
         match rel:
             case SplitRel(parent=parent, children=children, inner_to_outer=inner_to_outer):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import keyword
+import re
 from collections.abc import Iterable
 
 from .dag import ComputeDAG
@@ -49,9 +52,12 @@ class _Names:
 
     def __init__(self) -> None:
         self.of: dict[object, str] = {}
-        self.taken: set[str] = {"s", "te"}
+        self.taken: set[str] = {"s", "te", "tuple"}
 
     def fresh(self, base: str) -> str:
+        """A name of its own that begins with `base`, as far as that is an identifier."""
+        base = re.sub(r"\W", "_", base, flags=re.ASCII)
+        base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
         name, n = base, 0
         while name in self.taken:
             n += 1
@@ -125,14 +131,16 @@ class _Printer:
                 self._call(k, f"reorder({', '.join(order)})")
             case Annotate(iter=p, annotation=annotation):
                 self._call(k, _annotation_call(self._loop(before, k, p), annotation))
+            case Pragma(iter=p) | FreePragma(iter=p) if p >= len(before.stages[k].leaf):
+                pass
             case Pragma(iter=p, text=text):
                 loop = self._loop(before, k, p)
                 self._call(k, f'pragma({loop}, "auto_unroll_max_step", {text.partition("$")[2]})')
                 self._call(k, f'pragma({loop}, "unroll_explicit", True)')
             case FreePragma(iter=p, text=text):
                 name, dollar, value = text.partition("$")
-                argument = f', "{value}"' if dollar else ""
-                self._call(k, f'pragma({self._loop(before, k, p)}, "{name}"{argument})')
+                words = [self._loop(before, k, p), json.dumps(name)] + ([json.dumps(value)] if dollar else [])
+                self._call(k, f"pragma({', '.join(words)})")
             case StorageAlign(iter=p, factor=factor, offset=offset):
                 self._call(k, f"storage_align({self._loop(before, k, p)}, {factor}, {offset})")
             case ComputeAt(target=target, target_iter=p):
@@ -156,6 +164,8 @@ class _Printer:
         lengths, inner_to_outer = rel.lengths, rel.inner_to_outer  # type: ignore[union-attr]
         children = list(rel.children)  # type: ignore[union-attr]
         rest = self._loop(before, k, step.iter)
+        if not lengths:
+            self.loops[stage.op.key, children[0]] = rest
         word = "factor" if inner_to_outer else "nparts"
         order: Iterable[int] = range(len(lengths) - 1, -1, -1) if inner_to_outer else range(len(lengths))
         for done, j in enumerate(order):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .expr import Binary, Const, Expr, IterVar, Load, Reduce, Select, Var
+from .expr import Binary, Const, Expr, Load, Reduce, Select, Var
 from .tensor import ComputeOp, Operation
 from .visit import substitute, transform, walk
 
@@ -136,13 +136,9 @@ def reads_by_producer(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tu
     for k, bodies in enumerate(expanded_bodies(ops, inlined)):
         op = ops[k]
         axes: dict[Var, int] = {v: n for n, v in enumerate((*op.axis, *op.reduce_axis))}
-        for body in bodies[:1] if reduce_axes(op) else bodies:
+        for body in bodies[:1] if op.reduce_axis else bodies:
             for node in walk(body):
                 if isinstance(node, Load):
                     forms = tuple([index_form(i, axes) for i in node.indices])
                     found[index[node.tensor.op.key]].setdefault(Read(k, forms))
     return tuple(tuple(reads) for reads in found)
-
-
-def reduce_axes(op: Operation) -> tuple[IterVar, ...]:
-    return op.reduce_axis

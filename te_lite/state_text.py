@@ -97,7 +97,11 @@ class _Starts:
         return _Term(index, 1, atom.divisor, scale) if atom.mod else _Term(index, atom.divisor, None, scale)
 
     def _loop(self, atom: LoopAtom, scale: int) -> _Term:
-        """The value of an iterator: of the loop itself, or of its part of the loop that it was fused into."""
+        """The value of an iterator: of the loop itself, or of its part of the loop that it was fused into.
+
+        TVM knows how far threads run but not other fused loops: only of threads it leaves out a remainder that is
+        the whole.
+        """
         stage = self.state.stages[atom.stage]
         uid, lower = atom.uid, 1
         upper: Any = None
@@ -108,23 +112,26 @@ class _Starts:
                 upper = upper if upper is not None or at == 0 else stage.vars[uid].extent
                 lower, upper = lower * inner, None if upper is None else upper * inner
                 uid = rel.fused
-        extent: Any = stage.vars[uid].extent
-        upper = None if upper is not None and upper >= extent else upper
-        return _Term(self._name(atom.stage, uid), lower, upper, scale)
+        loop: Any = stage.vars[uid]
+        whole = _is_thread(loop) and upper is not None and upper >= loop.extent
+        return _Term(self._name(atom.stage, uid), lower, None if whole else upper, scale)
 
     def _name(self, k: int, uid: int) -> str:
         """The variable of a loop, as TVM's script prints it: one name each within an expression."""
         if (k, uid) not in self.names:
             stage = self.state.stages[k]
-            tag = stage.vars[uid].annotation
-            threaded = "Idx." in tag or tag == "vthread"
-            base = (tag if threaded else loop_names(stage)[uid]).replace(".", "_")
+            loop = stage.vars[uid]
+            base = (loop.annotation if _is_thread(loop) else loop_names(stage)[uid]).replace(".", "_")
             name, n = base, 0
             while name in self.names.values():
                 n += 1
                 name = f"{base}_{n}"
             self.names[k, uid] = name
         return self.names[k, uid]
+
+
+def _is_thread(loop: Iter) -> bool:
+    return "Idx." in loop.annotation or loop.annotation == "vthread"
 
 
 def _order(upper: int | None) -> int:

@@ -230,7 +230,7 @@ def _field(tag: str, name: str, value: Any) -> Any:
     match name:
         case "annotation":
             number = _integer(value, where)
-            require(number < len(ANNOTATIONS), RecordError, where, "unknown annotation", got=number)
+            require(0 < number < len(ANNOTATIONS), RecordError, where, "unknown annotation", got=number)
             return ANNOTATIONS[number]
         case "lengths":
             return _integers(value, where, minimum=1)

@@ -128,6 +128,9 @@ class Backend(Protocol):
     kind: str
     shares_host: bool
 
+    def check(self, target: str) -> None:
+        """Raise the backend's error, one sentence, when nothing can be built and run here."""
+
     def source(self, func: LoweredFunc, target: str) -> str:
         """The target's source text of a lowered program."""
 

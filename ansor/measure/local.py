@@ -16,7 +16,7 @@ import numpy as np
 
 from ansor.errors import MeasureError, TaskError
 from ansor.hardware import host_cores
-from ansor.registry import backend_module
+from ansor.registry import backend, backend_module
 from te_lite.dag_json import dag_to_json
 from te_lite.errors import TeError
 from te_lite.step import to_json
@@ -80,7 +80,12 @@ class LocalBuilder:
         self._pool: WorkerPool | None = None
 
     def build(self, inputs: Sequence[MeasureInput]) -> Iterator[BuildResult]:
-        """Build all inputs in the background; the results come in order."""
+        """Build all inputs in the background; the results come in order.
+
+        Raises the backend's error when nothing can be built and run on this machine.
+        """
+        for target in {inp.task.target for inp in inputs}:
+            backend(target.kind.name).check(str(target))
         if self._workshop is None or self._pool is None:
             self._workshop = Workshop()
             self._pool = WorkerPool(self.n_parallel, self._workshop)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("te_lite", "ansor", "codegen_c")
+PACKAGES = ("te_lite", "ansor", "codegen_c", "codegen_cuda")
 BIN = Path(sys.executable).parent
 
 

@@ -7,7 +7,7 @@ import pytest
 import te_lite as te
 from te_lite.access import AccessInfo
 from te_lite.replay import replay
-from te_lite.step import CacheRead, CacheWrite, ComputeInline
+from te_lite.step import CacheRead, CacheWrite, ComputeInline, Step
 from tests.ansor.sketch_cases import conv2d_bn_relu, parallel_matmul
 from tests.workloads import matmul, matmul_relu
 
@@ -72,8 +72,8 @@ def test_stage_order_with_caches() -> None:
         s.cache_read(tensor, "shared", [reader])
     names = [stage.op.name for stage in s.stages]
     assert names == ["A", "A.d.shared", "A.shared", "B", "B.shared", "D.local", "D", "C", "C.shared", "E.local", "E"]
-    steps = [CacheWrite(2, "local"), CacheWrite(5, "local"), CacheRead(0, "shared", (2,)), CacheRead(2, "shared", (3,)),
-             CacheRead(0, "shared", (7,)), CacheRead(7, "shared", (8,))]  # fmt: skip
+    steps: list[Step] = [CacheWrite(2, "local"), CacheWrite(5, "local"), CacheRead(0, "shared", (2,))]
+    steps += [CacheRead(2, "shared", (3,)), CacheRead(0, "shared", (7,)), CacheRead(7, "shared", (8,))]
     assert [stage.op.name for stage in replay(dag, steps).stages] == names
 
 

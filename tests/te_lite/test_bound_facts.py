@@ -198,12 +198,12 @@ def test_starts_print_as_the_loops_around_decide() -> None:
     assert text.splitlines()[1:5] == [
         "parallel i0.0@i1.0@i2.0@ (0,4)",
         "  for i1 (0,57)",
-        f"    for i2 ({fused} * 14,15)",
+        f"    for i2 ({fused} % 4 * 14,15)",
         "      for i3 (0,8)",
     ]
     steps[3] = Split(4, 9, 16, (4, 2))
     steps[5] = Fuse(4, (0, 1, 2, 3))
-    assert f"for i2 ({fused}_i3_outer_outer_fused // 2 * 14,15)" in str(inferred(dag, steps))
+    assert f"for i2 ({fused}_i3_outer_outer_fused % 8 // 2 * 14,15)" in str(inferred(dag, steps))
 
 
 def test_starts_add_up_from_the_largest_factor_down() -> None:
@@ -218,7 +218,7 @@ def test_lengths_longer_than_the_loop_are_cut_but_not_those_of_threads() -> None
     dag = te.ComputeDAG(matmul(4, 6, 8))
     assert extents(inferred(dag, [Split(2, 0, 4, (16,))]), 2) == [1, 4, 6, 8]
     assert extents(inferred(dag, [Split(2, 0, 4, (16,)), Annotate(2, 1, "threadIdx.x")]), 2) == [1, 16, 6, 8]
-    vector_in_threads = [Split(2, 1, 6, (16,)), Split(2, 1, 1, (32,)), Annotate(2, 2, "threadIdx.x")]
+    vector_in_threads: list[Step] = [Split(2, 1, 6, (16,)), Split(2, 1, 1, (32,)), Annotate(2, 2, "threadIdx.x")]
     assert extents(inferred(dag, vector_in_threads), 2) == [4, 1, 32, 6, 8]
 
 

@@ -58,9 +58,9 @@ def test_json_round_trip(step: Step, data: list[object]) -> None:
     "data",
     [
         None, 3, [], ["XX", 1], ["SP"], ["SP", 1, 0, 8, [0], 1], ["SP", 1, 0, 8, [-2], 1], ["SP", 1, 0, 8, [1.5], 1],
-        ["SP", 1, 0, 8, [None], 1], ["SP", 1, 0, 8, [2], 7], ["AN", 0, 0, 99], ["AN", 0, 0, True], ["FU", 0, "abc"],
-        ["CHR", 0, "texture", [1]], ["PR", 0, 0, 5], ["PR", 0, 0, "x" * 1000], ["CI", 10**30], ["CI", -1], [["CI"], 1],
-        {"SP": 1}, ["RE", 0, [[[[]]]]],
+        ["SP", 1, 0, 8, [None], 1], ["SP", 1, 0, 8, [2], 7], ["AN", 0, 0, 99], ["AN", 0, 0, 0], ["AN", 0, 0, True],
+        ["FU", 0, "abc"], ["CHR", 0, "texture", [1]], ["PR", 0, 0, 5], ["PR", 0, 0, "x" * 1000], ["CI", 10**30],
+        ["CI", -1], [["CI"], 1], {"SP": 1}, ["RE", 0, [[[[]]]]],
     ],
 )  # fmt: skip
 def test_bad_json_is_refused_in_one_sentence(data: object) -> None:
