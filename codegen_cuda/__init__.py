@@ -1,0 +1,13 @@
+"""codegen_cuda: lowered GPU programs as CUDA C++ source and compiled cubins.  Nothing here needs a GPU or a driver."""
+
+from .compile import CompiledModule, available_compilers, compile_many, compile_source, compiler_name
+from .emit import emit
+from .errors import CompileError, EmitError
+from .kernel import CudaKernel, CudaProgram
+from .limits import KernelUsage, Limits, check_limits, usage
+from .resources import KernelResources
+
+__all__ = [
+    "CompileError", "CompiledModule", "CudaKernel", "CudaProgram", "EmitError", "KernelResources", "KernelUsage",
+    "Limits", "available_compilers", "check_limits", "compile_many", "compile_source", "compiler_name", "emit", "usage",
+]  # fmt: skip

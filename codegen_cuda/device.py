@@ -1,0 +1,171 @@
+"""The GPU itself: context, memory, modules, launches.  The only file that imports PyCUDA, and only when opened.
+
+Opening a device takes the primary context, which frameworks in the same process share.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+
+from .compile import compile_source
+from .errors import DeviceError
+from .timing import SPIN_SOURCE, Stopwatch
+
+Array = np.ndarray[Any, np.dtype[Any]]
+NO_GPU = "target 'cuda' needs an NVIDIA GPU with its driver and PyCUDA (pip install 'ansor[cuda]'), or use target 'c'"
+
+
+def driver() -> Any:
+    """PyCUDA's driver module, initialised.  Raises DeviceError in one sentence when there is none."""
+    try:
+        module = importlib.import_module("pycuda.driver")
+    except ImportError as error:
+        raise DeviceError(f"{NO_GPU}: {str(error).splitlines()[0]}") from error
+    try:
+        module.init()
+    except module.Error as error:
+        raise DeviceError(f"{NO_GPU}: {error}") from error
+    return module
+
+
+def architecture(index: int = 0) -> str:
+    """The architecture of device `index`, like `sm_90`; makes no context."""
+    cuda = driver()
+    count = cuda.Device.count()
+    require(index < count, DeviceError, "target 'cuda'", f"there are {count} devices", device=index)
+    major, minor = cuda.Device(index).compute_capability()
+    return f"sm_{major}{minor}"
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """Memory on a device with the shape and dtype of an array."""
+
+    allocation: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def pointer(self) -> int:
+        return int(self.allocation)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.pointer, False), "version": 3}
+
+
+class CudaDevice:
+    """Device number `index`; implements `ansor.measure.api.Device`."""
+
+    def __init__(self, index: int) -> None:
+        self.cuda = driver()
+        self.arch = architecture(index)
+        self.context = self.cuda.Device(index).retain_primary_context()
+        self.context.push()
+        atexit.register(self.context.pop)
+        self.best_seconds = float("inf")
+
+    def empty(self, shape: Sequence[int], dtype: Any) -> DeviceArray:
+        """Uninitialised device memory."""
+        kind = np.dtype(dtype)
+        nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        return DeviceArray(self.cuda.mem_alloc(max(nbytes, 1)), tuple(shape), kind)
+
+    def put(self, array: Array) -> DeviceArray:
+        """A device array with a copy of `array`."""
+        handle = self.empty(array.shape, array.dtype)
+        self.write(handle, array)
+        return handle
+
+    def write(self, handle: DeviceArray, array: Array) -> None:
+        """Overwrite a device array."""
+        self.cuda.memcpy_htod(handle.pointer, np.ascontiguousarray(array))
+
+    def get(self, handle: DeviceArray) -> Array:
+        """A host copy of a device array."""
+        out = np.empty(handle.shape, handle.dtype)
+        self.cuda.memcpy_dtoh(out, handle.pointer)
+        return out
+
+    def load(self, directory: str) -> DeviceProgram:
+        """Load what `CudaBackend.build` left in `directory`."""
+        place = Path(directory)
+        return DeviceProgram(
+            self, (place / "program.cubin").read_bytes(), json.loads((place / "program.json").read_text())
+        )
+
+    @cached_property
+    def stopwatch(self) -> Stopwatch:
+        """Times launches on this device."""
+        return Stopwatch(self.cuda, compile_source(SPIN_SOURCE, self.arch).cubin)
+
+
+class DeviceProgram:
+    """Loaded kernels with their scratch memory; `facts` is the JSON that `backend.program_facts` writes."""
+
+    def __init__(self, device: CudaDevice, cubin: bytes, facts: dict[str, Any]) -> None:
+        self.device = device
+        module = device.cuda.module_from_buffer(cubin)
+        self._module = module
+        self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
+        self._arguments = int(facts["arguments"])
+        self._kernels = []
+        for k in facts["kernels"]:
+            function = module.get_function(k["name"])
+            function.prepare("P" * len(k["arguments"]))
+            if k["dynamic_bytes"]:
+                attribute = device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
+                function.set_attribute(attribute, int(k["dynamic_bytes"]))
+            self._kernels.append((function, k))
+
+    def launches(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What each kernel is called with: `(function, grid, block, pointers, dynamic bytes)`."""
+        require(
+            len(args) == self._arguments, DeviceError, "launch", f"{self._arguments} arrays are needed", got=len(args)
+        )
+        pointers = [a.pointer for a in args] + [int(s) for s in self._scratch]
+        return [
+            (f, tuple(k["grid"]), tuple(k["block"]), [pointers[a] for a in k["arguments"]], int(k["dynamic_bytes"]))
+            for f, k in self._kernels
+        ]
+
+    def launch(self, calls: Sequence[tuple[Any, ...]], stream: Any = None) -> None:
+        """Queue every kernel once."""
+        for function, grid, block, pointers, dynamic in calls:
+            function.prepared_async_call(grid, block, stream, *pointers, shared_size=dynamic)
+
+    def run(self, args: Sequence[Any]) -> None:
+        """Run once, and wait for the end."""
+        self.launch(self.launches(args))
+        self.device.context.synchronize()
+
+    def time(self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
+        """Seconds per call, `repeat` figures, see `timing.py`; much slower programs than the best are cut short."""
+        calls = self.launches(args)
+        watch = self.device.stopwatch
+        costs = watch.measure(
+            lambda: self.launch(calls),
+            len(calls),
+            number,
+            repeat,
+            min_repeat_ms * 1e-3,
+            flush,
+            self.device.best_seconds,
+        )
+        self.device.best_seconds = min(self.device.best_seconds, *costs)
+        return costs

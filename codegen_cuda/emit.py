@@ -1,0 +1,331 @@
+"""A lowered GPU program as CUDA C++.
+
+Every kernel is printed statement by statement by `KernelEmitter`: shared and local arrays are declared at its top,
+loops that index registers are unrolled (`registers.py`), vectorized loops become vector accesses (`vectors.py`),
+reductions across threads exchange registers or go through shared memory (`reduce.py`).  `emit` cuts the program into
+kernels (`kernel.py`) and puts the file together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import prod
+
+from te_lite.c_text import Names
+from te_lite.errors import require
+from te_lite.expr import Binary, BufferLoad, Expr, Var, const
+from te_lite.simplify import Simplifier
+from te_lite.stmt import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    LoweredFunc,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    map_exprs,
+    stmts_of,
+)  # fmt: skip
+from te_lite.visit import substitute
+
+from .errors import EmitError
+from .kernel import STATIC_SHARED_BYTES, THREAD_TAGS, VECTOR_BYTES, CudaKernel, CudaProgram, KernelNest, kernel_nests
+from .reduce import ReduceText, group_of, with_barriers
+from .registers import copied_loops, index_vars, local_bytes, register_loops, useful_copies
+from .runs import split_runs
+from .shared import SharedArray, shared_layout
+from .text import CUDA_WORDS, TYPES, CudaText
+from .vectors import VectorStore, leaf_stores
+
+MAX_ELEMENTS = 2**31 - 1
+MANY_LOCAL_BYTES = 128
+_HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
+
+
+@dataclass
+class KernelEmitter:
+    """Prints one kernel; `lines` is the text of its body so far."""
+
+    nest: KernelNest
+    names: Names
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    loops: int = 0
+    lane: dict[Var, str] = field(default_factory=dict)
+    lane_loads: dict[int, str] = field(default_factory=dict)
+    bound: dict[Var, str] = field(default_factory=dict)
+    held: dict[Buffer, str] = field(default_factory=dict)
+    texts: dict[int, tuple[Expr, str]] = field(default_factory=dict)
+    workspaces: dict[str, str] = field(default_factory=dict)
+    workspace_used: bool = False
+
+    def __post_init__(self) -> None:
+        self.ranges = Simplifier()
+        self.threads = {}
+        for tag, loop in self.nest.loops.items():
+            self.ranges.bind(loop.var, 0, loop.extent - 1)
+            self.threads[loop.var] = "0" if loop.extent == 1 else f"(int){tag}"
+        for s in stmts_of(self.nest.body):
+            if isinstance(s, For):
+                self.ranges.bind(s.var, 0, s.extent - 1)
+        self.text = CudaText(self.var, self.load, self.nonnegative)
+        moved = index_vars(self.nest.body)
+        self.unrolled = register_loops(self.nest.body, moved)
+        self.moved = set[Var]().union(*moved.values())
+        self.copied = copied_loops(self.nest.body, self.moved)
+
+    # ------------------------------------------------------------------------------------------- expressions
+
+    def nonnegative(self, e: Expr) -> bool:
+        low = self.ranges.bounds(e)[0]
+        return low is not None and low >= 0
+
+    def var(self, v: Var) -> str:
+        return self.threads.get(v) or self.lane.get(v) or self.bound.get(v) or self.names.of(v, v.name)
+
+    def load(self, e: BufferLoad) -> str:
+        return self.lane_loads.get(id(e)) or self.place(e.buffer, e.index)
+
+    def buffer(self, buffer: Buffer) -> str:
+        return self.names.of(buffer, buffer.name)
+
+    def place(self, buffer: Buffer, index: Expr) -> str:
+        """One element of `buffer`, as something that can be read and assigned."""
+        if buffer in self.held:
+            return self.held[buffer]
+        if buffer.scope == "local" and buffer.size == 1:
+            return self.buffer(buffer)
+        return f"{self.buffer(buffer)}[{self.index(index)}]"
+
+    def index(self, e: Expr) -> str:
+        """The text of an index, remembered while no lane stands for a variable (statements share their indices)."""
+        if self.lane or self.lane_loads or self.held:
+            return self.text.expr(e)
+        if id(e) not in self.texts:
+            self.texts[id(e)] = (e, self.text.expr(e))
+        return self.texts[id(e)][1]
+
+    def fresh(self, name: str) -> str:
+        return self.names.fresh(name)
+
+    def axis_text(self, var: Var) -> str:
+        return self.threads[var]
+
+    def thread_id(self) -> str:
+        """The number of the thread in its block, x fastest."""
+        block = self.nest.block
+        terms = []
+        for axis, tag in enumerate(THREAD_TAGS):
+            stride = prod(block[:axis])
+            if block[axis] > 1:
+                terms.append(f"(int){tag}" + (f" * {stride}" if stride > 1 else ""))
+        return terms[0] if len(terms) == 1 and "*" not in terms[0] else f"({' + '.join(terms) or '0'})"
+
+    # -------------------------------------------------------------------------------------------- statements
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def open(self, text: str) -> None:
+        self.line(text)
+        self.depth += 1
+
+    def close(self) -> None:
+        self.depth -= 1
+        self.line("}")
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case Seq(stmts=stmts):
+                for part in split_runs(stmts):
+                    if isinstance(part, tuple):
+                        self.run(part)
+                    else:
+                        self.stmt(part)
+            case Alloc(body=body):
+                self.stmt(body)
+            case For():
+                self.loop(s)
+            case Store():
+                self.store(s)
+            case If(cond=cond, then=then):
+                self.open(f"if ({self.text.expr(cond)}) {{")
+                self.stmt(then)
+                self.close()
+            case Barrier():
+                self.line("__syncthreads();")
+            case ThreadReduce():
+                ReduceText(self, s, group_of(s, self.nest)).emit()
+
+    def run(self, stores: tuple[Store, ...]) -> None:
+        """Stores to one element, through a register."""
+        buffer, target = stores[0].buffer, self.place(stores[0].buffer, stores[0].index)
+        name = self.fresh(f"{buffer.name}_value")
+        self.open("{")
+        self.line(f"{TYPES[buffer.dtype]} {name} = {self.text.expr(stores[0].value)};")
+        self.held[buffer] = name
+        for s in stores[1:]:
+            self.store(s)
+        del self.held[buffer]
+        self.line(f"{target} = {name};")
+        self.close()
+
+    def store(self, s: Store) -> None:
+        """`place = value`, or `place += rest` for an accumulation."""
+        target = self.place(s.buffer, s.index)
+        match s.value:
+            case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if (
+                buffer is s.buffer and bool(index == s.index) and buffer.dtype not in ("bool", "float16")
+            ):
+                self.line(f"{target} += {self.text.expr(b)};")
+            case value:
+                self.line(f"{target} = {self.text.expr(value)};")
+
+    def loop(self, s: For) -> None:
+        if s.extent == 1:
+            self.lane[s.var] = "0"
+            self.stmt(s.body)
+            del self.lane[s.var]
+        elif s.kind is ForKind.VECTORIZED:
+            self.vector_loop(s)
+        elif s.var in self.copied:
+            for k in range(s.extent):
+                env: dict[Var, Expr] = {s.var: const(k, s.var.dtype)}
+                self.stmt(map_exprs(s.body, lambda e, env=env: self.ranges.simplify(substitute(e, env))))  # type: ignore[misc]
+        else:
+            if s.var in self.unrolled or (s.kind is ForKind.UNROLLED and s.var in self.moved):
+                self.line("#pragma unroll")
+            elif s.kind is ForKind.UNROLLED:
+                copies = useful_copies(s)
+                self.line("#pragma unroll" if copies == s.extent else f"#pragma unroll {copies}")
+            self.counted(s, lambda: self.stmt(s.body))
+
+    def counted(self, s: For, body: Callable[[], None], step: int = 1) -> None:
+        v = self.names.of(s.var, s.var.name)
+        self.open(f"for (int {v} = 0; {v} < {s.extent}; {f'++{v}' if step == 1 else f'{v} += {step}'}) {{")
+        self.loops += 1
+        body()
+        self.loops -= 1
+        self.close()
+
+    def vector_loop(self, s: For) -> None:
+        """Lanes in vectors where all stores of the loop have some; an unrolled loop over the lanes otherwise."""
+        leaves = list(leaf_stores(s.body, s.var))
+        stores = [(VectorStore(self, s, leaf[0]), leaf[1]) for leaf in leaves if leaf is not None]
+        if len(stores) < len(leaves) or any(v.width == 1 for v, _ in stores):
+            self.line("#pragma unroll")
+            self.counted(s, lambda: self.stmt(s.body))
+            return
+        for vector, conds in stores:
+            for cond in conds:
+                self.open(f"if ({self.text.expr(cond)}) {{")
+            if vector.width == s.extent:
+                vector.emit()
+            else:
+                self.lane[s.var] = self.names.of(s.var, s.var.name)
+                self.line("#pragma unroll")
+                self.counted(s, vector.emit, vector.width)
+            self.lane.pop(s.var, None)
+            for _ in conds:
+                self.close()
+
+    # ----------------------------------------------------------------------------------------------- storage
+
+    def workspace(self, dtype: str, position: int) -> str:
+        """The shared array that reductions of `dtype` values use."""
+        self.workspace_used = True
+        return self.workspaces[f"{dtype} {position}"]
+
+    def barrier_before(self) -> None:
+        """A barrier where threads may still read what the reduction before left in its shared arrays."""
+        if self.workspace_used or self.loops:
+            self.line("__syncthreads();")
+
+    def declare(self) -> tuple[int, int]:
+        """Declare the arrays of the kernel; gives the bytes of shared memory, all and dynamic."""
+        layout = shared_layout(self.nest)
+        total = layout[-1].end if layout else 0
+        dynamic = total > STATIC_SHARED_BYTES
+        if dynamic:
+            self.line(f"extern __shared__ __align__({VECTOR_BYTES}) unsigned char shared_memory[];")
+        for array in layout:
+            t, name = TYPES[array.dtype], self.shared_name(array)
+            if dynamic:
+                self.line(f"{t} *const {name} = ({t} *)(shared_memory + {array.start});  // {array.size} elements")
+            else:
+                self.line(f"__shared__ __align__({VECTOR_BYTES}) {t} {name}[{array.size}];")
+        for b in self.nest.allocated("local"):
+            self.line(f"{TYPES[b.dtype]} {self.buffer(b)}{'' if b.size == 1 else f'[{max(b.size, 1)}]'};")
+        return total, total if dynamic else 0
+
+    def shared_name(self, array: SharedArray) -> str:
+        if array.buffer is not None:
+            return self.buffer(array.buffer)
+        self.workspaces[array.key] = self.fresh("reduced")
+        return self.workspaces[array.key]
+
+
+def _check_sizes(nest: KernelNest) -> None:
+    for b in nest.read() | nest.written():
+        require(b.size <= MAX_ELEMENTS, EmitError, b.name, "indices are 32-bit, the buffer is too large", size=b.size)
+
+
+def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[CudaKernel, str, dict[str, str]]:
+    """One kernel, its text, and the helper functions it calls."""
+    _check_sizes(nest)
+    emitter = KernelEmitter(KernelNest(nest.loops, with_barriers(nest)), Names(CUDA_WORDS))
+    written, used = nest.written(), nest.written() | nest.read()
+    arguments = tuple([k for k, b in enumerate(buffers) if b in used])
+    params = []
+    for k in arguments:
+        const = "" if buffers[k] in written else "const "
+        params.append(f"{const}{TYPES[buffers[k].dtype]} *__restrict__ {emitter.buffer(buffers[k])}")
+    shared, dynamic = emitter.declare()
+    emitter.stmt(emitter.nest.body)
+    kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic)
+    bounds = f"{kernel.threads}, 1" if local_bytes(nest.body) >= MANY_LOCAL_BYTES else str(kernel.threads)
+    head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(params)}) {{'
+    return kernel, "\n".join([head, *emitter.lines, "}"]), emitter.text.helpers
+
+
+def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
+    """The CUDA C++ of a lowered program; `comment` (a task, a schedule) goes into the header.
+
+    Local temporaries of the program become scratch buffers.  Raises EmitError for programs that have no CUDA text:
+    thread loops inside other statements, buffers of 2**31 elements or more.
+    """
+    nests, scratch = kernel_nests(func)
+    names = Names(CUDA_WORDS)
+    base = names.fresh(func.name)
+    buffers = (*func.args, *scratch)
+    built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers) for k, nest in enumerate(nests)]
+    kernels = tuple([kernel for kernel, _, _ in built])
+    helpers: dict[str, str] = {}
+    for _, _, more in built:
+        helpers.update(more)
+    texts = [text for _, text, _ in built]
+    parts = [_header(func, kernels, scratch, comment)]
+    if any(_HALF.search(text) for text in texts):
+        parts.append("#include <cuda_fp16.h>\n")
+    parts += [*helpers.values(), *([""] if helpers else []), "\n\n".join(texts)]
+    return CudaProgram(func.name, "\n".join(parts) + "\n", kernels, func.args, tuple(scratch))
+
+
+def _header(func: LoweredFunc, kernels: tuple[CudaKernel, ...], scratch: list[Buffer], comment: str) -> str:
+    lines = [f"{func.name}: " + ", ".join([_shape(b) for b in func.args])]
+    lines += [f"scratch: {', '.join([_shape(b) for b in scratch])}"] if scratch else []
+    for k in kernels:
+        grid, block = " x ".join(map(str, k.grid)), " x ".join(map(str, k.block))
+        lines.append(f"{k.name}: grid {grid}, block {block}, {k.shared_bytes} bytes of shared memory")
+    lines += comment.replace("*/", "* /").splitlines()
+    return "\n".join(["/*", *[f" * {line}".rstrip() for line in lines], " */"])
+
+
+def _shape(b: Buffer) -> str:
+    return f"{b.name}[{', '.join(map(str, b.shape))}] {b.dtype}"

@@ -1,0 +1,171 @@
+// The threads of a block as fibers: each runs until it meets a barrier, a warp operation or its end.
+#pragma once
+#include <ucontext.h>
+
+#include "memory.h"
+
+enum State { READY, AT_BARRIER, AT_WARP, DONE };
+enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT };  // as in cuda.h
+
+struct Fiber {
+  State state;
+  jmp_buf context;
+  bool made;
+  int line;                // of the barrier or warp operation it waits at
+  WarpOp op;
+  unsigned mask;
+  uint64_t value, result;
+  int operand, width;
+};
+
+inline Fiber fibers[1024];
+inline char *stacks;
+inline jmp_buf scheduler;
+inline void (*entry)(void **);
+inline void **arguments;
+inline unsigned threads;  // in a block
+inline const uint64_t UNDEFINED = ~(uint64_t)0;
+
+inline Dim unrank(unsigned rank, const Dim &d) {
+  return {{rank % d.v[0], rank / d.v[0] % d.v[1], rank / d.v[0] / d.v[1]}};
+}
+
+inline void back_to_scheduler(Fiber &f) {
+  if (!_setjmp(f.context)) _longjmp(scheduler, 1);
+}
+
+inline void fiber_main() {
+  for (;;) {  // one turn a block
+    entry(arguments);
+    Fiber &f = fibers[here.thread];
+    f.state = DONE;
+    back_to_scheduler(f);
+  }
+}
+
+inline char *stack_of(unsigned t) { return stacks + (2 * t + 1) * STACK_BYTES; }  // below it a gap that faults
+
+inline void reserve_stacks() {
+  const size_t bytes = 2 * 1024 * STACK_BYTES;
+  stacks = (char *)mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (stacks == MAP_FAILED) refuse("no memory for the stacks of 1024 threads");
+}
+
+inline void start_fiber(unsigned t) {
+  static ucontext_t context, unused;
+  mprotect(stack_of(t), STACK_BYTES, PROT_READ | PROT_WRITE);
+  getcontext(&context);
+  context.uc_stack.ss_sp = stack_of(t);
+  context.uc_stack.ss_size = STACK_BYTES;
+  context.uc_link = nullptr;
+  makecontext(&context, fiber_main, 0);
+  fibers[t].made = true;
+  swapcontext(&unused, &context);
+}
+
+inline void run_until_it_waits(unsigned t) {
+  here.thread = t;
+  here.at_thread = unrank(t, here.block);
+  stack_start = (uintptr_t)stack_of(t);
+  if (_setjmp(scheduler)) return;
+  if (fibers[t].made) _longjmp(fibers[t].context, 1);
+  start_fiber(t);
+}
+
+// ---------------------------------------------------------------- warps
+
+inline unsigned lanes_alive(unsigned warp) {
+  unsigned alive = 0;
+  for (unsigned lane = 0; lane < 32 && warp * 32 + lane < threads; ++lane)
+    if (fibers[warp * 32 + lane].state != DONE) alive |= 1u << lane;
+  return alive;
+}
+
+inline uint64_t shuffled(const Fiber *warp, unsigned lane, unsigned exist) {
+  const Fiber &me = warp[lane];
+  const unsigned width = (unsigned)me.width, segment = lane & ~(width - 1), in = lane & (width - 1);
+  unsigned from = lane;
+  switch (me.op) {
+    case INDEX: from = segment + ((unsigned)me.operand & (width - 1)); break;
+    case UP: from = in < (unsigned)me.operand ? lane : lane - (unsigned)me.operand; break;
+    case DOWN: from = in + (unsigned)me.operand >= width ? lane : lane + (unsigned)me.operand; break;
+    case XOR: from = lane ^ (unsigned)me.operand; if (from >= segment + width) from = lane; break;
+    default: break;
+  }
+  return from < 32 && (me.mask & exist) >> from & 1 ? warp[from].value : UNDEFINED;
+}
+
+// Let the lanes of the running thread's mask go on when all of them have come.
+inline void meet(unsigned warp) {
+  Fiber *lanes = fibers + warp * 32, &me = fibers[here.thread];
+  const unsigned exist = threads - warp * 32 >= 32 ? 0xffffffffu : (1u << (threads - warp * 32)) - 1;
+  uint64_t votes = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if (!((me.mask & exist) >> lane & 1)) continue;
+    const Fiber &f = lanes[lane];
+    if (f.state == READY || f.state == AT_BARRIER) return;  // not yet; a block in which nothing moves is reported
+    if (f.state == DONE || f.mask != me.mask || f.op != me.op || f.line != me.line) {
+      const char *text = f.state == DONE ? "waits in a warp operation for thread %s, which has ended"
+                                         : "meets thread %s in a warp operation of another mask or at another line";
+      report("divergence", 0, 0, me.line, text, name_of(warp * 32 + lane).c_str());
+      stop();
+    }
+    votes |= (f.value & 1) << lane;
+  }
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if (!((me.mask & exist) >> lane & 1)) continue;
+    lanes[lane].result = me.op == BALLOT ? votes : shuffled(lanes, lane, exist);
+  }
+  if (me.op == SYNC && (lanes_alive(warp) & ~me.mask) == 0) ++warp_time[warp];
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if ((me.mask & exist) >> lane & 1) lanes[lane].state = READY;
+}
+
+// ---------------------------------------------------------------- blocks
+
+[[noreturn]] inline void nothing_moves() {
+  const Fiber *waiting = nullptr, *other = nullptr;
+  for (unsigned t = 0; t < threads; ++t)
+    if (fibers[t].state != DONE && (waiting == nullptr || fibers[t].state == AT_BARRIER)) waiting = &fibers[t];
+  for (unsigned t = 0; t < threads; ++t)
+    if (fibers[t].state != waiting->state || fibers[t].line != waiting->line) other = &fibers[t];
+  here.thread = (unsigned)(waiting - fibers);
+  here.at_thread = unrank(here.thread, here.block);
+  const std::string name = other ? name_of((unsigned)(other - fibers)) : "?";
+  const char *what = waiting->state == AT_BARRIER ? "at a barrier" : "in a warp operation";
+  if (other != nullptr && other->state != DONE)
+    report("divergence", 0, 0, waiting->line, "waits %s, and thread %s waits at line %d", what, name.c_str(),
+           other->line);
+  else
+    report("divergence", 0, 0, waiting->line, "waits %s for thread %s, which has ended", what, name.c_str());
+  stop();
+}
+
+// Open the barrier when every thread stands at it; false when every thread has ended.
+inline bool next_epoch() {
+  unsigned done = 0, same = 0;
+  for (unsigned t = 0; t < threads; ++t) {
+    done += fibers[t].state == DONE;
+    same += fibers[t].state == AT_BARRIER && fibers[t].line == fibers[0].line;
+  }
+  if (done == threads) return false;
+  if (same != threads) nothing_moves();
+  ++now;
+  memset(warp_time, 0, sizeof warp_time);
+  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
+  return true;
+}
+
+inline void run_block() {
+  block_start = ++now;
+  memset(warp_time, 0, sizeof warp_time);
+  for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
+  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
+  do {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (unsigned t = 0; t < threads; ++t)
+        if (fibers[t].state == READY) run_until_it_waits(t), moved = true;
+    }
+  } while (next_epoch());
+}

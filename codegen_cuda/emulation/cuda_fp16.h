@@ -1,0 +1,2 @@
+// The emulator's cuda.h, included before every kernel, has half and half2 already.
+#pragma once

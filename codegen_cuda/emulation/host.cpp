@@ -1,0 +1,252 @@
+// Runs the kernels of one job, a library of emitted CUDA compiled for this machine, and reports what they do wrong.
+//
+//   host JOB    JOB is a text file, one item a line:
+//     library PATH                               shared objects of the kernels
+//     shared NAME OFFSET BYTES ALIGNMENT GRANULE  a shared array, at OFFSET of the thread-local block
+//                                                (the last one is the dynamic shared memory, at its largest)
+//     buffer NAME PATH BYTES GRANULE READY       a file that is an argument's memory
+//     value HEX                                  an argument passed by value
+//     launch NAME gx gy gz bx by bz BYTES ARG... BYTES of dynamic shared memory; ARG: b<index> or v<index>
+//
+// Answers on standard output: "finding" and "error" lines, and "done" with the number of accesses at the end.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+
+#include "block.h"
+
+// ---------------------------------------------------------------- what kernels call
+
+extern "C" {
+unsigned emu_thread(int axis) { return here.at_thread.v[axis]; }
+unsigned emu_block(int axis) { return here.at_block.v[axis]; }
+unsigned emu_block_dim(int axis) { return here.block.v[axis]; }
+unsigned emu_grid_dim(int axis) { return here.grid.v[axis]; }
+
+void emu_barrier(int line) {
+  Fiber &f = fibers[here.thread];
+  f.state = AT_BARRIER, f.line = line;
+  back_to_scheduler(f);
+}
+
+uint64_t emu_warp(int op, int line, unsigned mask, uint64_t value, int operand, int width) {
+  Fiber &f = fibers[here.thread];
+  f.state = AT_WARP, f.line = line, f.op = (WarpOp)op, f.mask = mask;
+  f.value = value, f.operand = operand, f.width = width;
+  if (!(mask >> (here.thread & 31) & 1)) {
+    report("divergence", 0, 0, line, "takes part in a warp operation whose mask %#x does not name it", mask);
+    stop();
+  }
+  meet(here.thread >> 5);
+  if (f.state != READY) back_to_scheduler(f);
+  return f.result;
+}
+
+#define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
+void emu_atomic(void *p, size_t bytes) { access((uintptr_t)p, bytes, true, true, CALLER); }
+void __tsan_init() {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+#define HOOKS(size)                                                                                    \
+  void __tsan_read##size(void *p) { access((uintptr_t)p, size, false, false, CALLER); }                \
+  void __tsan_write##size(void *p) { access((uintptr_t)p, size, true, false, CALLER); }                \
+  void __tsan_unaligned_read##size(void *p) { access((uintptr_t)p, size, false, false, CALLER); }      \
+  void __tsan_unaligned_write##size(void *p) { access((uintptr_t)p, size, true, false, CALLER); }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+void __tsan_read_range(void *p, size_t n) {  // a struct of a size that has no hook: byte by byte
+  for (size_t i = 0; i < n; ++i) access((uintptr_t)p + i, 1, false, false, CALLER);
+}
+void __tsan_write_range(void *p, size_t n) {
+  for (size_t i = 0; i < n; ++i) access((uintptr_t)p + i, 1, true, false, CALLER);
+}
+
+struct Location { const char *file; uint32_t line, column; };
+struct Type { uint16_t kind, info; char name[1]; };
+struct OutOfBounds { Location where; Type *array, *index; };
+struct Mismatch { Location where; Type *type; unsigned char log_alignment, kind; };
+
+void __ubsan_handle_out_of_bounds(OutOfBounds *data, uintptr_t index) {
+  report("out of bounds", 0, 0, (int)data->where.line, "indexes an array of type %s with %ld", data->array->name,
+         data->index->info >> 1 == 5 && data->index->info & 1 ? (long)(int)index : (long)index);
+  stop();
+}
+void __ubsan_handle_type_mismatch_v1(Mismatch *data, uintptr_t a) {
+  misaligned(a, (size_t)1 << data->log_alignment, 0, (int)data->where.line);
+}
+void __ubsan_handle_divrem_overflow(Location *where, uintptr_t, uintptr_t) {
+  report("division", 0, 0, (int)where->line, "divides an integer by zero");
+  stop();
+}
+}
+
+// ---------------------------------------------------------------- signals
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+  uintptr_t pc = 0;
+#if defined(__x86_64__)
+  pc = (uintptr_t)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+  pc = (uintptr_t)((ucontext_t *)context)->uc_mcontext.pc;
+#endif
+  if (number == SIGFPE) report("division", pc, 0, 0, "divides an integer by zero");
+  else report("crash", pc, 0, 0, "%s at address %p", strsignal(number), info->si_addr);
+  stop();
+}
+
+static void catch_signals() {
+  static char stack[1 << 16];
+  stack_t alternate{};
+  alternate.ss_sp = stack, alternate.ss_size = sizeof stack;
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action{};
+  action.sa_sigaction = on_signal, action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  for (int s : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(s, &action, nullptr);
+}
+
+// ---------------------------------------------------------------- the job
+
+struct Launch {
+  std::string kernel;
+  Dim grid, block;
+  size_t dynamic_bytes;
+  std::vector<std::string> arguments;
+};
+
+static void *library;
+static std::vector<uint64_t> values;
+static std::vector<Launch> launches;
+
+static int find_module(dl_phdr_info *info, size_t, void *symbol) {
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) &p = info->dlpi_phdr[i];
+    const uintptr_t start = info->dlpi_addr + p.p_vaddr;
+    if (p.p_type == PT_LOAD && (uintptr_t)symbol - start < p.p_memsz) module_base = info->dlpi_addr;
+  }
+  for (int i = 0; i < info->dlpi_phnum && module_base == info->dlpi_addr; ++i) {
+    const ElfW(Phdr) &p = info->dlpi_phdr[i];
+    if (p.p_type == PT_LOAD) module_end = info->dlpi_addr + p.p_vaddr + p.p_memsz;
+  }
+  return module_base != 0;
+}
+
+static int log2_of(size_t x) { return x <= 1 ? 0 : 1 + log2_of(x / 2); }
+
+static void read_buffer(std::istringstream &line) {
+  std::string name, path;
+  size_t bytes, granule;
+  bool ready;
+  line >> name >> path >> bytes >> granule >> ready;
+  const uintptr_t start = SLOTS + ((uintptr_t)buffers.size() << SLOT_SHIFT) + IN_SLOT;
+  const int file = open(path.c_str(), O_RDWR);
+  const int flags = MAP_SHARED | MAP_FIXED_NOREPLACE;
+  void *p = bytes ? mmap((void *)start, bytes, PROT_READ | PROT_WRITE, flags, file, 0) : nullptr;
+  if (file < 0 || p == MAP_FAILED) refuse("the memory of %s cannot be mapped: %s", name.c_str(), strerror(errno));
+  close(file);
+  const int shift = log2_of(granule);
+  buffers.push_back({name, start, bytes, shift, 16, false, ready, new_cells(bytes, shift)});
+}
+
+static void read_job(const char *path) {
+  std::ifstream file(path);
+  for (std::string text, word; std::getline(file, text);) {
+    std::istringstream line(text);
+    line >> word;
+    if (word == "library") {
+      line >> word;
+      library = dlopen(word.c_str(), RTLD_NOW);
+      if (library == nullptr) refuse("%s", dlerror());
+    } else if (word == "shared") {
+      Region r{};
+      size_t granule;
+      line >> r.name >> r.start >> r.bytes >> r.alignment >> granule;
+      r.shift = log2_of(granule), r.shared = true;
+      shared_arrays.push_back(r);
+    } else if (word == "buffer") {
+      read_buffer(line);
+    } else if (word == "value") {
+      uint64_t v;
+      line >> std::hex >> v;
+      values.push_back(v);
+    } else if (word == "launch") {
+      Launch l;
+      line >> l.kernel;
+      for (Dim *d : {&l.grid, &l.block}) line >> d->v[0] >> d->v[1] >> d->v[2];
+      line >> l.dynamic_bytes;
+      while (line >> word) l.arguments.push_back(word);
+      launches.push_back(l);
+    }
+  }
+}
+
+static void place_shared_arrays() {
+  const uintptr_t base = (uintptr_t)dlsym(library, "emu_dynamic_shared") - shared_arrays.back().start;
+  shared_start = UINTPTR_MAX;
+  for (Region &r : shared_arrays) {
+    r.start += base;
+    r.cells = new_cells(r.bytes, r.shift);
+    shared_start = std::min(shared_start, r.start);
+    shared_end = std::max(shared_end, r.start + std::max<size_t>(r.bytes, 65536));
+  }
+}
+
+static std::vector<void *> bind_arguments(const Launch &l, std::vector<uint64_t> &storage) {
+  const char *name = l.kernel.c_str();
+  const auto codes_of = (const int *(*)())dlsym(library, ("emu_parameters_" + l.kernel).c_str());
+  const int *codes = codes_of();
+  if ((size_t)codes[0] != l.arguments.size())
+    refuse("kernel %s takes %d arguments, got %zu", name, codes[0], l.arguments.size());
+  for (size_t i = 0; i < l.arguments.size(); ++i) {
+    const bool buffer = l.arguments[i][0] == 'b';
+    const size_t k = std::stoul(l.arguments[i].substr(1));
+    if (buffer != (codes[i + 1] > 0))
+      refuse("argument %zu of kernel %s is %s", i, name, buffer ? "a value, got an array" : "a pointer, got a number");
+    if (buffer && codes[i + 1] % (1 << buffers[k].shift))
+      refuse("argument %zu of kernel %s points to elements of %d bytes, got an array of elements of %d", i, name,
+             codes[i + 1], 1 << buffers[k].shift);
+    storage.push_back(buffer ? buffers[k].start : values[k]);
+  }
+  std::vector<void *> pointers;
+  for (uint64_t &s : storage) pointers.push_back(&s);
+  return pointers;
+}
+
+static void run_launch(const Launch &l) {
+  std::vector<uint64_t> storage;
+  std::vector<void *> pointers = bind_arguments(l, storage);
+  entry = (void (*)(void **))dlsym(library, ("emu_enter_" + l.kernel).c_str());
+  arguments = pointers.data();
+  shared_arrays.back().bytes = l.dynamic_bytes;
+  here.kernel = l.kernel.c_str(), here.grid = l.grid, here.block = l.block;
+  threads = l.block.v[0] * l.block.v[1] * l.block.v[2];
+  launch_start = ++now;
+  const unsigned blocks = l.grid.v[0] * l.grid.v[1] * l.grid.v[2];
+  for (unsigned b = 0; b < blocks; ++b) {
+    here.at_block = unrank(b, l.grid);
+    run_block();
+  }
+}
+
+int main(int, char **argv) {
+  read_job(argv[1]);
+  if (library == nullptr) refuse("the job names no library");
+  dl_iterate_phdr(find_module, dlsym(library, ("emu_enter_" + launches.at(0).kernel).c_str()));
+  place_shared_arrays();
+  reserve_stacks();
+  catch_signals();
+  if (!_setjmp(stopped))
+    for (const Launch &l : launches) run_launch(l);
+  printf("done\t%lu\n", (unsigned long)accesses);
+  fflush(stdout);
+  _exit(0);
+}

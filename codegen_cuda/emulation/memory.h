@@ -1,0 +1,155 @@
+// Which bytes a thread may touch, and who touched them last.
+//
+// Every buffer argument lies in a slot of its own, 64 GiB wide, so that no 32-bit index leads from one to another;
+// shared arrays are found by their symbols.  Each granule (an element, or less) has a cell that remembers its last
+// write and its last reads in time, time being counted in barriers.  Threads of one warp may also be ordered by
+// __syncwarp of all its live lanes, which counts per warp.
+#pragma once
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "findings.h"
+
+struct Cell {
+  uint32_t write_time, read_time;
+  uint16_t writer, reader;
+  uint16_t write_warp_time, read_warp_time;
+  uint32_t write_pc, read_pc;
+};
+
+// ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, and
+enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK = 2001, ATOMIC = 2002 };
+
+struct Region {
+  std::string name;
+  uintptr_t start;
+  size_t bytes;
+  int shift;         // log2 of the granule's bytes
+  size_t alignment;  // what the declaration promises; vector accesses beyond it are misaligned
+  bool shared, ready;  // `ready`: holds values before the first write
+  Cell *cells;
+};
+
+inline const uintptr_t SLOTS = 0x100000000000;
+inline const int SLOT_SHIFT = 36;
+inline const uintptr_t IN_SLOT = (uintptr_t)1 << 35;
+
+inline std::vector<Region> buffers, shared_arrays;
+inline uintptr_t shared_start, shared_end;
+inline uintptr_t stack_start;
+inline const size_t STACK_BYTES = 1 << 17;
+inline uint32_t now, launch_start, block_start;  // times
+inline uint16_t warp_time[32];
+inline uint64_t accesses;
+
+inline Cell *new_cells(size_t bytes, int shift) {
+  const size_t size = ((bytes >> shift) + 1) * sizeof(Cell);
+  void *p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) refuse("no memory for the shadow of %zu bytes", bytes);
+  return (Cell *)p;
+}
+
+inline Region *region_of(uintptr_t a) {
+  if (a - shared_start < shared_end - shared_start) {
+    for (Region &r : shared_arrays)
+      if (a - r.start < 65536 || a - r.start < r.bytes) return &r;
+  }
+  const uintptr_t slot = (a - SLOTS) >> SLOT_SHIFT;
+  return slot < buffers.size() ? &buffers[slot] : nullptr;
+}
+
+inline uint16_t warp_of(uint16_t id) {
+  return id < 1024 ? id >> 5 : id < 1056 ? id - 1024 : 0xffff;
+}
+
+// Whether an access of `id` at its warp's time `then`, in this epoch, is ordered before one of thread `t`.
+inline bool ordered(uint16_t id, uint16_t then, uint16_t t) {
+  return id == t || (warp_of(id) == t >> 5 && then != warp_time[t >> 5]);
+}
+
+inline std::string accessor(const Cell &c, bool write) {
+  const uint32_t time = write ? c.write_time : c.read_time;
+  const uint16_t id = write ? c.writer : c.reader;
+  if (time < block_start || id == OTHER_BLOCK) return "another block";
+  if (id == ATOMIC) return "an atomic of another thread";
+  return id < 1024 ? "thread " + name_of(id) : "other threads";
+}
+
+inline void race(const Region &r, size_t at, const Cell &c, bool write, bool past_write, uintptr_t pc) {
+  const char *verb = write ? "writes" : "reads", *past = past_write ? "wrote" : "read";
+  report("race", pc, past_write ? c.write_pc : c.read_pc, 0, "%s byte %zu of %s, which %s %s without a barrier between",
+         verb, at, r.name.c_str(), accessor(c, past_write).c_str(), past);
+}
+
+inline void note_read(const Region &r, Cell &c, uint16_t t, uintptr_t pc) {
+  const uint16_t warp = warp_time[t >> 5];
+  if (c.read_time == now) {
+    if (c.reader == OTHER_BLOCK || c.reader == SEVERAL || (c.reader == t && c.read_warp_time == warp)) return;
+    if (warp_of(c.reader) != t >> 5) c.reader = SEVERAL;
+    else c.reader = c.read_warp_time == warp ? 1024 + (t >> 5) : t;
+  } else {
+    const bool before = c.read_time >= launch_start && (c.read_time < block_start || c.reader == OTHER_BLOCK);
+    c.reader = before && !r.shared ? (uint16_t)OTHER_BLOCK : t;
+  }
+  c.read_time = now, c.read_warp_time = warp, c.read_pc = (uint32_t)offset_of(pc);
+}
+
+inline void read_cell(const Region &r, Cell &c, size_t at, uint16_t t, uintptr_t pc) {
+  const uint32_t first = r.shared ? block_start : launch_start;
+  if (c.write_time >= first) {
+    if (c.write_time < block_start || (c.write_time == now && !ordered(c.writer, c.write_warp_time, t)))
+      race(r, at, c, false, true, pc);
+  } else if (!r.ready && (r.shared || c.write_time == 0)) {
+    report("uninitialised", pc, 0, 0, "reads byte %zu of %s, which nothing has written", at, r.name.c_str());
+  }
+  note_read(r, c, t, pc);
+}
+
+inline void write_cell(const Region &r, Cell &c, size_t at, uint16_t t, uint16_t writer, uintptr_t pc) {
+  const uint32_t first = r.shared ? block_start : launch_start;
+  const bool atomics = writer == ATOMIC && c.writer == ATOMIC;
+  if (c.write_time >= first && !atomics &&
+      (c.write_time < block_start || (c.write_time == now && !ordered(c.writer, c.write_warp_time, t))))
+    race(r, at, c, true, true, pc);
+  else if (c.read_time >= first && (c.read_time < block_start || c.reader == OTHER_BLOCK ||
+                                    (c.read_time == now && !ordered(c.reader, c.read_warp_time, t))))
+    race(r, at, c, true, false, pc);
+  c.write_time = now, c.writer = writer, c.write_warp_time = warp_time[t >> 5], c.write_pc = (uint32_t)offset_of(pc);
+}
+
+[[noreturn]] inline void out_of_bounds(const Region *r, uintptr_t a, size_t size, const char *verb, uintptr_t pc) {
+  if (r == nullptr)
+    report("out of bounds", pc, 0, 0, "%s %zu bytes that belong to no argument and no shared array", verb, size);
+  else
+    report("out of bounds", pc, 0, 0, "%s %zu bytes at byte %ld of %s, which has %zu", verb, size,
+           (long)(a - r->start), r->name.c_str(), r->bytes);
+  stop();
+}
+
+[[noreturn]] inline void misaligned(uintptr_t a, size_t size, uintptr_t pc, int line) {
+  const Region *r = region_of(a);
+  report("misaligned", pc, 0, line, "accesses %zu bytes at byte %ld of %s, which is not a multiple of %zu%s", size,
+         r ? (long)(a - r->start) : (long)a, r ? r->name.c_str() : "memory", size,
+         r && r->shared && r->alignment < size ? " for certain: the array's own alignment is less" : "");
+  stop();
+}
+
+// One access of the running thread, from the code before `pc`.
+inline void access(uintptr_t a, size_t size, bool write, bool atomic, uintptr_t pc) {
+  if (a - stack_start < STACK_BYTES) return;
+  ++accesses;
+  Region *r = region_of(a);
+  if (r == nullptr) {
+    if (!write && a >= module_base && a + size <= module_end) return;  // a constant
+    out_of_bounds(r, a, size, write ? "writes" : "reads", pc);
+  }
+  const size_t at = a - r->start;
+  if (at >= r->bytes || size > r->bytes - at) out_of_bounds(r, a, size, write ? "writes" : "reads", pc);
+  if ((a & (size - 1) & 15) || (r->shared && size > r->alignment)) misaligned(a, size, pc, 0);
+  const uint16_t t = (uint16_t)here.thread;
+  for (size_t i = at >> r->shift; i <= (at + size - 1) >> r->shift; ++i) {
+    if (write) write_cell(*r, r->cells[i], i << r->shift, t, atomic ? (uint16_t)ATOMIC : t, pc);
+    else read_cell(*r, r->cells[i], i << r->shift, t, pc);
+  }
+}

@@ -1,0 +1,132 @@
+"""A compiled program as a function of arrays: NumPy's, PyCUDA's, torch's, or anything on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.stmt import Buffer, LoweredFunc
+
+from .compile import compile_source
+from .device import CudaDevice, DeviceProgram
+from .emit import emit
+from .errors import DeviceError
+from .facts import program_facts
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Somebody else's device memory."""
+
+    pointer: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call; `results` has one figure a repeat."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.results))
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.results))
+
+
+@lru_cache(maxsize=8)
+def open_device(index: int = 0) -> CudaDevice:
+    """The device of this process."""
+    return CudaDevice(index)
+
+
+class CudaModule:
+    """`module(*arrays)` runs the program; outputs that are NumPy arrays are copied back."""
+
+    def __init__(self, func: LoweredFunc, arch: str) -> None:
+        self.program = emit(func)
+        self.entry_name = func.name
+        self._compiled = compile_source(self.program.source, arch)
+        self._loaded: DeviceProgram | None = None
+
+    @property
+    def source(self) -> str:
+        """The CUDA C++ text."""
+        return self.program.source
+
+    @property
+    def resources(self) -> Any:
+        """Registers, spills and shared memory of each kernel, as the compiler reports them."""
+        return self._compiled.resources
+
+    def _load(self) -> DeviceProgram:
+        if self._loaded is None:
+            self._loaded = DeviceProgram(open_device(), self._compiled.cubin, program_facts(self.program))
+        return self._loaded
+
+    def _arguments(self, arrays: Sequence[Any]) -> tuple[list[Any], list[tuple[Any, Array]]]:
+        """Device arrays, and those that are copies of NumPy arrays."""
+        want = self.program.args
+        require(
+            len(arrays) == len(want), DeviceError, self.entry_name, f"{len(want)} arrays are needed", got=len(arrays)
+        )
+        handles, copies = [], []
+        for buffer, array in zip(want, arrays, strict=True):
+            handle, host = _handle(buffer, array)
+            handles.append(handle)
+            if host is not None:
+                copies.append((handle, host))
+        return handles, copies
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run once and wait.  Raises DeviceError for a wrong number, shape, dtype or layout of arrays."""
+        program = self._load()
+        handles, copies = self._arguments(arrays)
+        program.run(handles)
+        for handle, host in copies:
+            host[...] = open_device().get(handle)
+
+    def time(self, *arrays: Any, number: int = 3, repeat: int = 1, min_repeat_ms: int = 100) -> Timing:
+        """Seconds per call, see `timing.py`."""
+        program = self._load()
+        handles, _ = self._arguments(arrays)
+        open_device().best_seconds = float("inf")
+        return Timing(tuple(program.time(handles, number, repeat, min_repeat_ms, flush=False)))
+
+    def time_evaluator(
+        self, name: str, dev: Any = None, number: int = 10, repeat: int = 1, min_repeat_ms: int = 0
+    ) -> Callable[..., Timing]:
+        """A function of arrays that gives a `Timing`, as TVM's modules have it."""
+        require(name == self.entry_name, DeviceError, name, f"the entry is {self.entry_name}")
+        return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+
+
+def _handle(buffer: Buffer, array: Any) -> tuple[Any, Array | None]:
+    """A device array for an argument, and the NumPy array it copies (None when the argument is on the device)."""
+    shape, dtype = tuple(array.shape), np.dtype(str(array.dtype).removeprefix("torch."))
+    ok = shape == buffer.shape and dtype == np.dtype(buffer.dtype)
+    law = f"an array of {list(buffer.shape)} {buffer.dtype} is needed"
+    require(ok, DeviceError, buffer.name, law, shape=list(shape), dtype=str(dtype))
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        contiguous = interface.get("strides") in (None, _row_major(shape, dtype.itemsize))
+        require(contiguous, DeviceError, buffer.name, "the array must be contiguous", strides=interface.get("strides"))
+        return Pointer(int(interface["data"][0])), None
+    host = np.asarray(array)
+    return open_device().put(host), host
+
+
+def _row_major(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    strides = [itemsize]
+    for d in reversed(shape[1:]):
+        strides.append(strides[-1] * d)
+    return tuple(reversed(strides)) if shape else ()

@@ -1,0 +1,255 @@
+"""Reductions across the threads of a block.
+
+    warp     the threads of a group lie next to each other inside a warp: every step exchanges registers
+    warps    a group is made of whole warps: each warp reduces, one value a warp goes through shared memory
+    tree     anything else: all values go through shared memory and are halved between barriers
+
+Every thread gets the result.  One-value sums, products, minima and maxima exchange both ways (`__shfl_xor_sync`);
+other combiners go down to the first thread and are broadcast, so that all threads get the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+from te_lite.c_text import BYTES
+from te_lite.expr import Binary, Combiner, Expr, Logical, Var, as_expr
+from te_lite.stmt import Buffer, Stmt, Store, ThreadReduce, bodies, seq, stmts_of, with_bodies
+from te_lite.sync import insert_barriers
+
+from .kernel import THREAD_TAGS, KernelNest
+from .text import TYPES, CudaText
+
+_ZERO = as_expr(0)
+WARP, WARP_BITS = 32, 5
+SERIAL_WARPS = 4
+
+
+@dataclass(frozen=True)
+class Group:
+    """Threads that reduce together: `extent` of them, `stride` apart in the block; the first `active` contribute."""
+
+    extent: int
+    stride: int
+    active: int
+    threads: int
+
+    @property
+    def method(self) -> str:
+        if self.extent == 1:
+            return "one"
+        if self.stride == 1 and self.extent <= WARP and WARP % self.extent == 0:
+            return "warp"
+        if self.stride == 1 and self.extent % WARP == 0:
+            return "warps"
+        return "tree"
+
+    @property
+    def slots(self) -> int:
+        """Elements of shared memory for each value."""
+        return {"one": 0, "warp": 0, "warps": self.threads // WARP, "tree": self.threads}[self.method]
+
+
+def group_of(s: ThreadReduce, nest: KernelNest) -> Group:
+    axis = THREAD_TAGS.index(nest.tag_of(s.thread))
+    block = nest.block
+    return Group(block[axis], prod(block[:axis]), s.extent, prod(block))
+
+
+def workspace_slots(nest: KernelNest) -> dict[str, int]:
+    """Elements of shared memory that the reductions of a kernel need, by dtype and position: `{"float32 0": n}`."""
+    need: dict[str, int] = {}
+    for s in stmts_of(nest.body):
+        if isinstance(s, ThreadReduce):
+            for k, buffer in enumerate(s.dst):
+                key = f"{buffer.dtype} {k}"
+                need[key] = max(need.get(key, 0), group_of(s, nest).slots)
+    return {key: n for key, n in need.items() if n}
+
+
+def with_barriers(nest: KernelNest) -> Stmt:
+    """The body of a kernel with barriers where shared memory relied on those of reductions that have none.
+
+    A reduction inside a warp does not meet other warps, so `sync.py` is asked again with it as a plain statement.
+    """
+    inside = [s for s in stmts_of(nest.body) if isinstance(s, ThreadReduce) and group_of(s, nest).slots == 0]
+    if not inside or not nest.allocated("shared"):
+        return nest.body
+    markers: dict[int, Stmt] = {}
+
+    def hide(s: Stmt) -> Stmt:
+        if any(s is x for x in inside):
+            assert isinstance(s, ThreadReduce)
+            stores = [Store(b, _ZERO, e) for b, e in zip(s.dst, s.src, strict=True)]
+            markers.update({id(stores[0]): s} | {id(x): seq() for x in stores[1:]})
+            kept.extend(stores)
+            return seq(*stores)
+        return with_bodies(s, tuple([hide(b) for b in bodies(s)]))
+
+    def show(s: Stmt) -> Stmt:
+        return markers[id(s)] if id(s) in markers else with_bodies(s, tuple([show(b) for b in bodies(s)]))
+
+    kept: list[Stmt] = []
+    return show(insert_barriers(hide(nest.body)))
+
+
+def _exchangeable(c: Combiner) -> bool:
+    """One value, and `f(x, y)` has the same bits as `f(y, x)`."""
+    if len(c.result) != 1 or not isinstance(c.result[0], Binary | Logical):
+        return False
+    e = c.result[0]
+    return e.op in ("+", "*", "min", "max", "&&", "||") and {e.a, e.b} == {c.lhs[0], c.rhs[0]}
+
+
+class Writer(Protocol):
+    """What the reduction text needs of the emitter around it."""
+
+    text: CudaText
+    bound: dict[Var, str]
+
+    def line(self, text: str) -> None: ...
+    def open(self, text: str) -> None: ...
+    def close(self) -> None: ...
+    def fresh(self, name: str) -> str: ...
+    def place(self, buffer: Buffer, index: Expr) -> str: ...
+    def thread_id(self) -> str: ...
+    def axis_text(self, var: Var) -> str: ...
+    def workspace(self, dtype: str, position: int) -> str: ...
+    def barrier_before(self) -> None: ...
+
+
+@dataclass
+class ReduceText:
+    """Writes one reduction."""
+
+    writer: Writer
+    s: ThreadReduce
+    group: Group
+
+    def emit(self) -> None:
+        w, s, g = self.writer, self.s, self.group
+        w.open(f"{{  // {s.combiner.name} over {s.thread.name} in 0..{s.extent}")
+        self.values = [w.fresh("x") for _ in s.dst]
+        self.types = [TYPES[b.dtype] for b in s.dst]
+        for name, kind, e, zero in zip(self.values, self.types, s.src, s.combiner.identity, strict=True):
+            source = w.text.expr(e)
+            if g.active < g.extent and g.method != "tree":
+                source = f"{w.axis_text(s.thread)} < {g.active} ? {w.text.expr(e, 4)} : {w.text.expr(zero, 4)}"
+            w.line(f"{kind} {name} = {source};")
+        match g.method:
+            case "warp":
+                self._shuffle(g.extent)
+            case "warps":
+                self._warps()
+            case "tree":
+                self._tree()
+        for buffer, name in zip(s.dst, self.values, strict=True):
+            w.line(f"{w.place(buffer, _ZERO)} = {name};")
+        w.close()
+
+    # --------------------------------------------------------------------------------------------- registers
+
+    def _mask(self) -> str:
+        """The lanes of the warp that exist."""
+        threads = self.group.threads
+        if threads % WARP == 0:
+            return "0xffffffffu"
+        last = f"0x{(1 << threads % WARP) - 1:x}u"
+        if threads < WARP:
+            return last
+        return f"({self.writer.thread_id()} < {threads - threads % WARP} ? 0xffffffffu : {last})"
+
+    def _shuffle(self, width: int) -> None:
+        """Reduce over `width` neighbouring lanes, all of which get the result."""
+        w, mask = self.writer, self._mask()
+        offset = w.fresh("offset")
+        both = _exchangeable(self.s.combiner)
+        w.line("#pragma unroll")
+        if both:
+            w.open(f"for (int {offset} = {width // 2}; {offset} > 0; {offset} >>= 1) {{")
+        else:
+            w.open(f"for (int {offset} = 1; {offset} < {width}; {offset} <<= 1) {{")
+        how = "__shfl_xor_sync" if both else "__shfl_down_sync"
+        self._combine([self._exchange(how, mask, x, b.dtype, offset, width) for x, b in self._pairs()])
+        w.close()
+        if not both:
+            for x, b in self._pairs():
+                w.line(f"{x} = {self._exchange('__shfl_sync', mask, x, b.dtype, '0', width)};")
+
+    def _pairs(self) -> list[tuple[str, Buffer]]:
+        return list(zip(self.values, self.s.dst, strict=True))
+
+    def _exchange(self, how: str, mask: str, x: str, dtype: str, lane: str, width: int) -> str:
+        wide = x if BYTES[dtype] > 2 else f"(float){x}" if dtype == "float16" else f"(int){x}"
+        text = f"{how}({mask}, {wide}, {lane}{'' if width == WARP else f', {width}'})"
+        return text if BYTES[dtype] > 2 else f"({TYPES[dtype]}){text}"
+
+    def _combine(self, others: list[str]) -> None:
+        """`x = f(x, other)` for all values at once."""
+        w, c = self.writer, self.s.combiner
+        rhs = [w.fresh("y") for _ in others]
+        for name, kind, other in zip(rhs, self.types, others, strict=True):
+            w.line(f"const {kind} {name} = {other};")
+        w.bound.update(dict(zip((*c.lhs, *c.rhs), (*self.values, *rhs), strict=True)))
+        results = [w.text.expr(r) for r in c.result]
+        if len(results) > 1:
+            names = [w.fresh("z") for _ in results]
+            for name, kind, text in zip(names, self.types, results, strict=True):
+                w.line(f"const {kind} {name} = {text};")
+            results = names
+        for x, text in zip(self.values, results, strict=True):
+            w.line(f"{x} = {text};")
+        w.bound.clear()
+
+    # ----------------------------------------------------------------------------------------- shared memory
+
+    def _spaces(self) -> list[str]:
+        return [self.writer.workspace(b.dtype, k) for k, b in enumerate(self.s.dst)]
+
+    def _warps(self) -> None:
+        w, g = self.writer, self.group
+        count, tid = g.extent // WARP, w.thread_id()
+        self._shuffle(WARP)
+        w.barrier_before()
+        w.open(f"if (({tid} & {WARP - 1}) == 0) {{")
+        for x, space in zip(self.values, self._spaces(), strict=True):
+            w.line(f"{space}[{tid} >> {WARP_BITS}] = {x};")
+        w.close()
+        w.line("__syncthreads();")
+        base = "" if g.extent == g.threads else f"{tid} / {g.extent} * {count} + "
+        if count > SERIAL_WARPS and WARP % count == 0:
+            for x, space in zip(self.values, self._spaces(), strict=True):
+                w.line(f"{x} = {space}[{base}{tid} % {count}];")
+            self._shuffle(count)
+            return
+        for x, space in zip(self.values, self._spaces(), strict=True):
+            w.line(f"{x} = {space}[{base}0];")
+        k = w.fresh("k")
+        w.line("#pragma unroll")
+        w.open(f"for (int {k} = 1; {k} < {count}; ++{k}) {{")
+        self._combine([f"{space}[{base}{k}]" for space in self._spaces()])
+        w.close()
+
+    def _tree(self) -> None:
+        w, g = self.writer, self.group
+        tid, axis, spaces = w.thread_id(), w.axis_text(self.s.thread), self._spaces()
+        w.barrier_before()
+        for x, space in zip(self.values, spaces, strict=True):
+            w.line(f"{space}[{tid}] = {x};")
+        w.line("__syncthreads();")
+        half = 1 << (g.active - 1).bit_length() - 1 if g.active > 1 else 0
+        step = w.fresh("step")
+        w.open(f"for (int {step} = {half}; {step} > 0; {step} >>= 1) {{")
+        w.open(f"if ({axis} < {step} && {axis} + {step} < {g.active}) {{")
+        at = step if g.stride == 1 else f"{step} * {g.stride}"
+        self._combine([f"{space}[{tid} + {at}]" for space in spaces])
+        for x, space in zip(self.values, spaces, strict=True):
+            w.line(f"{space}[{tid}] = {x};")
+        w.close()
+        w.line("__syncthreads();")
+        w.close()
+        first = axis if g.stride == 1 else f"{axis} * {g.stride}"
+        for x, space in zip(self.values, spaces, strict=True):
+            w.line(f"{x} = {space}[{tid} - {first}];")

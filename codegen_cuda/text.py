@@ -1,0 +1,124 @@
+"""Expressions as CUDA C++: the dialect of `te_lite.c_text` that NVRTC and nvcc compile without any C header."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from te_lite.c_text import ADD, KEYWORDS, MUL, NARROW_INTS, POSTFIX, UNARY, CText, Dialect
+from te_lite.expr import FLOATS, Binary, Call, Cast, Const, Expr
+
+TYPES = {
+    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "int32": "int",
+    "int64": "long long", "float16": "half", "float32": "float", "float64": "double",
+}  # fmt: skip
+CUDA = Dialect("CUDA", TYPES, "static __device__ __forceinline__")
+SHIFT = ADD - 1
+_WORDS = (
+    "threadIdx blockIdx blockDim gridDim warpSize dim3 half half2 float2 float4 double2 int2 int4 longlong2 char2 "
+    "char4 uchar2 uchar4 short2 short4 asm fabsf fmaxf fminf erff rsqrtf __half printf assert shared_memory"
+)
+CUDA_WORDS = KEYWORDS | frozenset(_WORDS.split())
+
+_SHORTER: dict[str, Callable[[str, str], str]] = {"rsqrt": lambda x, f: f"rsqrt{f}({x})"}
+
+
+def literal(value: int | float | bool, dtype: str) -> tuple[str, int]:
+    """A constant of `dtype` and how tightly it binds."""
+    if dtype == "bool":
+        return ("true" if value else "false"), POSTFIX
+    if dtype == "float16":
+        return f"(half){_float(float(value), 'float32')}", UNARY
+    if dtype in FLOATS:
+        text = _float(float(value), dtype)
+    elif dtype == "int64":
+        text = f"(-{2**63 - 1}LL - 1)" if value == -(2**63) else f"{int(value)}LL"
+    else:
+        text = "(-2147483647 - 1)" if value == -(2**31) else str(int(value))
+    return text, UNARY if text[0] == "-" or text.startswith("(double)") else POSTFIX
+
+
+def _float(value: float, dtype: str) -> str:
+    if math.isfinite(value):
+        return repr(value) + ("f" if dtype == "float32" else "")
+    bits = "0x7fffffff" if math.isnan(value) else "0x7f800000" if value > 0 else "0xff800000"
+    return f"{'(double)' if dtype == 'float64' else ''}__int_as_float({bits})"
+
+
+def _power_of_two(e: Expr) -> int | None:
+    """The exponent when `e` is a constant power of two."""
+    if isinstance(e, Const) and e.dtype in ("int32", "int64") and e.value > 0 and not int(e.value) & (int(e.value) - 1):
+        return int(e.value).bit_length() - 1
+    return None
+
+
+@dataclass
+class CudaText(CText):
+    """Prints expressions of one kernel.
+
+    Floor division and modulo by powers of two are shifts and masks: both round towards minus infinity whatever the
+    sign.  Float minimum and maximum are single instructions that return the number when one operand is NaN.
+    """
+
+    dialect: Dialect = CUDA
+
+    def call_helper(self, name: str, dtype: str, *args: str) -> str:
+        """A call of a helper function; there is no stdint.h."""
+        call = super().call_helper(name, dtype, *args)
+        self.helpers = {key: text.replace("int64_t", "long long") for key, text in self.helpers.items()}
+        return call
+
+    def _text(self, e: Expr) -> tuple[str, int]:
+        match e:
+            case Const(value=value, dtype=dtype):
+                return literal(value, dtype)
+            case Cast(dtype=dtype, a=a) if dtype != a.dtype and "float16" in (dtype, a.dtype):
+                return self._half_cast(dtype, a), UNARY
+        return super()._text(e)
+
+    def _half_cast(self, dtype: str, a: Expr) -> str:
+        """Conversions from and to half go through float."""
+        inner = f"(float){self.expr(a, UNARY)}" if a.dtype != "float32" else self.expr(a, UNARY)
+        if dtype == "bool":
+            return f"({inner} != 0.0f)"
+        return inner if dtype == "float32" else f"({TYPES[dtype]}){inner}"
+
+    def _binary(self, e: Binary) -> tuple[str, int]:
+        op, a, b, dtype = e.op, e.a, e.b, e.dtype
+        if op in ("min", "max"):
+            return self._extreme(op, a, b, dtype)
+        if op in ("//", "%"):
+            if dtype == "float16":
+                text, _ = super()._float_floor(op, Cast("float32", a), Cast("float32", b), "float32")
+                return f"(half)({text})", UNARY
+            power = _power_of_two(b)
+            if power is not None and op == "//":
+                return f"{self.expr(a, MUL)} >> {power}", SHIFT
+            if power is not None:
+                return f"({self.expr(a, MUL)} & {(1 << power) - 1})", POSTFIX
+        if dtype == "bool" and op in ("+", "-", "*"):
+            return f"(bool)({self.expr(a, MUL)} {op} {self.expr(b, MUL + 1)})", UNARY
+        return super()._binary(e)
+
+    def _extreme(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[str, int]:
+        x, y = self.expr(a), self.expr(b)
+        match dtype:
+            case "float16":
+                return f"__h{op}({x}, {y})", POSTFIX
+            case "float32":
+                return f"f{op}f({x}, {y})", POSTFIX
+            case "float64":
+                return f"f{op}({x}, {y})", POSTFIX
+            case "int32" | "int64":
+                return f"{op}({x}, {y})", POSTFIX
+        return self.call_helper(op, dtype, x, y), POSTFIX
+
+    def _call(self, e: Call) -> tuple[str, int]:
+        dtype = e.args[0].dtype
+        if e.func in _SHORTER and dtype in FLOATS:
+            text = _SHORTER[e.func](self._as_float(e.args[0]), "" if dtype == "float64" else "f")
+            return (f"(half)({text})", UNARY) if dtype == "float16" else (text, POSTFIX)
+        if dtype in NARROW_INTS or dtype in FLOATS or e.func != "abs":
+            return super()._call(e)
+        return f"{'llabs' if dtype == 'int64' else 'abs'}({self.expr(e.args[0])})", POSTFIX

@@ -1,0 +1,62 @@
+"""Where the CUDA compilers are: the NVRTC library, the nvcc command, and the folders with CUDA's headers.
+
+Looked at in this order: the wheels of the running Python (`nvidia-cuda-nvrtc`, `nvidia-cuda-runtime`), the toolkit of
+`CUDA_HOME` or `CUDA_PATH`, that of the `nvcc` on PATH, /usr/local/cuda, and the libraries that the linker knows.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+_LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+
+
+def _wheels() -> Iterator[Path]:
+    """The folders of NVIDIA's wheels, each with `lib` and `include` inside."""
+    spec = importlib.util.find_spec("nvidia")
+    for place in spec.submodule_search_locations or () if spec else ():
+        yield from sorted(Path(place).glob("*/"), reverse=True)
+
+
+def _toolkits() -> Iterator[Path]:
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(name):
+            yield Path(os.environ[name])
+    nvcc = shutil.which("nvcc")
+    if nvcc:
+        yield Path(nvcc).resolve().parent.parent
+    yield Path("/usr/local/cuda")
+
+
+def nvrtc_candidates() -> Iterator[str]:
+    """What to try to load as NVRTC, best first."""
+    for root in (*_wheels(), *_toolkits()):
+        for folder in ("lib", "lib64"):
+            for name in _LIBRARIES:
+                if (root / folder / name).exists():
+                    yield str(root / folder / name)
+    yield from _LIBRARIES
+
+
+def nvcc_path() -> str | None:
+    """The nvcc command: that of `CUDA_HOME` or `CUDA_PATH`, the one on PATH, that of /usr/local/cuda; or None."""
+    for root in _toolkits():
+        if (root / "bin" / "nvcc").exists():
+            return str(root / "bin" / "nvcc")
+    return shutil.which("nvcc")
+
+
+@lru_cache(maxsize=1)
+def include_folders() -> tuple[str, ...]:
+    """The folders to search for `cuda_fp16.h` and what it includes; empty when it is not installed."""
+    for root in (*_wheels(), *_toolkits()):
+        folder = root / "include"
+        if (folder / "cuda_fp16.h").exists():
+            inner = folder / "cccl"
+            return (str(folder), str(inner)) if inner.exists() else (str(folder),)
+    return ()

@@ -1,0 +1,286 @@
+"""Sources become cubins for sm_80 and sm_90, resources are recorded, the cache is sound, refusals are clear."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from ansor.annotate import sample
+from ansor.hardware import HardwareParams
+from ansor.sketch import generate_sketches
+from codegen_cuda import (
+    CompileError,
+    Limits,
+    cache,
+    check_limits,
+    compile_many,
+    compile_source,
+    compiler_name,
+    emit,
+    nvrtc,
+    toolkit,
+)
+from codegen_cuda.resources import parse_resources
+from te_lite.topi import benchmarks
+from tests.codegen_cuda.golden_states import COUNT, golden_func
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, argmax_of, sum_of
+from tests.codegen_cuda.test_emit_reduce import reduction
+from tests.codegen_cuda.test_emit_vectors import copy_of
+
+pytestmark = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+HARDWARE = HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32)
+SKETCHES = json.loads((Path(__file__).parents[1] / "golden" / "sketches.json").read_text())
+CUDA = [e for e in SKETCHES if e["target"] == "cuda"]
+KERNEL = """extern "C" __global__ void __launch_bounds__(64) twice(const float *__restrict__ a, float *__restrict__ b) {
+  b[threadIdx.x] = a[threadIdx.x] * %s;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def samples(entry: dict[str, Any], count: int) -> list[te.LoweredFunc]:
+    """`count` random programs of every sketch."""
+    functions = {**benchmarks.OPERATORS, **benchmarks.WORKLOADS}
+    dag = te.ComputeDAG(functions[entry["workload"]](*entry["args"]))
+    out = []
+    for k, sketch in enumerate(generate_sketches(dag, "cuda", HARDWARE)):
+        for seed in range(count):
+            state = sample(sketch, "cuda", HARDWARE, np.random.default_rng([seed, k]))
+            assert state is not None
+            out.append(te.lower(state, name=entry["workload"]))
+    return out
+
+
+def compile_all(sources: list[str], arch: str) -> None:
+    for module in compile_many(sources, arch, workers=2, use_cache=False):
+        assert not isinstance(module, CompileError), str(module)
+        assert module.cubin[:4] == b"\x7fELF" and module.resources
+
+
+def every_sketch(entry: dict[str, Any], count: int) -> None:
+    programs = samples(entry, count)
+    for f in programs:
+        assert check_limits(f, Limits.of(HARDWARE)) == []
+    sources = [emit(f).source for f in programs]
+    for arch in ("sm_80", "sm_90"):
+        compile_all(sources, arch)
+
+
+@pytest.mark.parametrize("entry", CUDA, ids=lambda e: f"{e['workload']}-{e['args'][0]}-{e['args'][-1]}")
+def test_every_sketch_compiles(entry: dict[str, Any]) -> None:
+    every_sketch(entry, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", CUDA, ids=lambda e: f"{e['workload']}-{e['args'][0]}-{e['args'][-1]}")
+def test_twenty_annotations_of_every_sketch_compile(entry: dict[str, Any]) -> None:
+    every_sketch(entry, 20)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_golden_states_keep_registers_and_compile(part: int) -> None:
+    """No local memory where the tile fits the registers of a thread with room to spare."""
+    functions = [golden_func(k) for k in range(part, COUNT, 4)]
+    arch = ("sm_80", "sm_90")[part % 2]
+    modules = compile_many([emit(f).source for f in functions], arch, workers=2, use_cache=False)
+    for f, module in zip(functions, modules, strict=True):
+        assert not isinstance(module, CompileError), str(module)
+        program = emit(f)
+        limit = min(255, 65536 // program.kernels[0].threads)
+        found = module.resources[0]
+        assert found.name == program.kernels[0].name and 0 < found.registers <= 255
+        if accumulators(program.source) + 64 <= limit:
+            assert found.stack == 0 and found.spills == 0, program.source
+
+
+def accumulators(source: str) -> int:
+    for line in source.splitlines():
+        if line.strip().startswith("float C_local["):
+            return int(line.split("[")[1].split("]")[0])
+    return 1
+
+
+PROGRAMS = {
+    "warp": reduction((32, 2), 0, 32, sum_of("float32")),
+    "warps": reduction((256,), 0, 250, sum_of("float16")),
+    "tree": reduction((98,), 0, 98, sum_of("float64")),
+    "argmax": reduction((16, 3), 0, 16, argmax_of("int64", "float16")),
+    "argmax_warps": reduction((128,), 0, 128, argmax_of()),
+    "int8_max": reduction((8, 4), 0, 8, sum_of("int8", te.max)),
+    "half_vectors": copy_of("float16", 8),
+    "half_misaligned": copy_of("float16", 2, 1),
+    "bool_vectors": copy_of("bool", 4),
+    "int64_vectors": copy_of("int64", 2),
+}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_reductions_and_dtypes_compile(arch: str) -> None:
+    compile_all([emit(f).source for f in PROGRAMS.values()], arch)
+
+
+def half_matmul() -> te.LoweredFunc:
+    a, b = te.placeholder((64, 96), name="A", dtype="float16"), te.placeholder((96, 32), name="B", dtype="float16")
+    k = te.reduce_axis((0, 96), "k")
+    c = te.compute((64, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")
+    sketch = generate_sketches(te.ComputeDAG([a, b, c]), "cuda", HARDWARE)[0]
+    state = sample(sketch, "cuda", HARDWARE, np.random.default_rng(3))
+    assert state is not None
+    return te.lower(state)
+
+
+def test_half_programs_compile() -> None:
+    source = emit(half_matmul()).source
+    assert "#include <cuda_fp16.h>" in source
+    compile_all([source], "sm_90")
+
+
+# ----------------------------------------------------------------------------------------------- the compiler
+
+
+def test_resources_are_recorded() -> None:
+    source = (
+        KERNEL % "3.0f"
+        + """
+extern "C" __global__ void __launch_bounds__(32) k(int *a, int n) {
+  __shared__ int s[64];
+  int local[100];
+  for (int i = 0; i < n; ++i) local[i % 100] = a[i];
+  s[threadIdx.x] = local[n];
+  __syncthreads();
+  a[threadIdx.x] = s[31 - threadIdx.x];
+}
+"""
+    )
+    module = compile_source(source, "sm_80")
+    k, twice = module.kernel("k"), module.kernel("twice")
+    assert k.shared == 256 and k.stack >= 400 and k.registers > 0 and k.spills == 0
+    assert twice.shared == 0 and twice.stack == 0 and module.seconds > 0 and module.arch == "sm_80"
+    with pytest.raises(CompileError, match="no kernel 'other'"):
+        module.kernel("other")
+
+
+def test_a_source_that_is_refused_names_the_first_error() -> None:
+    with pytest.raises(CompileError, match=r"refuses the program for sm_90: program.cu\(1\): error: .*undefined"):
+        compile_source('extern "C" __global__ void k(int *a) { a[0] = nowhere; }', "sm_90")
+    with pytest.raises(CompileError, match="it must be like sm_90, got arch='compute_90'"):
+        compile_source(KERNEL % "1.0f", "compute_90")
+
+
+def test_refused_sources_do_not_stop_the_others() -> None:
+    good, bad, fine = compile_many([KERNEL % "1.0f", "nonsense", KERNEL % "2.0f"], "sm_90", workers=2)
+    assert isinstance(bad, CompileError) and not isinstance(good, CompileError) and not isinstance(fine, CompileError)
+
+
+@pytest.mark.skipif(toolkit.nvcc_path() is None, reason="nvcc is not installed")
+def test_nvcc_makes_the_same_kernels() -> None:
+    module = compile_source(KERNEL % "5.0f", "sm_90", compiler="nvcc")
+    assert module.compiler.startswith("nvcc ") and module.cubin[:4] == b"\x7fELF"
+    assert module.kernel("twice").registers > 0
+    with pytest.raises(CompileError, match=r"error: .*undefined"):
+        compile_source("void f() { nowhere(); }", "sm_90", compiler="nvcc")
+    with pytest.raises(CompileError, match=r"nvcc took longer than 0.001 s"):
+        compile_source(KERNEL % "6.0f", "sm_90", compiler="nvcc", timeout=0.001)
+
+
+def test_missing_headers_are_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    import codegen_cuda.compile as module
+
+    monkeypatch.setattr(module, "include_folders", lambda: ())
+    monkeypatch.setattr(module, "available_compilers", lambda: ("nvrtc",))
+    if nvrtc.library() is not None:
+        with pytest.raises(CompileError, match=r"cuda_fp16.h: not found; install nvidia-cuda-runtime"):
+            compile_source("#include <cuda_fp16.h>\n" + KERNEL % "1.0f", "sm_90")
+
+
+def test_no_compiler_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    import codegen_cuda.compile as module
+
+    monkeypatch.setattr(module, "available_compilers", lambda: ())
+    with pytest.raises(CompileError, match="neither NVRTC nor nvcc is installed; install nvidia-cuda-nvrtc"):
+        compiler_name()
+    monkeypatch.setattr(module, "available_compilers", lambda: ("nvcc",))
+    with pytest.raises(CompileError, match="it must be one of nvcc, got compiler='nvrtc'"):
+        compiler_name("nvrtc")
+
+
+def test_importing_and_emitting_load_no_compiler_and_no_pycuda() -> None:
+    code = (
+        "import sys, codegen_cuda; from codegen_cuda import nvrtc; assert 'pycuda' not in sys.modules; "
+        "assert nvrtc.library.cache_info().currsize == 0"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="NVRTC is not installed")
+def test_threads_compile_side_by_side() -> None:
+    """Six sources on three threads give what they give one by one."""
+    sources = [emit(golden_func(k)).source for k in (9, 15, 39, 43, 54, 31)]
+    one = compile_many(sources, "sm_90", workers=1, use_cache=False)
+    three = compile_many(sources, "sm_90", workers=3, use_cache=False)
+    assert [m.cubin for m in one] == [m.cubin for m in three]  # type: ignore[union-attr]
+
+
+def test_logs_without_a_report_have_no_resources() -> None:
+    assert parse_resources("") == () and parse_resources("program.cu(3): warning: variable unused") == ()
+
+
+# -------------------------------------------------------------------------------------------------- the cache
+
+
+def test_equal_sources_are_compiled_once(own_cache: Path) -> None:
+    first = compile_source(KERNEL % "7.0f", "sm_90")
+    again = compile_source(KERNEL % "7.0f", "sm_90")
+    assert again.seconds == 0 < first.seconds and again.cubin == first.cubin and again.resources == first.resources
+    assert len(list(own_cache.iterdir())) == 1
+    for other in (compile_source(KERNEL % "8.0f", "sm_90"), compile_source(KERNEL % "7.0f", "sm_80"),
+                  compile_source(KERNEL % "7.0f", "sm_90", ["--use_fast_math"])):  # fmt: skip
+        assert other.seconds > 0
+    assert len(list(own_cache.iterdir())) == 4
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 1000])
+def test_a_damaged_entry_is_made_again(own_cache: Path, keep: int) -> None:
+    first = compile_source(KERNEL % "9.0f", "sm_90")
+    (file,) = own_cache.iterdir()
+    file.write_bytes(file.read_bytes()[:keep])
+    again = compile_source(KERNEL % "9.0f", "sm_90")
+    assert again.seconds > 0 and again.cubin == first.cubin
+    assert compile_source(KERNEL % "9.0f", "sm_90").seconds == 0
+
+
+def test_many_writers_leave_whole_files_only(own_cache: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        modules = list(pool.map(lambda k: compile_source(KERNEL % f"{k % 2}.0f", "sm_90"), range(16)))
+    assert len({m.cubin for m in modules}) == 2
+    assert sorted(f.suffix for f in own_cache.iterdir()) == [".cubin", ".cubin"]
+
+
+def test_the_cache_can_be_off_or_unwritable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(cache.VARIABLE, "off")
+    assert compile_source(KERNEL % "1.5f").seconds > 0 and compile_source(KERNEL % "1.5f").seconds > 0
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file" / "below"))
+    with pytest.raises(CompileError, match=r"kernel cache: .* cannot be written"):
+        compile_source(KERNEL % "1.5f")
+
+
+def test_the_default_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(cache.VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / "ansor" / "cuda"
+    monkeypatch.setenv(cache.VARIABLE, "~/kernels")
+    assert cache.cache_folder() == Path.home() / "kernels"

@@ -1,0 +1,136 @@
+"""Limits are counted before compiling, as the emitter and ptxas will find them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from ansor.annotate import sample
+from ansor.hardware import HardwareParams
+from ansor.sketch import generate_sketches
+from codegen_cuda import CompileError, Limits, check_limits, compile_source, emit, usage
+from te_lite.bounds import infer_bounds
+from te_lite.expr import Var, const
+from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Store, seq
+from tests.codegen_cuda.golden_states import COUNT, golden_func, golden_state
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, func, kernel, nest, sum_of, v
+from tests.codegen_cuda.test_emit_reduce import reduction
+from tests.workloads import matmul
+
+HARDWARE = HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32)
+U, V = ForKind.UNROLLED, ForKind.VECTORIZED
+
+
+def launch(*axes: tuple[str, int]) -> LoweredFunc:
+    a = Buffer("A", "float32", (4,))
+    return func([a], kernel([(tag, Var(tag), n) for tag, n in axes], Store(a, const(0), const(1, "float32"))), "p")
+
+
+def shared(dtype: str, size: int) -> LoweredFunc:
+    (t,) = v("t")
+    a, s = Buffer("A", "float32", (4,)), Buffer("s", dtype, (size,), "shared")
+    body = Alloc(s, seq(Store(s, t, const(0, dtype)), Store(a, const(0), te.cast("float32", s[t]))))
+    return func([a], kernel([("threadIdx.x", t, 1)], body), "p")
+
+
+@pytest.mark.parametrize(
+    ("axes", "sentence"),
+    [
+        ((("threadIdx.x", 1025),), "p_kernel0: threads of a block: at most 1024, got 1025"),
+        ((("threadIdx.x", 64), ("threadIdx.y", 17)), "p_kernel0: threads of a block: at most 1024, got 1088"),
+        ((("threadIdx.z", 65),), "p_kernel0: threadIdx.z: at most 64, got 65"),
+        ((("blockIdx.y", 65536), ("threadIdx.x", 2)), "p_kernel0: blockIdx.y: at most 65535, got 65536"),
+        ((("blockIdx.z", 65536),), "p_kernel0: blockIdx.z: at most 65535, got 65536"),
+        ((("blockIdx.x", 2**31),), "p_kernel0: blockIdx.x: at most 2147483647, got 2147483648"),
+    ],
+)
+def test_launch_shapes(axes: tuple[tuple[str, int], ...], sentence: str) -> None:
+    assert sentence in check_limits(launch(*axes), Limits())
+    allowed = [(tag, n if n <= 2 else n // 2) for tag, n in axes]
+    assert check_limits(launch(*allowed), Limits()) == []
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 12288), ("float64", 6144), ("int8", 49152)])
+def test_shared_memory_and_what_a_device_grants_on_request(dtype: str, size: int) -> None:
+    assert check_limits(shared(dtype, size), Limits()) == []
+    (found,) = check_limits(shared(dtype, size + 1), Limits())
+    assert found == "p_kernel0: bytes of shared memory of a block: at most 49152, got 49168"
+    assert check_limits(shared(dtype, size + 1), Limits.of(HARDWARE, shared_optin_bytes=227 * 1024)) == []
+
+
+def test_the_work_space_of_reductions_counts() -> None:
+    f = reduction((98,), 0, 98, sum_of("float64"))
+    assert usage(f)[0].shared_bytes == 98 * 8 == emit(f).kernels[0].shared_bytes
+
+
+def test_vector_loops_local_memory_and_code_size() -> None:
+    t, i, j = v("t", "i", "j")
+    a, local = Buffer("A", "float32", (1 << 20,)), Buffer("local", "float32", (1 << 18,), "local")
+    one = const(1, "float32")
+    vector = func([a], kernel([("threadIdx.x", t, 2)], nest((i, 64, V), Store(a, t * 64 + i, one))), "p")
+    assert check_limits(vector, Limits()) == ["p_kernel0: bytes of a vectorized loop: at most 128, got 256"]
+    body = Alloc(local, seq(nest((i, 1 << 18, ForKind.SERIAL), Store(local, i, one)), Store(a, t, local[t])))
+    stack = func([a], kernel([("threadIdx.x", t, 2)], body), "p")
+    (found,) = check_limits(stack, Limits())
+    assert found == "p_kernel0: bytes of local memory of a thread: at most 524288, got 1048576"
+    code = func([a], kernel([("threadIdx.x", t, 2)], nest((i, 512, U), (j, 512, U), Store(a, i * 512 + j, one))), "p")
+    assert check_limits(code, Limits()) == ["p_kernel0: statements after unrolling: at most 65536, got 262144"]
+
+
+def test_virtual_threads_of_a_state() -> None:
+    dag = te.ComputeDAG(matmul(64, 64, 64))
+    schedule, tensors = te.Schedule(dag), dag.tensors
+    stage = schedule[tensors[-1]]
+    outer, inner = stage.split(stage.op.axis[0], 4)
+    stage.bind(outer, te.thread_axis("vthread"))
+    state = infer_bounds(schedule.state).state
+    f = te.lower(golden_state(0))
+    assert check_limits(f, Limits(), state) == ["C: virtual threads: at most 8, got 16"]
+    assert check_limits(f, replace(Limits(), vthreads=16), state) == [] and inner is not None
+
+
+def test_limits_come_from_hardware_parameters() -> None:
+    small = Limits.of(HardwareParams(-1, 8, 64, 1000, 64, 128, 2, 32))
+    assert (small.threads_per_block, small.shared_bytes, small.vthreads, small.local_bytes) == (128, 1000, 2, 64)
+    assert small.vector_loop_bytes == 64 and Limits.of(HARDWARE) == Limits()
+
+
+@pytest.mark.parametrize("k", range(COUNT))
+def test_no_program_that_tvm_measured_is_masked_out(k: int) -> None:
+    assert check_limits(golden_func(k), Limits.of(HARDWARE), infer_bounds(golden_state(k)).state) == []
+
+
+def test_sampled_programs_keep_to_the_limits() -> None:
+    dag = te.ComputeDAG(matmul(512, 512, 512))
+    (sketch,) = generate_sketches(dag, "cuda", HARDWARE)
+    for seed in range(40):
+        state = sample(sketch, "cuda", HARDWARE, np.random.default_rng(seed))
+        assert state is not None
+        assert check_limits(te.lower(state), Limits.of(HARDWARE), infer_bounds(state).state) == []
+
+
+@pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+@pytest.mark.parametrize("k", [0, 9, 13, 26, 43, 54, 60, 61])
+def test_usage_is_what_the_compiler_finds(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEGEN_CUDA_CACHE", "off")
+    program = emit(golden_func(k))
+    (counted,) = usage(golden_func(k))
+    launched = program.kernels[0]
+    found = compile_source(program.source, "sm_90").resources[0]
+    assert (counted.grid, counted.block, counted.name) == (launched.grid, launched.block, launched.name)
+    assert counted.shared_bytes == launched.shared_bytes == found.shared
+    assert counted.registers / 2 <= found.registers <= 4 * counted.registers
+
+
+def test_a_compiler_error_is_an_error_of_this_package() -> None:
+    assert issubclass(CompileError, te.TeError)
+
+
+def test_copies_and_loops_count_as_statements() -> None:
+    t, i, j = v("t", "i", "j")
+    a = Buffer("A", "float32", (64,))
+    inner = For(i, 4, U, For(j, 8, ForKind.SERIAL, Store(a, t, const(0, "float32"))))
+    assert usage(func([a], kernel([("threadIdx.x", t, 2)], inner)))[0].statements == 4

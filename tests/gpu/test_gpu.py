@@ -1,0 +1,131 @@
+"""What needs a CUDA device: results, timing, and that a fault costs one candidate."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.annotate import sample
+from ansor.measure import MeasureErrorNo as E
+from ansor.sketch import generate_sketches
+from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
+from tests.conv_layer import conv2d_layer
+from tests.gpu.faulty_cuda import FAULTS
+from tests.oracle import Oracle
+from tests.schedule_fuzz import Fuzzer
+from tests.workloads import WORKLOADS as SMALL
+from tests.workloads import matmul
+
+pytestmark = pytest.mark.gpu
+pytest.importorskip("pycuda.driver", exc_type=ImportError)
+
+from codegen_cuda.module import CudaModule, open_device  # noqa: E402
+
+EXPECTED = {
+    **dict.fromkeys(("illegal_address", "misaligned", "trap", "worker_killed"), E.RUNTIME_DEVICE),
+    **dict.fromkeys(("wrong", "nan", "untouched"), E.WRONG_ANSWER),
+    "endless": E.RUN_TIMEOUT,
+    "too_many_threads": E.RUNTIME_DEVICE,
+    "too_much_shared": E.COMPILE_DEVICE,
+}
+
+
+def on_device(func: te.LoweredFunc, args: list[np.ndarray]) -> None:
+    CudaModule(func, open_device().arch)(*args)
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_random_schedules(name: str) -> None:
+    oracle = Oracle(te.ComputeDAG(SMALL[name]()), np.random.default_rng(2))
+    for i in range(6):
+        _, func = Fuzzer(oracle.dag, np.random.default_rng([5, i]), gpu=True).draw()
+        assert oracle.mismatch(func, on_device) is None  # type: ignore[arg-type]
+
+
+REAL = {
+    "conv2d_layer": lambda: conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1),
+    "winograd": lambda: WORKLOADS["conv2d_winograd_nhwc"](1, 14, 14, 256, 256, 4),
+    "softmax": lambda: WORKLOADS["softmax"](64, 1024),
+    "dense": lambda: WORKLOADS["dense"](1, 512, 1000),
+    "depthwise": lambda: OPERATORS["DEP"](1, 7, 7, 1024, 3, 1, 1),
+    "batch_matmul": lambda: OPERATORS["GMM"](1, 512, 512, 512),
+}
+
+
+@pytest.mark.parametrize("name", sorted(REAL))
+def test_sampled_programs_at_real_shapes(name: str) -> None:
+    oracle = Oracle(te.ComputeDAG(REAL[name]()), np.random.default_rng(2))
+    target, rng = ansor.Target("cuda"), np.random.default_rng(0)
+    hardware = ansor.HardwareParams.for_target(target)
+    for sketch in generate_sketches(oracle.dag, target, hardware):
+        for _ in range(3):
+            state = sample(sketch, target, hardware, rng)
+            assert state is not None
+            func = te.lower(state)
+            args = oracle.arguments()
+            on_device(func, args)
+            for t, got in zip(oracle.dag.tensors, args, strict=True):
+                if t not in oracle.inputs:
+                    want = oracle.reference[t]
+                    assert np.abs(got - want).max() <= 2e-4 * np.abs(want).max(), name
+
+
+def test_arrays_of_others() -> None:
+    torch = pytest.importorskip("torch")
+    tensors = matmul(64, 48, 32)
+    s = te.create_schedule(tensors[-1].op)
+    i, j = tensors[-1].op.axis
+    s[tensors[-1]].bind(i, "blockIdx.x")
+    s[tensors[-1]].bind(j, "threadIdx.x")
+    module = CudaModule(te.lower(s, tensors), open_device().arch)
+    a, b = torch.rand(64, 32, device="cuda"), torch.rand(32, 48, device="cuda")
+    c = torch.full((64, 48), float("nan"), device="cuda")
+    module(a, b, c)
+    assert torch.allclose(c, a @ b, rtol=1e-3, atol=1e-4)
+    with pytest.raises(te.TeError, match="contiguous"):
+        module(a.t().contiguous().t(), b, c)
+    with pytest.raises(te.TeError, match="an array of"):
+        module(b, a, c)
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    before = ansor.register_backend("cuda", "tests.gpu.faulty_cuda")
+    monkeypatch.setenv("FAULTS", str(tmp_path))
+    yield tmp_path
+    assert before is not None
+    ansor.register_backend("cuda", before)
+
+
+def test_fifty_faults(faulty: Path, tmp_path: Path) -> None:
+    """No record is lost, nothing is stuck, and the program after each fault takes the time it always takes."""
+    words = ["good"] * 5 + [w for k in range(50) for w in (FAULTS[k % len(FAULTS)], "good")]
+    (faulty / "script").write_text("\n".join(words))
+    ansor.register_workload("faulty_matmul", lambda n: matmul(n, n, n), override=True)
+    task = ansor.SearchTask("faulty_matmul", (512,), target="cuda")
+    sketch = generate_sketches(task.compute_dag, task.target, task.hardware_params)[0]
+    rng = np.random.default_rng(3)
+    state = sample(sketch, task.target, task.hardware_params, rng)
+    assert state is not None
+    log = tmp_path / "log.json"
+    builder, runner = ansor.LocalBuilder(n_parallel=1), ansor.LocalRunner(timeout=6, min_repeat_ms=50)
+    measurer = ansor.ProgramMeasurer(builder, runner, callbacks=[ansor.RecordToFile(log)], verbose=0)
+    try:
+        results = measurer.measure(task, None, [ansor.MeasureInput(task, state) for _ in words])
+    finally:
+        builder.close()
+        runner.close()
+    assert len(log.read_text().splitlines()) == len(words)
+    wrong = [(w, r.error_no, r.error_msg) for w, r in zip(words, results, strict=True)
+             if r.error_no != EXPECTED.get(w, E.NO_ERROR)]  # fmt: skip
+    assert not wrong, wrong
+    good = [r.cost for w, r in zip(words, results, strict=True) if w == "good"]
+    undisturbed = statistics.median(good[:5])
+    off = [c / undisturbed for c in good if abs(c / undisturbed - 1) > 0.05]
+    assert not off, (undisturbed, off)
