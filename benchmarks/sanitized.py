@@ -1,0 +1,49 @@
+"""Twenty emitted kernels, run once each, to be watched by NVIDIA's compute-sanitizer.
+
+compute-sanitizer --tool memcheck  --error-exitcode 9 python -m benchmarks.sanitized
+compute-sanitizer --tool racecheck --error-exitcode 9 python -m benchmarks.sanitized
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import ansor
+import te_lite as te
+from ansor.annotate import sample
+from ansor.sketch import generate_sketches
+from codegen_cuda.module import CudaModule, open_device
+from tests.conv_layer import conv2d_layer
+from tests.oracle import Oracle
+from tests.workloads import matmul, softmax
+
+WORKLOADS = {
+    "matmul": lambda: matmul(96, 80, 64),
+    "conv2d": lambda: conv2d_layer(1, 7, 7, 32, 16, 3, 1, 1),
+    "softmax": lambda: softmax(33, 96),
+    "tall matmul": lambda: matmul(8, 8, 512),
+}
+KERNELS = 20
+
+
+def main() -> None:
+    target, rng = ansor.Target("cuda"), np.random.default_rng(0)
+    hardware = ansor.HardwareParams.for_target(target)
+    kernels = 0
+    while kernels < KERNELS:
+        for name, build in WORKLOADS.items():
+            oracle = Oracle(te.ComputeDAG(build()), rng)
+            for sketch in generate_sketches(oracle.dag, target, hardware):
+                state = sample(sketch, target, hardware, rng)
+                assert state is not None
+                module = CudaModule(te.lower(state), open_device().arch)
+                args = oracle.arguments()
+                module(*args)
+                wrong = oracle.compare(args)
+                assert wrong is None, f"{name}: {wrong}"
+                kernels += len(module.program.kernels)
+    print(f"{kernels} kernels ran, all right")
+
+
+if __name__ == "__main__":
+    main()
