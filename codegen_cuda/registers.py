@@ -11,14 +11,14 @@ the loops around such a loop from being unrolled well (1.1 to 3.7 times slower f
 from __future__ import annotations
 
 from te_lite.c_text import BYTES
-from te_lite.expr import Var
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, Stmt, Store, ThreadReduce, bodies, exprs_of, stmts_of
+from te_lite.expr import Call, Var
+from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, bodies, exprs_of, stmts_of
 from te_lite.visit import free_vars, walk
 
 from .kernel import loads_in
 
 MAX_ARRAY_BYTES = 1024
-MAX_STATEMENTS = 4096
+MAX_STATEMENTS = 1024
 MAX_COPIES = 15
 MAX_COPY_NODES = 1024
 _UNROLLED = (ForKind.UNROLLED, ForKind.VECTORIZED)
@@ -55,15 +55,20 @@ def register_loops(body: Stmt, moved: dict[Buffer, set[Var]]) -> set[Var]:
 
 
 def useful_copies(loop: For) -> int:
-    """How often to unroll a loop that moves no register: a copy to shared memory up to `MAX_COPY_NODES`.
+    """How often to unroll a loop that moves no register: a guarded copy to shared memory up to `MAX_COPY_NODES`.
 
-    Cooperative copies with padding and divisions take the compiler seconds when they are written out 80 times, and
-    their loads in flight then spill the registers.
+    Cooperative copies with a guard or padding take the compiler seconds when they are written out 80 times, and their
+    loads in flight then spill the registers; plain copies are cheap, and want all their loads in flight.
     """
-    if any(isinstance(x, Store) and x.buffer.scope != "shared" for x in stmts_of(loop.body)):
+    inside = list(stmts_of(loop.body))
+    copies = all(x.buffer.scope == "shared" for x in inside if isinstance(x, Store))
+    nodes = [e for x in inside for root in exprs_of(x) for e in walk(root)]
+    guarded = any(isinstance(x, If) for x in inside) or any(isinstance(e, Call) for e in nodes)
+    if not copies or not guarded:
         return loop.extent
-    nodes = sum(1 for x in stmts_of(loop.body) for e in exprs_of(x) for _ in walk(e))
-    return max(1, min(loop.extent, MAX_COPY_NODES // max(nodes, 1)))
+    return max(
+        d for d in range(1, loop.extent + 1) if loop.extent % d == 0 and (d == 1 or d * len(nodes) <= MAX_COPY_NODES)
+    )
 
 
 def copied_loops(body: Stmt, moving: set[Var]) -> set[Var]:
