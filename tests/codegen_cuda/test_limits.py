@@ -14,7 +14,7 @@ from ansor.sketch import generate_sketches
 from codegen_cuda import CompileError, Limits, check_limits, compile_source, emit, usage
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Var, const
-from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Store, seq
+from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Store, seq, stmts_of
 from tests.codegen_cuda.golden_states import COUNT, golden_func, golden_state
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, func, kernel, nest, sum_of, v
 from tests.codegen_cuda.test_emit_reduce import reduction
@@ -112,6 +112,17 @@ def test_sampled_programs_keep_to_the_limits() -> None:
         assert check_limits(te.lower(state), Limits.of(HARDWARE), infer_bounds(state).state) == []
 
 
+def loads_in_flight(func: te.LoweredFunc) -> int:
+    """The longest copy to shared memory that is written out: ptxas starts as many of its loads as registers allow."""
+    copies = [
+        s.extent
+        for s in stmts_of(func.body)
+        if isinstance(s, For) and s.kind is ForKind.UNROLLED
+        if all(x.buffer.scope == "shared" for x in stmts_of(s) if isinstance(x, Store))
+    ]
+    return max(copies, default=0)
+
+
 @pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 @pytest.mark.parametrize("k", [0, 9, 13, 26, 43, 54, 60, 61])
 def test_usage_is_what_the_compiler_finds(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +133,7 @@ def test_usage_is_what_the_compiler_finds(k: int, monkeypatch: pytest.MonkeyPatc
     found = compile_source(program.source, "sm_90").resources[0]
     assert (counted.grid, counted.block, counted.name) == (launched.grid, launched.block, launched.name)
     assert counted.shared_bytes == launched.shared_bytes == found.shared
-    assert counted.registers / 2 <= found.registers <= 4 * counted.registers
+    assert counted.registers / 2 <= found.registers <= 4 * counted.registers + loads_in_flight(golden_func(k))
 
 
 def test_a_compiler_error_is_an_error_of_this_package() -> None:
