@@ -260,7 +260,10 @@ class Emitter:
         slots = register_slots(s, self.lanes, self.indices)
         if slots is not None and len(slots) <= 2 * self.options.registers + 8:
             self.registers(s.buffer, slots)
-        elif not self.in_heap(s.buffer):
+            self.stmt(s.body)
+            return
+        self.slots.pop(s.buffer, None)  # another copy of the statement may have had registers
+        if not self.in_heap(s.buffer):
             b = s.buffer
             name = self.names.of(b, b.name)
             self.line(f"{TYPES[b.dtype]} {name}[{max(b.size, 1)}] __attribute__((aligned(64)));")

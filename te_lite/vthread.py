@@ -62,7 +62,7 @@ def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
     def visit(s: Stmt) -> Stmt:
         match s:
             case Store() | If() if depends(s):
-                return replace(loop, body=rewrite(s), kind=kind)
+                return _around(loop, rewrite(s), kind)
             case ThreadReduce() if depends(s):
                 return _write_out(loop, map_exprs(s, lambda e: transform(e, swap)), copies, simplifier)
             case Alloc(buffer=buffer, body=body) if buffer in copies:
@@ -70,7 +70,7 @@ def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
             case Seq(stmts=stmts):
                 return seq(*[visit(x) for x in stmts])
             case For(kind=ForKind.VECTORIZED) if any(depends(x) for x in stmts_of(s.body)):
-                return replace(loop, body=rewrite(s), kind=ForKind.SERIAL if kind is s.kind else kind)
+                return _around(loop, rewrite(s), kind)
             case _:
                 return with_bodies(s, tuple([visit(b) for b in bodies(s)]))
 
@@ -79,6 +79,12 @@ def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
         return _redirect(s, copies, loop.var, simplifier)
 
     return visit(loop.body)
+
+
+def _around(loop: For, body: Stmt, kind: ForKind) -> Stmt:
+    """The loop around a statement; only an innermost loop can be lanes of a vector."""
+    nested = kind is ForKind.VECTORIZED and any(isinstance(x, For) for x in stmts_of(body))
+    return replace(loop, body=body, kind=ForKind.SERIAL if nested else kind)
 
 
 def _redirect(s: Stmt, copies: dict[Buffer, Buffer], var: Var, simplifier: Simplifier) -> Stmt:
