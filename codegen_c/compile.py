@@ -20,10 +20,10 @@ from te_lite.errors import require
 
 from .errors import CompileError
 
-# tree-sink: with it gcc 12 vectorizes some guarded copies wrongly for AVX-512 (tests/codegen_c/test_copied_whole.py)
+# if-convert: with it gcc 12 vectorizes some guarded copies wrongly for AVX-512 (tests/codegen_c/test_copied_whole.py)
 FLAGS = (
     "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fwrapv",
-    "-fno-tree-sink",
+    "-fno-tree-loop-if-convert",
     "-std=gnu11", "-fPIC", "-shared", "-w",
 )  # fmt: skip
 
