@@ -18,7 +18,7 @@ from .expr import (
     Select,
     Var,
 )
-from .tensor import ComputeOp, Operation, PlaceholderOp
+from .tensor import Operation, PlaceholderOp
 
 _TIGHT = ("*", "/")
 _CALLED = {"//": "floordiv", "%": "floormod", "min": "min", "max": "max"}
@@ -112,7 +112,3 @@ def dag_text(ops: tuple[Operation, ...]) -> str:
 def hash_text(ops: tuple[Operation, ...]) -> str:
     """The text whose md5 is the identity of a workload."""
     return "".join(line + "\n" for op in ops for line in op_lines(op, simple=True))
-
-
-def op_kind(op: Operation) -> str:
-    return "placeholder" if isinstance(op, PlaceholderOp) else "compute" if isinstance(op, ComputeOp) else "?"
