@@ -20,6 +20,7 @@ from .errors import TaskError
 from .measure.api import MeasureInput, MeasureResult
 from .options import SketchOptions
 from .records import RecordReader, target_kind
+from .search import one_round, search_loop
 from .sketch import PreloadCustomSketchRule, generate_sketches
 from .task import SearchTask
 
@@ -228,39 +229,3 @@ class SketchPolicy:
     ) -> tuple[list[MeasureInput], list[MeasureResult]]:
         """One round of ask, measure, tell."""
         return one_round(self, self.task, num_measure, measurer)
-
-
-def one_round(
-    policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer
-) -> tuple[list[MeasureInput], list[MeasureResult]]:
-    """Ask for up to `num_measure` candidates, measure them, tell the policy."""
-    measurer.display.phase("search", num_measure)
-    inputs = [MeasureInput(task, state) for state in policy.ask(num_measure)]
-    results = measurer.measure(task, policy, inputs)
-    if inputs:
-        policy.tell(inputs, results)
-    return inputs, results
-
-
-def search_loop(
-    policy: Any,
-    task: SearchTask,
-    trials: int,
-    early_stopping: int | None,
-    per_round: int,
-    measurer: ProgramMeasurer,
-    retries: int = 0,
-) -> State | None:
-    """Rounds of ask, measure, tell until `trials` are done, nothing new is found, or nothing improves."""
-    measurer.reset()
-    empty = 0
-    while measurer.count < trials:
-        inputs, _ = one_round(policy, task, min(per_round, trials - measurer.count), measurer)
-        best = measurer.best.get(task.workload_key)
-        empty = 0 if inputs else empty + 1
-        if empty > retries:
-            break
-        if early_stopping is not None and best is not None and measurer.count - best.trial >= early_stopping:
-            break
-    best = measurer.best.get(task.workload_key)
-    return None if best is None else best.state

@@ -31,7 +31,7 @@ class Display(Protocol):
         """A context that is open while a task is tuned."""
 
     def phase(self, name: str, count: int) -> None:
-        """`count` candidates are about to be searched ("search"), built ("build") or run ("run")."""
+        """What goes on now: "search" for, or "build and run", `count` candidates."""
 
     def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
         """A candidate is done; `best` is the least cost so far, in seconds."""

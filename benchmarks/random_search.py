@@ -32,9 +32,8 @@ def main() -> None:
     task = ansor.SearchTask(compute_dag=dag, target="cuda", desc="conv2d_layer")
     policy = ansor.SketchPolicy(task, seed=options.seed, verbose=1)
     start = time.perf_counter()
-    tuning = ansor.TuningOptions(  # nothing is learned between rounds, so one round is enough
+    tuning = ansor.TuningOptions(
         num_measure_trials=options.trials,
-        num_measures_per_round=options.trials,
         verbose=1,
         measure_callbacks=[ansor.RecordToFile(options.log)],
     )

@@ -6,7 +6,8 @@ Devices enter through `Backend`; how and where programs are built and run throug
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -152,21 +153,21 @@ class Builder(Protocol):
 
     n_parallel: int
 
-    def build(self, inputs: Sequence[MeasureInput]) -> Iterator[BuildResult]:
-        """One result per input, in order; work may go on in the background between two results."""
+    def submit(self, inp: MeasureInput) -> Future[BuildResult]:
+        """Queue a candidate; the work goes on in the background."""
 
     def close(self) -> None:
-        """Stop the workers; the next `build` starts new ones."""
+        """Stop the workers, drop what is queued; the next `submit` starts new ones."""
 
 
 class Runner(Protocol):
     """Runs and times built candidates."""
 
-    def run(self, pairs: Iterable[tuple[MeasureInput, BuildResult]]) -> Iterator[MeasureResult]:
-        """One result per pair, in order."""
+    def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+        """Run one candidate and wait for its end; a build that failed gives a result with the error of the build."""
 
     def close(self) -> None:
-        """Stop the workers; the next `run` starts new ones."""
+        """Stop the workers, and the run in progress in another thread; the next `run` starts new ones."""
 
 
 class MeasureCallback(Protocol):

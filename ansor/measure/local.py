@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 import shutil
+import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,41 +77,28 @@ class LocalBuilder:
             raise TaskError(f"LocalBuilder: build_func must be 'default', got {build_func!r}")
         self.timeout = timeout
         self.n_parallel = int(n_parallel)
+        self._checked: set[str] = set()
         self._workshop: Workshop | None = None
         self._pool: WorkerPool | None = None
 
-    def build(self, inputs: Sequence[MeasureInput]) -> Iterator[BuildResult]:
-        """Build all inputs in the background; the results come in order.
-
-        Raises the backend's error when nothing can be built and run on this machine.
-        """
-        for target in {inp.task.target for inp in inputs}:
+    def submit(self, inp: MeasureInput) -> Future[BuildResult]:
+        """Queue a candidate.  Raises the backend's error when nothing can be built and run on this machine."""
+        target = inp.task.target
+        if str(target) not in self._checked:
             backend(target.kind.name).check(str(target))
+            self._checked.add(str(target))
         if self._workshop is None or self._pool is None:
             self._workshop = Workshop()
             self._pool = WorkerPool(self.n_parallel, self._workshop)
-        jobs = []
-        for inp in inputs:
-            directory = self._workshop.new("build_")
-            jobs.append((directory, self._submit(self._pool, inp, directory)))
-        finished = 0
-        try:
-            for directory, job in jobs:
-                result = job if isinstance(job, BuildResult) else self._result(directory, job.result())
-                finished += 1
-                yield result
-        finally:
-            if finished < len(jobs):
-                self.close()
-
-    def _submit(self, pool: WorkerPool, inp: MeasureInput, directory: Path) -> Any:
-        """The future of a job, or the result of an input that cannot be sent."""
         try:
             steps = [to_json(s) for s in inp.steps]
         except TeError as error:
-            return BuildResult("", (), int(MeasureErrorNo.INSTANTIATION_ERROR), str(error), 0.0)
+            unfit: Future[BuildResult] = Future()
+            unfit.set_result(BuildResult("", (), int(MeasureErrorNo.INSTANTIATION_ERROR), str(error), 0.0))
+            return unfit
+        directory = self._workshop.new("build_")
         job = {**task_payload(inp.task), "op": "build", "steps": steps, "directory": str(directory)}
-        return pool.submit(job, self.timeout)
+        return self._pool.submit(job, self.timeout, lambda reply: self._result(directory, reply))
 
     def _result(self, directory: Path, reply: Reply) -> BuildResult:
         error_no, message = _outcome(reply, MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST)
@@ -119,7 +107,7 @@ class LocalBuilder:
         return BuildResult(str(directory) if error_no == 0 else "", (), error_no, message, reply.seconds)
 
     def close(self) -> None:
-        """Stop the workers and remove what they built."""
+        """Stop the workers, drop what is queued, and remove what was built."""
         pool, self._pool = self._pool, None
         workshop, self._workshop = self._workshop, None
         if pool is not None:
@@ -162,13 +150,14 @@ class LocalRunner:
         self._worker: Worker | None = None
         self._ready: tuple[int, str] | None = None
         self._data: dict[str, Path] = {}
+        self._lock = threading.Lock()
 
-    def run(self, pairs: Iterable[tuple[MeasureInput, BuildResult]]) -> Iterator[MeasureResult]:
-        """One result per built candidate, in order.  Raises MeasureError when a task has no reference."""
-        for inp, built in pairs:
-            yield self._run_one(inp, built)
+    def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+        """Run one candidate.  Raises MeasureError when its task has no reference."""
+        with self._lock:
+            return self._run(inp, built)
 
-    def _run_one(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+    def _run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
         if built.error_no:
             return failed(built.error_no, built.error_msg, built.time_cost)
         start = time.monotonic()
@@ -220,15 +209,19 @@ class LocalRunner:
         return self._data[payload["task"]]
 
     def close(self) -> None:
-        """Stop the worker and remove its files."""
-        worker, self._worker = self._worker, None
-        workshop, self._workshop = self._workshop, None
-        self._ready = None
-        self._data = {}
-        if worker is not None:
-            worker.kill()
-        if workshop is not None:
-            workshop.close()
+        """Stop the worker, in the middle of a run too, and remove its files."""
+        busy = self._worker
+        if busy is not None:
+            busy.interrupt()
+        with self._lock:
+            worker, self._worker = self._worker, None
+            workshop, self._workshop = self._workshop, None
+            self._ready = None
+            self._data = {}
+            if worker is not None:
+                worker.kill()
+            if workshop is not None:
+                workshop.close()
 
     def __del__(self) -> None:
         if getattr(self, "_worker", None) is not None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansor.progress import Display, make_display
-from ansor.registry import backend
 from te_lite.state import State
 
-from .api import Builder, BuildResult, MeasureCallback, MeasureInput, MeasureResult, Runner
+from .api import Builder, MeasureCallback, MeasureInput, MeasureResult, Runner
+from .pipeline import Pipeline
 
 if TYPE_CHECKING:
     from ansor.task import SearchTask
 
-BATCH_PER_WORKER = 4
 logger = logging.getLogger("ansor")
 
 
@@ -29,8 +28,23 @@ class Best:
     trial: int
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Candidates under way; `results` by number, from `first` on, as far as they are known."""
+
+    task: SearchTask
+    policy: Any
+    inputs: tuple[MeasureInput, ...]
+    first: int
+    results: dict[int, MeasureResult]
+
+    @property
+    def complete(self) -> bool:
+        return len(self.results) == len(self.inputs)
+
+
 class ProgramMeasurer:
-    """Measures candidates in batches.
+    """Measures candidates in batches; `start` the next one before you `finish` the last, and the device never waits.
 
     Callbacks hear of every single result when it arrives, so what was measured survives whatever comes next.
     After `max_continuous_error` failures in a row a warning is given once; tuning goes on.
@@ -51,6 +65,9 @@ class ProgramMeasurer:
         self.callbacks = tuple(callbacks)
         self.max_continuous_error = max_continuous_error or self.DEFAULT_MAX_CONTINUOUS_ERROR
         self.display: Display = make_display(verbose)
+        self._pipeline = Pipeline(builder, runner)
+        self._batches: list[Batch] = []
+        self._numbers = 0
         self.reset()
 
     def reset(self) -> None:
@@ -60,36 +77,50 @@ class ProgramMeasurer:
         self.best: dict[str, Best] = {}
 
     def measure(self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
-        """Build and run all inputs.
+        """Build and run all inputs.  Raises as `finish` does."""
+        return self.finish(self.start(task, policy, inputs))
+
+    def start(self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput]) -> Batch:
+        """Begin with a batch of candidates and do not wait for it; on a GPU they are built and run meanwhile.
+
+        Raises the backend's error when the target cannot be had here.
+        """
+        batch = Batch(task, policy, tuple(inputs), self._numbers, {})
+        self._numbers += len(inputs)
+        self._batches.append(batch)
+        self.display.phase("build and run", len(inputs))
+        try:
+            self._pipeline.start(list(enumerate(inputs, batch.first)))
+        except BaseException:
+            self.close()
+            raise
+        return batch
+
+    def finish(self, batch: Batch) -> list[MeasureResult]:
+        """Wait for a batch and give its results in order; callbacks hear of those of later batches, too.
 
         Raises MeasureError when measurement as a whole cannot go on, and what callbacks raise.  The workers are
         stopped then, and on Ctrl-C.
         """
-        results: list[MeasureResult] = []
+        self.display.phase("build and run", len(batch.inputs) - len(batch.results))
         try:
-            self._measure(task, policy, inputs, results)
+            while not batch.complete:
+                self._arrived(*self._pipeline.take())
         except BaseException:
-            self.builder.close()
-            self.runner.close()
+            self.close()
             raise
-        return results
+        self._batches.remove(batch)
+        return [batch.results[batch.first + k] for k in range(len(batch.inputs))]
 
-    def _measure(
-        self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput], results: list[MeasureResult]
-    ) -> None:
-        batch = BATCH_PER_WORKER * self.builder.n_parallel
-        one_after_the_other = backend(task.target.kind.name).shares_host
-        for start in range(0, len(inputs), batch):
-            part = inputs[start : start + batch]
-            self.display.phase("build", len(part))
-            builds: Iterator[BuildResult] = self.builder.build(part)
-            if one_after_the_other:
-                builds = iter(list(builds))
-            self.display.phase("run", len(part))
-            runs = self.runner.run(zip(part, builds, strict=True))
-            for inp, result in zip(part, runs, strict=True):
-                results.append(result)
-                self._note(task, policy, inp, result)
+    def close(self) -> None:
+        """Stop the workers and forget what was not measured yet."""
+        self._batches.clear()
+        self._pipeline.close()
+
+    def _arrived(self, number: int, result: MeasureResult) -> None:
+        batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
+        batch.results[number] = result
+        self._note(batch.task, batch.policy, batch.inputs[number - batch.first], result)
 
     def _note(self, task: SearchTask, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
         for callback in self.callbacks:

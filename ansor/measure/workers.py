@@ -16,11 +16,12 @@ import sys
 import tempfile
 import time
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ansor.errors import MeasureError
 
@@ -28,6 +29,7 @@ from .channel import ChannelClosed, receive, send
 
 START_TIMEOUT = 120.0
 SELF_DESTRUCT = 30.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -173,13 +175,13 @@ class WorkerPool:
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(n, thread_name_prefix="ansor-worker")
-        self._open: set[Future[Reply]] = set()
+        self._open: set[Future[Any]] = set()
         self._closed = False
         self._finalizer = weakref.finalize(self, _interrupt_all, self._workers)
 
-    def submit(self, job: dict[str, Any], timeout: float) -> Future[Reply]:
-        """Queue a job; its time limit starts when a worker takes it."""
-        future = self._threads.submit(self._do, job, timeout)
+    def submit(self, job: dict[str, Any], timeout: float, then: Callable[[Reply], T]) -> Future[T]:
+        """Queue a job, the future gives `then(reply)`; its time limit starts when a worker takes it."""
+        future = self._threads.submit(lambda: then(self._do(job, timeout)))
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         return future

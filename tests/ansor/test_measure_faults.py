@@ -62,10 +62,10 @@ def test_timeout_is_enforced_from_outside(faults, matmul_task, states):
     faults(["good", "run_hang"])
     builder, runner = ansor.LocalBuilder(n_parallel=1), ansor.LocalRunner(timeout=1.0)
     inputs = [ansor.MeasureInput(matmul_task, s) for s in states(2)]
-    builds = list(builder.build(inputs))
-    assert [r.error_no for r in runner.run([(inputs[0], builds[0])])] == [0]
+    builds = [builder.submit(inp).result() for inp in inputs]
+    assert runner.run(inputs[0], builds[0]).error_no == 0
     start = time.monotonic()
-    assert [r.error_no for r in runner.run([(inputs[1], builds[1])])] == [E.RUN_TIMEOUT]
+    assert runner.run(inputs[1], builds[1]).error_no == E.RUN_TIMEOUT
     assert time.monotonic() - start < 2.0
     builder.close()
     runner.close()
@@ -85,7 +85,7 @@ def test_steps_that_do_not_fit_are_an_instantiation_error(faults, matmul_task, s
     good = states(1)[0]
     bad = ansor.MeasureInput(matmul_task, steps=[Split(99, 0, 13, (2,))])
     builder = ansor.LocalBuilder(n_parallel=1)
-    results = list(builder.build([bad, ansor.MeasureInput(matmul_task, good)]))
+    results = [builder.submit(inp).result() for inp in (bad, ansor.MeasureInput(matmul_task, good))]
     builder.close()
     assert [r.error_no for r in results] == [E.INSTANTIATION_ERROR, 0]
     assert "stage=99" in results[0].error_msg
@@ -95,7 +95,7 @@ def test_holes_cannot_be_built(faults, matmul_task):
     faults(["good"])
     sketch = ansor.SketchPolicy(matmul_task, verbose=0).generate_sketches()[0]
     builder = ansor.LocalBuilder(n_parallel=1)
-    (result,) = builder.build([ansor.MeasureInput(matmul_task, sketch)])
+    result = builder.submit(ansor.MeasureInput(matmul_task, sketch)).result()
     builder.close()
     assert result.error_no == E.INSTANTIATION_ERROR
 

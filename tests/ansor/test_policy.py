@@ -6,23 +6,7 @@ import pytest
 import ansor
 from ansor.cost_model import COLUMNS, state_features
 from te_lite.step import Pragma
-
-
-class FakeMeasurer(ansor.ProgramMeasurer):
-    """Answers `cost(k)` for the k-th candidate, with no process."""
-
-    def __init__(self, cost, callbacks=()):
-        super().__init__(None, None, callbacks, verbose=0)
-        self.cost = cost
-
-    def measure(self, task, policy, inputs):
-        results = []
-        for inp in inputs:
-            cost = self.cost(self.count)
-            ok = cost is not None
-            results.append(ansor.MeasureResult((cost if ok else 1e10,), 0 if ok else 4, "", 0.1, 0))
-            self._note(task, policy, inp, results[-1])
-        return results
+from tests.ansor.fake_measure import fake_measurer
 
 
 def texts(states):
@@ -40,16 +24,16 @@ def test_same_seed_same_candidates(matmul_task):
 
 def test_search_counts_and_stops(matmul_task, tmp_path):
     log = tmp_path / "log"
-    measurer = FakeMeasurer(lambda k: None if k % 5 == 0 else 1e-3 * (1 + abs(k - 13)), [ansor.RecordToFile(log)])
+    measurer = fake_measurer(lambda k: None if k % 5 == 0 else 1e-3 * (1 + abs(k - 13)), [ansor.RecordToFile(log)])
     best = ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(20, None, 8, measurer)
     inputs, results = ansor.RecordReader(log).read_lines()
     assert measurer.count == len(inputs) == 20 and sum(not r.ok for r in results) == 4
     assert best == inputs[13].state and measurer.best[matmul_task.workload_key].trial == 14
-    measurer = FakeMeasurer(lambda k: 1e-3)
+    measurer = fake_measurer(lambda k: 1e-3)
     ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(100, 6, 4, measurer)
     assert measurer.count == 8
     assert ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(0, None, 8, measurer) is not None
-    assert ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(4, None, 2, FakeMeasurer(lambda k: None)) is None
+    assert ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(4, None, 2, fake_measurer(lambda k: None)) is None
 
 
 def test_resume_measures_nothing_twice(matmul_task, tmp_path, capsys):
@@ -57,7 +41,7 @@ def test_resume_measures_nothing_twice(matmul_task, tmp_path, capsys):
     for _ in range(3):
         callbacks = [ansor.PreloadMeasuredStates(log)] if log.exists() else []
         policy = ansor.SketchPolicy(matmul_task, seed=1, init_search_callbacks=callbacks)
-        policy.search(15, None, 8, FakeMeasurer(lambda k: 1e-3, [ansor.RecordToFile(log)]))
+        policy.search(15, None, 8, fake_measurer(lambda k: 1e-3, [ansor.RecordToFile(log)]))
     inputs, _ = ansor.RecordReader(log).read_lines()
     assert len(set(texts([i.state for i in inputs]))) == len(inputs) == 45
     assert "loaded 30 measured programs" in capsys.readouterr().out
@@ -65,7 +49,7 @@ def test_resume_measures_nothing_twice(matmul_task, tmp_path, capsys):
 
 def test_a_small_space_ends(tmp_path):
     task = ansor.SearchTask("matmul", (1, 1, 2), target="c")
-    measurer = FakeMeasurer(lambda k: 1e-3)
+    measurer = fake_measurer(lambda k: 1e-3)
     ansor.SketchPolicy(task, seed=1, verbose=0).search(10_000, None, 64, measurer)
     assert 0 < measurer.count < 10_000
 
@@ -81,7 +65,7 @@ def test_parameters_are_checked(matmul_task):
 
 
 def test_empty_policy(matmul_task):
-    measurer = FakeMeasurer(lambda k: 1e-3)
+    measurer = fake_measurer(lambda k: 1e-3)
     assert ansor.EmptyPolicy(matmul_task).search(10, None, 4, measurer) == matmul_task.compute_dag.init_state
     assert measurer.count == 1
 

@@ -1,0 +1,176 @@
+"""Building and running side by side: order of results, errors, and which results a round knows."""
+
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+
+import ansor
+from ansor.measure import BuildResult, MeasureResult
+from ansor.measure.pipeline import Pipeline
+from ansor.search import search_loop
+from tests.ansor.conftest import matmul
+from tests.ansor.fake_measure import ReadyBuilder
+
+
+class HandBuilder:
+    """Builds are done when the test says so."""
+
+    n_parallel = 2
+
+    def __init__(self):
+        self.builds = []
+        self.closed = 0
+
+    def submit(self, inp):
+        future: Future[BuildResult] = Future()
+        self.builds.append(future)
+        return future
+
+    def finish(self, k):
+        self.builds[k].set_result(BuildResult(f"program {k}", (), 0, "", 0.0))
+
+    def close(self):
+        self.closed += 1
+
+
+class NumberRunner:
+    """The cost of the k-th program that was built is k + 1 seconds; `fail` names the one that breaks the run."""
+
+    def __init__(self, fail=None):
+        self.fail = fail
+        self.ran = []
+        self.closed = 0
+
+    def run(self, inp, built):
+        k = int(built.filename.split()[1])
+        self.ran.append(k)
+        if k == self.fail:
+            raise ansor.MeasureError(f"program {k} breaks the run")
+        return MeasureResult((k + 1.0,), 0, "", 0.0, 0)
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture(params=["c", "cuda"])
+def task(request):
+    return ansor.SearchTask(matmul, (13, 11, 7), target=request.param)
+
+
+@pytest.fixture
+def gpu_task():
+    return ansor.SearchTask(matmul, (13, 11, 7), target="cuda")
+
+
+def inputs_of(task, n):
+    return [ansor.MeasureInput(task, task.compute_dag.init_state) for _ in range(n)]
+
+
+def test_what_is_built_first_is_run_first(gpu_task):
+    builder, runner = HandBuilder(), NumberRunner()
+    pipeline = Pipeline(builder, runner)
+    pipeline.start(list(enumerate(inputs_of(gpu_task, 3), 10)))
+    for k in (2, 0, 1):
+        builder.finish(k)
+    assert [pipeline.take() for _ in range(3)] == [
+        (10 + k, MeasureResult((k + 1.0,), 0, "", 0.0, 0)) for k in (2, 0, 1)
+    ]
+    pipeline.close()
+
+
+def test_results_come_in_the_order_of_the_inputs_and_callbacks_in_that_of_arrival(gpu_task):
+    builder, runner, heard = HandBuilder(), NumberRunner(), []
+
+    class Ear(ansor.PythonBasedMeasureCallback):
+        def callback(self, policy, inputs, results):
+            heard.extend(r.cost for r in results)
+
+    measurer = ansor.ProgramMeasurer(builder, runner, [Ear()], verbose=0)
+    first = measurer.start(gpu_task, None, inputs_of(gpu_task, 2))
+    second = measurer.start(gpu_task, None, inputs_of(gpu_task, 2))
+    for k in (3, 1, 2, 0):
+        builder.finish(k)
+    assert [r.cost for r in measurer.finish(first)] == [1.0, 2.0]
+    assert [r.cost for r in measurer.finish(second)] == [3.0, 4.0]
+    assert heard == [4.0, 2.0, 3.0, 1.0] and measurer.count == 4
+    measurer.close()
+
+
+def test_a_host_that_runs_programs_builds_a_few_and_then_runs_them():
+    task = ansor.SearchTask(matmul, (13, 11, 7), target="c")
+    builder, runner = ReadyBuilder(), NumberRunner()
+    pipeline = Pipeline(builder, runner)
+    pipeline.start(list(enumerate(inputs_of(task, 11))))
+    assert builder.builds == []
+    numbers = []
+    for k in range(11):
+        numbers.append(pipeline.take()[0])
+        assert len(builder.builds) == (8 if k < 8 else 11) and runner.ran == list(range(k + 1))
+    assert numbers == list(range(11))
+
+
+def test_what_breaks_the_run_stops_the_workers(task):
+    builder, runner = ReadyBuilder(), NumberRunner(fail=1)
+    measurer = ansor.ProgramMeasurer(builder, runner, verbose=0)
+    with pytest.raises(ansor.MeasureError, match="program 1 breaks"):
+        measurer.measure(task, None, inputs_of(task, 4))
+    assert builder.closed == runner.closed == 1
+    assert [r.cost for r in measurer.measure(task, None, inputs_of(task, 2))] == [5.0, 6.0]
+
+
+class Diary:
+    """A policy that writes down how many results it knew when it was asked."""
+
+    def __init__(self, task, rounds=100):
+        self.task = task
+        self.rounds = rounds
+        self.known = 0
+        self.asked = []
+
+    def ask(self, n):
+        self.asked.append((n, self.known))
+        return [self.task.compute_dag.init_state] * (n if len(self.asked) <= self.rounds else 0)
+
+    def tell(self, inputs, results):
+        self.known += len(results)
+
+
+def loop(task, policy, trials, per_round=4, **options):
+    measurer = ansor.ProgramMeasurer(ReadyBuilder(), NumberRunner(), verbose=0)
+    search_loop(policy, task, trials, options.pop("early_stopping", None), per_round, measurer, **options)
+    measurer.close()
+    return measurer.count
+
+
+def test_a_round_knows_the_rounds_before_it_on_a_host_and_all_but_the_last_on_a_device(task):
+    policy = Diary(task)
+    assert loop(task, policy, 14) == 14
+    late = 0 if task.target.kind.name == "c" else 4
+    assert policy.asked == [(4, 0), (4, max(0, 4 - late)), (4, 8 - late), (2, 12 - late)]
+    assert policy.known == 14
+
+
+def test_a_search_ends_when_nothing_new_is_found(task):
+    policy = Diary(task, rounds=2)
+    assert loop(task, policy, 100, retries=1) == 8
+    assert len(policy.asked) == 4 and policy.known == 8
+
+
+def test_a_search_ends_when_nothing_improves_or_time_is_up(task):
+    assert 5 <= loop(task, Diary(task), 400, early_stopping=5) <= 16
+    assert loop(task, Diary(task), 400, time_limit=0.0) == 0
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_two_searches_with_one_seed_ask_for_the_same_programs(target):
+    task, texts = ansor.SearchTask(matmul, (24, 20, 36), target=target), []
+    for _ in range(2):
+        policy = ansor.SketchPolicy(task, ansor.RandomModel(3), seed=5, verbose=0)
+        asked = []
+        ask = policy.ask
+        policy.ask = lambda n, ask=ask, asked=asked: asked.append(ask(n)) or asked[-1]
+        loop(task, policy, 24, per_round=8)
+        texts.append([str(s.steps) for states in asked for s in states])
+    assert texts[0] == texts[1] and len(texts[0]) == 24
+    assert np.unique(texts[0]).size == 24
