@@ -224,7 +224,7 @@ class Emitter:
     def parallel_loop(self, s: For) -> None:
         threads = "" if self.options.num_threads is None else f" num_threads({self.options.num_threads})"
         self.parallel = True
-        heap = [b for b in heap_allocs(s.body) if self.in_heap(b)]
+        heap = [b for b in dict.fromkeys(heap_allocs(s.body)) if self.in_heap(b)]
         if not heap:
             self.line(f"#pragma omp parallel for{threads}")
             self.loop_text(s)
@@ -284,7 +284,10 @@ class Emitter:
 
 
 def heap_allocs(s: Stmt, into_parallel: bool = True) -> Iterator[Buffer]:
-    """The buffers that are allocated under `s`, parallel loops left out when `into_parallel` is false."""
+    """The buffers that are allocated under `s`, one that was written out several times as often.
+
+    Parallel loops are left out when `into_parallel` is false.
+    """
     if isinstance(s, Alloc):
         yield s.buffer
     if not into_parallel and isinstance(s, For) and s.kind is ForKind.PARALLEL:
@@ -341,7 +344,7 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
     ):
         emitter.text.wide, emitter.index_type = True, "int64_t"
     signature = _signature(func, emitter, written_buffers(body))
-    heap = [b for b in heap_allocs(body, into_parallel=False) if emitter.in_heap(b)]
+    heap = [b for b in dict.fromkeys(heap_allocs(body, into_parallel=False)) if emitter.in_heap(b)]
     emitter.with_heap(heap, lambda: emitter.stmt(body))
     return _file(func, emitter, entry, timer, signature)
 
