@@ -8,11 +8,12 @@ sch, args = task.apply_best("log.json")
 from te_lite import ComputeDAG
 
 from . import nd, target
+from . import scheduler as task_scheduler
 from .callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .driver import build, lower
-from .errors import AnsorError, BackendError, JournalError, MeasureError, NoRecordError, TaskError
+from .errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
 from .hardware import HardwareParams
 from .measure import (
     BuildResult,
@@ -38,6 +39,7 @@ from .records import (
     save_records,
 )
 from .registry import register_backend
+from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
 from .target import Target
 from .task import SearchTask
@@ -50,14 +52,14 @@ from .workloads import (
 )
 
 __all__ = [
-    "AnsorError", "ApplyHistoryBest", "BackendError", "BuildResult", "ComputeDAG", "DispatchContext", "EmptyPolicy",
-    "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner",
-    "MeasureCallback", "MeasureError", "MeasureErrorNo", "MeasureInput", "MeasureResult", "NoRecordError",
-    "PreloadCustomSketchRule", "PreloadMeasuredStates", "ProgramMeasurer", "PythonBasedMeasureCallback",
-    "PythonBasedModel", "RandomModel", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "Target",
-    "TaskError", "TuningOptions", "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
-    "gpu",
+    "AnsorError", "ApplyHistoryBest", "BackendError", "BudgetError", "BuildResult", "ComputeDAG", "DispatchContext",
+    "EmptyPolicy", "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder", "LocalRPCMeasureContext",
+    "LocalRunner", "LogEstimatedLatency", "MeasureCallback", "MeasureError", "MeasureErrorNo", "MeasureInput",
+    "MeasureResult", "NoRecordError", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
+    "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RandomModel", "RecordReader",
+    "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback",
+    "TuningOptions", "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string", "gpu",
     "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower", "make_workload_key",
     "nd", "register_backend", "register_workload", "register_workload_tensors", "save_records", "target",
-    "workload_key_to_tensors",
+    "task_scheduler", "workload_key_to_tensors",
 ]  # fmt: skip

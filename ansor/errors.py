@@ -15,6 +15,10 @@ class TaskError(AnsorError):
     """A workload, target or option that is unknown or does not fit."""
 
 
+class BudgetError(TaskError, ValueError):
+    """A budget that does not reach for what must be measured."""
+
+
 class BackendError(AnsorError):
     """A target whose compiler, device or package is not there."""
 

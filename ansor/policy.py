@@ -13,22 +13,28 @@ import numpy as np
 
 from te_lite.errors import TeError
 from te_lite.state import State
+from te_lite.step import Step
 
-from .annotate import sample
+from .analytical import AnalyticalModel
 from .cost_model import CostModel, RandomModel
 from .errors import TaskError
 from .measure.api import MeasureInput, MeasureResult
 from .options import SketchOptions
+from .population.evolve import EvolveOptions
+from .population.mutate import Mutation
+from .population.neighbours import neighbours
+from .population.space import Group
+from .proposals import Measured, Picked, Proposals, Row
 from .records import RecordReader, target_kind
+from .scoring import Scorer
 from .search import one_round, search_loop
 from .sketch import PreloadCustomSketchRule, generate_sketches
+from .sketch.extra import extra_sketches
 from .task import SearchTask
 
 if TYPE_CHECKING:
     from .callbacks import PreloadMeasuredStates
     from .measure.measurer import ProgramMeasurer
-
-MISSES_IN_A_ROW = 200
 
 
 class EmptyPolicy:
@@ -54,11 +60,17 @@ class EmptyPolicy:
 
 
 class SketchPolicy:
-    """Samples complete programs from the sketches of a task, at random, and never the same one twice.
+    """Evolutionary search over the sketches of a task (Ansor, section 5; spec autoscheduler 6).
 
-    A round draws at least `sample_init_min_population` distinct programs and keeps those that the cost model scores
-    best, a share `eps_greedy` at random.  The parameters carry TVM's names (spec autoscheduler 6.1).  `seed` decides
-    the whole sequence of candidates; without one it is drawn and kept in `self.seed`.
+    A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
+    proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
+    is stood in for by an analytical one, and half of the round is random then.  A `RandomModel` makes the whole
+    search random.  When a round brought nothing better, part of the next one are the neighbours of the best program.
+    `extra_sketch_rules` names, with commas, the rules beyond Ansor's whose sketches are searched too
+    (docs/extra_rules.md).
+
+    The parameters carry TVM's names (spec autoscheduler 6.1).  `seed` decides the whole sequence of candidates;
+    without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
     Raises TaskError for an unknown parameter or one of the wrong type.
     """
 
@@ -75,6 +87,7 @@ class SketchPolicy:
         "max_innermost_split_factor": 64,
         "max_vectorize_size": 16,
         "disable_change_compute_location": 0,
+        "extra_sketch_rules": "split_reduction,injective",
     }
 
     def __init__(
@@ -85,6 +98,7 @@ class SketchPolicy:
         seed: int | None = None,
         verbose: int = 1,
         init_search_callbacks: Sequence[PreloadMeasuredStates | PreloadCustomSketchRule] | None = None,
+        mutations: Sequence[Mutation] | None = None,
     ) -> None:
         self.task = task
         self.seed = int(np.random.default_rng().integers(1, 2**30)) if seed is None else seed
@@ -93,10 +107,13 @@ class SketchPolicy:
         self.params = self._checked(params or {})
         self.options = SketchOptions(**{f: self.params[f] for f in SketchOptions.__dataclass_fields__})
         self.verbose = verbose
+        self.mutations = mutations
         self.custom_rules: list[PreloadCustomSketchRule] = []
-        self.seen: set[str] = set()
-        self.measured: list[tuple[float, State]] = []
+        self.measured: list[Measured] = []
+        self.stuck = False
         self._sketches: list[State] | None = None
+        self._proposals: Proposals | None = None
+        self._rows: dict[tuple[Step, ...], Row] = {}
         for callback in init_search_callbacks or ():
             if isinstance(callback, PreloadCustomSketchRule):
                 self.custom_rules.append(callback)
@@ -135,60 +152,81 @@ class SketchPolicy:
                 print(f"=== Sketch {k} ===\n{sketch}")
         return self._sketches
 
+    @property
+    def proposals(self) -> Proposals:
+        """The programs that were not proposed yet."""
+        if self._proposals is None:
+            evolution = EvolveOptions(
+                size=self.params["evolutionary_search_population"],
+                iterations=self.params["evolutionary_search_num_iters"],
+                mutation_prob=self.params["evolutionary_search_mutation_prob"],
+            )
+            sketches = [*self.generate_sketches(), *self.extra_sketches()]
+            self._proposals = Proposals(self.task, sketches, self.options, self.rng, evolution, self.mutations)
+        return self._proposals
+
+    def extra_sketches(self) -> list[State]:
+        """The sketches of the rules beyond Ansor's."""
+        rules = [name.strip() for name in self.params["extra_sketch_rules"].split(",") if name.strip()]
+        task = self.task
+        return extra_sketches(task.compute_dag, task.target, task.hardware_params, self.options, rules)
+
     def sample_initial_population(self) -> list[State]:
         """Distinct complete programs, `sample_init_min_population` of them if the space has so many."""
-        return [s for s, _ in self._draw(self.params["sample_init_min_population"])]
-
-    def _draw(self, n: int) -> list[tuple[State, str]]:
-        """Up to `n` distinct programs that were not proposed yet, with their printed forms."""
-        sketches = self.generate_sketches()
-        found: dict[str, State] = {}
-        misses = 0
-        while len(found) < n and misses < MISSES_IN_A_ROW:
-            sketch = sketches[int(self.rng.integers(len(sketches)))]
-            state = sample(sketch, self.task.target, self.task.hardware_params, self.rng, self.options)
-            text = None if state is None else self._text(state)
-            misses += 1
-            if state is not None and text is not None and text not in self.seen and text not in found:
-                found[text] = state
-                misses = 0
-        return [(state, text) for text, state in found.items()]
-
-    @staticmethod
-    def _text(state: State) -> str | None:
-        """The printed form with all extents, which tells programs apart; None for a state without bounds."""
-        try:
-            return str(state.dag.infer_bound_from_state(state))
-        except TeError:
-            return None
+        return [s for s, _ in self.proposals.random(self.params["sample_init_min_population"])]
 
     def ask(self, n: int) -> list[State]:
         """Up to `n` programs to measure next; none when the space is used up."""
-        drawn = self._draw(max(n, self.params["sample_init_min_population"]) if n > 0 else 0)
-        if len(drawn) > n:
-            scores = self.cost_model.predict(self.task, [s for s, _ in drawn])
-            by_score = [int(k) for k in np.argsort(-np.asarray(scores), kind="stable")]
-            greedy = by_score[: n - int(self.params["eps_greedy"] * n)]
-            rest = [k for k in range(len(drawn)) if k not in greedy]
-            chosen = greedy + [int(k) for k in self.rng.choice(rest, n - len(greedy), replace=False)]
-            drawn = [drawn[k] for k in chosen]
-        self.seen.update(text for _, text in drawn)
-        return [state for state, _ in drawn]
+        if n < 1:
+            return []
+        if isinstance(self.cost_model, RandomModel):
+            return self._proposed(self.proposals.random(n))
+        known = getattr(self.cost_model, "ready", True)
+        chance = int(self.params["eps_greedy"] * n) if known else n // 2
+        model = self.cost_model if known else AnalyticalModel()
+        score = Scorer(self.task, model)
+        picked = self.proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
+        wanted = n - chance - len(picked)
+        picked += self.proposals.take(self.proposals.evolved(2 * n, score, self._elites()), wanted)
+        return self._proposed(picked + self.proposals.random(n - len(picked)))
+
+    def _proposed(self, picked: Sequence[Picked]) -> list[State]:
+        self._rows.update({state.steps: row for state, row in picked})
+        return [state for state, _ in picked]
+
+    def _elites(self) -> list[Row]:
+        """The best measured programs, best first."""
+        most = int(self.params["sample_init_use_measured_ratio"] * self.params["evolutionary_search_population"])
+        best = sorted([m for m in self.measured if m.row is not None], key=lambda m: m.cost)[:most]
+        return [m.row for m in best if m.row is not None]
+
+    def _neighbours(self, n: int, score: Scorer) -> list[Row]:
+        """Programs one decision away from the best one, those first that the model likes."""
+        best = self._elites()[:1]
+        if not best or n < 1:
+            return []
+        variant, row = best[0]
+        group = Group(variant, neighbours(variant.space, row))
+        scores = score(group)
+        order = np.argsort(-scores, kind="stable")
+        return [(variant, group.rows[k]) for k in order.tolist() if scores[k] > -np.inf]
 
     # ------------------------------------------------------------------------------------------ learning
 
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Learn from results; the model is trained on them."""
+        before = min([m.cost for m in self.measured], default=np.inf)
         self._remember(inputs, results)
+        self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before
         self.cost_model.update(inputs, results)
 
     def _remember(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         for inp, res in zip(inputs, results, strict=True):
-            text = self._text(inp.state)
-            if text is not None:
-                self.seen.add(text)
+            row = self._rows.pop(inp.steps, None)
+            if row is None:
+                row = self.proposals.remember(inp.steps)
             if res.ok:
-                self.measured.append((res.cost, inp.state))
+                self.measured.append(Measured(res.cost, inp.steps, row))
 
     def preload_measured_states(self, filename: str | os.PathLike[str]) -> int:
         """Take what a log holds of this task as measured, and give the number of records that were.
@@ -211,7 +249,7 @@ class SketchPolicy:
 
     def search(
         self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
-        measurer: ProgramMeasurer,
+        measurer: ProgramMeasurer, time_limit: float | None = None,
     ) -> State | None:  # fmt: skip
         """Ask, measure and tell for `num_measure_trials` new trials; the best state of this run, or None.
 
@@ -221,7 +259,7 @@ class SketchPolicy:
             return next(iter(self.ask(1)), None)
         return search_loop(
             self, self.task, num_measure_trials, early_stopping, num_measures_per_round, measurer,
-            self.params["retry_search_one_round_on_empty"],
+            self.params["retry_search_one_round_on_empty"], time_limit,
         )  # fmt: skip
 
     def continue_search_one_round(

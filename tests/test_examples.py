@@ -36,6 +36,16 @@ def test_tutorial_page(tmp_path: Path) -> None:
     assert len((tmp_path / "conv2d.json").read_text().splitlines()) == 11
 
 
+def test_two_layers(tmp_path: Path) -> None:
+    done = run("tune_two_layers.py", tmp_path, ANSOR_TRIALS="4")
+    assert done.returncode == 0, done.stderr
+    assert "Both layers compute what NumPy does" in done.stdout
+    assert done.stdout.count("[ Task Scheduler ]") >= 4
+    assert "\tTrials: 8\t" in done.stdout and done.stdout.count("loaded 2 measured programs") == 2
+    assert len((tmp_path / "two_layers.json").read_text().splitlines()) == 8
+    assert (tmp_path / "two_layers.tsv").read_text().splitlines()[-1].endswith("\tTrials\t8")
+
+
 def test_no_gpu_is_one_sentence(tmp_path: Path) -> None:
     done = run("tutorials/tune_conv2d_layer.py", tmp_path, "cuda", ANSOR_TRIALS="2", CUDA_VISIBLE_DEVICES="")
     assert done.returncode != 0

@@ -1,29 +1,70 @@
-"""Where untiled stages are computed on CPUs: inlined, on their own, or inside a loop of their consumer (spec 5.3)."""
+"""Where untiled stages are computed on CPUs: inlined, on their own, or inside a loop of their consumer (spec 5.3).
+
+Only structure is asked here, and extents that are known to be 1, so a state whose lengths are undecided or lanes will
+do as well as a bounded one.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError
 from te_lite.replay import apply
-from te_lite.state import ATTACHED, INLINED, REDUCE, ROOT, SPATIAL, Iter, State
+from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
 from te_lite.step import ComputeInline, ComputeRoot
 
 from ..moves import compute_at
-from ..sketch.predicates import has_reduce_iter, is_tiled, needs_tiling, single_consumer
-
-Place = tuple[int, int]
+from ..sketch.predicates import has_reduce_iter, is_tiled, needs_tiling, root_axes, single_consumer
 
 TRIES = 20
 
 
-def is_unit(it: Iter) -> bool:
-    return isinstance(it.extent, int) and it.extent == 1
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a movable stage is computed: "inline", "root", or "at" loop `uid` of stage `target`."""
+
+    stage: int
+    how: Literal["inline", "root", "at"]
+    target: int = -1
+    uid: int = -1
+
+
+def place_of(state: State, k: int) -> Place:
+    """Where stage `k` is computed now."""
+    attach = state.stages[k].attach
+    if attach is not None:
+        return Place(k, "at", attach.stage, attach.iter)
+    return Place(k, "inline" if state.stages[k].where == INLINED else "root")
+
+
+def put(state: State, place: Place) -> State:
+    """The state with a stage in its place; no step when it is there already."""
+    match place:
+        case _ if place == place_of(state, place.stage):
+            return state
+        case Place(stage=k, how="inline"):
+            return apply(state, ComputeInline(k))
+        case Place(stage=k, how="root"):
+            return apply(state, ComputeRoot(k))
+        case Place(stage=k, target=target, uid=uid):
+            return compute_at(state, k, target, uid)
+
+
+def is_unit(stage: Stage, it: Iter) -> bool:
+    """The loop has extent 1: known, or because all axes it was made from have."""
+    if isinstance(it.extent, int):
+        return it.extent == 1
+    axes = (*stage.op.axis, *stage.op.reduce_axis)
+    extents = [axes[n].extent for n in root_axes(stage, it.uid)]
+    return all(isinstance(e, int) and e == 1 for e in extents)
 
 
 def location_candidates(state: State, k: int) -> list[Place]:
-    """The loops `(stage, uid)` at which stage `k` may be computed; extents of `state` are those known so far."""
+    """The loops at which stage `k` may be computed."""
     target = single_consumer(state, k)
     if target is None:
         return []
@@ -31,14 +72,14 @@ def location_candidates(state: State, k: int) -> list[Place]:
     attach = state.stages[target].attach
     if attach is not None:
         out += _outer_target_loops(state, attach.stage)
-    return out
+    return [Place(k, "at", t, uid) for t, uid in out]
 
 
-def _target_loops(state: State, t: int) -> list[Place]:
+def _target_loops(state: State, t: int) -> list[tuple[int, int]]:
     stage = state.stages[t]
     tiled = is_tiled(stage)
     inside_reduction = False
-    out: list[Place] = []
+    out: list[tuple[int, int]] = []
     for it in stage.iters:
         if it.kind == REDUCE:
             inside_reduction = True
@@ -46,7 +87,7 @@ def _target_loops(state: State, t: int) -> list[Place]:
         if leaves_tile or it.annotation == "unroll":
             break
         first_level = stage.where == ATTACHED and it.kind == SPATIAL and it.name.endswith(".0")
-        if is_unit(it) or first_level:
+        if is_unit(stage, it) or first_level:
             continue
         out.append((t, it.uid))
         if state.attached_to(t, it.uid):
@@ -54,12 +95,12 @@ def _target_loops(state: State, t: int) -> list[Place]:
     return out
 
 
-def _outer_target_loops(state: State, t: int) -> list[Place]:
-    out: list[Place] = []
+def _outer_target_loops(state: State, t: int) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
     for it in state.stages[t].iters:
         if it.kind == REDUCE or it.annotation == "unroll" or state.attached_to(t, it.uid):
             break
-        if not is_unit(it):
+        if not is_unit(state.stages[t], it):
             out.append((t, it.uid))
     return out
 
@@ -77,34 +118,39 @@ def movable_stages(state: State) -> list[int]:
     ]
 
 
+def places_for(state: State, k: int) -> list[Place]:
+    """Everything that may be drawn for stage `k`: inline, root, and the candidate loops.
+
+    A stage that cannot be inlined has its present place instead.
+    """
+    holds_others = any(s.attach is not None and s.attach.stage == k for s in state.stages)
+    fixed = has_reduce_iter(state.stages[k]) or holds_others
+    inline = place_of(state, k) if fixed else Place(k, "inline")
+    return [inline, Place(k, "root"), *location_candidates(state, k)]
+
+
+def draw_places(state: State, rng: np.random.Generator) -> State:
+    """Put every movable stage in a place, one after the other, each of `places_for` equally likely.
+
+    The result need not have a loop nest.  TVM draws inline without effect for stages at root; here it takes effect.
+    """
+    for k in movable_stages(state):
+        if state.stages[k].where != INLINED:
+            places = places_for(state, k)
+            state = put(state, places[int(rng.integers(len(places)))])
+    return state
+
+
 def change_locations(bounded: State, rng: np.random.Generator) -> State:
     """Choose a place for every movable stage of a bounded state; the result is bounded again.
 
-    Each of inline, root and the candidate loops is equally likely; inline falls back to the present place for a
-    stage that cannot be inlined.  Draws that have no loop nest are drawn again.  TVM draws inline without effect
-    for stages at root; here it takes effect.
+    Draws that have no loop nest are drawn again.
     """
     if not movable_stages(bounded):
         return bounded
     for _ in range(TRIES):
-        state = bounded
-        for k in movable_stages(bounded):
-            if state.stages[k].where != INLINED:
-                state = _move(state, k, rng)
         try:
-            return infer_bounds(state).state
+            return infer_bounds(draw_places(bounded, rng)).state
         except LowerError:
             continue
     return bounded
-
-
-def _move(state: State, k: int, rng: np.random.Generator) -> State:
-    candidates = location_candidates(state, k)
-    choice = int(rng.integers(len(candidates) + 2))
-    stage = state.stages[k]
-    if choice == 0:
-        holds_others = any(s.attach is not None and s.attach.stage == k for s in state.stages)
-        return state if has_reduce_iter(stage) or holds_others else apply(state, ComputeInline(k))
-    if choice == 1:
-        return state if stage.where == ROOT else apply(state, ComputeRoot(k))
-    return compute_at(state, k, *candidates[choice - 2])

@@ -15,7 +15,8 @@ from ..hardware import HardwareParams
 from ..options import SketchOptions
 from ..target import Target
 from .location import change_locations
-from .loops import CPU_UNROLL, GPU_UNROLL, add_parallel, add_unroll, add_vectorize
+from .loops import CPU_UNROLL, GPU_UNROLL, add_unroll, add_vectorize, loops_of_programs, most_lanes, unrolled_stages
+from .parallel import add_parallel, default_depths
 from .shared import estimated_shared_bytes
 from .threads import bind_threads
 from .tile_sizes import Lengths, draw_free, draw_threads, fill, holes, thread_splits
@@ -49,10 +50,19 @@ def _sample_cpu(sketch: State, hardware: HardwareParams, rng: np.random.Generato
     state = infer_bounds(filled).state
     if not options.disable_change_compute_location:
         state = change_locations(state, rng)
-    state = add_parallel(state, hardware.num_cores)
-    state = add_unroll(state, rng, CPU_UNROLL)
-    state = add_vectorize(state, rng, options.max_vectorize_size)
+    depths = default_depths(state, hardware.num_cores)
+    limits = _draw_limits(state, rng, CPU_UNROLL)
+    counts = {}
+    for k in loops_of_programs(state):
+        most = most_lanes(state, k, depths.get(k, 0), options.max_vectorize_size)
+        counts[k] = 1 + int(rng.integers(most)) if most else 0
+    state = add_vectorize(add_unroll(add_parallel(state, depths), limits), counts)
     return _without_extents(filled, state)
+
+
+def _draw_limits(state: State, rng: np.random.Generator, values: tuple[int, ...]) -> dict[int, int]:
+    """One of `values` for every stage that gets a limit below which its loops are unrolled."""
+    return {k: values[int(rng.integers(len(values)))] for k in unrolled_stages(state)}
 
 
 def _without_extents(filled: State, annotated: State) -> State:
@@ -71,7 +81,7 @@ def _sample_gpu(
             return None
         state = bind_threads(fill(sketch, lengths), hardware, rng)
         if state is not None:
-            return add_unroll(state, rng, GPU_UNROLL)
+            return add_unroll(state, _draw_limits(state, rng, GPU_UNROLL))
     return None
 
 

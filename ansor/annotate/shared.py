@@ -1,18 +1,19 @@
 """How much shared memory each kernel of a program uses.
 
 `fetches` answers for a sketch and lengths, before any state is made, so that lengths that fit can be drawn; that
-figure is exact for affine reads and a lower bound otherwise, so it never refuses what fits.  `shared_bytes` answers
-for a bounded state and has the last word.
+figure is exact for affine reads without padding and a lower bound otherwise, so it never refuses what fits.
+`shared_bytes` answers for a bounded state and has the last word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from typing import Any
 
 from te_lite.bounds import Bounds
-from te_lite.lanes import product
+from te_lite.lanes import larger, product, smaller
 from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
 from te_lite.state import INLINED, State
 
@@ -32,15 +33,25 @@ def kernel_of(state: State, k: int) -> int:
     return k if attach is None else kernel_of(state, attach.stage)
 
 
-def shared_bytes(bounds: Bounds) -> dict[int, int]:
-    """Bytes of shared memory of each kernel, by its root stage."""
-    total: dict[int, int] = {}
+def shared_bytes(bounds: Bounds) -> dict[int, Any]:
+    """Bytes of shared memory of each kernel, by its root stage (ints or lanes)."""
+    total: dict[int, Any] = {}
     for k, scope in enumerate(bounds.scopes):
         stage = bounds.state.stages[k]
         if scope == "shared" and stage.attach is not None:
             kernel = kernel_of(bounds.state, k)
-            points = product([r.extent for r in bounds.regions[k][: len(stage.op.axis)]])
-            total[kernel] = total.get(kernel, 0) + points * element_bytes(stage.op.dtype)
+            elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage.storage_align)
+            total[kernel] = total.get(kernel, 0) + elements * element_bytes(stage.op.dtype)
+    return total
+
+
+def _elements(shape: Sequence[Any], align: tuple[int, int, int] | None) -> Any:
+    """The elements of a row-major buffer; the stride of axis `align[0]` is padded to `align[2]` modulo `align[1]`."""
+    total: Any = 1
+    for d in reversed(range(len(shape))):
+        if align is not None and d == align[0]:
+            total = total + (align[2] - total) % align[1]
+        total = total * shape[d]
     return total
 
 
@@ -48,7 +59,8 @@ def shared_bytes(bounds: Bounds) -> dict[int, int]:
 class Fetch:
     """One shared copy: its kernel, its shape, the index forms with which its tiled reader reads it.
 
-    `axes` holds for each axis of the reader its extent and the step position of its split (None: not split).
+    `axes` holds for each axis of the reader its extent in a tile, or its whole extent and the step position of the
+    split that is to cut it.
     """
 
     kernel: int
@@ -57,16 +69,16 @@ class Fetch:
     axes: tuple[tuple[int, int | None], ...]
     element: int
 
-    def size(self, lengths: Mapping[int, Sequence[int]]) -> int:
-        """Bytes, at least, for the given lengths by step position."""
-        spans = [extent if p is None else min(extent, product(lengths[p])) for extent, p in self.axes]
-        total = self.element
+    def size(self, lengths: Mapping[int, Sequence[Any]]) -> Any:
+        """Bytes, at least, for the given lengths by step position (ints or lanes)."""
+        spans = [extent if p is None else smaller(extent, product(lengths[p])) for extent, p in self.axes]
+        total: Any = self.element
         for d, size in enumerate(self.shape):
-            total *= min(size, max([_span(forms[d], spans) for forms in self.forms]))
+            total = total * smaller(size, reduce(larger, [_span(forms[d], spans) for forms in self.forms]))
         return total
 
 
-def _span(form: Form, spans: Sequence[int]) -> int:
+def _span(form: Form, spans: Sequence[Any]) -> Any:
     """The number of values, at least, of an index whose axes cover `spans` values each."""
     match form:
         case Affine(terms=terms):
@@ -79,6 +91,14 @@ def _span(form: Form, spans: Sequence[int]) -> int:
             return -(-_span(part, spans) // divisor)
         case _:
             return 1
+
+
+def _axis(extent: int, position: int | None, sketch: State) -> tuple[int, int | None]:
+    """The extent of an axis within a tile, and the split that decides it if its lengths are undecided."""
+    lengths = () if position is None else getattr(sketch.steps[position], "lengths", ())
+    if position is None or None in lengths:
+        return extent, position
+    return min(extent, int(product(lengths))), None
 
 
 @lru_cache(maxsize=256)
@@ -95,7 +115,7 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
         splits = iter(sorted(split_steps(sketch, stage.attach.stage)))
         axes = tuple(
             [
-                (v.extent if isinstance(v.extent, int) else 1, None if n in whole else next(splits))
+                _axis(v.extent if isinstance(v.extent, int) else 1, None if n in whole else next(splits), sketch)
                 for n, v in enumerate((*reader.op.axis, *reader.op.reduce_axis))
             ]
         )
@@ -104,9 +124,9 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
     return tuple(out)
 
 
-def estimated_shared_bytes(sketch: State, lengths: Mapping[int, Sequence[int]]) -> int:
-    """The largest figure of any kernel of `sketch`, in bytes, at least."""
-    total: dict[int, int] = {}
+def estimated_shared_bytes(sketch: State, lengths: Mapping[int, Sequence[Any]]) -> Any:
+    """The largest figure of any kernel of `sketch`, in bytes, at least; lengths are ints or lanes."""
+    total: dict[int, Any] = {}
     for fetch in fetches(sketch):
         total[fetch.kernel] = total.get(fetch.kernel, 0) + fetch.size(lengths)
-    return max(total.values(), default=0)
+    return reduce(larger, total.values(), 0)

@@ -1,24 +1,30 @@
-"""Bind the loops of a filled sketch to blocks, virtual threads and threads (spec autoscheduler 5.6).
+"""Bind the loops of a sketch to blocks, virtual threads and threads (spec autoscheduler 5.6).
 
-Kernels (root stages) are bound first; then bounds are inferred once, and the shared copies are fetched by all
-threads of a block together, in vectors of a width that divides the innermost run of the copy.
+Everything here is structure: lengths, widths and numbers of threads may be ints or undecided.  Shared copies are
+fetched by all threads of a block together, in vectors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from te_lite.bounds import infer_bounds
+from te_lite.bounds import Bounds, infer_bounds
+from te_lite.expr import Expr
+from te_lite.lanes import product, where
 from te_lite.replay import apply
-from te_lite.state import ATTACHED, REDUCE, ROOT, Iter, State
-from te_lite.step import Step
+from te_lite.state import ATTACHED, REDUCE, ROOT, State
+from te_lite.step import Length, Split
 
 from ..hardware import HardwareParams
 from ..moves import annotate, follow_fused_split, fuse, split
-from ..sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling, spatial_split_steps
+from ..sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling, root_axes, spatial_split_steps
 from .shared import element_bytes, shared_bytes
 
 BLOCK, VTHREAD = "blockIdx.x", "vthread"
+WIDTHS = (1, 2, 4, 8, 16)
 
 
 def tiling_roots(state: State) -> set[int]:
@@ -30,44 +36,125 @@ def tiling_roots(state: State) -> set[int]:
     }
 
 
-def bind_threads(state: State, hardware: HardwareParams, rng: np.random.Generator) -> State | None:
-    """`state` with every kernel bound to threads; None when it exceeds the shared memory of a block.
+# ------------------------------------------------------------------------------------------ what there is to choose
 
-    `state` is filled and not annotated; steps come stage by stage, from the last to the first.
+
+def thread_counts(state: State, hardware: HardwareParams) -> dict[int, tuple[int, ...]]:
+    """The threads a block may have in each kernel without tiles: power-of-two multiples of a warp (TVM: one warp).
+
+    Small kernels, which are a single block, are missing.
     """
+    out = {}
     roots = tiling_roots(state)
-    steps: dict[int, tuple[Step, ...]] = {}
-    bound = state
-    for k in range(len(state.stages) - 1, -1, -1):
-        before = len(bound.steps)
-        bound = _bind_root(bound, k, k in roots, hardware, rng)
-        steps[k] = bound.steps[before:]
-    bounds = infer_bounds(bound)
+    for k, stage in enumerate(state.stages):
+        if stage.where == ROOT and _is_plain(state, k, roots) and _points(state, k) > hardware.warp_size:
+            counts = [hardware.warp_size]
+            while counts[-1] * 2 <= hardware.max_threads_per_block and counts[-1] < _points(state, k):
+                counts.append(counts[-1] * 2)
+            out[k] = tuple(counts)
+    return out
+
+
+def _is_plain(state: State, k: int, roots: set[int]) -> bool:
+    """Stage `k` is the root of a kernel that has neither tiles nor threads yet."""
+    stage = state.stages[k]
+    if stage.is_placeholder or k in roots or has_cross_thread_reduction(state, k):
+        return False
+    return all(it.annotation != THREAD for it in stage.iters)
+
+
+def _points(state: State, k: int) -> int:
+    """The product of the axes of the outer space loops: what their extents multiply to, or more."""
+    stage = state.stages[k]
+    axes = (*stage.op.axis, *stage.op.reduce_axis)
+    covered = set().union(*[root_axes(stage, uid) for uid in _outer_loops(state, k)])
+    extents = [axes[n].extent for n in covered if n < len(axes)]
+    return int(product([1 if isinstance(e, Expr) else e for e in extents]))
+
+
+def copies(state: State) -> list[int]:
+    """The copies in shared memory."""
+    return [k for k, s in enumerate(state.stages) if s.where == ATTACHED and s.op.name.endswith(".shared")]
+
+
+def vector_widths(state: State, k: int, hardware: HardwareParams) -> tuple[int, ...]:
+    """The numbers of elements of shared copy `k` that one vector load may have."""
+    most = max(1, hardware.vector_unit_bytes // element_bytes(state.stages[k].op.dtype))
+    return tuple([w for w in WIDTHS if w <= most])
+
+
+def copy_run(bounds: Bounds, k: int) -> Any:
+    """The innermost extent of a shared copy that is not 1 (ints or lanes); good widths divide it."""
+    run: Any = 1
+    for region in bounds.regions[k][: len(bounds.state.stages[k].op.axis)]:
+        run = where(region.extent > 1, region.extent, run)
+    return run
+
+
+# ------------------------------------------------------------------------------------------ binding
+
+
+def bind_threads(state: State, hardware: HardwareParams, rng: np.random.Generator) -> State | None:
+    """`state` bound to threads at random; None when it exceeds the shared memory of a block.
+
+    `state` is filled and not annotated.
+    """
+    threads = {k: counts[int(rng.integers(len(counts)))] for k, counts in thread_counts(state, hardware).items()}
+    bounds = infer_bounds(bind(state, hardware, threads))
     if max(shared_bytes(bounds).values(), default=0) > hardware.max_shared_memory_per_block:
         return None
-    for k, stage in enumerate(bounds.state.stages):
-        if stage.where == ATTACHED and stage.op.name.endswith(".shared"):
-            steps[k] = _fetch_steps(bounds.state, k, hardware, rng)
+    widths = {}
+    for k in copies(state):
+        run = copy_run(bounds, k)
+        fitting = [w for w in vector_widths(state, k, hardware) if run % w == 0]
+        widths[k] = fitting[int(rng.integers(len(fitting)))]
+    return bind(state, hardware, threads, widths, copy_sizes(bounds))
+
+
+def copy_sizes(bounds: Bounds) -> dict[int, Any]:
+    """The number of elements of every shared copy."""
+    state = bounds.state
+    return {k: product([r.extent for r in bounds.regions[k][: len(state.stages[k].op.axis)]]) for k in copies(state)}
+
+
+def bind(
+    state: State,
+    hardware: HardwareParams,
+    threads: Mapping[int, Length],
+    widths: Mapping[int, Length] | None = None,
+    sizes: Mapping[int, int] | None = None,
+) -> State:
+    """`state` with every kernel bound: `threads[k]` for a plain kernel, `widths[k]` for a shared copy.
+
+    Without `widths` copies are left alone; `sizes` are what the splits of copies note as their extents (else 0).
+    Steps come stage by stage, from the last to the first.
+    """
+    roots = tiling_roots(state)
     for k in range(len(state.stages) - 1, -1, -1):
-        for step in steps[k]:
-            state = apply(state, step)
+        stage = state.stages[k]
+        if stage.where == ROOT and not stage.is_placeholder:
+            state = _bind_root(state, k, roots, hardware, threads)
+        elif widths is not None and k in widths:
+            state = _fetch(state, k, widths[k], (sizes or {}).get(k, 0))
     return state
 
 
-def _bind_root(state: State, k: int, tiled: bool, hardware: HardwareParams, rng: np.random.Generator) -> State:
-    stage = state.stages[k]
-    if stage.is_placeholder or stage.where != ROOT:
-        return state
+def _bind_root(state: State, k: int, roots: set[int], hardware: HardwareParams, threads: Mapping[int, Length]) -> State:
     if has_cross_thread_reduction(state, k):
-        state, fused = _fuse_outer(state, k)
+        state, fused = fuse(state, k, _outer_loops(state, k))
         return annotate(state, k, fused.uid, BLOCK)
-    if any(it.annotation == THREAD for it in stage.iters):
-        return state
-    return _bind_tiles(state, k) if tiled else _bind_plain(state, k, hardware, rng)
+    if not _is_plain(state, k, roots):
+        return _bind_tiles(state, k) if k in roots else state
+    small = _points(state, k) <= hardware.warp_size
+    state, fused = fuse(state, k, _outer_loops(state, k))
+    if small:
+        return annotate(state, k, fused.uid, THREAD)
+    state, (block, thread) = split(state, k, fused.uid, [threads[k]])
+    return annotate(annotate(state, k, block.uid, BLOCK), k, thread.uid, THREAD)
 
 
-def _fuse_outer(state: State, k: int) -> tuple[State, Iter]:
-    """Fuse the outer space loops, up to the first one that other stages are computed at."""
+def _outer_loops(state: State, k: int) -> list[int]:
+    """The outer space loops, up to the first one that other stages are computed at."""
     loops: list[int] = []
     for it in state.stages[k].iters:
         if it.kind == REDUCE or it.annotation != "none":
@@ -75,21 +162,7 @@ def _fuse_outer(state: State, k: int) -> tuple[State, Iter]:
         loops.append(it.uid)
         if state.attached_to(k, it.uid):
             break
-    return fuse(state, k, loops)
-
-
-def _bind_plain(state: State, k: int, hardware: HardwareParams, rng: np.random.Generator) -> State:
-    """Blocks of a number of threads that is a power-of-two multiple of a warp (TVM: one warp)."""
-    state, fused = _fuse_outer(state, k)
-    assert isinstance(fused.extent, int)
-    warp = hardware.warp_size
-    if fused.extent <= warp:
-        return annotate(state, k, fused.uid, THREAD)
-    choices = [warp]
-    while choices[-1] * 2 <= hardware.max_threads_per_block and choices[-1] < fused.extent:
-        choices.append(choices[-1] * 2)
-    state, (block, thread) = split(state, k, fused.uid, [choices[int(rng.integers(len(choices)))]])
-    return annotate(annotate(state, k, block.uid, BLOCK), k, thread.uid, THREAD)
+    return loops
 
 
 def _bind_tiles(state: State, k: int) -> State:
@@ -105,24 +178,15 @@ def _bind_tiles(state: State, k: int) -> State:
     return state
 
 
-def _fetch_steps(state: State, k: int, hardware: HardwareParams, rng: np.random.Generator) -> tuple[Step, ...]:
-    """Cooperative fetching of a shared copy; `state` has the extents of the whole copy of a block."""
+def _fetch(state: State, k: int, width: Length, size: int) -> State:
+    """Cooperative fetching of a shared copy of `size` elements (0: unknown)."""
     stage = state.stages[k]
     assert stage.attach is not None
-    before = len(state.steps)
-    widths = vector_widths(state, k, hardware)
     sources = spatial_split_steps(state, stage.attach.stage)
     state, fused = fuse(state, k, stage.leaf)
-    state, (rest, vector) = split(state, k, fused.uid, [widths[int(rng.integers(len(widths)))]])
+    first = len(state.stages[k].vars)
+    state = apply(state, Split(k, state.stages[k].position(fused.uid), size, (width,)))
+    rest, vector = state.stages[k].vars[first:]
     state = annotate(state, k, vector.uid, "vectorize")
     state, (_, thread) = follow_fused_split(state, k, rest.uid, sources, 1)
-    return annotate(state, k, thread.uid, THREAD).steps[before:]
-
-
-def vector_widths(state: State, k: int, hardware: HardwareParams) -> list[int]:
-    """The powers of two that divide the innermost run of a shared copy and fit a vector register."""
-    stage = state.stages[k]
-    extents = [it.extent for it in stage.iters if isinstance(it.extent, int) and it.extent > 1]
-    run = extents[-1] if extents else 1
-    most = max(1, hardware.vector_unit_bytes // element_bytes(stage.op.dtype))
-    return [w for w in (1, 2, 4, 8, 16) if w <= most and run % w == 0]
+    return annotate(state, k, thread.uid, THREAD)

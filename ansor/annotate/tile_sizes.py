@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -97,16 +97,65 @@ class ThreadPlan:
 
     def draw(self, rng: np.random.Generator) -> list[tuple[int, ...]]:
         """One row per axis, all fitting assignments equally likely."""
+        return [tuple(row[0].tolist()) for row in self.draw_many(1, rng)]
+
+    def draw_many(self, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """`n` assignments: for each axis an int64 array [n, parts]."""
         out = []
-        done = (1, 1)
-        for table, groups, after in zip(self.tables, self.groups, self.ways[1:], strict=True):
-            pairs = [p for p in groups if _times(done, p) in after]
-            weights = np.cumsum([len(groups[p]) * after[_times(done, p)] for p in pairs])
-            pair = pairs[int(np.searchsorted(weights, rng.random() * weights[-1], side="right"))]
-            rows = groups[pair]
-            out.append(tuple(table[rows[rng.integers(len(rows))]].tolist()))
-            done = _times(done, pair)
+        state = np.zeros(n, np.int64)
+        for table, level in zip(self.tables, self.levels, strict=True):
+            entry = np.searchsorted(level.edges, state + rng.random(n), side="right")
+            entry = np.clip(entry, level.begin[state], level.begin[state + 1] - 1)
+            chosen = level.first[entry] + (rng.random(n) * level.count[entry]).astype(np.int64)
+            out.append(table[level.rows[chosen]])
+            state = level.after[entry]
         return out
+
+    @cached_property
+    def levels(self) -> tuple[_Level, ...]:
+        """The same counts as arrays, for draws of many rows."""
+        index: dict[Pair, int] = {(1, 1): 0}
+        out = []
+        for groups, after in zip(self.groups, self.ways[1:], strict=True):
+            following = {pair: n for n, pair in enumerate(after)}
+            out.append(_level(index, groups, following, after))
+            index = following
+        return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """How one axis is drawn: states are the products so far, entries are pairs that fit behind a state.
+
+    Entries of state s are `begin[s] .. begin[s + 1] - 1` and share the interval [s, s + 1) of `edges` by weight; an
+    entry has the rows `rows[first : first + count]` of the table and leads to state `after`.
+    """
+
+    edges: np.ndarray
+    begin: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+    after: np.ndarray
+    rows: np.ndarray
+
+
+def _level(
+    index: dict[Pair, int], groups: dict[Pair, np.ndarray], following: dict[Pair, int], after: dict[Pair, float]
+) -> _Level:
+    pairs = list(groups)
+    sizes = np.array([len(groups[p]) for p in pairs], np.int64)
+    starts = np.cumsum(sizes) - sizes
+    edges, begin, entries, states = [], [0], [], []
+    for done, s in index.items():
+        fitting = [(g, _times(done, p)) for g, p in enumerate(pairs) if _times(done, p) in after]
+        weights = np.cumsum([sizes[g] * after[t] for g, t in fitting])
+        edges.append(s + weights / weights[-1])
+        entries += [g for g, _ in fitting]
+        states += [following[t] for _, t in fitting]
+        begin.append(len(entries))
+    rows = np.concatenate([groups[p] for p in pairs])
+    at = np.array(entries)
+    return _Level(np.concatenate(edges), np.array(begin), starts[at], sizes[at], np.array(states), rows)
 
 
 def _times(a: Pair, b: Pair) -> Pair:

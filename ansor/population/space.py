@@ -18,6 +18,8 @@ import numpy as np
 
 from te_lite.state import State
 
+from ..annotate.location import Place as Place
+
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
 """int64 [number of programs, `Space.width`]."""
 
@@ -65,30 +67,21 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space:
-    """All decisions of one sketch."""
+    """All decisions of one sketch; the stages `movable` have a place to choose (last first; none on a GPU)."""
 
     sketch: State
     tiles: tuple[Tile, ...]
     choices: tuple[Choice, ...]
+    movable: tuple[int, ...] = ()
 
     @property
     def width(self) -> int:
         return sum(t.parts for t in self.tiles) + len(self.choices)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a movable stage is computed: "inline", "root", or "at" loop `uid` of stage `target`."""
-
-    stage: int
-    how: Literal["inline", "root", "at"]
-    target: int = -1
-    uid: int = -1
-
-
 @dataclass(frozen=True)
 class Variant:
-    """A sketch with the movable stages put in their places (none are movable on a GPU)."""
+    """A sketch with the movable stages put in their places."""
 
     space: Space
     places: tuple[Place, ...]

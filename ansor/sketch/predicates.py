@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from te_lite.expr import Expr
 from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, FuseRel, Iter, SplitRel, Stage, State
-from te_lite.step import CacheRead, CacheWrite, RFactor, Split, Step
+from te_lite.step import CacheRead, CacheWrite, FollowFusedSplit, FollowSplit, RFactor, Split, Step
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
 UNROLL_INNER = "auto_scheduler_always_unroll_inner"
@@ -169,8 +169,11 @@ def has_rfactor(state: State, k: int) -> bool:
 
 
 def split_steps(state: State, k: int) -> list[int]:
-    """The positions of the splits of stage `k`, last first."""
-    return [position for position, step in traced_steps(state.steps, k) if isinstance(step, Split)]
+    """The positions of the splits of stage `k`, last first (those made before an rfactor are not its own)."""
+    own = sum(isinstance(rel, SplitRel) for rel in state.stages[k].relations)
+    kinds = (Split, FollowSplit, FollowFusedSplit)
+    steps = [(position, step) for position, step in traced_steps(state.steps, k) if isinstance(step, kinds)][:own]
+    return [position for position, step in steps if isinstance(step, Split)]
 
 
 def spatial_split_steps(state: State, k: int) -> list[int]:

@@ -1,10 +1,8 @@
-"""Policies and cost models: ask and tell, seeds, resuming, early stopping, degenerate data."""
+"""Policies: ask and tell, seeds, resuming, early stopping."""
 
-import numpy as np
 import pytest
 
 import ansor
-from ansor.cost_model import COLUMNS, state_features
 from te_lite.step import Pragma
 from tests.ansor.fake_measure import fake_measurer
 
@@ -80,44 +78,3 @@ def test_custom_sketch_rule(matmul_task):
     policy = ansor.SketchPolicy(matmul_task, init_search_callbacks=[rule], verbose=0)
     (sketch,) = policy.generate_sketches()
     assert sketch.stages[2].auto_unroll_max_step == 16
-
-
-def test_features_and_xgb(matmul_task, states, tmp_path):
-    made = states(40)
-    rows = np.stack([state_features(s) for s in made])
-    assert rows.shape == (40, len(COLUMNS)) and np.isfinite(rows).all()
-    inputs = [ansor.MeasureInput(matmul_task, s) for s in made]
-    costs = 1e-3 * 2.0 ** rows[:, 32]
-    results = [ansor.MeasureResult((float(c),), 0, "", 0.1, 0) for c in costs]
-    model = ansor.XGBModel(num_warmup_sample=10, model_file=tmp_path / "model.ubj")
-    assert len(set(model.predict(matmul_task, made))) == 40
-    model.update(inputs, results)
-    scores = model.predict(matmul_task, made)
-    assert np.corrcoef(scores, costs.min() / costs)[0, 1] > 0.95
-    loaded = ansor.XGBModel()
-    loaded.load(tmp_path / "model.ubj")
-    np.testing.assert_allclose(loaded.predict(matmul_task, made), scores)
-    ansor.save_records(tmp_path / "log", inputs, results)
-    again = ansor.XGBModel(num_warmup_sample=10)
-    again.update_from_file(tmp_path / "log", n_lines=30)
-    assert again.predict(matmul_task, made).shape == (40,)
-    (tmp_path / "bad").write_bytes(b"nothing")
-    for path in (tmp_path / "bad", tmp_path / "missing"):
-        with pytest.raises(ansor.TaskError, match="holds no model"):
-            loaded.load(path)
-    with pytest.raises(ansor.TaskError, match="nothing was learnt"):
-        ansor.XGBModel().save(tmp_path / "x")
-
-
-def test_degenerate_data_never_raises(matmul_task, states):
-    made = states(6)
-    inputs = [ansor.MeasureInput(matmul_task, s) for s in made]
-    for costs in ([1e-3], [1e-3] * 6, [None] * 6, [1e-12, 1e9], [None, 1e-3]):
-        model = ansor.XGBModel(num_warmup_sample=0)
-        results = [ansor.MeasureResult((1e10 if c is None else c,), 4 * (c is None), "", 0.0, 0) for c in costs]
-        model.update(inputs[: len(costs)], results)
-        assert np.isfinite(model.predict(matmul_task, made)).all()
-    bad = ansor.MeasureInput(matmul_task, steps=[Pragma(77, 0, "x$1")])
-    model = ansor.XGBModel(num_warmup_sample=0)
-    model.update([bad], [ansor.MeasureResult((1e10,), 1, "", 0.0, 0)])
-    assert model.predict(matmul_task, []).shape == (0,)

@@ -1,0 +1,186 @@
+"""A closed-form estimate of the time of CPU programs, after the execution-cache-memory model.
+
+    nest    = share of the slowest core * max(arithmetic, loads and stores + L2 + L3 + memory traffic) + loops
+    program = sum over its nests, and one start of the threads for each parallel loop
+
+Source of the shape: Treibig and Hager, Introducing a performance model for bandwidth-limited loop kernels (2009):
+arithmetic overlaps with data transfers, transfers between different caches do not overlap.  What the unrolled
+innermost loops touch is in registers; what the loops inside some level touch is in the smallest cache it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from te_lite.lanes import ceildiv, larger, product, smaller
+
+from .machine import CPU, Cache
+from .nest import Access, Key, Loop, Nest, free_loops, iterations, running
+from .reach import contiguous_run, distinct, innermost_within, moves, spans, stride, touched, unit_bytes
+
+THREADS_START = 5e-6
+"""Seconds to start and join the threads of a parallel loop (EPCC OpenMP micro-benchmarks: some microseconds)."""
+LOADS_PER_CYCLE, STORES_PER_CYCLE = 2.0, 1.0
+"""Vector loads and stores of a core in one cycle (Fog, Instruction tables: Skylake, Ice Lake, Zen 2 to 4)."""
+LOOP_CYCLES = 1.5
+"""Cycles of an iteration of a loop that was not unrolled: add, compare and branch, partly beside other work."""
+TEST_CYCLES = 2.0
+"""Cycles of a guarded value (padding), or of a vector of them: comparisons and a masked load."""
+OWN_UNROLL = 16
+"""The statements up to which the compiler unrolls a loop that nothing was said of."""
+USABLE = 0.5
+"""The share of a cache that one tile can count on: the rest holds lines that pass through (rule of thumb)."""
+
+
+def cpu_seconds(nests: Sequence[Nest], machine: CPU) -> Any:
+    """Seconds of the programs that these nests make up (float or lanes)."""
+    total: Any = 0.0
+    for nest in nests:
+        total = total + _nest_seconds(nest, nests, machine)
+    return total
+
+
+def _nest_seconds(nest: Nest, nests: Sequence[Nest], machine: CPU) -> Any:
+    tasks = product([np.where(x.parallel, x.extent, 1) for x in nest.loops])
+    share = ceildiv(tasks, machine.cores) / tasks
+    busy_cores = smaller(tasks, machine.cores)
+    starts = _starts(nest)
+    arithmetic, transfers, loops = _register_cycles(nest, nests, machine)
+    levels = _levels(nest, machine)
+    l1, l2, l3 = [_traffic(nest, levels, cache) for cache in (machine.l1, machine.l2, machine.l3)]
+    memory_per_clock = machine.dram / machine.clock
+    transfers = transfers + l1 / machine.l2_per_clock + l2 / machine.l3_per_clock + l3 * busy_cores / memory_per_clock
+    return share * (np.maximum(arithmetic, transfers) + loops) / machine.clock + starts * THREADS_START
+
+
+def _starts(nest: Nest) -> Any:
+    """How often threads are started for the nest's own parallel loops."""
+    own = [np.where(x.parallel, x.extent, 1) for x in nest.own_loops]
+    outside = iterations(nest.loops[: len(nest.loops) - nest.own])
+    return np.where(np.greater(product(own), 1), outside, 0)
+
+
+# ----------------------------------------------------------------------------------------------------- registers
+
+
+def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[Any, Any, Any]:
+    """Cycles of arithmetic, of loads and stores, and of loops that were not unrolled, all on one core."""
+    own = free_loops(nest, nests)
+    runs = innermost_within(own, larger(nest.unroll, OWN_UNROLL), OWN_UNROLL)
+    axes = spans(nest, runs)
+    points = product(list(runs.values()))
+    bodies = iterations(nest.loops) / points
+    lanes = _lanes(nest, machine)
+    vectors = points / lanes
+    loads = sum([_instructions(nest, a, runs, axes, lanes) for a in nest.reads])
+    sums = distinct(nest, nest.write, runs, axes) / lanes
+    kept = np.where(np.less_equal(sums, machine.registers - 2), _kept(nest, own, runs), 1)
+    stores = sums / kept
+    reduces = bool(nest.stage.op.reduce_axis)
+    loads = loads + (stores if reduces else 0)
+    work = nest.work.arithmetic * vectors / machine.ports
+    tests = nest.work.tests * TEST_CYCLES * vectors
+    transfers = loads / LOADS_PER_CYCLE + stores / STORES_PER_CYCLE
+    return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES
+
+
+def _lanes(nest: Nest, machine: CPU) -> Any:
+    """Values of one vector instruction: what vector loops, and unrolled ones around them, have side by side."""
+    width = machine.vector // nest.write.element
+    limit = larger(nest.unroll, OWN_UNROLL)
+    lanes: Any = 1
+    others: Any = 1
+    for loop in reversed(nest.own_loops):
+        unrolled = np.less_equal(others * loop.extent, limit) & np.greater(lanes, 1)
+        found = machine.vectorizes & np.less_equal(others, limit) & (not loop.reduce)
+        joins = np.equal(stride(nest, nest.write, loop), lanes) & (np.asarray(loop.vector) | unrolled | found)
+        lanes = lanes * np.where(joins, loop.extent, 1)
+        others = others * np.where(joins, 1, loop.extent)
+    return lanes / ceildiv(lanes, width)
+
+
+def _steps_in_lanes(nest: Nest, access: Access) -> Any:
+    """How far an access moves from lane to lane: along the loop that moves the result by one element."""
+    steps: Any = 0
+    for loop in nest.own_loops:
+        along = np.greater(loop.extent, 1) & np.equal(stride(nest, nest.write, loop), 1)
+        steps = np.where(along, stride(nest, access, loop), steps)
+    return steps
+
+
+def _instructions(nest: Nest, access: Access, runs: Mapping[Key, Any], axes: Sequence[Any], lanes: Any) -> Any:
+    """Loads of a body: whole vectors, one element for all lanes, or element by element."""
+    words = distinct(nest, access, runs, axes)
+    return words / np.where(np.equal(_steps_in_lanes(nest, access), 1), lanes, 1)
+
+
+def _kept(nest: Nest, own: Sequence[Loop], runs: Mapping[Key, Any]) -> Any:
+    """How many bodies in a row write the same elements, so that these stay in registers."""
+    count: Any = 1
+    going: Any = 1
+    for loop in reversed(own):
+        left = ceildiv(loop.extent, runs[loop.key])
+        still = np.logical_or(np.equal(stride(nest, nest.write, loop), 0), np.equal(left, 1))
+        going = going * np.where(still, 1, 0)
+        count = count * np.where(going, left, 1)
+    return count
+
+
+# -------------------------------------------------------------------------------------------------------- caches
+
+
+@dataclass(frozen=True)
+class Level:
+    """What some of the innermost loops touch: bytes of each access, its rows, and the bytes that its reloads move."""
+
+    sizes: tuple[Any, ...]
+    rows: tuple[Any, ...]
+    moved: Any
+
+
+def _levels(nest: Nest, machine: CPU) -> list[Level]:
+    """All levels of a nest, from one iteration to all of its loops.
+
+    What the loops around a level do not move stays in the cache while they run.
+    """
+    reloads = [_reloads(nest, access) for access in nest.accesses]
+    out = []
+    for depth in range(len(nest.loops), -1, -1):
+        axes = spans(nest, running(nest.loops[depth:]))
+        sizes = [unit_bytes(a, axes, machine.line) for a in nest.accesses]
+        rows = [touched(a, axes) / contiguous_run(a, axes) for a in nest.accesses]
+        times = [r[depth] for r in reloads]
+        moved = sum([s * t for s, t in zip([*sizes, sizes[-1]], [*times, times[-1]], strict=True)])
+        out.append(Level(tuple(sizes), tuple(rows), moved))
+    return out
+
+
+def _reloads(nest: Nest, access: Access) -> list[Any]:
+    """How often an access starts anew at each depth: the iterations outside, down to the innermost that moves it."""
+    out: list[Any] = [1]
+    times: Any = 1
+    for loop in nest.loops:
+        times = times * loop.extent
+        out.append(np.where(moves(nest, access, loop), times, out[-1]))
+    return out
+
+
+def _traffic(nest: Nest, levels: Sequence[Level], cache: Cache) -> Any:
+    """Bytes that pass in and out of a cache: the least over the levels that fit it."""
+    best: Any = levels[0].moved
+    for level in levels[1:]:
+        fits = np.less_equal(sum(level.sizes), cache.size * USABLE)
+        sizes = zip(nest.accesses, level.sizes, level.rows, strict=True)
+        taken = sum([np.maximum(size, _row_room(a, rows, cache)) for a, size, rows in sizes])
+        best = np.where(fits & np.less_equal(taken, cache.size), np.minimum(best, level.moved), best)
+    return best
+
+
+def _row_room(access: Access, rows: Any, cache: Cache) -> Any:
+    """Bytes of a cache that several rows are spread over: rows a power of two apart crowd in few sets of it."""
+    pitch = product(access.shape[-1:]) * access.element
+    return np.where(np.greater(rows, 1), rows * np.gcd(pitch, cache.way), 0)

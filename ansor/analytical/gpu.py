@@ -1,0 +1,315 @@
+"""A closed-form estimate of the time of GPU programs.
+
+    program = sum over its kernels of  launch + max(SM time, L2 time, DRAM time)
+    SM time = over the rounds of resident blocks:  max(blocks * busy, alone)
+    busy    = max(arithmetic, issue, shared memory and load/store) cycles of one block
+    alone   = latencies of one block that no other warp of it can hide
+
+A thread keeps in registers what the unrolled innermost loops touch (`Body`): so many loads stand against so many
+multiply-adds.  Nothing is fitted to a program; every constant below is a figure of the hardware or of the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from te_lite.bounds import BLOCKS, THREADS
+from te_lite.lanes import ceildiv, larger, product, smaller
+from te_lite.state import FuseRel, SplitRel
+
+from .machine import GPU
+from .nest import Access, Key, Loop, Nest, extent_of_tags, free_loops, is_serial, iterations, largest, running
+from .reach import contiguous_run, distinct, innermost_within, spans, steps_of, stride, touched, unit_bytes
+
+LAUNCH = 1.35e-6
+"""Seconds of an empty kernel that is queued behind another one (measured on an H200, see benchmarks)."""
+FMA_LATENCY = 4
+"""Cycles until a result can be used (Jia et al., Dissecting the NVIDIA Volta GPU architecture, 2018)."""
+SHARED_LATENCY = 29
+"""Cycles of a load from shared memory (Luo et al., Benchmarking and dissecting the Hopper architecture, 2024)."""
+L1_LATENCY, L2_LATENCY = 41, 270
+"""Cycles of a load from global memory that hits L1, or L2 (same source)."""
+BARRIER = 20
+"""Cycles until all warps of a block pass a barrier, beyond waiting for the slowest."""
+LOOP_INSTRUCTIONS = 3
+"""Instructions of a loop that was not unrolled, per iteration: add, compare, branch."""
+TEST_INSTRUCTIONS = 4
+"""Instructions of a guarded value (padding): two comparisons, their conjunction, a selection."""
+SHIFT_INSTRUCTIONS, DIVISION_INSTRUCTIONS = 2, 6
+"""Instructions of a quotient and remainder by a constant: shift and mask, or multiplications with the reciprocal."""
+OWN_UNROLL = 64
+"""The statements up to which nvcc unrolls a loop that no pragma mentions."""
+BASE_REGISTERS = 24
+"""Registers of a thread for addresses and counters."""
+MAX_REGISTERS = 255
+"""Registers that a thread can name."""
+BLOCK_BYTES = 1024
+"""Shared memory that the system takes of each block (CUDA C++ programming guide, compute capability 8 and 9)."""
+SPILL_INSTRUCTIONS = 2
+"""A value that is no register is loaded and stored around each use."""
+TAGS = 4
+"""Cache lines that the L1 cache looks up in one cycle."""
+L2_PORT = 64
+"""Bytes that a multiprocessor gets from L2 in one cycle (A100 whitepaper)."""
+SECTOR, LINE, BANKS = 32, 128, 32
+
+
+@dataclass(frozen=True)
+class Body:
+    """The unrolled innermost loops of a nest, run by one thread.
+
+    `times` bodies a thread; in each `points` iterations, `shared` and `fetched` words loaded, `stored` ones stored
+    (all as instructions), `wavefronts` cycles of the load/store unit for one warp, `wait` cycles until its data are
+    there; `threads` of a block run it.
+    """
+
+    times: Any
+    points: Any
+    loads: Any
+    stores: Any
+    index: Any
+    wavefronts: Any
+    wait: Any
+    threads: Any
+
+
+def gpu_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
+    """Seconds of the kernels that these nests make up (float or lanes)."""
+    total: Any = 0.0
+    for kernel in sorted({nest.kernel for nest in nests}):
+        total = total + _kernel_seconds([nest for nest in nests if nest.kernel == kernel], machine)
+    return total
+
+
+def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
+    blocks = largest([extent_of_tags(nest.loops, BLOCKS) for nest in nests])
+    threads = largest([extent_of_tags(nest.loops, THREADS) for nest in nests])
+    shared = sum([product(n.write.shape) * n.write.element for n in nests if n.scope == "shared"])
+    registers = _registers(nests)
+    here = ceildiv(blocks, machine.multiprocessors)
+    resident = smaller(_resident(threads, shared, registers, machine), here)
+    room = larger(machine.l1 - shared * resident, 0)
+    through = [_fetched_bytes(nest, room) for nest in nests]
+    fetched = sum([own for own, _ in through])
+    bodies = [_body(nest, nests, machine, misses) for nest, (_, misses) in zip(nests, through, strict=True)]
+    spilled = np.where(np.greater(registers, MAX_REGISTERS), 1, 0)
+    busy, alone = _cycles(nests, bodies, spilled, machine)
+    busy = np.maximum(busy, fetched / L2_PORT)
+    alone = np.maximum(busy, alone)
+    rounds, rest = here // resident, here % resident
+    last = np.where(np.greater(rest, 0), np.maximum(rest * busy, alone), 0.0)
+    cycles = rounds * np.maximum(resident * busy, alone) + last
+    unique = _unique_bytes(nests)
+    missed = np.maximum(unique, blocks * fetched * np.clip(1 - machine.l2 / unique, 0, 1))
+    l2 = blocks * fetched / machine.l2_per_clock
+    return LAUNCH + np.maximum(np.maximum(cycles, l2) / machine.clock, missed / machine.dram)
+
+
+# -------------------------------------------------------------------------------------------------- resources
+
+
+def _registers(nests: Sequence[Nest]) -> Any:
+    """Registers of a thread: its accumulators, one operand of each kind per accumulator row, and the rest."""
+    words: Any = BASE_REGISTERS
+    for nest in nests:
+        if nest.scope == "local":
+            copies = extent_of_tags(nest.loops, ("vthread",))
+            words = words + product(nest.write.shape) * copies * nest.write.element // 4
+    return words
+
+
+def _resident(threads: Any, shared: Any, registers: Any, machine: GPU) -> Any:
+    """Blocks that a multiprocessor holds at a time, at least 1."""
+    warps = ceildiv(threads, machine.warp)
+    held = larger(smaller(registers, MAX_REGISTERS), 32)
+    by_registers = machine.registers // (warps * machine.warp * held)
+    by_threads = machine.threads // (warps * machine.warp)
+    by_shared = machine.shared // (shared + BLOCK_BYTES)
+    fits = smaller(smaller(by_registers, by_threads), smaller(by_shared, machine.blocks))
+    return larger(fits, 1)
+
+
+# ------------------------------------------------------------------------------------------------------ bodies
+
+
+def _unrolled(nest: Nest, nests: Sequence[Nest]) -> dict[Key, Any]:
+    """How far the loops of a body run; virtual threads sink to its inside.
+
+    Loops whose iterations differ in what they test are as good as not unrolled: each waits for its own load.
+    """
+    serial = [x for x in free_loops(nest, nests) if is_serial(x) and x.tag != "vthread"]
+    free = [*serial, *[x for x in nest.loops if x.tag == "vthread"]]
+    varies: Any = 0
+    for loop in free:
+        steps = steps_of(nest, loop)
+        for axis in nest.work.tested:
+            varies = larger(varies, np.where(np.greater(loop.extent, 1) & np.greater(steps[axis], 0), 1, 0))
+    own = np.where(varies, 1, OWN_UNROLL)
+    return innermost_within(free, np.where(varies, 1, larger(nest.unroll, own)), own)
+
+
+def _body(nest: Nest, nests: Sequence[Nest], machine: GPU, hidden: Any) -> Body:
+    runs = _unrolled(nest, nests)
+    points = product(list(runs.values()))
+    serial = [x for x in nest.loops if is_serial(x)]
+    axes = spans(nest, runs)
+    loads: Any = 0
+    wavefronts: Any = 0
+    wait: Any = FMA_LATENCY
+    for access in nest.reads:
+        if access.scope == "local":
+            continue
+        words = distinct(nest, access, runs, axes)
+        width = _vector_width(nest, access, runs)
+        loads = loads + words / width
+        if access.scope == "shared":
+            wavefronts = wavefronts + words / width * _bank_cycles(nest, access, machine)
+            wait = np.maximum(wait, SHARED_LATENCY)
+        else:
+            wavefronts = wavefronts + words * _line_cycles(access, nest, machine)
+            wait = np.maximum(wait, L1_LATENCY + (L2_LATENCY - L1_LATENCY) * hidden)
+    written = distinct(nest, nest.write, runs, axes)
+    stores = 0 if nest.write.scope == "local" else written / _vector_width(nest, nest.write, runs)
+    index = points / _vectors(nest) * _division_instructions(nest)
+    threads = extent_of_tags(nest.loops, THREADS)
+    return Body(iterations(serial) / points, points, loads, stores, index, wavefronts + stores, wait, threads)
+
+
+def _vectors(nest: Nest) -> Any:
+    """Lanes of the explicit vector loops."""
+    return product([x.extent for x in nest.loops if x.tag == "vectorize"])
+
+
+def _division_instructions(nest: Nest) -> Any:
+    """Instructions, per iteration, that take a fused and split loop apart into the axes of the stage."""
+    stage = nest.stage
+    split = {rel.parent for rel in stage.relations if isinstance(rel, SplitRel)}
+    total: Any = 0
+    for rel in stage.relations:
+        if isinstance(rel, FuseRel) and rel.fused in split:
+            for part in rel.parts[1:]:
+                extent: Any = stage.vars[part].extent
+                cost = np.where(np.equal(extent & (extent - 1), 0), SHIFT_INSTRUCTIONS, DIVISION_INSTRUCTIONS)
+                total = total + np.where(np.equal(extent, 1), 0, cost)
+    return total
+
+
+def _warp_runs(nest: Nest, warp: int) -> dict[tuple[int, int], Any]:
+    """The threads of one warp and the lanes of a vector, running."""
+    left: Any = warp
+    runs: dict[tuple[int, int], Any] = {}
+    for loop in reversed(nest.loops):
+        if loop.tag in THREADS:
+            runs[loop.key] = smaller(loop.extent, left)
+            left = ceildiv(left, loop.extent)
+        elif loop.tag == "vectorize":
+            runs[loop.key] = loop.extent
+    return runs
+
+
+def _vector_width(nest: Nest, access: Access, runs: Mapping[Key, Any]) -> Any:
+    """Words of one load: what a body reaches side by side, in a power of two up to 4."""
+    run: Any = 1
+    for loop in reversed(nest.loops):
+        if loop.key in runs:
+            run = run * np.where(np.equal(stride(nest, access, loop), run), runs[loop.key], 1)
+    return np.where(np.equal(run % 4, 0), 4, np.where(np.equal(run % 2, 0), 2, 1))
+
+
+def _bank_cycles(nest: Nest, access: Access, machine: GPU) -> Any:
+    """Cycles of one load of a warp from shared memory: the worst number of distinct words in one bank."""
+    ways: Any = 1
+    left: Any = machine.warp
+    for loop in reversed(nest.loops):
+        if loop.tag in THREADS:
+            lanes = smaller(loop.extent, left)
+            left = ceildiv(left, loop.extent)
+            step = stride(nest, access, loop) * access.element // 4
+            hit = ceildiv(lanes * np.gcd(step, BANKS), BANKS)
+            ways = ways * np.where(np.equal(step, 0), 1, hit)
+    return np.minimum(ways, machine.warp)
+
+
+def _line_cycles(access: Access, nest: Nest, machine: GPU) -> Any:
+    """Cycles that the L1 cache needs, per word of a thread, for one load of a warp from memory."""
+    together = _warp_runs(nest, machine.warp)
+    axes, words = spans(nest, together), product(list(together.values()))
+    run = contiguous_run(access, axes)
+    lines = smaller(touched(access, axes), words) / run * ceildiv(run * access.element, LINE)
+    return np.maximum(lines / TAGS, words * access.element / LINE) / _vectors(nest)
+
+
+# ------------------------------------------------------------------------------------------------------ cycles
+
+
+def _cycles(nests: Sequence[Nest], bodies: Sequence[Body], spilled: Any, machine: GPU) -> tuple[Any, Any]:
+    """Cycles that one block keeps the busiest unit of a multiprocessor busy, and that it takes when it is alone."""
+    arithmetic: Any = 0.0
+    issue: Any = 0.0
+    memory: Any = 0.0
+    chain: Any = 0.0
+    wait: Any = 0.0
+    for nest, body in zip(nests, bodies, strict=True):
+        warps = ceildiv(body.threads, machine.warp) * body.times
+        work = body.points * nest.work.arithmetic
+        tests = body.points * nest.work.tests * TEST_INSTRUCTIONS
+        spill = spilled * body.points * SPILL_INSTRUCTIONS if nest.scope == "local" else 0
+        others = tests + body.loads + body.stores + body.index + spill + LOOP_INSTRUCTIONS
+        arithmetic = arithmetic + warps * work
+        issue = issue + warps * (work + others)
+        memory = memory + warps * (body.wavefronts + spill)
+        chain = chain + body.times * (work * machine.warp * machine.schedulers / machine.lanes + others)
+        wait = wait + body.times * (body.wait + (BARRIER if nest.scope == "shared" else 0))
+    arithmetic = arithmetic * machine.warp / machine.lanes
+    busy = np.maximum(np.maximum(arithmetic, issue / machine.schedulers), memory)
+    return busy, wait + np.maximum(busy, chain)
+
+
+# ------------------------------------------------------------------------------------------------------- bytes
+
+
+def _fetched_bytes(nest: Nest, room: Any) -> tuple[Any, Any]:
+    """What a block moves between L1, with `room` bytes for it, and L2.
+
+    In bytes of whole sectors; and, as a share, what it fetches of all that it asks for each time the nest starts.
+    """
+    inner = [x for x in nest.loops if x.tag not in BLOCKS]
+    starts = len(inner) - nest.own
+    asked: Any = 1e-9
+    fetched: Any = 0.0
+    written: Any = 0.0
+    for access in nest.accesses:
+        if access.scope == "global":
+            levels = [unit_bytes(access, spans(nest, running(inner[d:])), SECTOR) for d in range(len(inner) + 1)]
+            through = _through_l1(levels, inner, room)
+            if access is nest.write:
+                written = through
+            else:
+                fetched = fetched + through
+                asked = asked + levels[starts] * iterations(inner[:starts])
+    return fetched + written, np.minimum(fetched / asked, 1.0)
+
+
+def _through_l1(levels: Sequence[Any], loops: Sequence[Loop], room: Any) -> Any:
+    """Bytes of one access: the least over the loop levels whose sectors (`levels`, by depth) fit L1."""
+    best: Any = levels[-1] * iterations(loops)
+    outside: Any = 1
+    for depth, loop in enumerate(loops):
+        best = np.where(np.less_equal(levels[depth], room), np.minimum(best, levels[depth] * outside), best)
+        outside = outside * loop.extent
+    return best
+
+
+def _unique_bytes(nests: Sequence[Nest]) -> Any:
+    """Bytes of all buffers in memory that the kernel touches."""
+    sizes: dict[int, Any] = {}
+    for nest in nests:
+        axes = spans(nest, running(nest.loops))
+        for access in nest.accesses:
+            if access.scope == "global":
+                sizes[access.buffer] = larger(sizes.get(access.buffer, 1), touched(access, axes) * access.element)
+    return sum(sizes.values())

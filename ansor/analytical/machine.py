@@ -1,0 +1,134 @@
+"""What the analytical models know of a machine: figures of vendor documents, in base units.
+
+Sources (NVIDIA): Tesla V100 whitepaper (WP-08608) and data sheet; Turing whitepaper (WP-09183) and T4 data sheet;
+A100 whitepaper and data sheet (SXM4 40GB); Hopper whitepaper and H100 data sheet (SXM5 80GB); H200 data sheet; GA102
+whitepaper (RTX 3090); Ada whitepaper (RTX 4090); the table of compute capabilities in the CUDA C++ programming guide
+for threads, blocks, registers and shared memory of a multiprocessor.  L2 bytes per clock are published for V100 and
+A100 (A100 whitepaper: 2,048 and 5,120); the others are taken as one 64-byte request per clock for every two
+multiprocessors (T4, RTX), or as A100's (Hopper).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from te_lite.errors import require
+
+from ..errors import TaskError
+from ..hardware import HardwareParams
+from ..target import Target
+
+KiB, MiB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class GPU:
+    """A GPU.  `clock` is the boost clock in Hz; `lanes` are fp32 multiply-adds per multiprocessor and clock.
+
+    `dram` is bytes per second; `l2_per_clock` bytes per clock of the whole chip; `l1` the bytes of a multiprocessor
+    that are divided between the L1 cache and shared memory, `shared` the most that shared memory can have of it.
+    """
+
+    name: str
+    multiprocessors: int
+    clock: float
+    lanes: int
+    dram: float
+    l2: int
+    l2_per_clock: int
+    l1: int
+    shared: int
+    threads: int = 2048
+    blocks: int = 32
+    registers: int = 65536
+    warp: int = 32
+    schedulers: int = 4
+
+    @property
+    def flops(self) -> float:
+        """Peak fp32 operations per second."""
+        return 2.0 * self.multiprocessors * self.lanes * self.clock
+
+
+@dataclass(frozen=True)
+class Cache:
+    """`size` bytes in sets of `ways` lines."""
+
+    size: int
+    ways: int
+
+    @property
+    def way(self) -> int:
+        """Bytes after which addresses fall into the same set again."""
+        return self.size // self.ways
+
+
+@dataclass(frozen=True)
+class CPU:
+    """A CPU.  `ports` vector multiply-adds per clock; the defaults are those of a common server (AMD Zen 5).
+
+    `vectorizes` says that the compiler makes vectors of straight loops that nobody asked it to, as LLVM does.
+
+    `l2_per_clock`, `l3_per_clock` and `dram_per_clock` are bytes per clock and core; `dram` bytes per second in all.
+    """
+
+    name: str
+    cores: int
+    clock: float
+    vector: int
+    line: int
+    ports: int = 2
+    registers: int = 32
+    l1: Cache = Cache(48 * KiB, 12)
+    l2: Cache = Cache(1 * MiB, 16)
+    l3: Cache = Cache(16 * MiB, 16)
+    l2_per_clock: float = 64.0
+    l3_per_clock: float = 16.0
+    dram: float = 20e9
+    vectorizes: bool = False
+
+    @property
+    def flops(self) -> float:
+        """Peak fp32 operations per second."""
+        return 2.0 * self.cores * self.ports * (self.vector / 4) * self.clock
+
+
+Machine = GPU | CPU
+
+GPUS: dict[str, GPU] = {
+    gpu.name: gpu
+    for gpu in (
+        GPU("V100", 80, 1.530e9, 64, 900e9, 6 * MiB, 2048, 128 * KiB, 96 * KiB),
+        GPU("T4", 40, 1.590e9, 64, 320e9, 4 * MiB, 1280, 96 * KiB, 64 * KiB, threads=1024, blocks=16),
+        GPU("A100", 108, 1.410e9, 64, 1555e9, 40 * MiB, 5120, 192 * KiB, 164 * KiB),
+        GPU("H100", 132, 1.980e9, 128, 3350e9, 50 * MiB, 5120, 256 * KiB, 228 * KiB),
+        GPU("H200", 132, 1.980e9, 128, 4800e9, 50 * MiB, 5120, 256 * KiB, 228 * KiB),
+        GPU("RTX3090", 82, 1.695e9, 128, 936e9, 6 * MiB, 2624, 128 * KiB, 100 * KiB, threads=1536, blocks=16),
+        GPU("RTX4090", 128, 2.520e9, 128, 1008e9, 72 * MiB, 4096, 128 * KiB, 100 * KiB, threads=1536, blocks=24),
+    )
+}
+
+ARCHITECTURES = {
+    "sm_70": "V100", "sm_75": "T4", "sm_80": "A100", "sm_86": "RTX3090", "sm_89": "RTX4090", "sm_90": "H200",
+}  # fmt: skip
+DEFAULT_GPU = "A100"
+CPU_CLOCK = 2.5e9
+"""Hz; a server's clock under vector load.  Only absolute times depend on it."""
+
+
+def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
+    """The machine that a target means: `-model=H200`, else the best known one of `-arch=sm_90`, else an A100.
+
+    A CPU is generic: cores, vector and cache line bytes are those of `hardware`.  Raises TaskError for a target that
+    no model describes, and for one that names an unknown model.
+    """
+    target = Target.of(target)
+    match target.kind.name:
+        case "c":
+            return CPU("generic", max(1, hardware.num_cores), CPU_CLOCK, hardware.vector_unit_bytes, 64)
+        case "cuda":
+            model = target.attrs.get("model") or ARCHITECTURES.get(target.attrs.get("arch", ""), DEFAULT_GPU)
+            law = f"no figures are known, known models are {', '.join(GPUS)}"
+            require(model in GPUS, TaskError, f"target {target.text!r}, model {model!r}", law)
+            return GPUS[model]
+    raise TaskError(f"target {target.text!r}: there is no analytical model, only for c and cuda")

@@ -1,0 +1,14 @@
+"""Cost models: what a search believes about programs it has not measured.
+
+A model is told of measurements (`update`) and gives a score per program (`predict`), higher is better.
+"""
+
+from .api import CostModel, FeatureModel, PythonBasedModel, reads_features
+from .dataset import Dataset
+from .random_model import RandomModel
+from .trees import Trees
+from .xgb import XGBModel
+
+__all__ = [
+    "CostModel", "Dataset", "FeatureModel", "PythonBasedModel", "RandomModel", "Trees", "XGBModel", "reads_features",
+]  # fmt: skip

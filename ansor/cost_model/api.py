@@ -1,0 +1,74 @@
+"""The protocol of cost models, and the base class of a model of one's own.
+
+A search has candidates in one of two forms.  A population comes as one array of features, no program of which was
+ever written out; single programs come as states.  Every model scores states; one that also scores features says so by
+`reads_features = True`, and the search then need not make states only to have them scored:
+
+    if reads_features(model):
+        scores = model.predict_features(task, features)
+    else:
+        scores = model.predict(task, [concrete(row) for row in population])
+
+A model whose scores mean nothing yet says so by `ready = False`, and the search may ask another one meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+
+from ansor.measure.api import MeasureInput, MeasureResult
+from ansor.task import SearchTask
+from te_lite.state import State
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class CostModel(Protocol):
+    """Scores programs of a task, higher is better; may learn from measurements."""
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from measured programs, failures among them."""
+
+    def predict(self, task: SearchTask, states: Sequence[State]) -> Array:
+        """float64 [len(states)]; -inf for a program that cannot be scored, never NaN."""
+
+
+class FeatureModel(CostModel, Protocol):
+    """A cost model that scores whole populations by their features."""
+
+    reads_features: bool
+
+    def predict_features(self, task: SearchTask, features: Array) -> Array:
+        """float64 [n] for float32 [n, rows, columns] as `ansor.features.extract` gives it; -inf as in `predict`.
+
+        The order of the rows of a program has no meaning, and a row of zeros says nothing: programs with fewer rows
+        than others are filled up with such.
+        """
+
+
+def reads_features(model: CostModel) -> TypeGuard[FeatureModel]:
+    """Whether a model scores features; one that does not say so is given states."""
+    return bool(getattr(model, "reads_features", False))
+
+
+class PythonBasedModel:
+    """Base of cost models of one's own: override `update` and `predict`.
+
+    A subclass that defines `predict_features` as well sets `reads_features = True`.
+    """
+
+    reads_features: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the scores mean something by now."""
+        return True
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        raise NotImplementedError
+
+    def predict(self, task: SearchTask, states: Sequence[State]) -> Array:
+        raise NotImplementedError

@@ -1,0 +1,31 @@
+"""The model that believes nothing: what every other model has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ansor.measure.api import MeasureInput, MeasureResult
+from ansor.task import SearchTask
+from te_lite.state import State
+
+from .api import Array, PythonBasedModel
+
+
+class RandomModel(PythonBasedModel):
+    """Scores at random, uniformly in [0, 1); `seed` decides the sequence."""
+
+    reads_features = True
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Nothing is learnt."""
+
+    def predict(self, task: SearchTask, states: Sequence[State]) -> Array:
+        return self._rng.random(len(states))
+
+    def predict_features(self, task: SearchTask, features: Array) -> Array:
+        return self._rng.random(len(features))

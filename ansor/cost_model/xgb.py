@@ -1,0 +1,211 @@
+"""The learning model: gradient-boosted trees over the features of a program's rows (Ansor, section 5.2 of the paper).
+
+Measurements go into `Samples`; training makes immutable `Trees` of a copy of them, which are then put to use.  A
+search that trains in the background takes the three steps one by one:
+
+    model.add(inputs, results)          at once
+    trees = model.fit(model.dataset())  in a thread: reads only its argument, while `predict` uses the trees in use
+    model.use(trees)                    when the search has come to where it wants them
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ansor.errors import TaskError
+from ansor.measure.api import MeasureInput, MeasureResult
+from ansor.records import RecordReader
+from ansor.task import SearchTask
+from te_lite.errors import TeError, require
+from te_lite.state import State
+
+from .api import Array, PythonBasedModel
+from .dataset import Dataset, Samples, stacked
+from .features import FEATURES
+from .trees import Trees, load_trees, train
+
+logger = logging.getLogger("ansor")
+
+
+class XGBModel(PythonBasedModel):
+    """Gradient-boosted trees, trained from scratch at every update on all programs known.
+
+    The label of a program is the least cost of its task (workload and target kind) divided by its own, 0 after a
+    failure.  Scores are random as long as fewer than `num_warmup_sample` programs are known, or nothing can be learnt
+    from those that are; the second is logged once.  With `adaptive_training` an update trains only when a fifth more
+    programs are known than at the last training.  `model_file` is where each trained model is saved, unless the file
+    there was trained on more.  After `load`, training goes on from the loaded trees.  The same updates and `seed`
+    give the same scores.
+    """
+
+    reads_features = True
+
+    def __init__(
+        self,
+        verbose_eval: int = 25,
+        num_warmup_sample: int = 100,
+        seed: int | None = None,
+        model_file: str | os.PathLike[str] | None = None,
+        adaptive_training: bool = False,
+    ) -> None:
+        self.verbose_eval = verbose_eval
+        self.num_warmup_sample = num_warmup_sample
+        self.seed = 43 if seed is None else seed
+        self.model_file = model_file
+        self.adaptive_training = adaptive_training
+        self.features = FEATURES
+        self._rng = np.random.default_rng(self.seed)
+        self._samples = Samples()
+        self._base: Trees | None = None
+        self._trees: Trees | None = None
+        self._said: set[str] = set()
+
+    @property
+    def trained_on(self) -> int:
+        """How many programs the trees in use have seen; 0 when there are none."""
+        return 0 if self._trees is None else self._trees.trained_on
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from measured programs.  Raises JournalError when `model_file` cannot be written."""
+        self.add(inputs, results)
+        if self.due:
+            self.use(self.fit(self.dataset()))
+
+    @property
+    def due(self) -> bool:
+        """Whether so much is new to the trees in use that others should be trained."""
+        seen = self.trained_on - (0 if self._base is None else self._base.trained_on)
+        known = len(self._samples)
+        return known > seen and (known >= 1.2 * seen or not self.adaptive_training)
+
+    def add(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Take in measured programs without training.
+
+        Those whose steps do not fit their task, or that have a feature that is not finite or a cost that is no
+        positive number, are left out; that is logged once.
+        """
+        for inp, res in zip(inputs, results, strict=True):
+            rows = self._rows(inp)
+            self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)
+        self._say_refused()
+
+    def add_features(self, task: SearchTask, features: Array, costs: Array) -> None:
+        """Take in programs whose features are at hand: float32 [n, rows, columns], seconds [n], inf after a failure.
+
+        Raises TaskError for another number of columns than before.
+        """
+        for rows, cost in zip(features, costs, strict=True):
+            self._samples.add(task, rows, float(cost))
+        self._say_refused()
+
+    def _rows(self, inp: MeasureInput) -> Array:
+        try:
+            return self.features.of(inp.state, inp.task.hardware_params)
+        except TeError:
+            return np.zeros((0, 1), np.float32)
+
+    def _say_refused(self) -> None:
+        if self._samples.refused:
+            self._say("measured programs without usable features or cost are left out of the training")
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            logger.warning("XGBModel: %s", text)
+
+    def dataset(self) -> Dataset:
+        """An immutable copy of all programs known."""
+        return self._samples.dataset()
+
+    def fit(self, dataset: Dataset) -> Trees | None:
+        """Train, and change nothing: may run in another thread.  None when nothing can be learnt from `dataset`."""
+        return train(dataset, self.seed, self.features.schema, self.verbose_eval, self._base)
+
+    def use(self, trees: Trees | None) -> None:
+        """Score with `trees` from now on, and save them to `model_file`; without any, go on as before."""
+        if trees is None:
+            what = "scores are random" if self._trees is None else "the trees are kept as they are"
+            self._say(f"nothing tells the measured programs apart, {what}")
+            return
+        self._trees = trees
+        if self.model_file is None:
+            return
+        there = self._trained_on_of(Path(self.model_file))
+        if there > trees.trained_on:
+            self._say(f"{self.model_file} was trained on more programs ({there}) and is kept until that many are known")
+        else:
+            trees.save(Path(self.model_file))
+
+    def update_from_file(self, file_name: str | os.PathLike[str], n_lines: int | None = None) -> None:
+        """Learn from the first `n_lines` records of a log.  Raises JournalError when it cannot be read."""
+        self.update(*RecordReader(file_name).read_lines(n_lines))
+
+    # ------------------------------------------------------------------------------------------- scoring
+
+    @property
+    def ready(self) -> bool:
+        """Whether scores come from trees; they are random before."""
+        return self._usable() is not None
+
+    def _usable(self) -> Trees | None:
+        return self._trees if len(self._samples) >= self.num_warmup_sample else None
+
+    def predict(self, task: SearchTask, states: Sequence[State]) -> Array:
+        """float64 [len(states)]; -inf for a state that has no bounds."""
+        trees = self._usable()
+        if trees is None or not len(states):
+            return self._rng.random(len(states))
+        inputs = [MeasureInput(task, s) for s in states]
+        rows = [self._rows(inp) for inp in inputs]
+        known = [r if len(r) else np.zeros((1, trees.columns), np.float32) for r in rows]
+        return trees.predict(stacked(known))
+
+    def predict_features(self, task: SearchTask, features: Array) -> Array:
+        """float64 [n] for float32 [n, rows, columns]; -inf for a program without a row, or with NaN or inf in one.
+
+        Raises TaskError for another number of columns than the model was trained on.
+        """
+        trees = self._usable()
+        if trees is None or not len(features):
+            return self._rng.random(len(features))
+        return trees.predict(features)
+
+    # -------------------------------------------------------------------------------------------- files
+
+    def save(self, file_name: str | os.PathLike[str]) -> None:
+        """Save the trees (UBJ), saying so when they replace some that were trained on more.
+
+        Raises TaskError when nothing was learnt yet, JournalError when the file cannot be written.
+        """
+        require(self._trees is not None, TaskError, "XGBModel", "nothing was learnt yet, so there is nothing to save")
+        assert self._trees is not None
+        there = self._trained_on_of(Path(file_name))
+        if there > self.trained_on:
+            logger.warning(
+                "XGBModel: %s, trained on %d programs, is replaced by a model of %d", file_name, there, self.trained_on
+            )
+        self._trees.save(Path(file_name))
+
+    def _trained_on_of(self, path: Path) -> int:
+        if not path.exists():
+            return 0
+        try:
+            return load_trees(path, self.features.schema).trained_on
+        except TaskError as error:
+            self._say(f"a file is replaced: {error}")
+            return 0
+
+    def load(self, file_name: str | os.PathLike[str]) -> None:
+        """Load saved trees: they are used at once, and later training goes on from them.
+
+        Raises TaskError for a file that holds none, or trees for features of another version.
+        """
+        self._base = self._trees = load_trees(Path(file_name), self.features.schema)
+        self.num_warmup_sample = -1

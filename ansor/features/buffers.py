@@ -1,0 +1,122 @@
+"""Columns of the storage that a row uses: bytes, lines, reuse, stride (spec autoscheduler 7.6, group 2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from te_lite.reads import Form
+
+from .cover import Cover, Value, coefficients, dims_at
+from .plan import Access
+from .shape import Matrix, Shape
+
+
+class Memory:
+    """Where an access stands in memory; `cover` is that of the loops inside its storage.
+
+    `sizes` and `strides` are those of the dimensions.  `axis_steps` is by how many elements one step of each axis moves
+    the address (of several indices that an axis occurs in, the first one counts), `loop_steps[j]` by how many one turn
+    of loop j does; loops that leave the address in place are missing.
+    """
+
+    def __init__(self, access: Access, cover: Cover) -> None:
+        self.access, self.cover = access, cover
+        self.sizes = cover.lanes.sizes(access)
+        self.strides: list[Value] = [1.0] * len(self.sizes)
+        for d in reversed(range(len(self.sizes) - 1)):
+            self.strides[d] = self.strides[d + 1] * self.sizes[d + 1]
+        self.axis_steps: dict[int, Value] = {}
+        for forms in reversed(access.forms):
+            self.axis_steps.update(self._axis_steps(forms))
+        self.loop_steps: dict[int, Value] = {}
+        for j, steps in enumerate(cover.steps):
+            moved = steps.keys() & self.axis_steps.keys()
+            if moved:
+                total: Value = 0.0
+                for axis in sorted(moved):
+                    total = total + self.axis_steps[axis] * steps[axis]
+                self.loop_steps[j] = np.abs(total)
+        size = self.strides[0] * self.sizes[0] if self.sizes else 1.0
+        for j in access.copies:
+            self.loop_steps[j] = size
+            size = size * cover.extents[j]
+
+    def _axis_steps(self, forms: tuple[Form, ...]) -> dict[int, Value]:
+        found: dict[int, Value] = {}
+        for form, stride in zip(forms, self.strides, strict=True):
+            for axis, c in coefficients(form).items():
+                found[axis] = found.get(axis, 0.0) + c * stride
+        return found
+
+
+def buffer_columns(
+    memory: Memory, touched: list[Value], total: Matrix, points: Value, line_bytes: int, shape: Shape
+) -> dict[str, Value]:
+    """The columns of one access (`B?.` left out).
+
+    `touched[l]` and `total[l]` are the bytes that level l touches of this storage and of all storages of the row.
+    """
+    access = memory.access
+    out: dict[str, Value] = {f"is_{kind}": float(access.kind == kind) for kind in ("read", "write", "read_write")}
+    out["bytes"] = points * access.count * access.element
+    out["unique_bytes"] = touched[0]
+    out.update(_lines(memory, touched[0], points, float(line_bytes), shape))
+    out.update(_reuse(memory, total, shape))
+    reused = out["reuse_ct"] > 0.5
+    for name in ("bytes", "unique_bytes", "lines", "unique_lines"):
+        out[f"{name}_d_reuse_ct"] = out[name] / np.where(reused, out["reuse_ct"], 0.5)
+    return out
+
+
+def _lines(memory: Memory, unique: Value, points: Value, line: float, shape: Shape) -> dict[str, Value]:
+    moving = sorted(memory.loop_steps)
+    steps = np.zeros((len(moving) + 1, shape.n))
+    row_of = np.full(len(shape.nest.loops) + 1, -1)
+    for row, j in enumerate(moving):
+        steps[row] = memory.loop_steps[j]
+        row_of[j] = row
+    found = shape.innermost(moving)
+    step = shape.at(steps, row_of[found])
+    still = shape.at(shape.inside, found + 1) * (found >= 0) + (found < 0) * shape.inside[0]
+    lines = np.maximum(1.0, points / still * np.minimum(1.0, step * memory.access.element / line))
+    run = _contiguous(memory) * memory.access.element
+    return {
+        "lines": lines,
+        "unique_lines": np.maximum(1.0, unique / np.minimum(run, line)),
+        "stride": shape.at(steps, row_of[shape.last]),
+    }
+
+
+def _contiguous(memory: Memory) -> Value:
+    """The elements that stand side by side when all loops run."""
+    run: Value = 1.0
+    full: Value = True
+    for values, size in zip(reversed(dims_at(memory.access, memory.cover, 0)), reversed(memory.sizes), strict=True):
+        run = run * np.where(full, values, 1.0)
+        full = full & np.greater_equal(values, size)
+    return run
+
+
+def _reuse(memory: Memory, total: Matrix, shape: Shape) -> dict[str, Value]:
+    """The nearest reuse, from the inside out: a loop that leaves the address, or another stage in a common loop.
+
+    A loop around the storage is no reuse: what it holds is made anew in every turn.
+    """
+    access = memory.access
+    loops = len(shape.nest.loops)
+    again = [j for j in range(loops) if j not in memory.loop_steps and j not in access.fixed]
+    still = shape.innermost(again)
+    common = access.serial - 1 if access.others else -1
+    serial = common > still
+    none = (still < 0) & ~serial
+    by_loop = ~serial & ~none
+    level = np.where(serial, common + 1, still + 1)
+    some = 1.0 - none
+    return {
+        "reuse_loop": by_loop,
+        "reuse_serial": serial,
+        "reuse_none": none,
+        "reuse_dis_iter": shape.at(shape.inside, level) * some,
+        "reuse_dis_bytes": shape.at(total, level) * some,
+        "reuse_ct": np.where(serial, float(access.others), shape.at(shape.lengths, still) * by_loop),
+    }

@@ -1,0 +1,165 @@
+"""What to measure next: populations sampled from the sketches of a task, and evolved under a score.
+
+The programs of a round are made and scored as rows of decision matrices; only those that are picked become states.
+Programs that were proposed or measured before, in this run or in a log, are never proposed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from te_lite.errors import LowerError
+from te_lite.replay import replay
+from te_lite.state import State
+from te_lite.step import Step
+
+from .options import SketchOptions
+from .population.concrete import concrete
+from .population.decisions import random_space
+from .population.evolve import EvolveOptions, Score, evolve
+from .population.limits import rows_fit
+from .population.mutate import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
+from .population.parse import parse
+from .population.sample import sample_rows
+from .population.space import Group, Population, Variant
+from .population.unique import Seen
+from .population.variants import mutate_place, random_variant
+from .task import SearchTask
+
+MAX_VARIANTS = 8
+MOST_BARREN = 200
+ROWS_AT_ONCE = 2
+
+Row = tuple[Variant, np.ndarray]
+Picked = tuple[State, Row]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A program that ran, and its seconds; `row` is where it lies in the space, if it does."""
+
+    cost: float
+    steps: tuple[Step, ...]
+    row: Row | None
+
+
+class Proposals:
+    """The programs of a task that were not proposed yet.
+
+    `size` is that of a population, `iterations` how often it is bred, `mutation_prob` the chance of a mutation.
+    """
+
+    def __init__(
+        self, task: SearchTask, sketches: Sequence[State], options: SketchOptions, rng: np.random.Generator,
+        evolution: EvolveOptions, mutations: Sequence[Mutation] | None = None,
+    ) -> None:  # fmt: skip
+        self.task = task
+        self.sketches = tuple(sketches)
+        self.options = options
+        self.rng = rng
+        self.evolution = evolution
+        self.hardware = task.hardware_params.completed(task.target)
+        usual = GPU_MUTATIONS if task.target.is_gpu else CPU_MUTATIONS
+        self.mutations = usual if mutations is None else tuple(mutations)
+        self.seen = Seen()
+        self._texts: set[str] = set()
+
+    def remember(self, steps: Sequence[Step]) -> Row | None:
+        """Take a program as proposed; where it lies in the space, or None when it lies in none.
+
+        Raises ScheduleError when the steps do not fit the task.
+        """
+        text = program_text(replay(self.task.compute_dag, steps))
+        if text is not None:
+            self._texts.add(text)
+        row = parse(self.sketches, steps, self.task.target, self.hardware, self.options)
+        if row is not None:
+            self._mark(row)
+        return row
+
+    def _mark(self, row: Row) -> None:
+        self.seen.add(Group(row[0], row[1][None, :]))
+
+    def population(self, size: int, elites: Sequence[Row] = ()) -> Population:
+        """About `size` random programs and the `elites`, of at most `MAX_VARIANTS` variants."""
+        by_variant: dict[Variant, list[np.ndarray]] = {}
+        for variant, row in elites:
+            if variant in by_variant or len(by_variant) < MAX_VARIANTS:
+                by_variant.setdefault(variant, []).append(row)
+        found = [Group(v, np.stack(rows)) for v, rows in by_variant.items()]
+        variants = self._variants(list(by_variant))
+        for variant in variants:
+            rows = self._sample(variant, -(-size // len(variants)))
+            if len(rows):
+                found.append(rows)
+        return tuple(found)
+
+    def _variants(self, known: Sequence[Variant]) -> list[Variant]:
+        """Up to `MAX_VARIANTS` variants: those that are known, one of every sketch, then others at random."""
+        out = dict.fromkeys(known[:MAX_VARIANTS])
+        order = self.rng.permutation(len(self.sketches))
+        for k in [*order, *self.rng.integers(len(self.sketches), size=2 * MAX_VARIANTS)]:
+            if len(out) < MAX_VARIANTS:
+                out.setdefault(self._variant(int(k)))
+        return list(out)
+
+    def _variant(self, k: int) -> Variant:
+        """A variant of sketch `k`."""
+        space = random_space(self.sketches[k], self.rng, self.task.target, self.hardware, self.options)
+        return random_variant(space, self.rng)
+
+    def _sample(self, variant: Variant, n: int) -> Group:
+        return Group(variant, sample_rows(variant, n, self.rng, self.task.target, self.hardware, self.options))
+
+    def random(self, n: int) -> list[Picked]:
+        """Up to `n` new programs: a sketch at random, then everything else at random."""
+        out: list[Picked] = []
+        barren = 0
+        while len(out) < n and barren < MOST_BARREN:
+            group = self._sample(self._variant(int(self.rng.integers(len(self.sketches)))), ROWS_AT_ONCE)
+            new = self._pick([(group.variant, row) for row in group.rows], n - len(out))
+            barren = 0 if new else barren + 1
+            out += new
+        return out
+
+    def evolved(self, n: int, score: Score, elites: Sequence[Row]) -> list[Row]:
+        """Up to `n` new programs that `score` likes, best first; `elites` take part as parents."""
+        found = evolve(
+            self.population(self.evolution.size - len(elites), elites), score, self.rng, self.mutations,
+            self.evolution, seen=self.seen, move=mutate_place,
+            allowed=lambda group: rows_fit(group.variant.space, group.rows, self.hardware),
+        )  # fmt: skip
+        return [(c.variant, c.row) for c in found[:n]]
+
+    def take(self, rows: Iterable[Row], n: int) -> list[Picked]:
+        """The first `n` of `rows` that were not proposed yet, as states; they are taken as proposed now."""
+        return self._pick(rows, n)
+
+    def _pick(self, rows: Iterable[Row], n: int) -> list[Picked]:
+        out: list[Picked] = []
+        for variant, row in rows:
+            if len(out) == n:
+                break
+            if self.seen.holds(Group(variant, row[None, :]))[0]:
+                continue
+            self._mark((variant, row))
+            state = concrete(variant, row, self.task.target, self.hardware)
+            text = program_text(state)
+            if text is not None and text not in self._texts:
+                self._texts.add(text)
+                out.append((state, (variant, row)))
+        return out
+
+
+def program_text(state: State) -> str | None:
+    """The printed form with all extents: equal for programs that differ by loops of extent 1 only.
+
+    None for a state that has no bounds.
+    """
+    try:
+        return str(state.dag.infer_bound_from_state(state))
+    except LowerError:
+        return None

@@ -1,0 +1,11 @@
+"""The task scheduler: several tasks share one budget of measurements."""
+
+from .callbacks import LogEstimatedLatency, PrintTableInfo, TaskSchedulerCallback
+from .groups import derive_similarity_tag
+from .policies import RoundPolicy, make_search_policies
+from .task_scheduler import TaskScheduler
+
+__all__ = [
+    "LogEstimatedLatency", "PrintTableInfo", "RoundPolicy", "TaskScheduler", "TaskSchedulerCallback",
+    "derive_similarity_tag", "make_search_policies",
+]  # fmt: skip

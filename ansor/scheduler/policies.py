@@ -1,0 +1,93 @@
+"""One search policy a task, all of them sharing one cost model: what is learnt from one task helps the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..callbacks import PreloadMeasuredStates
+from ..cost_model import CostModel, RandomModel, XGBModel
+from ..errors import TaskError
+from ..measure.api import MeasureInput, MeasureResult
+from ..policy import SketchPolicy
+from ..task import SearchTask
+
+if TYPE_CHECKING:
+    from ..measure.measurer import ProgramMeasurer
+
+PathLike = str | os.PathLike[str]
+
+
+class RoundPolicy(Protocol):
+    """What the scheduler asks of a search policy."""
+
+    def continue_search_one_round(
+        self, num_measure: int, measurer: ProgramMeasurer
+    ) -> tuple[Sequence[MeasureInput], Sequence[MeasureResult]]:
+        """Measure up to `num_measure` new candidates and learn from them; nothing when the space is used up."""
+
+
+def make_search_policies(
+    search_policy: str | Sequence[RoundPolicy],
+    search_policy_params: Mapping[str, Any] | None,
+    tasks: Sequence[SearchTask],
+    num_measures_per_round: int,
+    verbose: int,
+    load_model_file: PathLike | None = None,
+    load_log_file: PathLike | None = None,
+    adaptive_training: bool = False,
+    seed: int | None = None,
+) -> list[RoundPolicy]:
+    """A policy for each task.
+
+    `search_policy` is "sketch.xgb" (also called "default"), "sketch.random", or a list with a policy for each task,
+    which is taken as it is.  The model starts from `load_model_file`, then learns the records of `load_log_file`;
+    neither file is written to.  Programs in the log are not measured again.
+    Raises TaskError for another policy, a list of another length, or a model file for a policy that has no use for it.
+    """
+    if not isinstance(search_policy, str):
+        given = list(search_policy)
+        ok = all(callable(getattr(p, "continue_search_one_round", None)) for p in given)
+        law = "a name, or a list with a policy for each task is needed"
+        require(ok and len(given) == len(tasks), TaskError, "search_policy", law, policies=given, tasks=len(tasks))
+        _no_model_file(load_model_file, "policies that are given have models of their own")
+        require(not search_policy_params, TaskError, "search_policy_params", "policies that are given have their own")
+        return given
+    rng = np.random.default_rng(seed)
+    seeds = [int(k) for k in rng.integers(1, 2**30, len(tasks) + 1)]
+    model: CostModel
+    match "sketch.xgb" if search_policy == "default" else search_policy:
+        case "sketch.xgb":
+            warm_up = len(tasks) * num_measures_per_round
+            model = _trained(
+                XGBModel(num_warmup_sample=warm_up, seed=seeds[-1], adaptive_training=adaptive_training),
+                load_model_file, load_log_file,
+            )  # fmt: skip
+        case "sketch.random":
+            _no_model_file(load_model_file, "the random model has nothing to load")
+            model = RandomModel(seeds[-1])
+        case other:
+            law = "'default', 'sketch.xgb', 'sketch.random' or a list of policies is needed"
+            raise TaskError(f"search_policy: {law}, got {other!r}")
+    callbacks = [] if load_log_file is None else [PreloadMeasuredStates(load_log_file)]
+    return [
+        SketchPolicy(task, model, search_policy_params, seeds[k], verbose, init_search_callbacks=callbacks)
+        for k, task in enumerate(tasks)
+    ]
+
+
+def _no_model_file(load_model_file: PathLike | None, law: str) -> None:
+    require(load_model_file is None, TaskError, "load_model_file", law, load_model_file=load_model_file)
+
+
+def _trained(model: XGBModel, model_file: PathLike | None, log_file: PathLike | None) -> XGBModel:
+    if model_file is not None:
+        model.load(model_file)
+    if log_file is not None:
+        model.update_from_file(log_file)
+    return model

@@ -1,0 +1,31 @@
+"""Where a log left the tasks: as if its records had just been measured, round by round."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ..records import RecordReader, target_kind
+from ..task import SearchTask
+from .standing import Standing, cost_of
+
+
+def restore(log_file: str | os.PathLike[str], tasks: Sequence[SearchTask], per_round: int) -> tuple[Standing, ...]:
+    """The standing of each task after the records of a log; failed ones count as trials, as they do in a run.
+
+    A record belongs to the task of the same workload key and target kind.  `per_round` records make a round, the last
+    one may be shorter.  Raises JournalError when the log cannot be read.
+    """
+    costs: dict[tuple[str, str], list[float]] = {(t.workload_key, t.target.kind.name): [] for t in tasks}
+    for inp, res in RecordReader(log_file):
+        measured = costs.get((inp.task.workload_key, target_kind(inp.task)))
+        if measured is not None:
+            measured.append(cost_of(res))
+    return tuple(_replayed(costs[t.workload_key, t.target.kind.name], per_round) for t in tasks)
+
+
+def _replayed(costs: Sequence[float], per_round: int) -> Standing:
+    standing = Standing()
+    for start in range(0, len(costs), per_round):
+        standing = standing.after_round(costs[start : start + per_round])
+    return standing

@@ -1,0 +1,255 @@
+"""Tunes several tasks with one budget: round by round, the task that promises most for the whole."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..errors import BudgetError, TaskError
+from ..measure.measurer import ProgramMeasurer
+from ..registry import backend
+from ..task import SearchTask
+from .callbacks import PrintTableInfo, RoundCallback
+from .gradient import Board, GradientParams, Objective, evaluate, pick_by_gradient, pick_in_turn, stand_ins
+from .groups import group_tasks, leave_if_behind
+from .policies import RoundPolicy, make_search_policies
+from .report import Row, Summary
+from .restore import restore
+from .standing import Standing, cost_of
+
+if TYPE_CHECKING:
+    from ..tuning import TuningOptions
+
+PathLike = str | os.PathLike[str]
+UNUSED_GAMMA = 0.5
+
+
+class TaskScheduler:
+    """Divides trials among tasks so that an objective of their latencies gets small.
+
+    The objective is `objective_func(latencies)`, which gets a list of seconds in the order of the tasks; without one
+    it is the sum of the latencies, each times its number in `task_weights` (how often a task occurs in a network).
+    `strategy` is "gradient" (see `scheduler/gradient.py` for `alpha`, `beta` and `backward_window_size`) or
+    "round-robin".  No formula uses `gamma`: only its customary value is accepted.
+
+    With `load_log_file` the tasks go on where the log ends: its programs are not measured again, its trials count for
+    the tasks, and the model learns them.  `load_model_file` is what the model starts from.  Neither is written to.
+    `callbacks` have `pre_tune(scheduler, task_id)` and `post_tune(scheduler, task_id)`; None means the printed table.
+    `seed` decides all candidates; without one it is drawn and kept in `self.seed`.
+
+    Raises TaskError for no tasks, a workload that occurs twice, weights that are not one number >= 0 a task, weights
+    beside an objective function, one that gives no number, or parameters out of range.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[SearchTask],
+        task_weights: Sequence[float] | None = None,
+        objective_func: Objective | None = None,
+        strategy: str = "gradient",
+        load_model_file: PathLike | None = None,
+        load_log_file: PathLike | None = None,
+        alpha: float = 0.2,
+        beta: float = 2,
+        gamma: float = UNUSED_GAMMA,
+        backward_window_size: int = 3,
+        callbacks: Sequence[RoundCallback] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.tasks = tuple(tasks)
+        _check_tasks(self.tasks)
+        require(gamma == UNUSED_GAMMA, TaskError, "TaskScheduler", "no formula uses gamma, leave it out", gamma=gamma)
+        names = ("gradient", "round-robin")
+        require(strategy in names, TaskError, "TaskScheduler", f"strategy is one of {names}", strategy=strategy)
+        self.strategy = strategy
+        self.objective_func = _objective(len(self.tasks), task_weights, objective_func)
+        self.params = GradientParams(alpha, beta, backward_window_size)
+        self.load_model_file = load_model_file
+        self.load_log_file = load_log_file
+        self.callbacks: tuple[RoundCallback, ...] = (PrintTableInfo(),) if callbacks is None else tuple(callbacks)
+        self.seed = int(np.random.default_rng().integers(1, 2**30)) if seed is None else seed
+        self.flops = tuple(t.compute_dag.flop_ct for t in self.tasks)
+        self._reset((Standing(),) * len(self.tasks), 0, 1, 0)
+
+    def _reset(self, standings: Sequence[Standing], trials: int, per_round: int, verbose: int) -> None:
+        self.standings = tuple(standings)
+        self.groups = group_tasks(self.tasks)
+        self.num_measure_trials = trials
+        self.num_measures_per_round = per_round
+        self.verbose = verbose
+        self.ct = 0
+        self._early_stopping: int | None = None
+        self._patience: int | None = None
+        self._last = -1
+        self._best_ct = 0
+        self._best_reached = self._reached()
+        self._start = time.monotonic()
+
+    # --------------------------------------------------------------------------------------------- what is known
+
+    @property
+    def best_costs(self) -> list[float]:
+        """The least latency of each task, in seconds; infinite as long as no program worked."""
+        return [s.cost for s in self.standings]
+
+    @property
+    def task_trials(self) -> list[int]:
+        """How many programs of each task were measured, those of the log included."""
+        return [s.trials for s in self.standings]
+
+    @property
+    def alive(self) -> tuple[int, ...]:
+        """The tasks that can still be chosen, ascending: not used up, and better within the patience for a task."""
+        return tuple(k for k, s in enumerate(self.standings) if not s.dead(self._patience))
+
+    @property
+    def score(self) -> float | None:
+        """The objective of the best latencies; None until every task has a program that works."""
+        return evaluate(self.objective_func, self.best_costs) if all(s.valid for s in self.standings) else None
+
+    @property
+    def done(self) -> bool:
+        """Whether the budget is spent, every task is dead, or nothing got better within `early_stopping` trials."""
+        alive = self.alive
+        if self.ct >= self.num_measure_trials or not alive:
+            return True
+        stuck = self._early_stopping is not None and self.ct - self._best_ct >= self._early_stopping
+        return stuck and all(self.standings[k].rounds for k in alive)
+
+    def rows(self) -> list[Row]:
+        """What the table says of each task."""
+        return [
+            Row(task.desc, s.cost if s.valid else None, flops, s.trials)
+            for task, s, flops in zip(self.tasks, self.standings, self.flops, strict=True)
+        ]
+
+    def summary(self) -> Summary:
+        """What the table says of all tasks; trials of the log count, seconds are those of this run."""
+        return Summary(self.score, sum(self.task_trials), time.monotonic() - self._start)
+
+    # ---------------------------------------------------------------------------------------------------- tuning
+
+    def tune(
+        self,
+        tune_option: TuningOptions,
+        search_policy: str | Sequence[RoundPolicy] = "default",
+        search_policy_params: Mapping[str, Any] | None = None,
+        adaptive_training: bool = False,
+        per_task_early_stopping: int | None = None,
+    ) -> None:
+        """Measure `num_measure_trials` new programs: one round for each task that has no record, then by strategy.
+
+        `early_stopping` of the options ends the run after so many trials in which the objective got no better and no
+        task got its first program that works; `per_task_early_stopping` ends a task after so many of its own.
+        Policies are made by `make_search_policies`.  Every call starts anew; give the log to a new scheduler to go on.
+        Ctrl-C stops the workers and passes on.
+
+        Raises BudgetError for fewer trials than tasks without a record, TaskError for a bad policy, BackendError when
+        a target cannot be had here, JournalError when the log cannot be read.
+        """
+        options = tune_option
+        self._begin(options, _patience(per_task_early_stopping))
+        for kind in dict.fromkeys(t.target.kind.name for t in self.tasks):
+            backend(kind)
+        policies = make_search_policies(
+            search_policy, search_policy_params, self.tasks, self.num_measures_per_round, options.verbose,
+            self.load_model_file, self.load_log_file, adaptive_training, self.seed,
+        )  # fmt: skip
+        measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
+        try:
+            while not self.done:
+                self._tune_task(self._pick(), policies, measurer)
+        finally:
+            for worker in options.owned:
+                worker.close()
+
+    def _begin(self, options: TuningOptions, patience: int | None) -> None:
+        trials, tasks = options.num_measure_trials, len(self.tasks)
+        per_round = max(1, min(options.num_measures_per_round, trials // tasks))
+        none = (Standing(),) * tasks
+        standings = none if self.load_log_file is None else restore(self.load_log_file, self.tasks, per_round)
+        new = sum(s.rounds == 0 for s in standings)
+        law = f"each of the {new} tasks without a record needs a trial, num_measure_trials must be at least that"
+        require(trials >= new, BudgetError, "TaskScheduler", law, num_measure_trials=trials)
+        self._reset(standings, trials, per_round, options.verbose)
+        self._early_stopping = options.early_stopping
+        self._patience = patience
+
+    def _pick(self) -> int:
+        """The next task: one that had no round yet, otherwise by strategy."""
+        alive = self.alive
+        fresh = [k for k in alive if self.standings[k].rounds == 0]
+        if fresh:
+            return fresh[0]
+        if self.strategy == "round-robin":
+            return pick_in_turn(self._last, alive)
+        return pick_by_gradient(Board(self.standings, alive, self.flops, self.groups), self.objective_func, self.params)
+
+    def _tune_task(self, task_id: int, policies: Sequence[RoundPolicy], measurer: ProgramMeasurer) -> None:
+        """One round on a task, within the budget."""
+        for callback in self.callbacks:
+            callback.pre_tune(self, task_id)
+        count = min(self.num_measures_per_round, self.num_measure_trials - self.ct)
+        with measurer.display.run(self.tasks[task_id], count):
+            inputs, results = policies[task_id].continue_search_one_round(count, measurer)
+        self._count(task_id, [cost_of(res) for _, res in zip(inputs, results, strict=True)])
+        for callback in self.callbacks:
+            callback.post_tune(self, task_id)
+
+    def _count(self, task_id: int, costs: Sequence[float]) -> None:
+        self._last = task_id
+        self.ct += len(costs)
+        self.standings = tuple(s.after_round(costs) if k == task_id else s for k, s in enumerate(self.standings))
+        self.groups = leave_if_behind(self.groups, task_id, self.standings, self.flops, self.params.beta)
+        reached = self._reached()
+        if reached < self._best_reached:
+            self._best_reached, self._best_ct = reached, self.ct
+
+    def _reached(self) -> tuple[int, float]:
+        """Falls when a task gets its first program, and when the objective falls."""
+        missing = sum(not s.valid for s in self.standings)
+        if missing == len(self.tasks):
+            return missing, math.inf
+        return missing, evaluate(self.objective_func, stand_ins(self.standings))
+
+
+def _check_tasks(tasks: Sequence[SearchTask]) -> None:
+    require(tasks, TaskError, "TaskScheduler", "at least one task is needed")
+    seen: dict[tuple[str, str], int] = {}
+    for k, task in enumerate(tasks):
+        first = seen.setdefault((task.workload_key, task.target.kind.name), k)
+        law = f"tasks {first} and {k} are the same, give it once and a weight"
+        require(first == k, TaskError, "TaskScheduler", law, workload_key=task.workload_key)
+
+
+def _objective(count: int, weights: Sequence[float] | None, objective: Objective | None) -> Objective:
+    """The objective as a function of the list of latencies; it must give a number for latencies of a millisecond."""
+    if weights is not None:
+        require(objective is None, TaskError, "TaskScheduler", "give task_weights or objective_func, not both")
+        given = [float(w) for w in weights]
+        ok = len(given) == count and all(0 <= w < math.inf for w in given)
+        law = f"task_weights must be {count} finite numbers that are not negative"
+        require(ok, TaskError, "TaskScheduler", law, task_weights=given)
+        return partial(_weighted_sum, tuple(given))
+    chosen = sum if objective is None else objective
+    evaluate(chosen, [1e-3] * count)
+    return chosen
+
+
+def _weighted_sum(weights: Sequence[float], costs: Sequence[float]) -> float:
+    return sum(w * c for w, c in zip(weights, costs, strict=True))
+
+
+def _patience(value: int | None) -> int | None:
+    ok = value is None or (isinstance(value, int) and (value >= 1 or value == -1))
+    law = "it must be an integer of at least 1, or None"
+    require(ok, TaskError, "per_task_early_stopping", law, per_task_early_stopping=value)
+    return None if value == -1 else value

@@ -1,0 +1,44 @@
+"""Score rows of decision matrices with a cost model, and mask what a block or a register file cannot hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .analytical import AnalyticalModel
+from .cost_model import CostModel, reads_features
+from .features import extract
+from .population.concrete import concrete
+from .population.limits import fits
+from .population.programs import programs
+from .population.space import Group
+from .task import SearchTask
+
+Scores = np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """The scores of a group by `model`, higher is better; -inf for programs beyond the limits of the hardware.
+
+    A model that reads features gets those of the whole group, the analytical one reads its extents, any other one is
+    given the states, one by one.
+    """
+
+    task: SearchTask
+    model: CostModel
+
+    def __call__(self, group: Group) -> Scores:
+        """float64 [len(group)]."""
+        hardware = self.task.hardware_params.completed(self.task.target)
+        made = programs(group.variant, group.rows, self.task.target, hardware)
+        if isinstance(self.model, AnalyticalModel):
+            scores = self.model.predict_programs(self.task, made)
+        elif reads_features(self.model):
+            scores = self.model.predict_features(self.task, extract(made, hardware))
+        else:
+            states = [concrete(group.variant, row, self.task.target, hardware) for row in group.rows]
+            scores = self.model.predict(self.task, states)
+        return np.where(fits(made, hardware), np.asarray(scores, np.float64), -np.inf)

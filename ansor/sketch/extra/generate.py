@@ -1,0 +1,46 @@
+"""Sketches beyond Ansor's rules, beside the ordinary ones (which they leave alone)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from te_lite.dag import ComputeDAG
+from te_lite.errors import require
+from te_lite.state import State
+
+from ...errors import TaskError
+from ...hardware import HardwareParams
+from ...options import SketchOptions
+from ...target import Target
+from ..rule import SketchContext
+from .injective import injective_sketches
+from .padded_shared import padded_shared_sketches
+from .split_reduction import split_reduction_sketches
+
+EXTRA_RULES: dict[str, Callable[[SketchContext], list[State]]] = {
+    "split_reduction": split_reduction_sketches,
+    "injective": injective_sketches,
+    "padded_shared": padded_shared_sketches,
+}
+
+
+def extra_sketches(
+    dag: ComputeDAG,
+    target: Target | str,
+    hardware: HardwareParams | None = None,
+    options: SketchOptions | None = None,
+    rules: Sequence[str] = tuple(EXTRA_RULES),
+) -> list[State]:
+    """The sketches that the named extra rules give for `dag`, in the order of the rules; none when none applies.
+
+    They are completed like ordinary sketches, and their programs are recorded with the same kinds of steps.
+    Raises TaskError for an unknown rule or a target without sketch rules.
+    """
+    target = Target.of(target)
+    hardware = (hardware or HardwareParams(target=target)).completed(target)
+    ctx = SketchContext(dag, target, hardware, options or SketchOptions())
+    out: list[State] = []
+    for name in rules:
+        require(name in EXTRA_RULES, TaskError, "extra rule", f"known are {', '.join(EXTRA_RULES)}", got=name)
+        out += EXTRA_RULES[name](ctx)
+    return out

@@ -1,0 +1,80 @@
+"""Padded shared tiles: rows that start in different memory banks.
+
+Shared memory has 32 banks of 4 bytes.  Threads of a warp that read down a column of a tile, whose rows are a multiple
+of 32 words long, wait for one bank.  Rows that are 4 words longer than such a multiple put eight threads that read 16
+bytes each into all 32 banks, and keep 16-byte accesses aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
+from te_lite.replay import apply
+from te_lite.state import ATTACHED, INLINED, State
+from te_lite.step import StorageAlign
+
+from ...annotate.shared import element_bytes
+from ..generate import generate_sketches
+from ..rule import SketchContext
+
+BANK_BYTES = 128
+PAD_BYTES = 16
+
+
+def axes_of(form: Form, extents: Sequence[int]) -> frozenset[int]:
+    """The numbers of the reader's axes (of these extents) that an index depends on; empty for an unknown index.
+
+    An axis that is divided by its extent or more (`f // channels` with one group) does not count.
+    """
+    match form:
+        case Affine(terms=terms):
+            return frozenset([axis for axis, _ in terms if extents[axis] > 1])
+        case Sum(parts=parts):
+            return frozenset().union(*[axes_of(p, extents) for p in parts])
+        case Quotient(part=Affine(terms=((axis, 1),), const=0), divisor=divisor, mod=False) if extents[axis] <= divisor:
+            return frozenset()
+        case Scaled(part=part) | Quotient(part=part):
+            return axes_of(part, extents)
+        case _:
+            return frozenset()
+
+
+def strided_axis(state: State, k: int) -> int | None:
+    """The axis of shared copy `k` along which threads read it in strides; None when they read neighbours.
+
+    It is the last one that depends on a space axis of the reader, when the reader runs through later ones in its
+    reduction.
+    """
+    hidden = frozenset(n for n, s in enumerate(state.stages) if s.where == INLINED)
+    attach = state.stages[k].attach
+    assert attach is not None
+    reader = state.stages[attach.stage].op
+    axes = (*reader.axis, *reader.reduce_axis)
+    extents = [v.extent if isinstance(v.extent, int) else 2 for v in axes]
+    space = set(range(len(reader.axis)))
+    forms = [r.forms for r in reads_by_producer(state.ops, hidden)[k] if r.reader == attach.stage]
+    along = [d for form in forms for d, index in enumerate(form) if axes_of(index, extents) & space]
+    behind = state.stages[k].op.shape[max(along) + 1 :] if along else ()
+    return max(along) if any(size > 1 for size in behind) else None
+
+
+def padded(sketch: State) -> State | None:
+    """`sketch` with every shared copy that is read in strides padded; None when there is none."""
+    state = sketch
+    for k, stage in enumerate(sketch.stages):
+        if stage.where != ATTACHED or not stage.op.name.endswith(".shared"):
+            continue
+        axis = strided_axis(sketch, k)
+        if axis is not None:
+            size = element_bytes(stage.op.dtype)
+            state = apply(state, StorageAlign(k, axis, BANK_BYTES // size, PAD_BYTES // size))
+    return None if state is sketch else state
+
+
+def padded_shared_sketches(ctx: SketchContext) -> list[State]:
+    """The ordinary GPU sketches that have something to pad."""
+    if not ctx.target.is_gpu:
+        return []
+    found = [padded(s) for s in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)]
+    return [s for s in found if s is not None]

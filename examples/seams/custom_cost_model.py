@@ -1,0 +1,39 @@
+"""A cost model of one's own: prefers kernels whose blocks have many threads, and learns nothing.
+
+Any object with `update` and `predict` is a cost model; `PythonBasedModel` says what they get.  The programs are
+"measured" by the analytical runner, so this runs without a GPU.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+import ansor
+import te_lite as te
+from ansor.analytical import GPUS
+from ansor.measure.analytical import AnalyticalRunner
+from te_lite import topi
+from te_lite.state import State
+
+
+class ManyThreads(ansor.PythonBasedModel):
+    """The score of a program is the largest extent of a loop that is bound to threads."""
+
+    def update(self, inputs: Sequence[ansor.MeasureInput], results: Sequence[ansor.MeasureResult]) -> None:
+        print(f"told of {len(results)} programs, the best takes {min(r.cost for r in results) * 1e6:.1f} us")
+
+    def predict(self, task: ansor.SearchTask, states: Sequence[State]) -> np.ndarray:
+        return np.array([self.threads(state) for state in states], np.float64)
+
+    def threads(self, state: State) -> int:
+        loops = [it for stage in task.compute_dag.infer_bound_from_state(state).stages for it in stage.iters]
+        return max([it.extent for it in loops if it.annotation == "threadIdx.x"], default=1)
+
+
+data, kernel = te.placeholder((1, 64, 14, 14), name="data"), te.placeholder((64, 64, 3, 3), name="kernel")
+conv = topi.nn.conv2d_nchw(data, kernel, 1, 1, 1)
+task = ansor.SearchTask(compute_dag=te.ComputeDAG([data, kernel, conv]), target="cuda", desc="conv2d")
+runner = AnalyticalRunner(GPUS["H200"])
+options = ansor.TuningOptions(16, num_measures_per_round=8, verbose=0, builder=runner.builder(), runner=runner)
+params = {"evolutionary_search_population": 128, "sample_init_min_population": 32}
+task.tune(options, search_policy=ansor.SketchPolicy(task, ManyThreads(), params, seed=0, verbose=0))

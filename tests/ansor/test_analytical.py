@@ -1,0 +1,232 @@
+"""The analytical models: bounds that no program can beat, orders that measurements confirm, ints equal to lanes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.analytical import CPU, GPU, GPUS, AnalyticalModel, Machine, machine_of, seconds
+from ansor.annotate import sample
+from ansor.population.concrete import concrete
+from ansor.population.decisions import random_space
+from ansor.population.programs import Programs, programs
+from ansor.population.sample import sample_rows
+from ansor.population.variants import random_variant
+from ansor.sketch import generate_sketches
+from te_lite.bounds import infer_bounds
+from te_lite.replay import apply, replay
+from te_lite.state import State
+from te_lite.step import Annotate, Fuse, Pragma, Reorder, Split
+from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
+from tests.ansor.test_population_programs import any_rows
+from tests.conformance.cost_model import CostModelSuite, measured
+from tests.conv_layer import as_lanes, as_single, conv2d_layer, cuda_steps, random_factors, tutorial_layer
+from tests.workloads import matmul
+
+__all__ = ["measured"]
+SERVER = CPU("server", 4, 2.5e9, 64, 64)
+MACHINES: dict[str, Machine] = {"c": SERVER, "cuda": GPUS["H200"]}
+
+
+def one(state: State, machine: Machine) -> float:
+    return float(seconds(Programs(infer_bounds(state)), machine)[0])
+
+
+def sampled(dag: te.ComputeDAG, target: str, n: int, seed: int) -> list[State]:
+    rng = np.random.default_rng(seed)
+    sketches = generate_sketches(dag, ansor.Target(target), HARDWARE[target])
+    found = [sample(sketches[k % len(sketches)], target, HARDWARE[target], rng) for k in range(n)]
+    return [s for s in found if s is not None]
+
+
+# ----------------------------------------------------------------------------------------------- ints and lanes
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.parametrize("case", sorted(CASES)[::3])
+def test_lanes_are_their_single_programs(case: str, target: str) -> None:
+    rng = np.random.default_rng(7)
+    hardware, machine = HARDWARE[target], MACHINES[target]
+    for sketch in generate_sketches(dag_of(case), ansor.Target(target), hardware)[:3]:
+        variant = random_variant(random_space(sketch, rng, target, hardware), rng)
+        rows = any_rows(variant.space, 5, rng, sample_rows(variant, 5, rng, target, hardware))
+        many = seconds(programs(variant, rows, target, hardware), machine)
+        single = [one(concrete(variant, row, target, hardware), machine) for row in rows]
+        np.testing.assert_array_equal(many, single)
+        assert np.isfinite(many).all() and (many > 0).all()
+
+
+class Untrue(np.ndarray):
+    """Lanes that refuse to be asked for their truth, even when there is only one."""
+
+    def __bool__(self) -> bool:
+        raise AssertionError("a lane was asked for its truth")
+
+
+def test_no_lane_is_asked_for_its_truth() -> None:
+    factors = random_factors(np.random.default_rng(1), 1)
+    wrapped = [tuple([np.asarray(x).view(Untrue) for x in f]) for f in as_lanes(factors)]
+    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, unroll={5: np.array([64])})
+    single = one(replay(tutorial_layer(), cuda_steps(as_single(factors, 0), 64)), GPUS["H200"])
+    assert seconds(many, GPUS["H200"]).tolist() == [single]
+    ones = np.array([1]).view(Untrue)
+    bounds = infer_bounds(te.ComputeDAG(matmul(12, 20, 5)).init_state)
+    assert np.isfinite(seconds(Programs(bounds, 1, {2: ones}, {2: 0 * ones}, {2: 16 * ones}), SERVER)).all()
+
+
+# ------------------------------------------------------------------------------------------------------- bounds
+
+
+def least_bytes(dag: te.ComputeDAG) -> int:
+    return sum([4 * int(np.prod(t.shape)) for t in (*dag.inputs, *dag.outputs)])
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.parametrize("build", [lambda: matmul(96, 130, 77), lambda: conv2d_layer(2, 9, 9, 32, 24, 3, 2, 1)])
+def test_nothing_beats_the_roofline(build: Any, target: str) -> None:
+    dag = te.ComputeDAG(build())
+    machine = MACHINES[target]
+    least = dag.flop_ct / machine.flops
+    if isinstance(machine, GPU):
+        least = max(least, least_bytes(dag) / machine.dram)
+    found = [one(s, machine) for s in sampled(dag, target, 40, 3)]
+    assert len(set(found)) > 20
+    assert min(found) >= least
+
+
+@pytest.mark.parametrize("name", ["multiprocessors", "dram", "l2_per_clock", "clock"])
+def test_more_of_a_gpu_is_not_slower(name: str) -> None:
+    small = GPUS["A100"]
+    large = replace(small, **{name: 2 * getattr(small, name)})
+    for state in sampled(tutorial_layer(), "cuda", 30, 5):
+        assert one(state, large) <= one(state, small) * (1 + 1e-9)
+
+
+def test_more_cores_are_not_slower() -> None:
+    for state in sampled(tutorial_layer(), "c", 30, 5):
+        times = [one(state, replace(SERVER, cores=n)) for n in (1, 2, 8)]
+        assert times == sorted(times, reverse=True)
+
+
+# ------------------------------------------------------------------------------------- single effects, by hand
+
+
+def elementwise(n: int, m: int) -> State:
+    a = te.placeholder((n, m), name="A")
+    return te.ComputeDAG([a, te.compute((n, m), lambda i, j: a[i, j] + 1.0, name="B")]).init_state
+
+
+def bound(state: State, threads: int, transposed: bool = False) -> State:
+    """One thread an element, along rows or down columns."""
+    steps: list[Any] = [Reorder(1, (1, 0))] if transposed else []
+    steps += [Fuse(1, (0, 1)), Split(1, 0, 0, (threads,)), Annotate(1, 0, "blockIdx.x"), Annotate(1, 1, "threadIdx.x")]
+    for step in steps:
+        state = apply(state, step)
+    return state
+
+
+def test_threads_and_coalescing() -> None:
+    state = elementwise(4096, 4096)
+    gpu = GPUS["H200"]
+    rows, columns, thin = [one(bound(state, *how), gpu) for how in ((256,), (256, True), (2,))]
+    assert 1.5 * rows < columns
+    assert 4 * rows < thin
+    assert rows < 1.5 * 2 * 4 * 4096**2 / gpu.dram + 2e-6
+
+
+def test_waves() -> None:
+    """One block more than a wave holds costs as much as a whole wave more."""
+    gpu = replace(GPUS["H200"], blocks=1, dram=1e15, l2_per_clock=1 << 20)
+    times = [one(bound(elementwise(n, 1024), 1024), gpu) for n in (132, 133, 264)]
+    assert times[0] < times[1] == pytest.approx(times[2], rel=0.05)
+
+
+def test_vectors_and_parallel_loops() -> None:
+    plain = te.ComputeDAG(matmul(64, 64, 64)).init_state
+    split = apply(apply(plain, Split(2, 1, 0, (16,))), Reorder(2, (0, 1, 3, 2)))
+    vector = apply(split, Annotate(2, 3, "vectorize"))
+    shared = apply(vector, Annotate(2, 0, "parallel"))
+    times = [one(s, SERVER) for s in (split, vector)]
+    assert times[0] > 4 * times[1]
+    large = replay(te.ComputeDAG(matmul(1024, 1024, 1024)), shared.steps)
+    assert one(large, SERVER) < one(large, replace(SERVER, cores=1)) / 3
+
+
+def test_unrolling_keeps_sums_in_registers() -> None:
+    state = te.ComputeDAG(matmul(256, 256, 256)).init_state
+    for step in (Split(2, 0, 0, (4,)), Split(2, 2, 0, (16,)), Reorder(2, (0, 2, 4, 1, 3)), Annotate(2, 4, "vectorize")):
+        state = apply(state, step)
+    unrolled = apply(state, Pragma(2, 0, "auto_unroll_max_step$64"))
+    assert one(unrolled, SERVER) <= one(state, SERVER)
+
+
+# ------------------------------------------------------------------------------------------------- measurements
+
+
+def spearman(a: Any, b: Any) -> float:
+    """The rank correlation of two sequences without ties."""
+    ranks = [np.argsort(np.argsort(x)) for x in (a, b)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "least"),
+    [("cuda_h200", GPUS["H200"], 0.9), ("cpu", CPU("measured", 2, 2.5e9, 64, 64, vectorizes=True), 0.4)],
+)
+def test_order_of_measured_programs(name: str, machine: Machine, least: float, golden_log: Any) -> None:
+    """TVM measured 64 random programs of a matrix product on an H200, and on two cores, compiled by LLVM."""
+    inputs, results = ansor.RecordReader(golden_log(name)[0]).read_lines()
+    measured_ones = [(i.state, r.cost) for i, r in zip(inputs, results, strict=True) if r.ok and r.cost < 1e9]
+    assert len(measured_ones) > 50
+    estimates = [one(state, machine) for state, _ in measured_ones]
+    costs = [cost for _, cost in measured_ones]
+    assert spearman(estimates, costs) > least
+    if name == "cuda_h200":
+        assert 0.3 < np.median(np.array(estimates) / costs) < 3
+
+
+# ---------------------------------------------------------------------------------------- machines and the model
+
+
+def test_machine_of_a_target() -> None:
+    assert machine_of("cuda -model=T4", HARDWARE["cuda"]) is GPUS["T4"]
+    assert machine_of("cuda -arch=sm_90", HARDWARE["cuda"]) is GPUS["H200"]
+    assert machine_of("cuda", HARDWARE["cuda"]) is GPUS["A100"]
+    cpu = machine_of("llvm", replace_cores(6))
+    assert isinstance(cpu, CPU) and (cpu.cores, cpu.vector) == (6, 64)
+    for target in ("cuda -model=K80", "vta"):
+        with pytest.raises(ansor.TaskError, match=r"known models|no analytical model"):
+            machine_of(target, HARDWARE["cuda"])
+
+
+def replace_cores(n: int) -> ansor.HardwareParams:
+    return ansor.HardwareParams(num_cores=n, target="c")
+
+
+def test_peaks_are_those_of_the_data_sheets() -> None:
+    peaks = {"V100": 15.7, "T4": 8.1, "A100": 19.5, "H100": 67, "H200": 67, "RTX3090": 35.6, "RTX4090": 82.6}
+    for name, tera in peaks.items():
+        assert GPUS[name].flops / 1e12 == pytest.approx(tera, rel=0.02)
+
+
+class TestAnalyticalModel(CostModelSuite):
+    @pytest.fixture
+    def model(self) -> AnalyticalModel:
+        return AnalyticalModel()
+
+
+def test_scores_of_states_and_programs_agree() -> None:
+    task = ansor.SearchTask(compute_dag=tutorial_layer(), target="cuda")
+    model = AnalyticalModel(GPUS["V100"])
+    states = sampled(tutorial_layer(), "cuda", 6, 1)
+    sketch = generate_sketches(tutorial_layer(), task.target, task.hardware_params)[0]
+    scores = model.predict(task, [*states, sketch])
+    assert scores[-1] == -np.inf
+    single = [model.predict_programs(task, Programs(infer_bounds(s)))[0] for s in states]
+    np.testing.assert_array_equal(scores[:-1], single)
+    np.testing.assert_allclose(np.exp(-scores[:-1]), [one(s, GPUS["V100"]) for s in states])

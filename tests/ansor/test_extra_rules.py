@@ -1,0 +1,285 @@
+"""The rules beyond Ansor's: which sketches they give, and that their programs compute the workload."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+import codegen_c
+import te_lite as te
+from ansor.annotate import holes, sample
+from ansor.annotate.shared import shared_bytes
+from ansor.annotate.threads import copies
+from ansor.errors import TaskError
+from ansor.hardware import HardwareParams
+from ansor.population.concrete import concrete
+from ansor.population.decisions import space_of
+from ansor.population.parse import parse
+from ansor.population.sample import sample_rows
+from ansor.population.variants import random_variant
+from ansor.sketch.extra import EXTRA_RULES, extra_sketches
+from ansor.sketch.extra.injective import ITEMS
+from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
+from codegen_cuda import emit
+from codegen_cuda.emulator import run_program
+from te_lite import ComputeDAG, Tensor, topi
+from te_lite.bounds import infer_bounds
+from te_lite.interp import run
+from te_lite.replay import replay
+from te_lite.state import ATTACHED, ROOT, State
+from te_lite.step import RFactor, Split, from_json, to_json
+from te_lite.stmt import Alloc, Buffer, stmts_of
+from te_lite.topi import benchmarks
+from tests.ansor import sketch_cases
+from tests.ansor.sketch_cases import HARDWARE, matmul
+from tests.conv_layer import conv2d_layer, tutorial_layer
+from tests.oracle import Oracle
+
+TVM_TAGS = {"AN", "FU", "PR", "RE", "SP", "FSP", "FFSP", "SA", "CA", "CI", "CR", "CHR", "CHW", "RF"}
+
+
+def softmax_of_matmul(n: int, m: int, k: int) -> list[Tensor]:
+    """A long reduction whose reader is no element-wise one."""
+    a, b, c = matmul(n, m, k)
+    return [a, b, topi.nn.softmax(c, axis=-1)]
+
+
+SMALL: dict[str, Callable[[], list[Tensor]]] = {
+    "conv": lambda: conv2d_layer(1, 3, 5, 8, 16, 3, 1, 1),
+    "matmul": lambda: matmul(13, 20, 96),
+    "dense": lambda: benchmarks.dense(1, 96, 36),
+    "batch_matmul": lambda: benchmarks.batch_matmul(2, 8, 7, 64),
+    "softmax_of_matmul": lambda: softmax_of_matmul(6, 10, 64),
+    "norm": lambda: benchmarks.norm(2, 64, 32),
+    "relu": lambda: benchmarks.relu(12, 42),
+    "prime_relu": lambda: benchmarks.relu(13, 7),
+    "softmax": lambda: benchmarks.softmax(6, 40),
+    "max_pool": lambda: benchmarks.max_pool2d(2, 7, 7, 12, 3, 2, 1),
+    "mean": lambda: benchmarks.global_avg_pool(2, 3, 3, 20),
+}
+DAGS = {name: ComputeDAG(make()) for name, make in SMALL.items()}
+
+
+def rule_sketches(dag: ComputeDAG, target: str, rule: str) -> list[State]:
+    return extra_sketches(dag, target, HARDWARE[target], rules=[rule])
+
+
+def factor_of(sketch: State) -> int:
+    """The factor of the first rfactor: the extent of the partial results' first axis."""
+    return next(s.op.shape[0] for s in sketch.stages if ".rf" in s.op.name)
+
+
+def programs(sketch: State, target: str, count: int) -> list[State]:
+    drawn = [sample(sketch, target, HARDWARE[target], np.random.default_rng([5, k])) for k in range(count)]
+    assert all(s is not None for s in drawn)
+    return [s for s in drawn if s is not None]
+
+
+def compiled(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
+    codegen_c.build(func)(*args)
+
+
+def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
+    run_program(emit(func), args)
+
+
+# ------------------------------------------------------------------------------------------ which sketches
+
+
+@pytest.mark.parametrize(
+    ("tensors", "factors"),
+    [
+        (lambda: tutorial_layer().tensors, [2, 4, 8, 16]),
+        (lambda: matmul(128, 128, 2048), [2, 4, 8, 16, 32]),
+        (lambda: benchmarks.dense(1, 512, 1000), [2, 4, 8, 16, 32]),
+        (lambda: benchmarks.batch_matmul(1, 128, 128, 128), [2, 4, 8]),
+        (lambda: benchmarks.norm(1, 256, 256), [16, 64, 256]),
+        (lambda: matmul(1024, 1024, 1024), []),
+        (lambda: matmul(64, 64, 60), []),
+        (lambda: matmul(64, 64, 101), []),
+        (lambda: benchmarks.relu(64, 64), []),
+    ],
+)
+def test_split_factors_on_gpus(tensors: Callable[[], Sequence[Tensor]], factors: list[int]) -> None:
+    sketches = rule_sketches(ComputeDAG(list(tensors())), "cuda", "split_reduction")
+    assert [factor_of(s) for s in sketches] == factors
+
+
+def test_cpus_split_only_what_leaves_cores_idle() -> None:
+    few, many = HardwareParams(4, 64, 64, 0, 0, 0, 0, 0), HardwareParams(2, 64, 64, 0, 0, 0, 0, 0)
+    dag = ComputeDAG(benchmarks.dense(1, 512, 1000))
+    assert {factor_of(s) for s in extra_sketches(dag, "c", few, rules=["split_reduction"])} == {2, 4}
+    assert not extra_sketches(dag, "c", many, rules=["split_reduction"])
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.parametrize("name", ["conv", "matmul", "dense", "batch_matmul", "softmax_of_matmul"])
+def test_partial_results_are_tiled_by_the_ordinary_rules(name: str, target: str) -> None:
+    found = rule_sketches(DAGS[name], target, "split_reduction")
+    assert found
+    for sketch in found:
+        assert sum(isinstance(step, RFactor) for step in sketch.steps) == 1
+        (k,) = [k for k in range(len(sketch.stages)) if has_rfactor(sketch, k) and needs_tiling(sketch, k)]
+        structure = "SSSRRSRS" if target == "cuda" else "SSRSRS"
+        axes, reductions = sketch.stages[k].op.axis, sketch.stages[k].op.reduce_axis
+        loops = structure.count("S") * len(axes) + structure.count("R") * len(reductions)
+        assert len(sketch.stages[k].leaf) == loops and len(split_steps(sketch, k)) == len(axes) + len(reductions)
+        first = sketch.steps[min(split_steps(sketch, k))]
+        assert isinstance(first, Split) and set(first.lengths) == {1}
+        assert len(holes(sketch)) == len(axes) + len(reductions) - 1
+        if target == "cuda":
+            assert len(copies(sketch)) == 2 and sketch.stages[k].where == ATTACHED
+
+
+def test_the_sum_of_the_parts_is_computed_where_it_is_used() -> None:
+    for name, kernels in (("conv", 2), ("dense", 2), ("matmul", 2), ("softmax_of_matmul", 5)):
+        for sketch in rule_sketches(DAGS[name], "cuda", "split_reduction")[:1]:
+            roots = [s.op.name for s in sketch.stages if s.where == ROOT and not s.is_placeholder]
+            assert len(roots) == kernels, roots
+
+
+def test_injective_grains() -> None:
+    large = rule_sketches(ComputeDAG(benchmarks.relu(4096, 4096)), "cuda", "injective")
+    assert len(large) == len(ITEMS) * 3 - 1
+    assert len(rule_sketches(ComputeDAG(benchmarks.relu(8, 8)), "cuda", "injective")) == 2
+    for absent in (benchmarks.relu(13, 7), benchmarks.dense(1, 512, 1000)):
+        assert not rule_sketches(ComputeDAG(absent), "cuda", "injective")
+    for state in [programs(s, "cuda", 1)[0] for s in large]:
+        stage = infer_bounds(state).state.stages[-1]
+        block, thread, items, lanes = [it.extent for it in stage.iters]
+        assert [it.annotation for it in stage.iters] == ["blockIdx.x", "threadIdx.x", "unroll", "vectorize"]
+        assert lanes in (1, 2, 4) and block * thread * items * lanes == 4096 * 4096  # type: ignore[operator]
+
+
+def test_a_mean_becomes_one_kernel() -> None:
+    for sketch in rule_sketches(DAGS["mean"], "cuda", "injective"):
+        assert sum(s.where == ROOT and not s.is_placeholder for s in sketch.stages) == 1
+
+
+def test_pads_are_for_tiles_read_in_strides() -> None:
+    """Rows of A are read down a column, rows of B along; with a transposed B both are read in strides."""
+    aligned = {}
+    for name in ("matmul", "dense"):
+        (sketch,) = rule_sketches(DAGS[name], "cuda", "padded_shared")
+        aligned[name] = {s.op.name: s.storage_align for s in sketch.stages if s.op.name.endswith(".shared")}
+    assert aligned["matmul"] == {"A.shared": (0, 32, 4), "B.shared": None}
+    assert aligned["dense"] == {"A.shared": None, "B.shared": (0, 32, 4)}
+    assert not rule_sketches(DAGS["relu"], "cuda", "padded_shared")
+    assert not rule_sketches(DAGS["matmul"], "c", "padded_shared")
+
+
+def test_unknown_rules_are_refused() -> None:
+    with pytest.raises(TaskError, match="known are split_reduction, injective, padded_shared, got got='splitk'"):
+        extra_sketches(DAGS["relu"], "c", rules=["splitk"])
+
+
+# ------------------------------------------------------------------------------------------ what they compute
+
+CASES = [
+    (name, target, rule)
+    for name in SMALL
+    for target in ("c", "cuda")
+    for rule in EXTRA_RULES
+    if rule_sketches(DAGS[name], target, rule)
+]
+
+
+@pytest.mark.parametrize(("name", "target", "rule"), CASES)
+def test_programs_compute_the_workload(name: str, target: str, rule: str) -> None:
+    oracle = Oracle(DAGS[name], np.random.default_rng(3))
+    for sketch in rule_sketches(DAGS[name], target, rule):
+        for state in programs(sketch, target, 3):
+            steps = json.loads(json.dumps([to_json(step) for step in state.steps]))
+            assert {step[0] for step in steps} <= TVM_TAGS
+            assert replay(state.dag, map(from_json, steps)) == state
+            found = oracle.mismatch(te.lower(state), run)
+            assert found is None, f"{found} in {steps}"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
+@pytest.mark.parametrize(("name", "rule"), [(name, rule) for name, target, rule in CASES if target == "cuda"])
+def test_emulated_kernels_compute_the_workload(name: str, rule: str) -> None:
+    oracle = Oracle(DAGS[name], np.random.default_rng(4))
+    state = programs(rule_sketches(DAGS[name], "cuda", rule)[-1], "cuda", 1)[0]
+    assert oracle.mismatch(te.lower(state), emulated) is None, [to_json(step) for step in state.steps]
+
+
+@pytest.mark.parametrize(("name", "rule"), [(name, rule) for name, target, rule in CASES if target == "c"])
+def test_compiled_programs_compute_the_workload(name: str, rule: str) -> None:
+    oracle = Oracle(DAGS[name], np.random.default_rng(5))
+    for sketch in rule_sketches(DAGS[name], "c", rule)[:2]:
+        (state,) = programs(sketch, "c", 1)
+        assert oracle.mismatch(te.lower(state), compiled) is None, [to_json(step) for step in state.steps]
+
+
+def test_lanes_are_vectors_in_cuda() -> None:
+    for name in ("relu", "mean", "softmax"):
+        sketch = rule_sketches(DAGS[name], "cuda", "injective")[-1]
+        source = emit(te.lower(programs(sketch, "cuda", 1)[0])).source
+        assert "*(float4 *)(" in source or "*(float2 *)(" in source
+
+
+def shared_buffers(func: te.LoweredFunc) -> list[Buffer]:
+    return [s.buffer for s in stmts_of(func.body) if isinstance(s, Alloc) and s.buffer.scope == "shared"]
+
+
+def test_padded_rows_start_in_different_banks() -> None:
+    (sketch,) = rule_sketches(ComputeDAG(matmul(64, 64, 128)), "cuda", "padded_shared")
+    seen = 0
+    for state in programs(sketch, "cuda", 20):
+        (a,) = [b for b in shared_buffers(te.lower(state)) if b.name.startswith("A")]
+        assert a.strides is not None and a.strides[0] % 32 == 4 and a.strides[0] >= a.shape[1]
+        banks = {(row * a.strides[0] + word) % 32 for row in range(8) for word in range(4)}
+        assert len(banks) == 32
+        seen += a.shape[1] % 32 == 0
+    assert seen
+
+
+def test_shared_bytes_count_the_padding() -> None:
+    for sketch in rule_sketches(DAGS["matmul"], "cuda", "padded_shared"):
+        for state in programs(sketch, "cuda", 20):
+            buffers = shared_buffers(te.lower(state))
+            allocated = sum(4 * b.size for b in buffers)
+            gaps = sum(4 * (b.strides[-2] - b.shape[-1]) for b in buffers if b.strides)
+            (counted,) = shared_bytes(infer_bounds(state)).values()
+            assert allocated <= counted <= allocated + gaps
+
+
+def test_padding_keeps_programs_within_shared_memory() -> None:
+    hardware = HardwareParams(-1, 16, 64, 4096, 2**31 - 1, 1024, 8, 32)
+    (sketch,) = extra_sketches(ComputeDAG(matmul(256, 256, 256)), "cuda", hardware, rules=["padded_shared"])
+    for seed in range(30):
+        state = sample(sketch, "cuda", hardware, np.random.default_rng(seed))
+        assert state is None or sum(4 * b.size for b in shared_buffers(te.lower(state))) <= 4096
+
+
+# ------------------------------------------------------------------------------------------ the population engine
+
+
+@pytest.mark.parametrize(("name", "target", "rule"), CASES)
+def test_rows_of_the_population_engine(name: str, target: str, rule: str) -> None:
+    """Rows become programs that compute the workload, and are found again in their steps."""
+    oracle = Oracle(DAGS[name], np.random.default_rng(6))
+    rng = np.random.default_rng(7)
+    sketches = rule_sketches(DAGS[name], target, rule)
+    for sketch in sketches[:3]:
+        variant = random_variant(space_of(sketch, target, HARDWARE[target]), rng)
+        rows = sample_rows(variant, 2, rng, target, HARDWARE[target])
+        assert len(rows) == 2
+        state = concrete(variant, rows[0], target, HARDWARE[target])
+        assert oracle.mismatch(te.lower(state), run) is None, [to_json(step) for step in state.steps]
+        found = parse(sketches, state.steps, target, HARDWARE[target])
+        assert found is not None and concrete(*found, target, HARDWARE[target]) == state
+
+
+def test_ordinary_splits_of_a_factored_stage_stay_countable() -> None:
+    """The splits of an undecided rfactor belong to no later stage."""
+    for sketch in rule_sketches(ComputeDAG(sketch_cases.matmul(8, 8, 1024)), "cuda", "split_reduction"):
+        (position,) = [n for n, step in enumerate(sketch.steps) if isinstance(step, RFactor)]
+        owners = [k for k in range(len(sketch.stages)) if position - 1 in split_steps(sketch, k)]
+        assert owners == [] and math.prod(sketch.stages[-1].op.shape) == 64

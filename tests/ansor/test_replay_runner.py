@@ -1,0 +1,151 @@
+"""Tuning without a device: answers from a log, answers from the analytical model; the same ones every time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+from ansor.analytical import GPUS
+from ansor.measure.analytical import AnalyticalRunner
+from ansor.measure.offline import NoBuilder, program_key
+from ansor.measure.replay import ReplayRunner
+from te_lite.step import Pragma, Split, to_json
+from tests.conv_layer import conv2d_layer
+
+BUILT = NoBuilder().submit(None).result()  # type: ignore[arg-type]
+
+
+def conv_task(target: str) -> ansor.SearchTask:
+    hardware = ansor.HardwareParams(num_cores=4, target="c") if target == "c" else None
+    return ansor.SearchTask(
+        compute_dag=ansor.ComputeDAG(conv2d_layer(1, 9, 9, 16, 12, 3, 2, 1)), target=target, hardware_params=hardware
+    )
+
+
+def tune(task: ansor.SearchTask, runner: Any, log: Path, trials: int = 14, seed: int = 4) -> list[str]:
+    """The lines of a run of random search."""
+    options = ansor.TuningOptions(
+        num_measure_trials=trials, num_measures_per_round=5, verbose=0, builder=runner.builder(), runner=runner,
+        measure_callbacks=[ansor.RecordToFile(log)],
+    )  # fmt: skip
+    task.tune(options, search_policy=ansor.SketchPolicy(task, ansor.RandomModel(1), seed=seed, verbose=0))
+    return log.read_text().splitlines()
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_a_run_replays_itself(target: str, tmp_path: Path) -> None:
+    task = conv_task(target)
+    first = tune(task, AnalyticalRunner(noise=0.3, seed=2), tmp_path / "first")
+    assert len(first) == 14 == len({json.loads(line)["r"][0][0] for line in first})
+    replayed = ReplayRunner(tmp_path / "first")
+    assert len(replayed) == 14
+    assert tune(task, replayed, tmp_path / "second") == first
+    best = min(json.loads(line)["r"][0][0] for line in first)
+    assert ansor.load_best_record(tmp_path / "second", task.workload_key)[1].cost == best
+
+
+def test_a_program_that_the_log_lacks(tmp_path: Path) -> None:
+    task = conv_task("cuda")
+    tune(task, AnalyticalRunner(), tmp_path / "log", trials=5)
+    inputs, results = ansor.RecordReader(tmp_path / "log").read_lines()
+    strict = ReplayRunner(zip(inputs[1:], results[1:], strict=True))
+    lenient = ReplayRunner(zip(inputs[1:], results[1:], strict=True), missing="fail")
+    assert strict.run(inputs[1], BUILT) == results[1] and inputs[1] in strict and inputs[0] not in strict
+    with pytest.raises(ansor.MeasureError, match=r"the log has no record of program [0-9a-f]{10} of "):
+        strict.run(inputs[0], BUILT)
+    failed = lenient.run(inputs[0], BUILT)
+    assert (failed.error_no, failed.costs) == (8, (1e10,)) and "has no record" in failed.error_msg
+    with pytest.raises(ansor.MeasureError, match="has no record"):
+        tune(task, strict, tmp_path / "other")
+    assert [json.loads(x)["r"][1] for x in tune(task, lenient, tmp_path / "third", trials=5)].count(8) == 1
+    with pytest.raises(ansor.TaskError, match="'raise' or 'fail', got got='guess'"):
+        ReplayRunner([], missing="guess")  # type: ignore[arg-type]
+    with pytest.raises(ansor.JournalError):
+        ReplayRunner(tmp_path / "nothing")
+
+
+def test_what_makes_a_program(record: Any) -> None:
+    """Workload, kind of target and steps; neither the extents of splits nor the options of the target."""
+    inp, res = record(2e-3)
+    split = next(k for k, s in enumerate(inp.steps) if isinstance(s, Split))
+    other = [replace(s, extent=s.extent + 7) if isinstance(s, Split) else s for s in inp.steps]
+    assert ansor.MeasureInput(inp.task, steps=other) in ReplayRunner([(inp, res)])
+    changed = replace(inp.steps[split], lengths=tuple([2 * x for x in inp.steps[split].lengths]))
+    steps = [*inp.steps[:split], changed, *inp.steps[split + 1 :]]
+    wide = ansor.SearchTask("matmul", (13, 11, 7), target="llvm -mcpu=core-avx2")
+    large = ansor.SearchTask("matmul", (13, 11, 8), target="c")
+    gpu = ansor.SearchTask("matmul", (13, 11, 7), target="cuda")
+    assert ansor.MeasureInput(wide, steps=inp.steps) in ReplayRunner([(inp, res)])
+    for absent in (
+        ansor.MeasureInput(inp.task, steps=steps), ansor.MeasureInput(large, steps=inp.steps),
+        ansor.MeasureInput(gpu, steps=inp.steps), ansor.MeasureInput(inp.task, steps=inp.steps[:-1]),
+    ):  # fmt: skip
+        assert absent not in ReplayRunner([(inp, res)])
+    later = replace(res, costs=(1e-3,))
+    assert ReplayRunner([(inp, res), (inp, later)]).run(inp, BUILT) == later
+
+
+def test_logs_of_tvm_answer(golden_log: Any) -> None:
+    path, _ = golden_log("cuda_h200")
+    runner = ReplayRunner(path)
+    inputs, results = ansor.RecordReader(path).read_lines()
+    assert len(runner) == 64 and [runner.run(i, BUILT) for i in inputs] == results
+
+
+def answers(inputs: Sequence[ansor.MeasureInput], **options: Any) -> list[float]:
+    runner = AnalyticalRunner(GPUS["T4"], **options)
+    return [runner.run(i, BUILT).cost for i in inputs]
+
+
+def test_noise_belongs_to_the_program() -> None:
+    task = conv_task("cuda")
+    inputs = [ansor.MeasureInput(task, s) for s in ansor.SketchPolicy(task, seed=1, verbose=0).ask(40)]
+    exact, noisy = answers(inputs), answers(inputs, noise=0.2)
+    assert noisy == answers(inputs, noise=0.2) == answers(inputs[::-1], noise=0.2)[::-1]
+    assert noisy != answers(inputs, noise=0.2, seed=1)
+    z = np.log(np.divide(noisy, exact)) / 0.2
+    assert abs(z.mean()) < 0.6 and 0.6 < z.std() < 1.5
+    code = (
+        "import ansor, json, sys\nfrom ansor.measure.analytical import AnalyticalRunner\n"
+        "from tests.ansor.test_replay_runner import *\n"
+        "steps = [ansor.MeasureInput(conv_task('cuda'), s) for s in "
+        "ansor.SketchPolicy(conv_task('cuda'), seed=1, verbose=0).ask(40)]\nprint(answers(steps[:3], noise=0.2))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(done.stdout) == noisy[:3]
+    for noise in (-1, float("nan"), True, "much"):
+        with pytest.raises(ansor.TaskError, match="noise must be a number"):
+            AnalyticalRunner(noise=noise)  # type: ignore[arg-type]
+
+
+def test_what_a_gpu_would_not_start() -> None:
+    small = ansor.HardwareParams(max_threads_per_block=64, target="cuda")
+    task = conv_task("cuda")
+    tight = ansor.SearchTask(compute_dag=task.compute_dag, target="cuda", hardware_params=small)
+    states = ansor.SketchPolicy(task, seed=1, verbose=0).ask(30)
+    errors = [AnalyticalRunner().run(ansor.MeasureInput(tight, s), BUILT) for s in states]
+    assert {r.error_no for r in errors} == {0, 4}
+    assert any("threads in a block, the limit is 64" in r.error_msg for r in errors)
+    bad = ansor.MeasureInput(task, steps=[Pragma(77, 0, "x$1")])
+    assert AnalyticalRunner().run(bad, BUILT).error_no == 1
+
+
+def test_several_tasks(tmp_path: Path) -> None:
+    tasks = [conv_task("cuda"), ansor.SearchTask("matmul", (13, 11, 7), target="cuda")]
+    options = ansor.TuningOptions(
+        num_measure_trials=12, num_measures_per_round=3, verbose=0, builder=NoBuilder(), runner=AnalyticalRunner(),
+        measure_callbacks=[ansor.RecordToFile(tmp_path / "log")],
+    )  # fmt: skip
+    ansor.TaskScheduler(tasks).tune(options, search_policy="sketch.random")
+    inputs, _ = ansor.RecordReader(tmp_path / "log").read_lines()
+    assert len(inputs) == 12 and {i.task.workload_key for i in inputs} == {t.workload_key for t in tasks}
+    assert len({program_key(i) for i in inputs}) == 12 and all(to_json(s) for i in inputs for s in i.steps)
