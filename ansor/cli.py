@@ -43,10 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--shape", help="numbers separated by commas; without it, a usual shape")
     tune.add_argument("--target", default="c", help="what to compile for (default: c)")
     tune.add_argument("--trials", type=int, default=64, help="how many programs to measure (default: 64)")
+    tune.add_argument("--seconds", type=float, help="stop after so many seconds")
     tune.add_argument("--log", help="where records go (default: WORKLOAD.json); a log that exists is continued")
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
-
     tune.add_argument("--compare", action="store_true", help="then check and time the best program beside NumPy")
 
     best = commands.add_parser("best", help="show the best program of each workload in a log")
@@ -80,7 +80,13 @@ def tune(args: argparse.Namespace) -> int:
     if log.stat().st_size > 0:
         policy.preload_measured_states(log)
         model.update_from_file(log)
-    options = TuningOptions(num_measure_trials=args.trials, verbose=args.verbose, measure_callbacks=[recorder])
+    options = TuningOptions(
+        num_measure_trials=args.trials,
+        num_measures_per_round=min(64, max(16, args.trials // 8)),
+        verbose=args.verbose,
+        measure_callbacks=[recorder],
+        time_limit=args.seconds,
+    )
     try:
         task.tune(options, search_policy=policy)
     except KeyboardInterrupt:

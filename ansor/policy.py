@@ -160,6 +160,7 @@ class SketchPolicy:
                 size=self.params["evolutionary_search_population"],
                 iterations=self.params["evolutionary_search_num_iters"],
                 mutation_prob=self.params["evolutionary_search_mutation_prob"],
+                out=self.params["evolutionary_search_population"],
             )
             sketches = [*self.generate_sketches(), *self.extra_sketches()]
             self._proposals = Proposals(self.task, sketches, self.options, self.rng, evolution, self.mutations)
@@ -186,8 +187,7 @@ class SketchPolicy:
         model = self.cost_model if known else AnalyticalModel()
         score = Scorer(self.task, model)
         picked = self.proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
-        wanted = n - chance - len(picked)
-        picked += self.proposals.take(self.proposals.evolved(2 * n, score, self._elites()), wanted)
+        picked += self.proposals.evolved(n - chance - len(picked), score, self._elites())
         return self._proposed(picked + self.proposals.random(n - len(picked)))
 
     def _proposed(self, picked: Sequence[Picked]) -> list[State]:

@@ -17,6 +17,7 @@ from te_lite.state import State
 from te_lite.step import Step
 
 from .options import SketchOptions
+from .population.buckets import spread
 from .population.concrete import concrete
 from .population.decisions import random_space
 from .population.evolve import EvolveOptions, Score, evolve
@@ -31,6 +32,7 @@ from .task import SearchTask
 
 MAX_VARIANTS = 8
 MOST_BARREN = 200
+MOST_OF_A_BUCKET = 0.125
 ROWS_AT_ONCE = 2
 
 Row = tuple[Variant, np.ndarray]
@@ -125,14 +127,14 @@ class Proposals:
             out += new
         return out
 
-    def evolved(self, n: int, score: Score, elites: Sequence[Row]) -> list[Row]:
-        """Up to `n` new programs that `score` likes, best first; `elites` take part as parents."""
+    def evolved(self, n: int, score: Score, elites: Sequence[Row]) -> list[Picked]:
+        """`n` new programs that `score` likes, of many kinds; `elites` take part as parents."""
         found = evolve(
             self.population(self.evolution.size - len(elites), elites), score, self.rng, self.mutations,
             self.evolution, seen=self.seen, move=mutate_place,
             allowed=lambda group: rows_fit(group.variant.space, group.rows, self.hardware),
         )  # fmt: skip
-        return [(c.variant, c.row) for c in found[:n]]
+        return self._pick(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
 
     def take(self, rows: Iterable[Row], n: int) -> list[Picked]:
         """The first `n` of `rows` that were not proposed yet, as states; they are taken as proposed now."""

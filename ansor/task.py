@@ -173,9 +173,11 @@ class SearchTask:
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
             with measurer.display.run(self, options.num_measure_trials):
+                limits = {} if options.time_limit is None else {"time_limit": options.time_limit}
                 policy.search(
-                    options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer
-                )
+                    options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
+                    **limits,
+                )  # fmt: skip
         finally:
             for worker in options.owned:
                 worker.close()

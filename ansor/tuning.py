@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
+from te_lite.errors import require
+
 from .errors import TaskError
 from .measure.api import Builder, MeasureCallback, Runner
 from .measure.local import LocalBuilder, LocalRunner
@@ -26,7 +28,8 @@ class TuningOptions:
     """How long to tune, how to measure, whom to tell.
 
     `num_measure_trials` candidates are measured, `num_measures_per_round` at a time; `early_stopping` ends the run
-    after that many trials without a better one.  `verbose` is 0 (silent), 1 (progress) or 2 (every result).
+    after that many trials without a better one, `time_limit` after so many seconds (what is under way then is still
+    measured).  `verbose` is 0 (silent), 1 (progress) or 2 (every result).
     `builder` and `runner` are objects, or "local" for `LocalBuilder()` and `LocalRunner()`.
     """
 
@@ -39,6 +42,7 @@ class TuningOptions:
         builder: Builder | str = "local",
         runner: Runner | str = "local",
         measure_callbacks: Sequence[MeasureCallback] | None = None,
+        time_limit: float | None = None,
     ) -> None:
         for name, value, least in (
             ("num_measure_trials", num_measure_trials, 0),
@@ -47,6 +51,9 @@ class TuningOptions:
         ):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise TaskError(f"TuningOptions: {name} must be an integer of at least {least}, got {value!r}")
+        ok = time_limit is None or (isinstance(time_limit, int | float) and time_limit > 0)
+        require(ok, TaskError, "TuningOptions", "time_limit must be a positive number of seconds", got=time_limit)
+        self.time_limit = time_limit
         self.num_measure_trials = num_measure_trials
         self.early_stopping = None if early_stopping == -1 else early_stopping
         self.num_measures_per_round = num_measures_per_round

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,6 +47,26 @@ def test_two_layers(tmp_path: Path) -> None:
     assert "\tTrials: 8\t" in done.stdout and done.stdout.count("loaded 2 measured programs") == 2
     assert len((tmp_path / "two_layers.json").read_text().splitlines()) == 8
     assert (tmp_path / "two_layers.tsv").read_text().splitlines()[-1].endswith("\tTrials\t8")
+
+
+SEAMS = {
+    "custom_cost_model": r"(told of 8 programs, the best takes [0-9.]+ us\n){2}",
+    "custom_mutation": r"4 mutations: [0-9.]+ us\n5 mutations: [0-9.]+ us\n",
+    "custom_policy": r"( +\d+ threads: [0-9.]+ us\n){5,}",
+    "custom_sketch_rule": r"[^=]*for j.0 \(None\)[^=]*= \.\.\.\n\nThe best of 20 programs:[^=]*C = \.\.\.\n+",
+}
+
+
+@pytest.mark.parametrize("name", SEAMS)
+def test_seams(name: str, tmp_path: Path) -> None:
+    """A part of the search replaced, on a machine without a GPU."""
+    done = run(f"seams/{name}.py", tmp_path, CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(SEAMS[name], done.stdout), done.stdout
+
+
+def test_every_seam_runs_here() -> None:
+    assert {p.stem for p in (ROOT / "examples" / "seams").glob("*.py")} == set(SEAMS)
 
 
 def test_no_gpu_is_one_sentence(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A closed-form estimate of the time of GPU programs.
 
-    program = sum over its kernels of  launch + max(SM time, L2 time, DRAM time)
+    program = sum over its kernels of  launch + max(SM time, L2 time, DRAM time) + a little of the others
     SM time = over the rounds of resident blocks:  max(blocks * busy, alone)
     busy    = max(arithmetic, issue, shared memory and load/store) cycles of one block
     alone   = latencies of one block that no other warp of it can hide
@@ -55,6 +55,8 @@ TAGS = 4
 """Cache lines that the L1 cache looks up in one cycle."""
 L2_PORT = 64
 """Bytes that a multiprocessor gets from L2 in one cycle (A100 whitepaper)."""
+DELAY = 0.05
+"""The share of what runs beside the longest part that is not hidden by it; it orders programs of one bottleneck."""
 SECTOR, LINE, BANKS = 32, 128, 32
 
 
@@ -106,14 +108,16 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     unique = _unique_bytes(nests)
     missed = np.maximum(unique, blocks * fetched * np.clip(1 - machine.l2 / unique, 0, 1))
     l2 = blocks * fetched / machine.l2_per_clock
-    return LAUNCH + np.maximum(np.maximum(cycles, l2) / machine.clock, missed / machine.dram)
+    parts = (cycles / machine.clock, l2 / machine.clock, missed / machine.dram)
+    longest = np.maximum(np.maximum(parts[0], parts[1]), parts[2])
+    return LAUNCH + longest + DELAY * (sum(parts) - longest)
 
 
 # -------------------------------------------------------------------------------------------------- resources
 
 
 def _registers(nests: Sequence[Nest]) -> Any:
-    """Registers of a thread: its accumulators, one operand of each kind per accumulator row, and the rest."""
+    """Registers of a thread: its accumulators, one set for each virtual thread, and the rest."""
     words: Any = BASE_REGISTERS
     for nest in nests:
         if nest.scope == "local":

@@ -193,7 +193,7 @@ def innermost_within(loops: Sequence[Loop], limit: Any, partly: Any) -> dict[Key
     for loop in reversed(loops):
         count = np.where(loop.vector, 1, loop.extent)
         fits = going * np.where(np.less_equal(inside * count, limit), 1, 0)
-        part = np.where(going, smaller(larger(partly // inside, 1), count), 1)
+        part = smaller(larger(partly // inside, 1), count)
         runs[loop.key] = np.where(np.logical_or(fits, loop.vector), loop.extent, part)
         inside = inside * count
         going = fits

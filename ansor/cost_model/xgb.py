@@ -48,7 +48,7 @@ class XGBModel(PythonBasedModel):
     def __init__(
         self,
         verbose_eval: int = 25,
-        num_warmup_sample: int = 100,
+        num_warmup_sample: int = 32,
         seed: int | None = None,
         model_file: str | os.PathLike[str] | None = None,
         adaptive_training: bool = False,

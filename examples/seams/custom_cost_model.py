@@ -10,9 +10,7 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.analytical import GPUS
 from ansor.measure.analytical import AnalyticalRunner
-from te_lite import topi
 from te_lite.state import State
 
 
@@ -30,10 +28,11 @@ class ManyThreads(ansor.PythonBasedModel):
         return max([it.extent for it in loops if it.annotation == "threadIdx.x"], default=1)
 
 
-data, kernel = te.placeholder((1, 64, 14, 14), name="data"), te.placeholder((64, 64, 3, 3), name="kernel")
-conv = topi.nn.conv2d_nchw(data, kernel, 1, 1, 1)
-task = ansor.SearchTask(compute_dag=te.ComputeDAG([data, kernel, conv]), target="cuda", desc="conv2d")
-runner = AnalyticalRunner(GPUS["H200"])
+a, b = te.placeholder((512, 512), name="A"), te.placeholder((512, 512), name="B")
+k = te.reduce_axis((0, 512), name="k")
+c = te.compute((512, 512), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+task = ansor.SearchTask(compute_dag=te.ComputeDAG([a, b, c]), target="cuda -model=H200")
+runner = AnalyticalRunner()
 options = ansor.TuningOptions(16, num_measures_per_round=8, verbose=0, builder=runner.builder(), runner=runner)
-params = {"evolutionary_search_population": 128, "sample_init_min_population": 32}
+params = {"evolutionary_search_population": 64, "sample_init_min_population": 32}
 task.tune(options, search_policy=ansor.SketchPolicy(task, ManyThreads(), params, seed=0, verbose=0))

@@ -1,53 +1,47 @@
-"""A search policy of one's own: hill climbing over the tile size of a schedule written by hand.
+"""A search policy of one's own: hill climbing over the threads of a block.
 
-A policy proposes programs (`ask`) and learns from results (`tell`); it knows no device.  `search_loop` is the loop
-around the two; it may ask for the next programs before it tells of the last ones.  The programs are "measured" by the analytical runner, so this runs without a GPU.
+A policy proposes programs (`ask`) and learns from results (`tell`); it may be asked for more before it is told of the
+last ones.  The programs are "measured" by the analytical runner, so this runs without a GPU.
 """
-
-from typing import Any
 
 import ansor
 import te_lite as te
-from ansor.analytical import GPUS
 from ansor.measure.analytical import AnalyticalRunner
 from ansor.search import search_loop
-from te_lite.state import State
-from te_lite.step import Split
+
+A = te.placeholder((1024, 4096), name="A")
+B = te.compute(A.shape, lambda i, j: A[i, j] * 2.0, name="B")
 
 
 class HillClimbing:
-    """Doubles or halves the threads of a block, starting from the best size so far."""
+    """Doubles or halves the best number of threads so far."""
 
-    def __init__(self, task: ansor.SearchTask) -> None:
-        self.task = task
-        self.asked: set[int] = set()
-        self.costs: dict[int, float] = {}
+    def __init__(self, task):
+        self.task, self.sizes, self.costs = task, {}, {}
 
-    def ask(self, n: int) -> list[State]:
-        best = min(self.costs, key=self.costs.__getitem__, default=8)
-        sizes = [s for s in (best, best * 2, best // 2) if s not in self.asked and 1 <= s <= 1024][:n]
-        self.asked.update(sizes)
-        return [self.program(s) for s in sizes]
+    def ask(self, n):
+        best = min(self.costs, key=self.costs.get, default=8)
+        fresh = [s for s in (best, best * 2, best // 2) if s not in self.sizes.values() and 1 <= s <= 1024][:n]
+        states = {size: self.program(size) for size in fresh}
+        self.sizes |= {state.steps: size for size, state in states.items()}
+        return list(states.values())
 
-    def program(self, threads: int) -> State:
-        out = self.task.compute_dag.outputs[0]
-        s = te.create_schedule(out.op)
-        block, thread = s[out].split(s[out].fuse(*out.op.axis), factor=threads)
-        s[out].bind(block, te.thread_axis("blockIdx.x"))
-        s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    def program(self, threads):
+        s = te.create_schedule(B.op)
+        block, thread = s[B].split(s[B].fuse(*B.op.axis), factor=threads)
+        s[B].bind(block, te.thread_axis("blockIdx.x"))
+        s[B].bind(thread, te.thread_axis("threadIdx.x"))
         return s.state
 
-    def tell(self, inputs: list[ansor.MeasureInput], results: list[ansor.MeasureResult]) -> None:
+    def tell(self, inputs, results):
         for inp, result in zip(inputs, results, strict=True):
-            (threads,) = next(step.lengths for step in inp.steps if isinstance(step, Split))
-            self.costs[threads] = result.cost
-            print(f"{threads:5} threads: {result.cost * 1e6:.1f} us")
+            self.costs[self.sizes[inp.steps]] = result.cost
+            print(f"{self.sizes[inp.steps]:5} threads: {result.cost * 1e6:.1f} us")
 
-    def search(self, trials: int, early_stopping: int | None, per_round: int, measurer: ansor.ProgramMeasurer) -> Any:
-        return search_loop(self, self.task, trials, early_stopping, per_round, measurer)
+    def search(self, trials, early_stopping, per_round, measurer):
+        return search_loop(self, self.task, trials, early_stopping, per_round, measurer, retries=1)
 
 
-a = te.placeholder((1024, 4096), name="A")
-task = ansor.SearchTask(compute_dag=te.ComputeDAG([a, te.compute(a.shape, lambda i, j: a[i, j] * 2.0)]), target="cuda")
-runner = AnalyticalRunner(GPUS["T4"])
+task = ansor.SearchTask(compute_dag=te.ComputeDAG([A, B]), target="cuda -model=T4")
+runner = AnalyticalRunner()
 task.tune(ansor.TuningOptions(24, verbose=0, builder=runner.builder(), runner=runner), HillClimbing(task))

@@ -139,6 +139,22 @@ def test_threads_and_coalescing() -> None:
     assert rows < 1.5 * 2 * 4 * 4096**2 / gpu.dram + 2e-6
 
 
+def test_lines_of_a_warp_cost_time_even_in_l1() -> None:
+    """Every block reads the same 32 KiB, which L1 holds, with neighbouring threads in one line or in 32."""
+
+    def build(transposed: bool) -> State:
+        a = te.placeholder((256, 32) if transposed else (32, 256), name="A")
+        r = te.reduce_axis((0, 32), "r")
+        read = (lambda t: a[t, r]) if transposed else (lambda t: a[r, t])
+        state = te.ComputeDAG([a, te.compute((8192, 256), lambda b, t: te.sum(read(t), axis=r), "B")]).init_state
+        for step in (Annotate(1, 0, "blockIdx.x"), Annotate(1, 1, "threadIdx.x")):
+            state = apply(state, step)
+        return state
+
+    fast, slow = one(build(False), GPUS["H200"]), one(build(True), GPUS["H200"])
+    assert slow > 2 * fast
+
+
 def test_waves() -> None:
     """One block more than a wave holds costs as much as a whole wave more."""
     gpu = replace(GPUS["H200"], blocks=1, dram=1e15, l2_per_clock=1 << 20)

@@ -14,10 +14,11 @@ from ansor.features.nest import nests_of
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Const, const
 from te_lite.loop_value import all_values, split_guards
+from te_lite.region import DivAtom, Linear
 from te_lite.replay import replay
 from te_lite.simplify import Simplifier
 from te_lite.state import Stage, State
-from te_lite.step import Annotate, CacheRead, ComputeAt, Fuse, Reorder, Split, Step
+from te_lite.step import Annotate, CacheRead, CacheWrite, ComputeAt, Fuse, Reorder, Split, Step
 from tests.ansor.feature_values import Row, rows_of
 from tests.workloads import matmul, matmul_relu
 
@@ -79,15 +80,16 @@ def test_warps(ti: int, tj: int, tk: int) -> None:
     assert product["B2.bank_conflict"] == pytest.approx(max(Counter((words % 32).tolist()).values()))
 
 
-def test_occupancy_and_waves() -> None:
-    row = rows_of(kernel(64, 96, 32, 8, 8, 4), "cuda")[3]
-    blocks, threads = 8 * 12, 64
-    held = min(2048 // threads, 32, 228 * 1024 // (8 * 4 * 4 + 1024), 65536 // (24 * threads))
-    assert [row[x] for x in ("blocks", "threads", "shared_bytes", "is_gpu")] == pytest.approx([96, 64, 128, 1])
+@pytest.mark.parametrize(("ti", "tj", "tk"), [(8, 8, 4), (64, 1, 32)])
+def test_occupancy_and_waves(ti: int, tj: int, tk: int) -> None:
+    row = rows_of(kernel(64, 96, 32, ti, tj, tk), "cuda")[3]
+    blocks, threads, shared = 64 * 96 // 64, 64, 4 * ti * tk
+    held = min(2048 // threads, 32, 228 * 1024 // (shared + 1024), 65536 // (24 * threads))
+    assert [row[x] for x in ("blocks", "threads", "shared_bytes", "is_gpu")] == pytest.approx([96, 64, shared, 1])
     assert row["occupancy"] == pytest.approx(held * threads / 2048)
     assert row["waves"] == pytest.approx(blocks / (held * 132))
     assert row["tail_efficiency"] == pytest.approx(blocks / (held * 132))
-    assert row["kernel_bytes_per_block"] == pytest.approx(4 * (8 * 32 + 32 * 8))
+    assert row["kernel_bytes_per_block"] == pytest.approx(4 * (ti * 32 + 32 * tj))
     assert row["kernel_flops"] == pytest.approx(2 * 64 * 96 * 32)
 
 
@@ -121,6 +123,7 @@ def test_several_reads_of_one_buffer() -> None:
     row = one_row((6, 5), lambda x, i, j: x[0, i] + x[0, j + 10], [])
     assert row["B1.unique_bytes"] == pytest.approx(4 * 11)
     assert row["B1.reuse_none"] == 1 and row["B1.stride"] == pytest.approx(1)
+    assert row["arith_intensity_3"] == pytest.approx(5 / (4 * (5 + 1 + 5)))
 
 
 def test_strided_warps_use_half_a_sector() -> None:
@@ -138,11 +141,33 @@ def test_producers_in_a_common_loop() -> None:
     assert consumer["B1.unique_bytes"] == pytest.approx(4 * 32)
 
 
+def test_digits_of_a_flat_kernel() -> None:
+    """Threads run through rows and columns at once; a stage computed in each thread reads side by side."""
+    x = te.placeholder((12, 32), name="x")
+    y = te.compute((12, 32), lambda i, j: x[i, j] * 2.0, name="y")
+    z = te.compute((384,), lambda i: y[i // 32, i % 32] + 1.0, name="z")
+    flat: list[Step] = [Split(2, 0, 384, (64,)), Annotate(2, 0, "blockIdx.x"), Annotate(2, 1, "threadIdx.x")]
+    rows = rows_of(replay(te.ComputeDAG([x, z]), [*flat, ComputeAt(1, 2, 1)]), "cuda")
+    assert rows[1]["B1.coalescing"] == 1 and rows[1]["B1.stride"] == pytest.approx(1)
+    z = te.compute((12, 32), lambda i, j: y[i, j] + 1.0, name="z")
+    both: list[Step] = [Fuse(2, (0, 1)), *flat, ComputeAt(1, 2, 1)]
+    rows = rows_of(replay(te.ComputeDAG([x, z]), both), "cuda")
+    assert rows[1]["B1.coalescing"] == 1 and rows[2]["B0.coalescing"] == 1
+
+
 def test_the_largest_binding_launches() -> None:
     steps: list[Step] = [Split(2, 0, 16, (4,)), Annotate(2, 0, "blockIdx.x"), Annotate(2, 1, "threadIdx.x")]
     steps += [CacheRead(0, "shared", (2,)), ComputeAt(1, 3, 0), Annotate(1, 1, "threadIdx.x")]
     state = replay(te.ComputeDAG(matmul(16, 12, 32)), steps)
     assert [row["threads"] for row in rows_of(state, "cuda").values()] == pytest.approx([32, 32])
+
+
+def test_virtual_threads_have_registers_side_by_side() -> None:
+    steps: list[Step] = [CacheWrite(2, "local"), Split(3, 0, 8, (4,)), Annotate(3, 0, "threadIdx.x")]
+    steps += [Annotate(3, 1, "vthread"), ComputeAt(2, 3, 2)]
+    row = rows_of(replay(te.ComputeDAG(matmul(8, 1, 1)), steps), "cuda")[2]
+    assert row["B0.unique_bytes"] == pytest.approx(4 * 4) and row["accumulators"] == pytest.approx(4)
+    assert row["B0.stride"] == pytest.approx(1)
 
 
 CASES: dict[str, list[Step]] = {
@@ -152,6 +177,7 @@ CASES: dict[str, list[Step]] = {
     "fused": [Fuse(2, (0, 1)), Annotate(2, 0, "parallel")],
     "inside out": [Split(2, 0, 12, (3,)), Split(2, 2, 10, (5,)), Reorder(2, (1, 3, 0, 2, 4))],
     "flat": [Fuse(2, (0, 1)), Split(2, 0, 120, (20, 5))],
+    "strided digits": [Split(2, 0, 12, (4,)), Reorder(2, (1, 0, 2, 3)), Fuse(2, (1, 2)), Split(2, 1, 30, (20,))],
     "flat and split": [Split(2, 0, 12, (4,)), Fuse(2, (1, 2)), Split(2, 1, 40, (2,))],
 }
 
@@ -169,6 +195,46 @@ def test_values_that_loops_run_through(case: str) -> None:
     for j, (uid, extent) in enumerate(loops):
         turn = values_at(stage, {u: int(u == uid and extent > 1) for u, _ in loops})
         assert turn is None or extent == 1 or [float(cover.steps[j].get(a, 0.0)) for a in range(3)] == turn, j
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Split(2, 0, 12, (3, 2)), Split(2, 3, 10, (5,)), Reorder(2, (0, 3, 1, 4, 2)), ComputeAt(1, 2, 2)],
+        [Split(2, 0, 12, (5,)), Split(2, 2, 10, (4,)), Reorder(2, (0, 2, 1, 3)), ComputeAt(1, 2, 1)],
+        [Fuse(2, (0, 1)), Split(2, 0, 120, (4, 5)), ComputeAt(1, 2, 1)],
+    ],
+    ids=["tiles", "uneven", "digits"],
+)
+@pytest.mark.parametrize("rows", [12, 30])
+def test_values_that_loops_around_run_through(steps: list[Step], rows: int) -> None:
+    """Against a list of all regions; quotients may count one value more."""
+    x = te.placeholder((rows, 10), name="x")
+    y = te.compute((rows, 10), lambda i, j: x[i, j] * 2.0, name="y")
+    z = te.compute((12, 10), lambda i, j: y[i, j] + 1.0, name="z")
+    bounds = infer_bounds(replay(te.ComputeDAG([x, z]), steps))
+    nest = nests_of(bounds)[1]
+    cover = Cover(nest, Lanes(bounds, slice(0, 1)))
+    loops = [(loop.stage, loop.uid) for loop in nest.loops[: nest.around]]
+    extents = [int(bounds.state.stages[s].vars[u].extent or 0) for s, u in loops]
+    for axis, region in enumerate(bounds.regions[1]):
+        for level in range(nest.around + 1):
+            seen = set()
+            for point in np.ndindex(*[e if j >= level else 1 for j, e in enumerate(extents)]):
+                low = value_at(region.min, dict(zip(loops, point, strict=True)))
+                seen |= set(range(low, min(low + region.extent, (rows, 10)[axis])))
+            assert len(seen) <= cover.values[axis][level] <= len(seen) + (level < nest.around and len(steps) == 3)
+
+
+def value_at(low: Linear, at: dict[tuple[int, int], int]) -> int:
+    total = int(low.const)
+    for atom, c in low.terms.items():
+        if isinstance(atom, DivAtom):
+            base = value_at(atom.base, at)
+            total += c * (base % atom.divisor if atom.mod else base // atom.divisor)
+        else:
+            total += c * at[atom.stage, atom.uid]
+    return total
 
 
 def values_of(stage: Stage, loops: list[tuple[int, int]], level: int) -> list[set[int]]:
