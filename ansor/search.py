@@ -39,7 +39,7 @@ def search_loop(
     retries: int = 0,
     time_limit: float | None = None,
 ) -> State | None:
-    """Rounds until `trials` are measured, and the best state of them.
+    """Rounds until `trials` are measured, and the best state of them; the best few are timed in turns at the end.
 
     It ends earlier when nothing new is found `retries` + 1 times in a row, after `early_stopping` trials without a
     better program, or after `time_limit` seconds; what is under way then is still measured.
@@ -58,7 +58,7 @@ def search_loop(
             _end(policy, pending.popleft(), measurer)
     for batch in pending:
         _end(policy, batch, measurer)
-    best = measurer.best.get(task.workload_key)
+    best = measurer.confirm(task)
     return None if best is None else best.state
 
 

@@ -2,6 +2,7 @@
 
 build    steps -> state -> loop nest (error 1), backend builds it into a directory (error 2)
 prepare  inputs and reference outputs of a task: made once, kept as .npy files, put on the device
+compare  load several programs, time them in turns (error 4)
 run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4)
 """
 
@@ -80,6 +81,8 @@ class Workbench:
                 return self.prepare(job)
             case "run":
                 return self.run(job)
+            case "compare":
+                return self.time_in_turns(job)
         raise JobFailure(MeasureErrorNo.UNKNOWN_ERROR, f"unknown job {job['op']!r}")
 
     def dag(self, job: dict[str, Any]) -> ComputeDAG:
@@ -131,6 +134,19 @@ class Workbench:
             if not costs or not all(np.isfinite(c) and c > 0 for c in costs):
                 raise ValueError(f"the times {costs} are not positive numbers")
         return {"error_no": 0, "costs": costs}
+
+    def time_in_turns(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Time programs that were found right before, one after the other, `rounds` times."""
+        data = self._prepared
+        assert data is not None and data.task == job["task"]
+        with stage(MeasureErrorNo.RUNTIME_DEVICE):
+            programs = [data.device.load(d) if d else None for d in job["directories"]]
+            times: list[list[float]] = [[] for _ in programs]
+            for _ in range(int(job["rounds"])):
+                for figures, program in zip(times, programs, strict=True):
+                    if program is not None:
+                        figures += program.time(data.handles, int(job["number"]), 1, int(job["min_repeat_ms"]), False)
+        return {"error_no": 0, "times": times}
 
     def compare(self, data: Prepared, got: dict[int, Array]) -> None:
         """Raises JobFailure with WRONG_ANSWER when an output is not what the reference says."""

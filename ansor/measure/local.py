@@ -8,6 +8,7 @@ import logging
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 PREPARE_TIMEOUT = 600.0
 INPUT_SEED = 20201019
+ROUNDS = 5
 logger = logging.getLogger("ansor")
 
 
@@ -177,6 +179,24 @@ class LocalRunner:
         if error_no:
             return failed(error_no, message, spent)
         return MeasureResult(tuple(reply.data["costs"]), 0, "", spent, int(time.time()))
+
+    def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
+        """Time programs of one task in turns, `ROUNDS` figures each; none for those that cannot be built or run."""
+        with self._lock:
+            payload = task_payload(inputs[0].task)
+            worker = self._prepared_worker(inputs[0].task, payload)
+            job = {
+                "op": "compare", "task": payload["task"], "directories": [b.filename for b in builds],
+                "number": self.number, "min_repeat_ms": self.min_repeat_ms, "rounds": ROUNDS,
+            }  # fmt: skip
+            reply = worker.call(job, self.timeout * len(builds))
+            error_no, _ = _outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
+            if error_no:
+                worker.kill()
+            for built in builds:
+                if built.filename:
+                    shutil.rmtree(built.filename, ignore_errors=True)
+            return [[] for _ in builds] if error_no else [list(t) for t in reply.data["times"]]
 
     def _prepared_worker(self, task: SearchTask, payload: dict[str, Any]) -> Worker:
         """The worker, holding the task's inputs and references."""

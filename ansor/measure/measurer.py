@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ansor.progress import Display, make_display
 from te_lite.state import State
@@ -16,6 +19,7 @@ from .pipeline import Pipeline
 if TYPE_CHECKING:
     from ansor.task import SearchTask
 
+FINALISTS = 5
 logger = logging.getLogger("ansor")
 
 
@@ -75,6 +79,7 @@ class ProgramMeasurer:
         self.count = 0
         self.errors_in_a_row = 0
         self.best: dict[str, Best] = {}
+        self._leaders: dict[str, list[tuple[float, int, MeasureInput]]] = {}
 
     def measure(self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """Build and run all inputs.  Raises as `finish` does."""
@@ -117,6 +122,28 @@ class ProgramMeasurer:
         self._batches.clear()
         self._pipeline.close()
 
+    def confirm(self, task: SearchTask) -> Best | None:
+        """The best program of a task after its best few were timed once more, in turns; None when nothing ran.
+
+        One figure each may have been lucky; in turns all meet the same machine.  Records and callbacks hear nothing of
+        this.  A runner that cannot compare (`PairedRunner`) leaves things as they are.
+        """
+        known, leaders = self.best.get(task.workload_key), self._leaders.get(task.workload_key, [])
+        compare = getattr(self.runner, "compare", None)
+        if known is None or compare is None or len(leaders) < 2:
+            return known
+        inputs = [inp for _, _, inp in leaders]
+        try:
+            times = compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
+        except BaseException:
+            self.close()
+            raise
+        costs = [float(np.median(t)) if len(t) else float("inf") for t in times]
+        winner = int(np.argmin(costs))
+        if costs[winner] < float("inf"):
+            known = self.best[task.workload_key] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
+        return known
+
     def _arrived(self, number: int, result: MeasureResult) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
         batch.results[number] = result
@@ -127,6 +154,10 @@ class ProgramMeasurer:
             callback.callback(policy, [inp], [result])
         self.count += 1
         known = self.best.get(task.workload_key)
+        if result.ok:
+            leaders = self._leaders.setdefault(task.workload_key, [])
+            bisect.insort(leaders, (result.cost, self.count, inp), key=lambda entry: entry[:2])
+            del leaders[FINALISTS:]
         if result.ok and (known is None or result.cost < known.cost):
             known = self.best[task.workload_key] = Best(result.cost, inp.state, self.count)
         self.display.result(task, inp, result, None if known is None else known.cost)

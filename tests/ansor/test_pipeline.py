@@ -174,3 +174,22 @@ def test_two_searches_with_one_seed_ask_for_the_same_programs(target):
         texts.append([str(s.steps) for states in asked for s in states])
     assert texts[0] == texts[1] and len(texts[0]) == 24
     assert np.unique(texts[0]).size == 24
+
+
+def test_the_best_few_are_timed_again_in_turns(task):
+    class Luck(NumberRunner):
+        """The first figures of the programs flatter the later ones; in turns program 2 is the fastest."""
+
+        def compare(self, inputs, builds):
+            self.compared = [int(b.filename.split()[1]) for b in builds]
+            return [[1.0, 5.0, 1.1], [0.9, 0.8, 0.7], [], [2.0], [3.0]]
+
+    runner = Luck()
+    measurer = ansor.ProgramMeasurer(ReadyBuilder(), runner, verbose=0)
+    assert measurer.confirm(task) is None
+    inputs = inputs_of(task, 8)
+    measurer.measure(task, None, inputs)
+    best = measurer.confirm(task)
+    assert len(runner.compared) == 5
+    assert (best.cost, best.trial, best.state) == (0.8, 2, inputs[1].state)
+    assert measurer.count == 8
