@@ -1,12 +1,16 @@
 # make tune   set up a virtual environment and auto-schedule the tutorial's convolution layer on the CPU
+# make tune-cuda   the same on an NVIDIA GPU
 # make test   set up the environment and run the checks and tests
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 LOG ?= conv2d.json
 TRIALS ?= 64
+CUDA_LOG ?= conv2d_cuda.json
+CUDA_TRIALS ?= 512
+LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
-.PHONY: tune test lint fuzz bench clean
+.PHONY: tune tune-cuda test lint fuzz bench clean
 
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -14,7 +18,15 @@ $(VENV)/.installed: setup.py pyproject.toml
 	touch $@
 
 tune: $(VENV)/.installed
-	$(RUN) -m ansor tune conv2d --shape 1,7,7,512,512,3,1,1 --target c --trials $(TRIALS) --log $(LOG) --compare
+	$(RUN) -m ansor tune $(LAYER) --target c --trials $(TRIALS) --log $(LOG) --compare
+
+$(VENV)/.installed-cuda: $(VENV)/.installed
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[cuda]" || \
+		echo "the packages of the extra [cuda] could not be installed" >&2
+	$(RUN) -c "import pycuda" 2> /dev/null && touch $@ || true
+
+tune-cuda: $(VENV)/.installed-cuda
+	$(RUN) -m ansor tune $(LAYER) --target cuda --trials $(CUDA_TRIALS) --log $(CUDA_LOG) --compare
 
 test: $(VENV)/.installed
 	$(RUN) -m pytest -n 2 -m "not slow and not gpu"

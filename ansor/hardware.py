@@ -6,12 +6,13 @@ The eight fields, in this order, are what a record line stores.
 from __future__ import annotations
 
 import os
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from typing import ClassVar
 
 from te_lite.errors import require
 
 from .errors import TaskError
+from .registry import backend
 from .target import Target
 
 UNLIMITED = 2**31 - 1
@@ -79,6 +80,19 @@ class HardwareParams:
         """The defaults of a target.  Raises TaskError for a target that has none."""
         return cls(target=target)
 
+    @classmethod
+    def from_device(cls, target: Target | str) -> HardwareParams:
+        """The numbers of the first device of a target, as its driver tells them, for searching its whole space.
+
+        Raises BackendError or the backend's error when there is no device, TaskError for a target without drivers.
+        """
+        target = Target.of(target)
+        read = getattr(backend(target.kind.name), "hardware", None)
+        if read is None:
+            raise TaskError(f"target {target.text!r}: its devices do not tell their numbers")
+        found: HardwareParams = read(target.text)
+        return found
+
     def completed(self, target: Target | str) -> HardwareParams:
         """The same, with what nobody gave taken from the defaults of `target`.
 
@@ -104,7 +118,10 @@ def _defaults(target: Target | str) -> tuple[int, ...]:
         case "c":
             return (host_cores(), 64, 64, 0, 0, 0, 0, 0)
         case "cuda":
-            return astuple(GPUS.get(target.attrs.get("model", ""), CUDA))
+            model = target.attrs.get("model", "unknown").upper()
+            known = model in GPUS or model == "UNKNOWN"
+            require(known, TaskError, f"target {target.text!r}", f"known models are {', '.join(GPUS)}", model=model)
+            return astuple(GPUS.get(model, CUDA))
     raise TaskError(f"target {target.text!r}: hardware parameters have no defaults, give all of them")
 
 
@@ -119,4 +136,15 @@ CUDA = HardwareParams(
     warp_size=32,
 )
 
-GPUS: dict[str, HardwareParams] = dict.fromkeys(("V100", "T4", "A100", "H100", "H200", "RTX3090", "RTX4090"), CUDA)
+KIB = 1024
+GPUS: dict[str, HardwareParams] = {
+    model: replace(CUDA, max_shared_memory_per_block=shared)
+    for model, shared in {
+        "V100": 96 * KIB, "T4": 64 * KIB, "A100": 163 * KIB, "H100": 227 * KIB, "H200": 227 * KIB, "RTX3090": 99 * KIB,
+        "RTX4090": 99 * KIB,
+    }.items()
+}  # fmt: skip
+"""What blocks may have on request on well-known GPUs (CUDA programming guide, table of compute capabilities).
+
+Targets without a `-model` keep to the 48 KiB that every GPU gives unasked, as TVM does.
+"""

@@ -29,7 +29,7 @@ from .records import RecordReader, target_kind
 from .scoring import Scorer
 from .search import one_round, search_loop
 from .sketch import PreloadCustomSketchRule, generate_sketches
-from .sketch.extra import extra_sketches
+from .sketch.extra import EXTRA_RULES, extra_sketches
 from .task import SearchTask
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class SketchPolicy:
         "max_innermost_split_factor": 64,
         "max_vectorize_size": 16,
         "disable_change_compute_location": 0,
-        "extra_sketch_rules": "split_reduction,injective",
+        "extra_sketch_rules": ",".join(EXTRA_RULES),
     }
 
     def __init__(

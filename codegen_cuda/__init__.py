@@ -2,12 +2,13 @@
 
 from .compile import CompiledModule, available_compilers, compile_many, compile_source, compiler_name
 from .emit import emit
-from .errors import CompileError, EmitError
+from .errors import CompileError, EmitError, LimitError
 from .kernel import CudaKernel, CudaProgram
-from .limits import KernelUsage, Limits, check_limits, usage
+from .limits import KernelUsage, Limits, check_limits, require_limits, usage
 from .resources import KernelResources
 
 __all__ = [
     "CompileError", "CompiledModule", "CudaKernel", "CudaProgram", "EmitError", "KernelResources", "KernelUsage",
-    "Limits", "available_compilers", "check_limits", "compile_many", "compile_source", "compiler_name", "emit", "usage",
+    "LimitError", "Limits", "available_compilers", "check_limits", "compile_many", "compile_source", "compiler_name",
+    "emit", "require_limits", "usage",
 ]  # fmt: skip

@@ -6,20 +6,25 @@ The architecture is the target's `-arch`, or that of the first device.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ansor.hardware import HardwareParams
 from te_lite.stmt import LoweredFunc
 
 from .compile import available_compilers, compile_source, compiler_name
-from .device import CudaDevice, architecture, driver
+from .device import CudaDevice, architecture, device_numbers, driver
 from .emit import emit
-from .errors import CompileError, DeviceError
+from .errors import DeviceError
 from .facts import program_facts
+from .limits import Limits, require_limits
 from .module import CudaModule, open_device
+from .toolkit import sanitizer_path
 
 
 @lru_cache(maxsize=1)
@@ -33,6 +38,13 @@ def target_architecture(target: str) -> str:
         if word.startswith("-arch="):
             return word.removeprefix("-arch=")
     return _device_architecture()
+
+
+def _pycuda() -> tuple[str, bool, str]:
+    try:
+        return "PyCUDA", True, importlib.metadata.version("pycuda")
+    except importlib.metadata.PackageNotFoundError:
+        return "PyCUDA", False, "is not installed (pip install 'ansor[cuda]')"
 
 
 class CudaBackend:
@@ -51,9 +63,14 @@ class CudaBackend:
         return emit(func).source
 
     def build(self, func: LoweredFunc, target: str, directory: str) -> None:
-        """Compile into `directory`.  Raises EmitError, CompileError, or DeviceError when no architecture is known."""
+        """Compile into `directory`; programs beyond the limits of the architecture are refused before.
+
+        Raises LimitError, EmitError, CompileError, or DeviceError when no architecture is known.
+        """
+        arch = target_architecture(target)
+        require_limits(func, Limits.of_architecture(arch))
         program = emit(func)
-        compiled = compile_source(program.source, target_architecture(target))
+        compiled = compile_source(program.source, arch)
         place = Path(directory)
         (place / "program.cu").write_text(program.source)
         (place / "program.cubin").write_bytes(compiled.cubin)
@@ -64,20 +81,30 @@ class CudaBackend:
         return open_device(index)
 
     def report(self) -> list[tuple[str, bool, str]]:
-        """The compilers and the devices."""
-        names = available_compilers()
-        rows = [
-            ("CUDA compiler", bool(names), ", ".join(map(compiler_name, names)) or "neither NVRTC nor nvcc is found")
-        ]
+        """The compilers, the sanitizer, the driver, and the numbers of the devices."""
+        found = available_compilers()
+        rows = [(x, x in found, compiler_name(x) if x in found else "is not found") for x in ("nvrtc", "nvcc")]
+        sanitizer = sanitizer_path()
+        rows.append(_pycuda())
+        rows.append(("sanitizer", sanitizer is not None, sanitizer or "compute-sanitizer is not found"))
         try:
             cuda = driver()
             major, minor = divmod(cuda.get_driver_version(), 1000)
             rows.append(("CUDA driver", True, f"{major}.{minor // 10}"))
-            for k in range(cuda.Device.count()):
-                rows.append((f"GPU {k}", True, f"{cuda.Device(k).name()}, {architecture(k)}"))
-        except (DeviceError, CompileError) as error:
+            rows += [(f"GPU {k}", True, device_numbers(k).text()) for k in range(cuda.Device.count())]
+        except DeviceError as error:
             rows.append(("GPU", False, str(error)))
         return rows
+
+    def hardware(self, target: str) -> HardwareParams:
+        """What the first device allows, shared memory on request included.  Raises DeviceError without one."""
+        found = device_numbers()
+        return replace(
+            HardwareParams.for_target(target),
+            max_shared_memory_per_block=found.shared_optin_bytes,
+            max_threads_per_block=found.threads_per_block,
+            warp_size=found.warp_size,
+        )
 
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
         """A function of NumPy arrays and device arrays, see `CudaModule`."""

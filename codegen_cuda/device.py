@@ -49,6 +49,48 @@ def architecture(index: int = 0) -> str:
 
 
 @dataclass(frozen=True)
+class DeviceNumbers:
+    """What the driver says of a device: bytes of shared memory of a block (without and with asking for it) and of L2,
+    registers of a block, clocks in kHz.
+    """
+
+    name: str
+    arch: str
+    multiprocessors: int
+    shared_bytes: int
+    shared_optin_bytes: int
+    registers: int
+    threads_per_block: int
+    warp_size: int
+    l2_bytes: int
+    clock_khz: int
+    memory_clock_khz: int
+
+    def text(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.name}, {self.arch}, {self.multiprocessors} SMs at {self.clock_khz // 1000} MHz, shared memory "
+            f"{self.shared_bytes >> 10} KiB a block ({self.shared_optin_bytes >> 10} KiB on request), "
+            f"{self.registers} registers, L2 {self.l2_bytes >> 20} MiB, memory at {self.memory_clock_khz // 1000} MHz"
+        )
+
+
+def device_numbers(index: int = 0) -> DeviceNumbers:
+    """The numbers of device `index`; makes no context.  Raises DeviceError."""
+    arch, cuda = architecture(index), driver()
+    device = cuda.Device(index)
+
+    def read(name: str) -> int:
+        return int(device.get_attribute(getattr(cuda.device_attribute, name)))
+
+    return DeviceNumbers(
+        device.name(), arch, read("MULTIPROCESSOR_COUNT"), read("MAX_SHARED_MEMORY_PER_BLOCK"),
+        read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), read("MAX_REGISTERS_PER_BLOCK"), read("MAX_THREADS_PER_BLOCK"),
+        read("WARP_SIZE"), read("L2_CACHE_SIZE"), read("CLOCK_RATE"), read("MEMORY_CLOCK_RATE"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class DeviceArray:
     """Memory on a device with the shape and dtype of an array."""
 

@@ -34,14 +34,22 @@ from te_lite.stmt import (
 )  # fmt: skip
 from te_lite.visit import substitute
 
+from .async_copy import HELPERS, WAIT, scalar_copy, vector_store
 from .errors import EmitError
 from .kernel import STATIC_SHARED_BYTES, THREAD_TAGS, VECTOR_BYTES, CudaKernel, CudaProgram, KernelNest, kernel_nests
 from .reduce import ReduceText, group_of, with_barriers
-from .registers import copied_loops, index_vars, local_bytes, register_loops, useful_copies
+from .registers import (
+    copied_loops,
+    index_vars,
+    local_bytes,
+    register_loops,
+    rolled_loops,
+    useful_copies,
+)
 from .runs import split_runs
 from .shared import SharedArray, shared_layout
 from .text import CUDA_WORDS, TYPES, CudaText
-from .vectors import VectorStore, leaf_stores
+from .vectors import leaf_stores
 
 MAX_ELEMENTS = 2**31 - 1
 MANY_LOCAL_BYTES = 128
@@ -78,6 +86,7 @@ class KernelEmitter:
         moved = index_vars(self.nest.body)
         self.unrolled = register_loops(self.nest.body, moved)
         self.moved = set[Var]().union(*moved.values())
+        self.rolled = rolled_loops(self.nest.body)
         self.copied = copied_loops(self.nest.body, self.moved)
 
     # ------------------------------------------------------------------------------------------- expressions
@@ -158,7 +167,10 @@ class KernelEmitter:
                 self.open(f"if ({self.text.expr(cond)}) {{")
                 self.stmt(then)
                 self.close()
-            case Barrier():
+            case Barrier(publishes=publishes):
+                if publishes:
+                    self.text.helpers["copy_async"] = HELPERS
+                    self.line(WAIT)
                 self.line("__syncthreads();")
             case ThreadReduce():
                 ReduceText(self, s, group_of(s, self.nest)).emit()
@@ -178,6 +190,10 @@ class KernelEmitter:
 
     def store(self, s: Store) -> None:
         """`place = value`, or `place += rest` for an accumulation."""
+        copy = scalar_copy(self, s)
+        if copy is not None:
+            self.line(copy)
+            return
         target = self.place(s.buffer, s.index)
         match s.value:
             case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if (
@@ -199,7 +215,9 @@ class KernelEmitter:
                 env: dict[Var, Expr] = {s.var: const(k, s.var.dtype)}
                 self.stmt(map_exprs(s.body, lambda e, env=env: self.ranges.simplify(substitute(e, env))))  # type: ignore[misc]
         else:
-            if s.var in self.unrolled or (s.kind is ForKind.UNROLLED and s.var in self.moved):
+            if s.var in self.rolled:
+                self.line("#pragma unroll 1")
+            elif s.var in self.unrolled or (s.kind is ForKind.UNROLLED and s.var in self.moved):
                 self.line("#pragma unroll")
             elif s.kind is ForKind.UNROLLED:
                 copies = useful_copies(s)
@@ -217,7 +235,7 @@ class KernelEmitter:
     def vector_loop(self, s: For) -> None:
         """Lanes in vectors where all stores of the loop have some; an unrolled loop over the lanes otherwise."""
         leaves = list(leaf_stores(s.body, s.var))
-        stores = [(VectorStore(self, s, leaf[0]), leaf[1]) for leaf in leaves if leaf is not None]
+        stores = [(vector_store(self, s, leaf[0]), leaf[1]) for leaf in leaves if leaf is not None]
         if len(stores) < len(leaves) or any(v.width == 1 for v, _ in stores):
             self.line("#pragma unroll")
             self.counted(s, lambda: self.stmt(s.body))

@@ -13,5 +13,9 @@ class CompileError(TeError):
     """No CUDA compiler, or a compiler that refuses the source."""
 
 
+class LimitError(TeError):
+    """A program that asks for more than the device has; it is not compiled."""
+
+
 class DeviceError(TeError):
     """No GPU, or a call that the driver refuses."""

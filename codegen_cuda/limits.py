@@ -13,11 +13,13 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from te_lite.c_text import BYTES
+from te_lite.errors import require
 from te_lite.expr import BufferLoad
 from te_lite.state import State
 from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, exprs_of, stmts_of
 from te_lite.visit import walk
 
+from .errors import LimitError
 from .kernel import BLOCK_TAGS, THREAD_TAGS, KernelNest, Shape, kernel_nests
 from .registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops, unrolled_size
 from .shared import shared_layout
@@ -28,15 +30,22 @@ if TYPE_CHECKING:
 BASE_REGISTERS = 20
 REGISTERS_PER_THREAD = 255
 VECTORS_PER_LOOP = 8
+KIB = 1024
+SHARED_ON_REQUEST = {
+    "sm_70": 96 * KIB, "sm_72": 96 * KIB, "sm_75": 64 * KIB, "sm_80": 163 * KIB, "sm_86": 99 * KIB, "sm_87": 163 * KIB,
+    "sm_89": 99 * KIB, "sm_90": 227 * KIB, "sm_100": 227 * KIB, "sm_103": 227 * KIB, "sm_110": 227 * KIB,
+    "sm_120": 99 * KIB, "sm_121": 99 * KIB,
+}  # fmt: skip
+"""Bytes of shared memory that a block may have on request (CUDA programming guide, table of compute capabilities)."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """The numbers of a device (defaults: every NVIDIA GPU since sm_70).
 
-    `shared_bytes` of a block: 48 KiB, or what the device grants on request (99 KiB on sm_86 and sm_89, 163 KiB on
-    sm_80, 227 KiB on sm_90); `local_bytes` of a thread; `vector_loop_bytes` of one vectorized loop, which the emitter
-    cuts into accesses of at most 16 bytes; `statements` of a kernel after unrolling, a bound on compile time.
+    `shared_bytes` of a block: 48 KiB, or what the device grants on request; `local_bytes` of a thread;
+    `vector_loop_bytes` of one vectorized loop, which the emitter cuts into accesses of at most 16 bytes; `statements`
+    of a kernel after unrolling, a bound on compile time.
     """
 
     threads_per_block: int = 1024
@@ -47,6 +56,12 @@ class Limits:
     vector_loop_bytes: int = 16 * VECTORS_PER_LOOP
     vthreads: int = 8
     statements: int = 1 << 16
+
+    @classmethod
+    def of_architecture(cls, arch: str) -> Limits:
+        """What every device of an architecture like `sm_90a` can do; 48 KiB of shared memory where it is unknown."""
+        shared = SHARED_ON_REQUEST.get(arch.rstrip("af"), cls.shared_bytes)
+        return cls(shared_bytes=shared, vthreads=2**31 - 1)
 
     @classmethod
     def of(cls, hardware: HardwareParams, shared_optin_bytes: int | None = None) -> Limits:
@@ -125,6 +140,12 @@ def check_limits(func: LoweredFunc, limits: Limits, state: State | None = None) 
     """
     found = [text for k in usage(func) for text in _exceeded(k, limits)]
     return found + (_vthreads(state, limits) if state is not None else [])
+
+
+def require_limits(func: LoweredFunc, limits: Limits) -> None:
+    """Refuse a program that exceeds `limits`.  Raises LimitError with one sentence for each number."""
+    found = check_limits(func, limits)
+    require(not found, LimitError, func.name, "; ".join(found))
 
 
 def _exceeded(k: KernelUsage, limits: Limits) -> Iterator[str]:

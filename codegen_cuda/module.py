@@ -17,6 +17,7 @@ from .device import CudaDevice, DeviceProgram
 from .emit import emit
 from .errors import DeviceError
 from .facts import program_facts
+from .limits import Limits, require_limits
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -50,9 +51,13 @@ def open_device(index: int = 0) -> CudaDevice:
 
 
 class CudaModule:
-    """`module(*arrays)` runs the program; outputs that are NumPy arrays are copied back."""
+    """`module(*arrays)` runs the program; outputs that are NumPy arrays are copied back.
+
+    Raises LimitError, EmitError or CompileError when it is made.
+    """
 
     def __init__(self, func: LoweredFunc, arch: str) -> None:
+        require_limits(func, Limits.of_architecture(arch))
         self.program = emit(func)
         self.entry_name = func.name
         self._compiled = compile_source(self.program.source, arch)

@@ -2,7 +2,8 @@
 
 An array is registers only if all its indices are constants after unrolling; one index that is not sends the whole
 array to memory.  So every loop that moves an index of a local array is unrolled, as far as the array fits the
-registers of a thread and the program does not grow beyond `MAX_STATEMENTS`.
+registers of a thread and the program does not grow beyond `MAX_STATEMENTS`, or grows by little: what stores a tile is
+never too long when what computes it is unrolled already.
 
 Short innermost loops over virtual threads are copied out in the text instead: below a pragma of its own, nvcc keeps
 the loops around such a loop from being unrolled well (1.1 to 3.7 times slower for 8 of 64 measured matmuls).
@@ -19,8 +20,11 @@ from .kernel import loads_in
 
 MAX_ARRAY_BYTES = 1024
 MAX_STATEMENTS = 1024
+MAX_GROWTH = 256
 MAX_COPIES = 15
 MAX_COPY_NODES = 1024
+MAX_UNROLL = 128
+MAX_MEMORY_STATEMENTS = 512
 _UNROLLED = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
@@ -49,26 +53,56 @@ def register_loops(body: Stmt, moved: dict[Buffer, set[Var]]) -> set[Var]:
         if buffer.size * BYTES[buffer.dtype] > MAX_ARRAY_BYTES:
             break
         more = forced | moved.get(buffer, set())
-        if unrolled_size(body, more) <= max(MAX_STATEMENTS, unrolled_size(body, forced)):
+        if unrolled_size(body, more) <= max(MAX_STATEMENTS, unrolled_size(body, forced) + MAX_GROWTH):
             forced = more
     return forced
 
 
 def useful_copies(loop: For) -> int:
-    """How often to unroll a loop that moves no register: a guarded copy to shared memory up to `MAX_COPY_NODES`.
+    """How often to unroll a loop that moves no register: `MAX_UNROLL` times at most, and without rest if possible.
 
-    Cooperative copies with a guard or padding take the compiler seconds when they are written out 80 times, and their
-    loads in flight then spill the registers; plain copies are cheap, and want all their loads in flight.
+    A copy to shared memory with a guard or padding has at most `MAX_COPY_NODES` nodes: such copies take the compiler
+    seconds when they are written out 80 times, and spill the registers.  Plain copies want their loads in flight.
     """
     inside = list(stmts_of(loop.body))
     copies = all(x.buffer.scope == "shared" for x in inside if isinstance(x, Store))
     nodes = [e for x in inside for root in exprs_of(x) for e in walk(root)]
     guarded = any(isinstance(x, If) for x in inside) or any(isinstance(e, Call) for e in nodes)
-    if not copies or not guarded:
-        return loop.extent
-    return max(
-        d for d in range(1, loop.extent + 1) if loop.extent % d == 0 and (d == 1 or d * len(nodes) <= MAX_COPY_NODES)
-    )
+    if copies and guarded:
+        return _divisor_up_to(min(MAX_UNROLL, MAX_COPY_NODES // len(nodes)), loop.extent)
+    found = _divisor_up_to(MAX_UNROLL, loop.extent)
+    return found if found in (loop.extent, *range(MAX_UNROLL // 4, MAX_UNROLL + 1)) else MAX_UNROLL
+
+
+def _divisor_up_to(most: int, extent: int) -> int:
+    return max(d for d in range(1, max(min(most, extent), 1) + 1) if extent % d == 0)
+
+
+def rolled_loops(body: Stmt) -> set[Var]:
+    """The variables of unrolled loops to leave rolled: around large arrays.
+
+    Unrolling pays where it turns arrays into registers.  Around an array of more than `MAX_ARRAY_BYTES`, which stays in
+    memory, it keeps the compiler busy for seconds: what is unrolled there stops at `MAX_MEMORY_STATEMENTS`.
+    """
+    found: set[Var] = set()
+
+    def size(s: Stmt) -> int:
+        """Stores to large local arrays after unrolling."""
+        own = (
+            isinstance(s, Store)
+            and s.buffer.scope == "local"
+            and s.buffer.size * BYTES[s.buffer.dtype] > MAX_ARRAY_BYTES
+        )
+        inner = sum([size(b) for b in bodies(s)]) + own
+        if not isinstance(s, For) or s.kind is not ForKind.UNROLLED:
+            return inner
+        if inner * s.extent > MAX_MEMORY_STATEMENTS:
+            found.add(s.var)
+            return inner
+        return inner * s.extent
+
+    size(body)
+    return found
 
 
 def copied_loops(body: Stmt, moving: set[Var]) -> set[Var]:

@@ -51,6 +51,14 @@ def nvcc_path() -> str | None:
     return shutil.which("nvcc")
 
 
+def sanitizer_path() -> str | None:
+    """The compute-sanitizer command: that of a toolkit, or the one on PATH; or None."""
+    for root in _toolkits():
+        if (root / "bin" / "compute-sanitizer").exists():
+            return str(root / "bin" / "compute-sanitizer")
+    return shutil.which("compute-sanitizer")
+
+
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
     """The folders to search for `cuda_fp16.h` and what it includes; empty when it is not installed."""

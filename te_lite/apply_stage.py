@@ -1,4 +1,4 @@
-"""Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor."""
+"""Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; and double_buffer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .errors import ScheduleError, require
 from .expr import Expr, IterVar, Var, compare, logical_and
 from .loop_value import loop_names, root_values, split_guards
 from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Stage, State, fresh_stage
-from .step import SCOPES, CacheRead, CacheWrite, ComputeAt, ComputeInline, ComputeRoot, RFactor
+from .step import SCOPES, CacheRead, CacheWrite, ComputeAt, ComputeInline, ComputeRoot, DoubleBuffer, RFactor
 
 SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
 
@@ -54,6 +54,19 @@ def apply_compute_root(state: State, step: ComputeRoot) -> State:
     return state.with_stage(step.stage, replace(_forget_extents(stage), where=ROOT, attach=None))
 
 
+def apply_double_buffer(state: State, step: DoubleBuffer) -> State:
+    """What can never be double-buffered is refused here; its place is known, and looked at, when it is lowered."""
+    stage = state.stages[step.stage]
+    subject = f"double_buffer {stage.op.name}"
+    require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+    require(not state.access.is_output(step.stage), ScheduleError, subject, "an output has one place in memory")
+    require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be fetched ahead")
+    scope = getattr(stage.op, "scope", "")
+    require(scope in ("", "shared"), ScheduleError, subject, "the storage must be shared memory", scope=scope)
+    require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
+    return state.with_stage(step.stage, replace(stage, double_buffer=True))
+
+
 def _insert(state: State, position: int, stage: Stage) -> State:
     """Put a stage at `position`; references to later stages move on."""
     shifted = [
@@ -90,6 +103,7 @@ def _require_unscheduled(stage: Stage, uids: range, subject: str) -> None:
     loops = [it for it in stage.iters if it.kind != REDUCE or it.uid in uids]
     natural = [it.uid for it in loops] == list(uids) and all(it.annotation == "none" for it in loops)
     ok = natural and not stage.auto_unroll_max_step and not stage.pragmas and stage.storage_align is None
+    ok = ok and not stage.double_buffer
     law = "it must come before other steps on these loops"
     require(ok, ScheduleError, subject, law, loops=[it.name for it in loops])
 

@@ -1,9 +1,10 @@
 """From a state to a loop nest.
 
 The order of work: infer bounds; give every loop a variable and every stage a buffer; build the nest of each root
-stage with the stages computed inside it (`lower_nest.py`); wrap kernels in their block and thread loops; then the
-passes: virtual threads are sunk below barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put
-where threads meet in shared memory (`sync.py`).
+stage with the stages computed inside it (`lower_nest.py`), shared tiles fetched ahead where that was asked for
+(`double_buffer.py`); wrap kernels in their block and thread loops; then the passes: virtual threads are sunk below
+barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put where threads meet in shared memory
+(`sync.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .bounds import BLOCKS, infer_bounds
+from .double_buffer import check_double_buffers, double_buffered
 from .errors import LowerError, require
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
@@ -43,9 +45,11 @@ def lower(
     twice = [t.name for t in listed if listed.count(t) > 1]
     require(not twice, LowerError, name, "an argument is listed twice", arguments=twice)
     facts = Facts(infer_bounds(state), listed)
+    check_double_buffers(facts)
     nests = NestBuilder(facts)
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
-    return as_function(facts, seq(*[_kernel(facts, k, nests.stage_nest(k)) for k in roots]), name)
+    built = [double_buffered(facts, k, nests.stage_nest(k)) for k in roots]
+    return as_function(facts, seq(*[_kernel(facts, k, nest) for k, nest in zip(roots, built, strict=True)]), name)
 
 
 def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:

@@ -66,7 +66,7 @@ class Facts:
     def _loop_vars(self, k: int) -> dict[int, Expr]:
         stage = self.stages[k]
         out: dict[int, Expr] = {}
-        for it in stage.iters:
+        for it in () if stage.where == INLINED else stage.iters:
             if it.annotation in BLOCKS or it.annotation in THREADS:
                 out[it.uid] = self.thread_vars[self.roots[k], it.annotation]
             elif it.extent == 1:

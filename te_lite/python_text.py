@@ -19,6 +19,7 @@ from .step import (
     ComputeAt,
     ComputeInline,
     ComputeRoot,
+    DoubleBuffer,
     FollowFusedSplit,
     FollowSplit,
     FreePragma,
@@ -150,6 +151,8 @@ class _Printer:
                 self._call(k, "compute_inline()")
             case ComputeRoot():
                 self._call(k, "compute_root()")
+            case DoubleBuffer():
+                self._call(k, "double_buffer()")
             case CacheRead() | CacheWrite() | RFactor():
                 self._new_stage(before, step)
 

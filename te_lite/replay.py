@@ -16,6 +16,7 @@ from .step import (
     ComputeAt,
     ComputeInline,
     ComputeRoot,
+    DoubleBuffer,
     FollowFusedSplit,
     FollowSplit,
     FreePragma,
@@ -44,6 +45,7 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     CacheRead: apply_stage.apply_cache_read,
     CacheWrite: apply_stage.apply_cache_write,
     RFactor: apply_stage.apply_rfactor,
+    DoubleBuffer: apply_stage.apply_double_buffer,
 }
 
 

@@ -27,6 +27,7 @@ from .step import (
     ComputeAt,
     ComputeInline,
     ComputeRoot,
+    DoubleBuffer,
     FreePragma,
     Fuse,
     Pragma,
@@ -278,6 +279,13 @@ class StageHandle:
     def compute_inline(self) -> None:
         """Put the stage's expression where it is read."""
         self.schedule.apply(ComputeInline(self.id))
+
+    def double_buffer(self) -> None:
+        """Fetch the next tile of a shared copy, computed at a reduction loop, while this one is used.
+
+        Takes twice the shared memory, and one barrier a turn of the loop instead of two.
+        """
+        self.schedule.apply(DoubleBuffer(self.id))
 
     def compute_root(self) -> None:
         """Compute the whole stage before its consumers."""

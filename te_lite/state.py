@@ -87,6 +87,7 @@ class Stage:
     auto_unroll_max_step: int = 0
     storage_align: tuple[int, int, int] | None = None
     pragmas: tuple[tuple[str, str], ...] = ()
+    double_buffer: bool = False
 
     @property
     def is_placeholder(self) -> bool:

@@ -35,6 +35,8 @@ def _stage_lines(state: State, k: int, indent: int, lines: list[str]) -> None:
         lines.append(f"{pad}{stage.op.name} auto_unroll: {stage.auto_unroll_max_step}")
     if stage.storage_align is not None and stage.storage_align[2]:
         lines.append(f"{pad}{stage.op.name} storage_offset: {stage.storage_align[2]}")
+    if stage.double_buffer:
+        lines.append(f"{pad}{stage.op.name} double_buffer")
     for it in stage.iters:
         if not (isinstance(it.extent, int) and it.extent == 1):
             word = "for" if it.annotation == "none" else it.annotation

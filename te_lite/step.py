@@ -2,7 +2,7 @@
 
     step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
          | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR
-         | CacheRead CHR | CacheWrite CHW | RFactor RF | FreePragma PRX (ours)
+         | CacheRead CHR | CacheWrite CHW | RFactor RF | FreePragma PRX (ours) | DoubleBuffer DBF (ours)
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -156,6 +156,14 @@ class RFactor:
     factor_iter: int
 
 
+@dataclass(frozen=True, slots=True)
+class DoubleBuffer:
+    """Fetch the next tile of a shared copy while this one is used; a letter of our own (see `double_buffer.py`)."""
+
+    tag: ClassVar[str] = "DBF"
+    stage: int
+
+
 Step = (
     Annotate
     | Fuse
@@ -172,6 +180,7 @@ Step = (
     | CacheWrite
     | RFactor
     | FreePragma
+    | DoubleBuffer
 )
 STEP_KINDS: dict[str, type[Any]] = {kind.tag: kind for kind in Step.__args__}
 

@@ -40,6 +40,7 @@ class Buffer:
     """Flat storage of `size` elements.  Two buffers are the same only if they are the same object.
 
     `scope` is `global`, `shared` or `local`; `shape` is the logical shape (for printing and arguments).
+    `pipelined` storage holds several tiles, and the barriers of its pipeline (`double_buffer.py`) order all accesses.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Buffer:
     shape: tuple[int, ...]
     scope: str = "global"
     strides: tuple[int, ...] | None = None
+    pipelined: bool = False
 
     @property
     def size(self) -> int:
@@ -102,7 +104,9 @@ class Seq:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Barrier:
-    pass
+    """`publishes`: copies into pipelined buffers, which may be asynchronous, are complete when it opens."""
+
+    publishes: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -108,8 +108,8 @@ def _head(s: Stmt, name: Name) -> str:
             return f"alloc {name(buffer)}: {_type_text(buffer)} ({buffer.scope})"
         case If(cond=cond):
             return f"if {_text(cond, name)}:"
-        case Barrier():
-            return "barrier()"
+        case Barrier(publishes=publishes):
+            return "barrier(publish)" if publishes else "barrier()"
         case ThreadReduce(combiner=combiner, dst=dst, src=src, thread=thread, extent=extent):
             left = ", ".join(f"{name(b)}[0]" for b in dst)
             right = ", ".join(_text(e, name) for e in src)

@@ -4,6 +4,7 @@ Between two accesses of one shared buffer, a write and a read in either order, a
 may read what another wrote.  It is put as far out as possible: before a whole loop where nothing inside the loop
 asks for more.  Loop bodies are looked at twice, so that the end of one iteration meets the start of the next.
 Writes alone never conflict: threads write elements of their own (the interpreter refuses anything else).
+Pipelined buffers have barriers of their own already (`double_buffer.py`).
 """
 
 from __future__ import annotations
@@ -34,17 +35,19 @@ def insert_barriers(kernel: Stmt) -> Stmt:
     return _visit(kernel, Pending())[0]
 
 
+def _is_watched(buffer: Buffer) -> bool:
+    return buffer.scope == "shared" and not buffer.pipelined
+
+
 def _shared_reads(exprs: tuple[Expr, ...]) -> frozenset[Buffer]:
-    return frozenset(
-        x.buffer for e in exprs for x in walk(e) if isinstance(x, BufferLoad) and x.buffer.scope == "shared"
-    )
+    return frozenset(x.buffer for e in exprs for x in walk(e) if isinstance(x, BufferLoad) and _is_watched(x.buffer))
 
 
 def accesses(s: Stmt) -> Pending:
     """All shared accesses under a statement."""
     out = Pending()
     for x in stmts_of(s):
-        writes = frozenset({x.buffer} if isinstance(x, Store) and x.buffer.scope == "shared" else ())
+        writes = frozenset({x.buffer} if isinstance(x, Store) and _is_watched(x.buffer) else ())
         out = out.join(Pending(_shared_reads(exprs_of(x)), writes))
     return out
 

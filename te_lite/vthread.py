@@ -44,7 +44,7 @@ def sink_lanes(s: Stmt, simplifier: Simplifier) -> Stmt:
 
 def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
     differing = _differing_buffers(loop)
-    copies = {b: Buffer(b.name, b.dtype, (loop.extent, b.size), b.scope) for b in differing}
+    copies = {b: replace(b, shape=(loop.extent, b.size), strides=None) for b in differing}
 
     def swap(e: Expr) -> Expr | None:
         if isinstance(e, BufferLoad) and e.buffer in copies:

@@ -20,6 +20,7 @@ from te_lite.step import (
     ComputeAt,
     ComputeInline,
     ComputeRoot,
+    DoubleBuffer,
     Fuse,
     Pragma,
     Reorder,
@@ -52,6 +53,7 @@ class Fuzzer:
             self._attach()
             self._bind() if self.gpu else self._annotate_cpu()
             self._unroll()
+            self._fetch_ahead()
             try:
                 return self.state, lower(self.state)
             except LowerError as error:
@@ -88,9 +90,19 @@ class Fuzzer:
                 self.attempt(CacheWrite(k, "local"))
             elif not stage.is_placeholder and stage.op.reduce_axis:
                 self._rfactor(k)
+        if self.gpu and self.chance(0.2):
+            self._cache_for_reduction()
         for k in range(len(self.state.stages)):
             if self.chance(0.4):
                 self.attempt(ComputeInline(k))
+
+    def _cache_for_reduction(self) -> None:
+        """Shared copies of what a reduction reads."""
+        reductions = [k for k in self.computed() if self.state.stages[k].op.reduce_axis]
+        if reductions:
+            reader = int(self.pick(reductions))  # type: ignore[call-overload]
+            for k in sorted(self.state.access.read_from[reader], reverse=True):
+                reader += self.attempt(CacheRead(k, "shared", (reader,)))
 
     def _rfactor(self, k: int) -> None:
         reduces = [p for p, it in enumerate(self.state.stages[k].iters) if it.kind == REDUCE]
@@ -179,6 +191,18 @@ class Fuzzer:
                 self.attempt(Pragma(k, 0, f"auto_unroll_max_step${self.pick([0, 4, 16, 64])}"))
             if stage.leaf and self.chance(0.15):
                 self.attempt(Annotate(k, int(self.rng.integers(len(stage.leaf))), "unroll"))
+
+    def _fetch_ahead(self) -> None:
+        """Double-buffer attached shared copies, moved to a reduction loop for it."""
+        for k, stage in enumerate(self.state.stages):
+            readers = list(self.state.access.read_by[k])
+            shared = stage.attach is not None and getattr(stage.op, "scope", "") == "shared"
+            if not self.gpu or not shared or len(readers) != 1 or self.chance(0.4):
+                continue
+            loops = self.state.stages[readers[0]].iters
+            in_turn = [p for p, it in enumerate(loops) if it.kind == REDUCE and it.annotation in ("none", "unroll")]
+            if in_turn and self.attempt(ComputeAt(k, readers[0], int(self.pick(in_turn)))):  # type: ignore[call-overload]
+                self.attempt(DoubleBuffer(k))
 
     # ----------------------------------------------------------------------------------------- threads
 

@@ -13,7 +13,8 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from te_lite.bounds import Bounds
-from te_lite.lanes import larger, product, smaller
+from te_lite.double_buffer import stored_elements, tile_count
+from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
 from te_lite.state import INLINED, State
 
@@ -41,7 +42,8 @@ def shared_bytes(bounds: Bounds) -> dict[int, Any]:
         if scope == "shared" and stage.attach is not None:
             kernel = kernel_of(bounds.state, k)
             elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage.storage_align)
-            total[kernel] = total.get(kernel, 0) + elements * element_bytes(stage.op.dtype)
+            size = element_bytes(stage.op.dtype)
+            total[kernel] = total.get(kernel, 0) + stored_elements(elements, size, tile_count(bounds, k)) * size
     return total
 
 
@@ -60,7 +62,8 @@ class Fetch:
     """One shared copy: its kernel, its shape, the index forms with which its tiled reader reads it.
 
     `axes` holds for each axis of the reader its extent in a tile, or its whole extent and the step position of the
-    split that is to cut it.
+    split that is to cut it.  Of a double-buffered copy, `turns` has the reduction axes of the reader and their whole
+    extents: it takes two tiles where one of them is cut.
     """
 
     kernel: int
@@ -68,14 +71,16 @@ class Fetch:
     forms: tuple[tuple[Form, ...], ...]
     axes: tuple[tuple[int, int | None], ...]
     element: int
+    turns: tuple[tuple[int, int], ...] = ()
 
     def size(self, lengths: Mapping[int, Sequence[Any]]) -> Any:
         """Bytes, at least, for the given lengths by step position (ints or lanes)."""
         spans = [extent if p is None else smaller(extent, product(lengths[p])) for extent, p in self.axes]
-        total: Any = self.element
+        total: Any = 1
         for d, size in enumerate(self.shape):
             total = total * smaller(size, reduce(larger, [_span(forms[d], spans) for forms in self.forms]))
-        return total
+        tiles = product([ceildiv(extent, spans[axis]) for axis, extent in self.turns])
+        return stored_elements(total, self.element, tiles) * self.element
 
 
 def _span(form: Form, spans: Sequence[Any]) -> Any:
@@ -120,7 +125,10 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
             ]
         )
         forms = tuple([r.forms for r in reads[k] if r.reader == stage.attach.stage])
-        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, element_bytes(stage.op.dtype)))
+        first, size = len(reader.op.axis), element_bytes(stage.op.dtype)
+        reduced = [(first + n, v.extent) for n, v in enumerate(reader.op.reduce_axis) if isinstance(v.extent, int)]
+        turns = tuple(reduced) if stage.double_buffer else ()
+        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, size, turns))
     return tuple(out)
 
 

@@ -80,9 +80,10 @@ def _lines(memory: Memory, unique: Value, points: Value, line: float, shape: Sha
     still = shape.at(shape.inside, found + 1) * (found >= 0) + (found < 0) * shape.inside[0]
     lines = np.maximum(1.0, points / still * np.minimum(1.0, step * memory.access.element / line))
     run = _contiguous(memory) * memory.access.element
+    unique_lines = np.maximum(1.0, unique / np.minimum(run, line))
     return {
-        "lines": lines,
-        "unique_lines": np.maximum(1.0, unique / np.minimum(run, line)),
+        "lines": np.maximum(lines, unique_lines),
+        "unique_lines": unique_lines,
         "stride": shape.at(steps, row_of[shape.last]),
     }
 

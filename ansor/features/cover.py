@@ -11,6 +11,7 @@ A *row value* is a float or a float64 array with one lane per program; nothing h
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -178,7 +179,8 @@ class Cover:
             for j, step, growth in self._events(atom.base, place):
                 span = span + growth
                 after = np.minimum(span, divisor - 1) if atom.mod else np.ceil(span / divisor)
-                events.append((j, c * (step if atom.mod else step / divisor), c * (after - before)))
+                moved = np.fmod(step, divisor) if atom.mod else np.floor(step / divisor)
+                events.append((j, c * moved, c * (after - before)))
                 before = after
         return sorted(events, key=lambda event: -event[0])
 
@@ -268,7 +270,7 @@ def _quotient(inner: Interval, divisor: float, mod: bool) -> Interval:
 
 
 def coefficients(form: Form) -> dict[int, float]:
-    """By how much one step of each axis moves an index, on average."""
+    """By how much one step of each axis moves an index, in most places (it may carry in some)."""
     match form:
         case Affine(terms=terms):
             return {axis: float(c) for axis, c in terms}
@@ -281,6 +283,6 @@ def coefficients(form: Form) -> dict[int, float]:
         case Scaled(part=part, factor=factor):
             return {axis: c * factor for axis, c in coefficients(part).items()}
         case Quotient(part=part, divisor=divisor, mod=mod):
-            return {axis: c / (1 if mod else divisor) for axis, c in coefficients(part).items()}
+            return {a: math.fmod(c, divisor) if mod else c // divisor for a, c in coefficients(part).items()}
         case _:
             return {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from te_lite.bounds import BLOCKS, THREADS
+from te_lite.double_buffer import stored_elements, tile_count
 
 from ..hardware import HardwareParams
 from .cover import Lanes, Value
@@ -113,8 +114,8 @@ def _storage(plan: Plan, root: int, lanes: Lanes) -> tuple[Value, Value]:
 
 
 def storage_bytes(row: RowPlan, lanes: Lanes) -> Value:
-    """The bytes of one storage of a row's stage."""
+    """The bytes of one storage of a row's stage, all its tiles included."""
     total: Value = float(row.element * row.outputs)
     for extent in lanes.region(row.nest.stage)[: row.spatial]:
         total = total * extent
-    return total
+    return stored_elements(total, 1, lanes.value(tile_count(lanes.bounds, row.nest.stage)))

@@ -102,7 +102,7 @@ def structure(state: State) -> Hashable:
         relations = tuple([_children(rel) for rel in stage.relations])
         tags = tuple([stage.vars[u].annotation for u in stage.leaf])
         place = None if stage.attach is None else (stage.attach.stage, stage.attach.iter)
-        stages.append((stage.where, place, stage.leaf, tags, relations))
+        stages.append((stage.where, place, stage.leaf, tags, relations, stage.double_buffer))
     return state.ops, state.dag, tuple(stages)
 
 

@@ -113,7 +113,7 @@ def _buffer(b: str) -> list[Column]:
         column("is_read_write", "flag", "1 if the buffer is updated (a reduction), else 0.", "none"),
         column("bytes", "bytes", "P times the accesses in one point times the bytes of an element."),
         column("unique_bytes", "bytes", "Bytes of the different elements that one storage sees under all loops."),
-        column("lines", "lines", "P over the innermost turns that stay in place, times stride / line (at most 1)."),
+        column("lines", "lines", "P over the turns in place, times stride / line up to 1; at least unique_lines."),
         column("unique_lines", "lines", "unique_bytes over the contiguous run of them, at most a line."),
         column("reuse_loop", "flag", "1 if the nearest reuse is a loop that leaves the address in place.", "none"),
         column("reuse_serial", "flag", "1 if the nearest reuse is another stage in a common loop.", "none"),

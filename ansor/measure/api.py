@@ -21,6 +21,7 @@ from te_lite.step import Step
 from te_lite.stmt import LoweredFunc
 
 if TYPE_CHECKING:
+    from ansor.hardware import HardwareParams
     from ansor.task import SearchTask
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -148,6 +149,13 @@ class Backend(Protocol):
         """The program as a function of arrays, in this process; it has `source`, `entry_name` and `time(...)`."""
 
 
+class ReportsHardware(Protocol):
+    """What a backend may have besides: the numbers of its device, see `HardwareParams.from_device`."""
+
+    def hardware(self, target: str) -> HardwareParams:
+        """The numbers of the first device of `target`.  Raises the backend's error when there is none."""
+
+
 class Builder(Protocol):
     """Builds candidates; `n_parallel` of them at a time."""
 
@@ -168,6 +176,13 @@ class Runner(Protocol):
 
     def close(self) -> None:
         """Stop the workers, and the run in progress in another thread; the next `run` starts new ones."""
+
+
+class PairedRunner(Runner, Protocol):
+    """A runner that can also time several programs in turns."""
+
+    def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
+        """Seconds per call of each program, a figure a round; none for a program that cannot be run."""
 
 
 class MeasureCallback(Protocol):

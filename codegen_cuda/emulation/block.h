@@ -18,7 +18,14 @@ struct Fiber {
   int operand, width;
 };
 
+struct Copy {  // on its way to shared memory
+  void *to;
+  size_t bytes;
+  char data[16];
+};
+
 inline Fiber fibers[1024];
+inline std::vector<Copy> copies[1024];  // that a thread has not waited for
 inline char *stacks;
 inline jmp_buf scheduler;
 inline void (*entry)(void **);
@@ -160,7 +167,7 @@ inline void run_block() {
   block_start = ++now;
   memset(warp_time, 0, sizeof warp_time);
   for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
-  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY;
+  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY, copies[t].clear();
   do {
     for (bool moved = true; moved;) {
       moved = false;

@@ -31,6 +31,8 @@ __attribute__((const)) unsigned emu_grid_dim(int axis);
 void emu_barrier(int line);
 uint64_t emu_warp(int op, int line, unsigned mask, uint64_t value, int operand, int width);
 void emu_atomic(void *address, size_t bytes);
+void emu_copy_async(void *to, const void *from, size_t bytes, int real, int checked);
+void emu_copy_wait(int checked);
 }
 
 // ---------------------------------------------------------------- indices and barriers
@@ -66,6 +68,20 @@ template <class T> inline T emu_shuffle(int op, int line, unsigned mask, T value
   __builtin_memcpy(&value, &bits, sizeof(T));
   return value;
 }
+
+// ---------------------------------------------------------------- asynchronous copies
+
+// They replace the helpers of emitted programs.  The bytes arrive when the thread waits for them, no earlier.
+#define EMU_ASYNC
+#ifdef __SANITIZE_THREAD__
+#define EMU_CHECKED 1
+#else
+#define EMU_CHECKED 0
+#endif
+template <int bytes> __forceinline__ void copy_async(void *to, const void *from, bool real = true) {
+  emu_copy_async(to, from, bytes, real, EMU_CHECKED);
+}
+__forceinline__ void copy_async_wait() { emu_copy_wait(EMU_CHECKED); }
 
 // ---------------------------------------------------------------- vector types
 

@@ -50,25 +50,44 @@ uint64_t emu_warp(int op, int line, unsigned mask, uint64_t value, int operand, 
 }
 
 #define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
-void emu_atomic(void *p, size_t bytes) { access((uintptr_t)p, bytes, true, true, CALLER); }
+void emu_atomic(void *p, size_t bytes) { access((uintptr_t)p, bytes, true, ATOMIC, CALLER); }
+
+void emu_copy_async(void *to, const void *from, size_t bytes, int real, int checked) {
+  if (checked) {
+    if (real) access((uintptr_t)from, bytes, false, 0, CALLER);
+    access((uintptr_t)to, bytes, true, IN_FLIGHT, CALLER);
+  }
+  Copy copy{to, bytes, {}};
+  if (real) memcpy(copy.data, from, bytes);
+  copies[here.thread].push_back(copy);
+}
+
+void emu_copy_wait(int checked) {
+  for (const Copy &c : copies[here.thread]) {
+    if (checked) arrive((uintptr_t)c.to, c.bytes);
+    memcpy(c.to, c.data, c.bytes);
+  }
+  copies[here.thread].clear();
+}
+
 void __tsan_init() {}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 #define HOOKS(size)                                                                                    \
-  void __tsan_read##size(void *p) { access((uintptr_t)p, size, false, false, CALLER); }                \
-  void __tsan_write##size(void *p) { access((uintptr_t)p, size, true, false, CALLER); }                \
-  void __tsan_unaligned_read##size(void *p) { access((uintptr_t)p, size, false, false, CALLER); }      \
-  void __tsan_unaligned_write##size(void *p) { access((uintptr_t)p, size, true, false, CALLER); }
+  void __tsan_read##size(void *p) { access((uintptr_t)p, size, false, 0, CALLER); }                \
+  void __tsan_write##size(void *p) { access((uintptr_t)p, size, true, 0, CALLER); }                \
+  void __tsan_unaligned_read##size(void *p) { access((uintptr_t)p, size, false, 0, CALLER); }      \
+  void __tsan_unaligned_write##size(void *p) { access((uintptr_t)p, size, true, 0, CALLER); }
 HOOKS(1)
 HOOKS(2)
 HOOKS(4)
 HOOKS(8)
 HOOKS(16)
 void __tsan_read_range(void *p, size_t n) {  // a struct of a size that has no hook: byte by byte
-  for (size_t i = 0; i < n; ++i) access((uintptr_t)p + i, 1, false, false, CALLER);
+  for (size_t i = 0; i < n; ++i) access((uintptr_t)p + i, 1, false, 0, CALLER);
 }
 void __tsan_write_range(void *p, size_t n) {
-  for (size_t i = 0; i < n; ++i) access((uintptr_t)p + i, 1, true, false, CALLER);
+  for (size_t i = 0; i < n; ++i) access((uintptr_t)p + i, 1, true, 0, CALLER);
 }
 
 struct Location { const char *file; uint32_t line, column; };

@@ -19,7 +19,7 @@ struct Cell {
 };
 
 // ids of accessors: 0..1023 one thread, 1024..1055 several threads of one warp, and
-enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK = 2001, ATOMIC = 2002 };
+enum : uint16_t { SEVERAL = 2000, OTHER_BLOCK = 2001, ATOMIC = 2002, IN_FLIGHT = 2003 };
 
 struct Region {
   std::string name;
@@ -73,6 +73,7 @@ inline std::string accessor(const Cell &c, bool write) {
   const uint16_t id = write ? c.writer : c.reader;
   if (time < block_start || id == OTHER_BLOCK) return "another block";
   if (id == ATOMIC) return "an atomic of another thread";
+  if (write && id == IN_FLIGHT) return "an asynchronous copy";
   return id < 1024 ? "thread " + name_of(id) : "other threads";
 }
 
@@ -98,7 +99,10 @@ inline void note_read(const Region &r, Cell &c, uint16_t t, uintptr_t pc) {
 inline void read_cell(const Region &r, Cell &c, size_t at, uint16_t t, uintptr_t pc) {
   const uint32_t first = r.shared ? block_start : launch_start;
   if (c.write_time >= first) {
-    if (c.write_time < block_start || (c.write_time == now && !ordered(c.writer, c.write_warp_time, t)))
+    if (c.writer == IN_FLIGHT)
+      report("uninitialised", pc, c.write_pc, 0, "reads byte %zu of %s, whose asynchronous copy was not waited for", at,
+             r.name.c_str());
+    else if (c.write_time < block_start || (c.write_time == now && !ordered(c.writer, c.write_warp_time, t)))
       race(r, at, c, false, true, pc);
   } else if (!r.ready && (r.shared || c.write_time == 0)) {
     report("uninitialised", pc, 0, 0, "reads byte %zu of %s, which nothing has written", at, r.name.c_str());
@@ -110,7 +114,8 @@ inline void write_cell(const Region &r, Cell &c, size_t at, uint16_t t, uint16_t
   const uint32_t first = r.shared ? block_start : launch_start;
   const bool atomics = writer == ATOMIC && c.writer == ATOMIC;
   if (c.write_time >= first && !atomics &&
-      (c.write_time < block_start || (c.write_time == now && !ordered(c.writer, c.write_warp_time, t))))
+      (c.write_time < block_start || c.writer == IN_FLIGHT ||
+       (c.write_time == now && !ordered(c.writer, c.write_warp_time, t))))
     race(r, at, c, true, true, pc);
   else if (c.read_time >= first && (c.read_time < block_start || c.reader == OTHER_BLOCK ||
                                     (c.read_time == now && !ordered(c.reader, c.read_warp_time, t))))
@@ -135,8 +140,8 @@ inline void write_cell(const Region &r, Cell &c, size_t at, uint16_t t, uint16_t
   stop();
 }
 
-// One access of the running thread, from the code before `pc`.
-inline void access(uintptr_t a, size_t size, bool write, bool atomic, uintptr_t pc) {
+// One access of the running thread, from the code before `pc`; `as` is ATOMIC or IN_FLIGHT, or 0 for a plain one.
+inline void access(uintptr_t a, size_t size, bool write, uint16_t as, uintptr_t pc) {
   if (a - stack_start < STACK_BYTES) return;
   ++accesses;
   Region *r = region_of(a);
@@ -149,7 +154,16 @@ inline void access(uintptr_t a, size_t size, bool write, bool atomic, uintptr_t 
   if ((a & (size - 1) & 15) || (r->shared && size > r->alignment)) misaligned(a, size, pc, 0);
   const uint16_t t = (uint16_t)here.thread;
   for (size_t i = at >> r->shift; i <= (at + size - 1) >> r->shift; ++i) {
-    if (write) write_cell(*r, r->cells[i], i << r->shift, t, atomic ? (uint16_t)ATOMIC : t, pc);
+    if (write) write_cell(*r, r->cells[i], i << r->shift, t, as ? as : t, pc);
     else read_cell(*r, r->cells[i], i << r->shift, t, pc);
   }
+}
+
+// The running thread has waited for its copy to `a`: from now on it is an ordinary write of its.
+inline void arrive(uintptr_t a, size_t size) {
+  Region *r = region_of(a);
+  const size_t at = a - r->start;
+  const uint16_t t = (uint16_t)here.thread;
+  for (size_t i = at >> r->shift; i <= (at + size - 1) >> r->shift; ++i)
+    r->cells[i].write_time = now, r->cells[i].writer = t, r->cells[i].write_warp_time = warp_time[t >> 5];
 }

@@ -21,13 +21,13 @@ from ansor.measure.offline import NoBuilder
 from ansor.measure.replay import ReplayRunner
 from tests.conv_layer import conv2d_layer
 
-TRIALS, PER_ROUND = 30, 6
-PARAMS = {"evolutionary_search_population": 96, "evolutionary_search_num_iters": 2}
+TRIALS, PER_ROUND = 15, 5
+PARAMS = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 1}
 TARGETS = ("c", "cuda")
 MODELS = {
     "random": lambda: ansor.RandomModel(1),
     "analytical": AnalyticalModel,
-    "learning": lambda: ansor.XGBModel(num_warmup_sample=8, seed=1),
+    "learning": lambda: ansor.XGBModel(num_warmup_sample=5, seed=1),
 }
 
 

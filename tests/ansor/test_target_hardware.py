@@ -50,9 +50,25 @@ def test_defaults_by_target(monkeypatch: pytest.MonkeyPatch) -> None:
     assert HardwareParams.for_target("c").to_json() == [3, 64, 64, 0, 0, 0, 0, 0]
     assert HardwareParams(target="cuda").to_json() == [-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32]
     assert HardwareParams(num_cores=4) == HardwareParams(4, 64, 64, 0, 0, 0, 0, 0)
-    assert GPUS["H200"] == HardwareParams.for_target("cuda")
     with pytest.raises(TaskError, match="no defaults"):
         HardwareParams(target="vta")
+
+
+def test_presets_of_gpus() -> None:
+    """A model widens what a block may have; without one the space is TVM's."""
+    for model, preset in GPUS.items():
+        for text in (model, model.lower()):
+            assert HardwareParams.for_target(f"cuda -model={text}") == preset
+        assert preset.to_json()[:3] + preset.to_json()[4:] == [-1, 16, 64, 2**31 - 1, 1024, 8, 32]
+        assert 64 * 1024 <= preset.max_shared_memory_per_block <= 227 * 1024
+    assert HardwareParams.for_target("cuda -model=unknown") == HardwareParams.for_target("cuda")
+    with pytest.raises(TaskError, match=r"known models are V100, .*, got model='H9000'"):
+        HardwareParams.for_target("cuda -model=H9000")
+
+
+def test_targets_whose_devices_tell_nothing() -> None:
+    with pytest.raises(TaskError, match="target 'c': its devices do not tell their numbers"):
+        HardwareParams.from_device("c")
 
 
 def test_completion_keeps_what_was_given() -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import te_lite as te
 from ansor.annotate import sample
-from ansor.hardware import HardwareParams
 from ansor.sketch import generate_sketches
 from codegen_cuda import (
     CompileError,
-    Limits,
     cache,
-    check_limits,
     compile_many,
     compile_source,
     compiler_name,
@@ -29,16 +24,13 @@ from codegen_cuda import (
     toolkit,
 )
 from codegen_cuda.resources import parse_resources
-from te_lite.topi import benchmarks
+from tests.codegen_cuda.golden_sketches import HARDWARE
 from tests.codegen_cuda.golden_states import COUNT, golden_func
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, argmax_of, sum_of
 from tests.codegen_cuda.test_emit_reduce import reduction
 from tests.codegen_cuda.test_emit_vectors import copy_of
 
 pytestmark = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
-HARDWARE = HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32)
-SKETCHES = json.loads((Path(__file__).parents[1] / "golden" / "sketches.json").read_text())
-CUDA = [e for e in SKETCHES if e["target"] == "cuda"]
 KERNEL = """extern "C" __global__ void __launch_bounds__(64) twice(const float *__restrict__ a, float *__restrict__ b) {
   b[threadIdx.x] = a[threadIdx.x] * %s;
 }
@@ -51,43 +43,10 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kernels"
 
 
-def samples(entry: dict[str, Any], count: int) -> list[te.LoweredFunc]:
-    """`count` random programs of every sketch."""
-    functions = {**benchmarks.OPERATORS, **benchmarks.WORKLOADS}
-    dag = te.ComputeDAG(functions[entry["workload"]](*entry["args"]))
-    out = []
-    for k, sketch in enumerate(generate_sketches(dag, "cuda", HARDWARE)):
-        for seed in range(count):
-            state = sample(sketch, "cuda", HARDWARE, np.random.default_rng([seed, k]))
-            assert state is not None
-            out.append(te.lower(state, name=entry["workload"]))
-    return out
-
-
 def compile_all(sources: list[str], arch: str) -> None:
     for module in compile_many(sources, arch, workers=2, use_cache=False):
         assert not isinstance(module, CompileError), str(module)
         assert module.cubin[:4] == b"\x7fELF" and module.resources
-
-
-def every_sketch(entry: dict[str, Any], count: int) -> None:
-    programs = samples(entry, count)
-    for f in programs:
-        assert check_limits(f, Limits.of(HARDWARE)) == []
-    sources = [emit(f).source for f in programs]
-    for arch in ("sm_80", "sm_90"):
-        compile_all(sources, arch)
-
-
-@pytest.mark.parametrize("entry", CUDA, ids=lambda e: f"{e['workload']}-{e['args'][0]}-{e['args'][-1]}")
-def test_every_sketch_compiles(entry: dict[str, Any]) -> None:
-    every_sketch(entry, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("entry", CUDA, ids=lambda e: f"{e['workload']}-{e['args'][0]}-{e['args'][-1]}")
-def test_twenty_annotations_of_every_sketch_compile(entry: dict[str, Any]) -> None:
-    every_sketch(entry, 20)
 
 
 @pytest.mark.parametrize("part", range(4))

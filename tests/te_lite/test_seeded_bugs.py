@@ -16,10 +16,22 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite import bounds, derive, loop_value, lower_facts, lower_nest, reads, region, sync, unroll, vthread
+from te_lite import (
+    bounds,
+    derive,
+    double_buffer,
+    loop_value,
+    lower_facts,
+    lower_nest,
+    reads,
+    region,
+    sync,
+    unroll,
+    vthread,
+)
 from te_lite.expr import binary, compare
 from te_lite.interp import run
-from te_lite.stmt import For, Seq, Stmt, seq
+from te_lite.stmt import Barrier, For, Seq, Stmt, seq
 from te_lite.verify import verify
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
@@ -205,6 +217,22 @@ def loop_forgets_its_last_turn(m: pytest.MonkeyPatch) -> None:
     m.setattr(lower_nest, "For", lambda v, e, k, b: original(v, e - (k.name == "VECTORIZED" and e > 1), k, b))
 
 
+def one_tile_for_all_turns(m: pytest.MonkeyPatch) -> None:
+    m.setattr(double_buffer, "TILES", 1)
+
+
+def fetched_beyond_the_last_turn(m: pytest.MonkeyPatch) -> None:
+    m.setattr(double_buffer, "compare", lambda op, a, b: compare(op, a, b + 1))
+
+
+def fetched_before_the_barrier(m: pytest.MonkeyPatch) -> None:
+    def swapped(*stmts: Stmt) -> Stmt:
+        publishes = isinstance(stmts[0], Barrier) and stmts[0].publishes
+        return seq(stmts[1], stmts[0], *stmts[2:]) if publishes else seq(*stmts)
+
+    m.setattr(double_buffer, "seq", swapped)
+
+
 BUGS: list[Patch] = [
     no_split_guard, guard_one_too_far, guard_one_too_early, only_the_first_guard, swapped_strides, split_off_by_one,
     fused_parts_swapped, fused_without_remainder, no_barriers, no_barrier_between_iterations,
@@ -212,7 +240,8 @@ BUGS: list[Patch] = [
     no_initialisation, initialised_inside, region_start_ignored, region_one_too_small, union_forgets_the_second,
     remainder_always_tight, threads_not_relaxed, cache_read_transposed, inlined_with_swapped_axes, combined_in_place,
     last_thread_left_out, unrolled_once_too_few, rfactor_at_the_wrong_place, rfactor_condition_dropped,
-    aligned_storage_too_small, loop_forgets_its_last_turn,
+    aligned_storage_too_small, loop_forgets_its_last_turn, one_tile_for_all_turns, fetched_beyond_the_last_turn,
+    fetched_before_the_barrier,
 ]  # fmt: skip
 
 

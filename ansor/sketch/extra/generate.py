@@ -13,14 +13,29 @@ from ...hardware import HardwareParams
 from ...options import SketchOptions
 from ...target import Target
 from ..rule import SketchContext
+from .double_buffer import double_buffer_sketches, double_buffered
 from .injective import injective_sketches
 from .padded_shared import padded_shared_sketches
 from .split_reduction import split_reduction_sketches
+
+
+def _ahead(rule: Callable[[SketchContext], list[State]]) -> Callable[[SketchContext], list[State]]:
+    """The sketches of another rule, with their shared copies fetched ahead."""
+
+    def sketches(ctx: SketchContext) -> list[State]:
+        found = [double_buffered(s) for s in rule(ctx)] if ctx.target.is_gpu else []
+        return [s for s in found if s is not None]
+
+    return sketches
+
 
 EXTRA_RULES: dict[str, Callable[[SketchContext], list[State]]] = {
     "split_reduction": split_reduction_sketches,
     "injective": injective_sketches,
     "padded_shared": padded_shared_sketches,
+    "double_buffer": double_buffer_sketches,
+    "split_reduction_ahead": _ahead(split_reduction_sketches),
+    "padded_shared_ahead": _ahead(padded_shared_sketches),
 }
 
 

@@ -1,0 +1,279 @@
+"""Double-buffered shared tiles: while a block computes on one tile of its shared copies, the next one is fetched.
+
+    for k in 0..n:                              copy(0) into tile 0
+        copy(k)                                 for t in 0..n:
+        [barrier]                   becomes         barrier(publish)
+        compute(k)                                  if t + 1 < n: copy(t + 1) into tile (t + 1) % 2
+        [barrier]                                   compute(t) from tile t % 2
+
+The reduction loops around a copy that enclose nothing else become one loop over t, so that nothing is waited for at
+the end of an inner loop.  A loop of one turn stays as it is: there is nothing to fetch ahead.
+
+Why one barrier a turn is enough.  Call B(t) the barrier of turn t.  Two kinds of accesses of tile t % 2 must be kept
+apart.  compute(t) reads what copy(t) wrote: copy(t) stands before B(t) (in turn t - 1, or before the loop), compute(t)
+after it.  copy(t + 2) overwrites what compute(t) read: compute(t) stands before B(t + 1), and copy(t + 2), which is in
+turn t + 1, after it.  Between B(t) and B(t + 1) only copy(t + 1) writes, to tile (t + 1) % 2, and only compute(t)
+reads, from the other one.
+Where the whole pipeline is run again by a loop around it, the first copy overwrites tile 0 while slower threads are
+still in compute(n - 1), which reads tile (n - 1) % 2: that is another tile for even n, and takes a barrier for odd n.
+So the buffers are marked as `pipelined`, and `sync.py`, which does not tell tiles apart, leaves them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .c_text import BYTES
+from .errors import LowerError, require
+from .expr import BufferLoad, Expr, Var, as_expr, binary, compare
+from .lanes import ceildiv, product, where
+from .state import ATTACHED, REDUCE, Iter, State
+from .stmt import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    bodies,
+    exprs_of,
+    map_exprs,
+    seq,
+    stmts_of,
+    with_bodies,
+)
+from .visit import transform, walk
+
+if TYPE_CHECKING:
+    from .bounds import Bounds
+    from .lower_facts import Facts
+
+TILES = 2
+ALIGNMENT = 16
+
+
+# ------------------------------------------------------------------------------------------------ facts of states
+
+
+def _in_turn(it: Iter) -> bool:
+    return it.kind == REDUCE and it.annotation in ("none", "unroll")
+
+
+def tile_loops(state: State, k: int) -> tuple[int, ...]:
+    """The loops, outermost first, whose turns each use one tile of stage k: uids of the stage it is computed in.
+
+    They end with the loop that it is computed at, and begin below the first loop outside that is no plain reduction
+    loop or at which anything else is computed.
+    """
+    attach = state.stages[k].attach
+    assert attach is not None
+    target = state.stages[attach.stage]
+    found = [attach.iter]
+    for it in reversed(target.iters[: target.position(attach.iter)]):
+        if not _in_turn(it) or state.attached_to(attach.stage, it.uid):
+            break
+        found.append(it.uid)
+    return tuple(reversed(found))
+
+
+def tile_count(bounds: Bounds, k: int) -> Any:
+    """The tiles that stage k has storage for (an int or lanes): 2 where it is double-buffered and has a next tile."""
+    stage = bounds.state.stages[k]
+    if not stage.double_buffer or stage.attach is None:
+        return 1
+    loops = bounds.state.stages[stage.attach.stage].vars
+    turns: Any = product([loops[uid].extent for uid in tile_loops(bounds.state, k)])
+    return where(turns > 1, TILES, 1)
+
+
+def tile_stride(elements: Any, element_bytes: int) -> Any:
+    """From one tile to the next, in elements (an int or lanes): every tile starts at a multiple of 16 bytes."""
+    return ceildiv(elements * element_bytes, ALIGNMENT) * ALIGNMENT // element_bytes
+
+
+def stored_elements(elements: Any, element_bytes: int, tiles: Any) -> Any:
+    """The elements that storage of 1 or 2 `tiles` of `elements` each takes (ints or lanes)."""
+    return where(tiles > 1, tile_stride(elements, element_bytes) + elements, elements)
+
+
+# -------------------------------------------------------------------------------------------------------- lowering
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Stages that are fetched ahead together: their buffers, and the loops whose turns are tiles, outermost first."""
+
+    stages: tuple[int, ...]
+    buffers: tuple[Buffer, ...]
+    loops: tuple[Var, ...]
+
+
+def double_buffered(facts: Facts, root: int, nest: Stmt) -> Stmt:
+    """The nest of root stage `root` with its double-buffered stages fetched one turn ahead.
+
+    Raises LowerError for a stage that cannot be: not in shared memory, not computed at a reduction loop, or fed
+    through shared memory or by other stages of the same loop.
+    """
+    found = {p.loops[0]: p for p in _pipelines(facts, root)}
+    return _Pass(facts, found).visit(nest, False) if found else nest
+
+
+def check_double_buffers(facts: Facts) -> None:
+    """Raise LowerError for a stage that is double-buffered at a place where there are no tiles."""
+    for k, stage in enumerate(facts.stages):
+        if not stage.double_buffer:
+            continue
+        subject = f"double_buffer {stage.op.name}"
+        attach, law = stage.attach, "it must be computed at a reduction loop that runs in turn"
+        require(stage.where == ATTACHED and attach is not None, LowerError, subject, law, where=stage.where)
+        assert attach is not None
+        it = facts.stages[attach.stage].vars[attach.iter]
+        require(_in_turn(it), LowerError, subject, law, loop=it.name, kind=it.kind, annotation=it.annotation)
+        scope = next(b.scope for (s, _), b in facts.buffers.items() if s == k)
+        require(scope == "shared", LowerError, subject, "the storage must be shared memory", scope=scope)
+
+
+def _pipelines(facts: Facts, root: int) -> list[Pipeline]:
+    groups: dict[tuple[Var, ...], list[int]] = {}
+    for k, stage in enumerate(facts.stages):
+        if stage.double_buffer and stage.attach is not None and facts.roots[k] == root:
+            values = [facts.vars[stage.attach.stage][uid] for uid in tile_loops(facts.state, k)]
+            groups.setdefault(tuple([v for v in values if isinstance(v, Var)]), []).append(k)
+    return [
+        Pipeline(tuple(stages), tuple([b for k in stages for b in facts.own_buffers(k)]), loops)
+        for loops, stages in groups.items()
+        if loops
+    ]
+
+
+class _Pass:
+    """Rewrites the loops of pipelines, found by the variable of the outermost one."""
+
+    def __init__(self, facts: Facts, found: dict[Var, Pipeline]) -> None:
+        self.facts = facts
+        self.found = found
+
+    def visit(self, s: Stmt, repeated: bool) -> Stmt:
+        """`s`, which runs several times if `repeated`."""
+        if isinstance(s, For) and s.var in self.found:
+            return self._pipelined(s, self.found.pop(s.var), repeated)
+        if isinstance(s, For) and s.kind is not ForKind.VTHREAD:
+            repeated = True
+        return with_bodies(s, tuple([self.visit(b, repeated) for b in bodies(s)]))
+
+    def _pipelined(self, loop: For, pipeline: Pipeline, repeated: bool) -> Stmt:
+        nest, body = _nest_of(loop, pipeline.loops)
+        copies, compute = _split(body, frozenset(pipeline.buffers))
+        _check_copies(self.facts, pipeline, copies, compute)
+        turns = product([x.extent for x in nest])
+        turn = self._turn_var(nest, turns)
+        ahead = binary("+", turn, 1)
+        tiles = {b: _tiled(b) for b in pipeline.buffers}
+        first = self._at(copies, nest, tiles, as_expr(0))
+        following = If(compare("<", ahead, turns), seq(*self._at(copies, nest, tiles, ahead)))
+        (current,) = self._at([compute], nest, tiles, turn)
+        inner = seq(Barrier(publishes=True), following, self.visit(current, True))
+        kind = ForKind.UNROLLED if all(x.kind is ForKind.UNROLLED for x in nest) else ForKind.SERIAL
+        again = [Barrier()] if repeated and turns % TILES else []
+        out = seq(*again, *first, For(turn, turns, kind, inner))
+        for buffer in reversed(tiles.values()):
+            out = Alloc(buffer, out)
+        return out
+
+    def _turn_var(self, nest: Sequence[For], turns: int) -> Var:
+        """The variable that counts the turns: that of the loop itself when there is one only."""
+        if len(nest) == 1:
+            return nest[0].var
+        var = self.facts.new_var("_".join(x.var.name for x in nest), turns)
+        self.facts.unroll_steps[var] = self.facts.unroll_steps.get(nest[-1].var, 0)
+        return var
+
+    def _at(self, stmts: Iterable[Stmt], nest: Sequence[For], tiles: Mapping[Buffer, Buffer], turn: Expr) -> list[Stmt]:
+        """Statements of turn number `turn`, on the tile of that turn."""
+        simplify = self.facts.simplifier.simplify
+        env: dict[Var, Expr] = {}
+        stride = 1
+        for x in reversed(nest):
+            digit = binary("//", turn, stride)
+            env[x.var] = simplify(digit if x is nest[0] else binary("%", digit, x.extent))
+            stride *= x.extent
+
+        def place(buffer: Buffer, index: Expr) -> Expr:
+            step = tile_stride(buffer.size, BYTES[buffer.dtype])
+            return simplify(binary("+", index, binary("*", binary("%", turn, TILES), step)))
+
+        def swap(e: Expr) -> Expr | None:
+            if isinstance(e, Var):
+                return env.get(e)
+            if isinstance(e, BufferLoad) and e.buffer in tiles:
+                return BufferLoad(tiles[e.buffer], place(e.buffer, transform(e.index, swap)))
+            return None
+
+        def redirect(s: Stmt) -> Stmt:
+            if isinstance(s, Store) and s.buffer in tiles:
+                return Store(tiles[s.buffer], place(s.buffer, s.index), s.value)
+            return with_bodies(s, tuple([redirect(b) for b in bodies(s)]))
+
+        return [redirect(map_exprs(s, lambda e: simplify(transform(e, swap)))) for s in stmts]
+
+
+def _nest_of(loop: For, loops: Sequence[Var]) -> tuple[list[For], Stmt]:
+    """The perfectly nested loops over `loops`, outermost first, and what they enclose."""
+    nest = [loop]
+    while nest[-1].var is not loops[-1]:
+        inner = nest[-1].body
+        assert isinstance(inner, For) and inner.var is loops[len(nest)]
+        nest.append(inner)
+    return nest, nest[-1].body
+
+
+def _tiled(buffer: Buffer) -> Buffer:
+    """Storage for two tiles of what `buffer` holds."""
+    strides = buffer.strides
+    if strides is None:
+        strides = tuple([product(buffer.shape[d + 1 :]) for d in range(len(buffer.shape))])
+    stride = tile_stride(buffer.size, BYTES[buffer.dtype])
+    return replace(buffer, shape=(TILES, *buffer.shape), strides=(stride, *strides), pipelined=True)
+
+
+def _split(s: Stmt, own: frozenset[Buffer]) -> tuple[list[Stmt], Stmt]:
+    """The statements of a loop body that fill the buffers `own`, and the rest without the buffers' allocation."""
+    if isinstance(s, Alloc) and _allocates(s, own):
+        copies, rest = _split(s.body, own)
+        return copies, rest if s.buffer in own else Alloc(s.buffer, rest)
+    copies, others = [], []
+    for x in s.stmts if isinstance(s, Seq) else (s,):
+        if isinstance(x, Alloc) and _allocates(x, own):
+            more, rest = _split(x, own)
+            copies += more
+            others.append(rest)
+        else:
+            (copies if _stores(x) & own else others).append(x)
+    return copies, seq(*others)
+
+
+def _allocates(s: Stmt, own: frozenset[Buffer]) -> bool:
+    return any(isinstance(x, Alloc) and x.buffer in own for x in stmts_of(s))
+
+
+def _stores(s: Stmt) -> frozenset[Buffer]:
+    return frozenset(x.buffer for x in stmts_of(s) if isinstance(x, Store))
+
+
+def _check_copies(facts: Facts, pipeline: Pipeline, copies: Sequence[Stmt], compute: Stmt) -> None:
+    """Copies are moved to another turn and below a condition: they must need no other stage there, and no barrier."""
+    names = ", ".join(facts.stages[k].op.name for k in pipeline.stages)
+    late = {x.buffer for x in stmts_of(compute) if isinstance(x, Alloc)}
+    for s in [x for copy in copies for x in stmts_of(copy)]:
+        law = "what is fetched ahead must not come through shared memory or from a stage of the same loop"
+        read = {e.buffer for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}
+        wrong = sorted(b.name for b in read if b.scope == "shared" or b in late)
+        require(not wrong, LowerError, f"double_buffer {names}", law, reads=wrong)
+        meets = isinstance(s, ThreadReduce)
+        require(not meets, LowerError, f"double_buffer {names}", "what is fetched ahead must not join threads")

@@ -1,0 +1,70 @@
+"""What the driver tells of a device becomes hardware parameters and a line of `ansor doctor`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansor.hardware import HardwareParams
+from ansor.task import SearchTask
+from codegen_cuda import backend, device
+from codegen_cuda.errors import DeviceError
+from tests.workloads import matmul
+
+NUMBERS = {
+    "MULTIPROCESSOR_COUNT": 132, "MAX_SHARED_MEMORY_PER_BLOCK": 49152, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 232448,
+    "MAX_REGISTERS_PER_BLOCK": 65536, "MAX_THREADS_PER_BLOCK": 1024, "WARP_SIZE": 32, "L2_CACHE_SIZE": 62914560,
+    "CLOCK_RATE": 1980000, "MEMORY_CLOCK_RATE": 3201000,
+}  # fmt: skip
+
+
+@pytest.fixture
+def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver with one device, without PyCUDA."""
+    gpu = SimpleNamespace(name=lambda: "NVIDIA H200", compute_capability=lambda: (9, 0), get_attribute=NUMBERS.get)
+    devices: Any = lambda index: gpu  # noqa: E731
+    devices.count = lambda: 1
+    names = SimpleNamespace(**{name: name for name in NUMBERS})
+    cuda = SimpleNamespace(Device=devices, device_attribute=names, get_driver_version=lambda: 13020)
+    for module in (device, backend):
+        monkeypatch.setattr(module, "driver", lambda: cuda)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def driver() -> None:
+        raise DeviceError(f"{device.NO_GPU}: no device")
+
+    for module in (device, backend):
+        monkeypatch.setattr(module, "driver", driver)
+
+
+def test_hardware_parameters_of_a_device(one_gpu: None) -> None:
+    found = HardwareParams.from_device("cuda")
+    assert found == HardwareParams.for_target("cuda -model=H200") and found.max_shared_memory_per_block == 227 * 1024
+    task = SearchTask(compute_dag=matmul(64, 64, 64), target="cuda", hardware_params=found)
+    assert task.facts().hardware == tuple(found.to_json())
+
+
+def test_tasks_keep_the_defaults_of_their_target(one_gpu: None) -> None:
+    """The device widens a search only where somebody asks for it."""
+    task = SearchTask(compute_dag=matmul(64, 64, 64), target="cuda")
+    assert task.hardware_params.max_shared_memory_per_block == 49152
+
+
+def test_the_report_has_the_numbers(one_gpu: None) -> None:
+    rows = {name: (ok, text) for name, ok, text in backend.BACKEND.report()}
+    assert {"nvrtc", "nvcc", "PyCUDA", "sanitizer"} <= set(rows) and rows["CUDA driver"] == (True, "13.2")
+    assert rows["GPU 0"] == (
+        True,
+        "NVIDIA H200, sm_90, 132 SMs at 1980 MHz, shared memory 48 KiB a block (227 KiB on request), 65536 registers, "
+        "L2 60 MiB, memory at 3201 MHz",
+    )
+
+
+def test_without_a_device_there_is_one_sentence(no_gpu: None) -> None:
+    with pytest.raises(DeviceError, match=r"needs an NVIDIA GPU with its driver and PyCUDA .* or use target 'c'"):
+        HardwareParams.from_device("cuda")
+    assert backend.BACKEND.report()[-1] == ("GPU", False, f"{device.NO_GPU}: no device")
