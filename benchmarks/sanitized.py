@@ -12,6 +12,7 @@ import ansor
 import te_lite as te
 from ansor.annotate import sample
 from ansor.sketch import generate_sketches
+from ansor.sketch.extra import extra_sketches
 from codegen_cuda.module import CudaModule, open_device
 from tests.conv_layer import conv2d_layer
 from tests.oracle import Oracle
@@ -33,7 +34,8 @@ def main() -> None:
     while kernels < KERNELS:
         for name, build in WORKLOADS.items():
             oracle = Oracle(te.ComputeDAG(build()), rng)
-            for sketch in generate_sketches(oracle.dag, target, hardware):
+            extra = extra_sketches(oracle.dag, target, hardware, rules=("double_buffer", "split_reduction"))[:2]
+            for sketch in [*generate_sketches(oracle.dag, target, hardware), *extra]:
                 state = sample(sketch, target, hardware, rng)
                 assert state is not None
                 module = CudaModule(te.lower(state), open_device().arch)

@@ -14,6 +14,7 @@ import te_lite as te
 from ansor.annotate import sample
 from ansor.measure import MeasureErrorNo as E
 from ansor.sketch import generate_sketches
+from ansor.sketch.extra import extra_sketches
 from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
 from tests.conv_layer import conv2d_layer
 from tests.gpu.faulty_cuda import FAULTS
@@ -25,6 +26,7 @@ from tests.workloads import matmul
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
+from codegen_cuda.limits import usage  # noqa: E402
 from codegen_cuda.module import CudaModule, open_device  # noqa: E402
 
 EXPECTED = {
@@ -63,8 +65,9 @@ def test_sampled_programs_at_real_shapes(name: str) -> None:
     oracle = Oracle(te.ComputeDAG(REAL[name]()), np.random.default_rng(2))
     target, rng = ansor.Target("cuda"), np.random.default_rng(0)
     hardware = ansor.HardwareParams.for_target(target)
-    for sketch in generate_sketches(oracle.dag, target, hardware):
-        for _ in range(3):
+    ordinary, extra = generate_sketches(oracle.dag, target, hardware), extra_sketches(oracle.dag, target, hardware)
+    for sketch, count in [*[(s, 3) for s in ordinary], *[(s, 1) for s in extra]]:
+        for _ in range(count):
             state = sample(sketch, target, hardware, rng)
             assert state is not None
             func = te.lower(state)
@@ -74,6 +77,23 @@ def test_sampled_programs_at_real_shapes(name: str) -> None:
                 if t not in oracle.inputs:
                     want = oracle.reference[t]
                     assert np.abs(got - want).max() <= 2e-4 * np.abs(want).max(), name
+
+
+def test_the_device_tells_its_numbers_and_grants_large_blocks() -> None:
+    target = ansor.Target("cuda")
+    hardware = ansor.HardwareParams.from_device(target)
+    assert hardware.max_threads_per_block == 1024 and hardware.warp_size == 32
+    assert hardware.max_shared_memory_per_block > 48 * 1024
+    oracle = Oracle(te.ComputeDAG(matmul(512, 384, 256)), np.random.default_rng(3))
+    (sketch,) = generate_sketches(oracle.dag, target, hardware)
+    rng, large = np.random.default_rng(0), 0
+    while large < 3:
+        state = sample(sketch, target, hardware, rng)
+        assert state is not None
+        func = te.lower(state)
+        if max(u.shared_bytes for u in usage(func)) > 48 * 1024:
+            assert oracle.mismatch(func, on_device) is None  # type: ignore[arg-type]
+            large += 1
 
 
 def test_arrays_of_others() -> None:
