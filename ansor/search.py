@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from .measure.measurer import Batch, ProgramMeasurer
 
 
+FIRST_ROUND = 32
+
+
 def one_round(
     policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer
 ) -> tuple[list[MeasureInput], list[MeasureResult]]:
@@ -41,6 +44,8 @@ def search_loop(
 ) -> State | None:
     """Rounds until `trials` are measured, and the best state of them; the best few are timed in turns at the end.
 
+    The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
+
     It ends earlier when nothing new is found `retries` + 1 times in a row, after `early_stopping` trials without a
     better program, or after `time_limit` seconds; what is under way then is still measured.
     """
@@ -50,7 +55,8 @@ def search_loop(
     pending: deque[Batch] = deque()
     asked = empty = 0
     while asked < trials and empty <= retries and not rounds.over():
-        batch = _begin(policy, task, min(per_round, trials - asked), measurer)
+        count = min(per_round, max(FIRST_ROUND, asked // 2), trials - asked)
+        batch = _begin(policy, task, count, measurer)
         asked += len(batch.inputs)
         empty = 0 if batch.inputs else empty + 1
         pending.append(batch)

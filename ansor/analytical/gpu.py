@@ -90,7 +90,7 @@ def gpu_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
 def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     blocks = largest([extent_of_tags(nest.loops, BLOCKS) for nest in nests])
     threads = largest([extent_of_tags(nest.loops, THREADS) for nest in nests])
-    shared = sum([product(n.write.shape) * n.write.element for n in nests if n.scope == "shared"])
+    shared = sum([product(n.write.shape) * n.write.element * _tiles(n) for n in nests if n.scope == "shared"])
     registers = _registers(nests)
     here = ceildiv(blocks, machine.multiprocessors)
     resident = smaller(_resident(threads, shared, registers, machine), here)
@@ -114,6 +114,11 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------- resources
+
+
+def _tiles(nest: Nest) -> int:
+    """Tiles that a shared copy has room for; of two, one is fetched while nobody waits for it."""
+    return 2 if nest.stage.double_buffer else 1
 
 
 def _registers(nests: Sequence[Nest]) -> Any:
@@ -267,7 +272,7 @@ def _cycles(nests: Sequence[Nest], bodies: Sequence[Body], spilled: Any, machine
         issue = issue + warps * (work + others)
         memory = memory + warps * (body.wavefronts + spill)
         chain = chain + body.times * (work * machine.warp * machine.schedulers / machine.lanes + others)
-        wait = wait + body.times * (body.wait + (BARRIER if nest.scope == "shared" else 0))
+        wait = wait + body.times * ((body.wait if _tiles(nest) == 1 else 0) + BARRIER * (nest.scope == "shared"))
     arithmetic = arithmetic * machine.warp / machine.lanes
     busy = np.maximum(np.maximum(arithmetic, issue / machine.schedulers), memory)
     return busy, wait + np.maximum(busy, chain)

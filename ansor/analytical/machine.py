@@ -111,13 +111,13 @@ GPUS: dict[str, GPU] = {
 ARCHITECTURES = {
     "sm_70": "V100", "sm_75": "T4", "sm_80": "A100", "sm_86": "RTX3090", "sm_89": "RTX4090", "sm_90": "H200",
 }  # fmt: skip
-DEFAULT_GPU = "A100"
+DEFAULT_GPU = "H200"
 CPU_CLOCK = 2.5e9
 """Hz; a server's clock under vector load.  Only absolute times depend on it."""
 
 
 def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
-    """The machine that a target means: `-model=H200`, else the best known one of `-arch=sm_90`, else an A100.
+    """The machine that a target means: `-model=H200`, else the best known one of `-arch=sm_90`, else an H200.
 
     A CPU is generic: cores, vector and cache line bytes are those of `hardware`.  Raises TaskError for a target that
     no model describes, and for one that names an unknown model.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ansor
-from ansor.features import state_features
 from ansor.measure.analytical import AnalyticalRunner
 from ansor.measure.api import BuildResult, MeasureInput, MeasureResult
 from ansor.measure.offline import NoBuilder
@@ -22,39 +22,40 @@ from tests.ansor.search_case import PARAMS, TARGETS, conv_task
 BUILT = BuildResult("", (), 0, "", 0.0)
 
 
-class OddMachine:
-    """A runner whose times nobody has a model of: exponentials of random weights on the sums of the features."""
-
-    def __init__(self, rng: np.random.Generator, columns: int) -> None:
-        self.weights = rng.standard_normal(columns) * (rng.random(columns) < 0.1)
+class ContraryMachine(AnalyticalRunner):
+    """Programs that the analytical model finds slow are fast here: what stands in for the model is always wrong."""
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        sums = state_features(inp.state, inp.task.hardware_params).sum(axis=0, dtype=np.float64)
-        return MeasureResult((1e-3 * float(np.exp(sums @ self.weights / 40)),), 0, "", 0.0, 0)
-
-    def close(self) -> None:
-        pass
+        res = super().run(inp, built)
+        return replace(res, costs=(1e-6 / res.cost,))
 
 
-def best_after(task: ansor.SearchTask, model: Any, runner: Any, trials: int, seed: int) -> float:
-    measurer = ansor.ProgramMeasurer(NoBuilder(), runner, verbose=0)
-    ansor.SketchPolicy(task, model, PARAMS, seed=seed, verbose=0).search(trials, None, 16, measurer)
-    assert measurer.count == trials
-    return measurer.best[task.workload_key].cost
+class Costs:
+    """A measure callback that keeps the costs in the order of the trials."""
+
+    def __init__(self) -> None:
+        self.found: list[float] = []
+
+    def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        self.found += [res.cost for res in results]
+
+
+def rounds_of(task: ansor.SearchTask, model: Any, runner: Any) -> np.ndarray:
+    """The median costs of four rounds of 32 programs."""
+    costs = Costs()
+    measurer = ansor.ProgramMeasurer(NoBuilder(), runner, [costs], verbose=0)
+    params = {"evolutionary_search_population": 96, "evolutionary_search_num_iters": 2}
+    ansor.SketchPolicy(task, model, params, seed=2, verbose=0).search(128, None, 32, measurer)
+    return np.median(np.reshape(costs.found, (4, 32)), axis=1)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_is_learnt_helps(target: str) -> None:
-    """The learning search finds faster programs on a machine that it was told nothing of than random search does."""
-    task = conv_task(target)
-    columns = state_features(task.compute_dag.init_state, task.hardware_params).shape[1]
-    ratios = []
-    for seed in range(3):
-        runner = OddMachine(np.random.default_rng(seed), columns)
-        models = [ansor.RandomModel(seed), ansor.XGBModel(num_warmup_sample=16, seed=seed)]
-        random, learning = [best_after(task, model, runner, 64, seed) for model in models]
-        ratios.append(random / learning)
-    assert np.median(ratios) > 1.1 and min(ratios) > 0.9, ratios
+def test_what_is_learnt_corrects_a_wrong_draft(target: str) -> None:
+    """The first programs are worse than random ones, for the draft misleads; the last ones are better."""
+    task, runner = conv_task(target), ContraryMachine(noise=0.1, seed=1)
+    random = rounds_of(task, ansor.RandomModel(1), runner)
+    learning = rounds_of(task, ansor.XGBModel(num_warmup_sample=32, seed=1), runner)
+    assert learning[0] > 1.2 * np.median(random) > 1.3 * learning[-1], (random, learning)
 
 
 class Trained:
@@ -92,14 +93,15 @@ def test_a_model_of_states_and_one_of_features_ask_for_the_same_programs(target:
     assert asked[0] == asked[1] and len(set(asked[0])) == 10
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_what_is_asked_for_can_run(target: str) -> None:
-    task = conv_task(target)
+def test_what_is_asked_for_can_run() -> None:
+    """On a GPU with so little shared memory that children of good programs often want more."""
+    hardware = ansor.HardwareParams(max_shared_memory_per_block=3000, max_threads_per_block=128, target="cuda")
+    task = ansor.SearchTask(compute_dag=conv_task("cuda").compute_dag, target="cuda", hardware_params=hardware)
     policy = ansor.SketchPolicy(task, ansor.XGBModel(num_warmup_sample=16, seed=1), PARAMS, seed=2, verbose=0)
-    for _ in range(3):
+    for _ in range(4):
         inputs = [MeasureInput(task, state) for state in policy.ask(16)]
         results = [AnalyticalRunner(noise=0.2).run(inp, BUILT) for inp in inputs]
-        assert len(inputs) == 16 and all(res.ok for res in results)
+        assert len(inputs) == 16 and all(res.ok for res in results), [res.error_msg for res in results]
         policy.tell(inputs, results)
 
 
