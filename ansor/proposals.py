@@ -7,7 +7,7 @@ Programs that were proposed or measured before, in this run or in a log, are nev
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from .population.unique import Seen
 from .population.variants import mutate_place, random_variant
 from .task import SearchTask
 
-MAX_VARIANTS = 8
+CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200
 MOST_OF_A_BUCKET = 0.125
 ROWS_AT_ONCE = 2
@@ -62,10 +62,11 @@ class Proposals:
         self.sketches = tuple(sketches)
         self.options = options
         self.rng = rng
-        self.evolution = evolution
         self.hardware = task.hardware_params.completed(task.target)
         usual = GPU_MUTATIONS if task.target.is_gpu else CPU_MUTATIONS
         self.mutations = usual if mutations is None else tuple(mutations)
+        self.most_variants = GPU_VARIANTS if task.target.is_gpu else CPU_VARIANTS
+        self.evolution = replace(evolution, max_variants=self.most_variants)
         self.seen = Seen()
         self._texts: set[str] = set()
 
@@ -86,10 +87,13 @@ class Proposals:
         self.seen.add(Group(row[0], row[1][None, :]))
 
     def population(self, size: int, elites: Sequence[Row] = ()) -> Population:
-        """About `size` random programs and the `elites`, of at most `MAX_VARIANTS` variants."""
+        """About `size` random programs and the `elites`, of few variants: every variant costs time of its own.
+
+        Half of the variants are those of the best elites, the others are drawn anew each time.
+        """
         by_variant: dict[Variant, list[np.ndarray]] = {}
         for variant, row in elites:
-            if variant in by_variant or len(by_variant) < MAX_VARIANTS:
+            if variant in by_variant or len(by_variant) < self.most_variants // 2:
                 by_variant.setdefault(variant, []).append(row)
         found = [Group(v, np.stack(rows)) for v, rows in by_variant.items()]
         variants = self._variants(list(by_variant))
@@ -100,11 +104,11 @@ class Proposals:
         return tuple(found)
 
     def _variants(self, known: Sequence[Variant]) -> list[Variant]:
-        """Up to `MAX_VARIANTS` variants: those that are known, one of every sketch, then others at random."""
-        out = dict.fromkeys(known[:MAX_VARIANTS])
+        """Variants that are known, then one of every sketch as long as there is room, then others at random."""
+        out = dict.fromkeys(known)
         order = self.rng.permutation(len(self.sketches))
-        for k in [*order, *self.rng.integers(len(self.sketches), size=2 * MAX_VARIANTS)]:
-            if len(out) < MAX_VARIANTS:
+        for k in [*order, *self.rng.integers(len(self.sketches), size=2 * self.most_variants)]:
+            if len(out) < self.most_variants:
                 out.setdefault(self._variant(int(k)))
         return list(out)
 

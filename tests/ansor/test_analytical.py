@@ -212,7 +212,7 @@ def test_order_of_measured_programs(name: str, machine: Machine, least: float, g
 def test_machine_of_a_target() -> None:
     assert machine_of("cuda -model=T4", HARDWARE["cuda"]) is GPUS["T4"]
     assert machine_of("cuda -arch=sm_90", HARDWARE["cuda"]) is GPUS["H200"]
-    assert machine_of("cuda", HARDWARE["cuda"]) is GPUS["A100"]
+    assert machine_of("cuda", HARDWARE["cuda"]) is GPUS["H200"]
     cpu = machine_of("llvm", replace_cores(6))
     assert isinstance(cpu, CPU) and (cpu.cores, cpu.vector) == (6, 64)
     for target in ("cuda -model=K80", "vta"):
