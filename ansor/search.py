@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from te_lite.state import State
 
 from .measure.api import MeasureInput, MeasureResult
+from .measure.measurer import key_of
 from .registry import backend
 from .task import SearchTask
 
@@ -28,8 +29,9 @@ def one_round(
     policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer
 ) -> tuple[list[MeasureInput], list[MeasureResult]]:
     """Ask for up to `num_measure` candidates, measure them, tell the policy."""
-    batch = _begin(policy, task, num_measure, measurer)
-    return list(batch.inputs), _end(policy, batch, measurer)
+    with measurer.closing_on_error():
+        batch = _begin(policy, task, num_measure, measurer)
+        return list(batch.inputs), _end(policy, batch, measurer)
 
 
 def search_loop(
@@ -42,7 +44,8 @@ def search_loop(
     retries: int = 0,
     time_limit: float | None = None,
 ) -> State | None:
-    """Rounds until `trials` are measured, and the best state of them; the best few are timed in turns at the end.
+    """Rounds until `trials` are measured, and the best state of them; on a device of its own the best few are timed in
+    turns at the end.
 
     The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
 
@@ -50,22 +53,31 @@ def search_loop(
     better program, or after `time_limit` seconds; what is under way then is still measured.
     """
     measurer.reset()
-    rounds = _Rounds(measurer, task, early_stopping, time_limit)
-    ahead = 0 if backend(task.target.kind.name).shares_host else 1
+    progress = _Progress(early_stopping, time_limit)
+    with measurer.closing_on_error():
+        _rounds(policy, task, trials, per_round, measurer, retries, progress)
+        alone = backend(task.target.kind.name).shares_host
+        best = measurer.best.get(key_of(task)) if alone else measurer.confirm(task)
+    return None if best is None else best.state
+
+
+def _rounds(
+    policy: Any, task: SearchTask, trials: int, per_round: int, measurer: ProgramMeasurer, retries: int,
+    progress: _Progress,
+) -> None:  # fmt: skip
+    ahead = 0 if backend(task.target.kind.name).shares_host else int(getattr(policy, "rounds_ahead", 1))
     pending: deque[Batch] = deque()
     asked = empty = 0
-    while asked < trials and empty <= retries and not rounds.over():
+    while asked < trials and empty <= retries and not progress.over():
         count = min(per_round, max(FIRST_ROUND, asked // 2), trials - asked)
         batch = _begin(policy, task, count, measurer)
         asked += len(batch.inputs)
         empty = 0 if batch.inputs else empty + 1
         pending.append(batch)
         while len(pending) > (ahead if batch.inputs else 0):
-            _end(policy, pending.popleft(), measurer)
+            progress.add(_end(policy, pending.popleft(), measurer))
     for batch in pending:
         _end(policy, batch, measurer)
-    best = measurer.confirm(task)
-    return None if best is None else best.state
 
 
 def _begin(policy: Any, task: SearchTask, count: int, measurer: ProgramMeasurer) -> Batch:
@@ -80,23 +92,24 @@ def _end(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureRe
     return results
 
 
-class _Rounds:
-    """Whether a search has gone on for long enough."""
+class _Progress:
+    """Whether a search has gone on for long enough, by the results of whole rounds in the order of their candidates."""
 
-    def __init__(
-        self, measurer: ProgramMeasurer, task: SearchTask, early_stopping: int | None, time_limit: float | None
-    ) -> None:
-        self.measurer = measurer
-        self.key = task.workload_key
+    def __init__(self, early_stopping: int | None, time_limit: float | None) -> None:
         self.early_stopping = early_stopping
         self.deadline = None if time_limit is None else time.monotonic() + time_limit
+        self.count = 0
+        self.best_cost = float("inf")
+        self.best_trial = 0
+
+    def add(self, results: list[MeasureResult]) -> None:
+        for result in results:
+            self.count += 1
+            if result.ok and result.cost < self.best_cost:
+                self.best_cost, self.best_trial = result.cost, self.count
 
     def over(self) -> bool:
         if self.deadline is not None and time.monotonic() >= self.deadline:
             return True
-        best = self.measurer.best.get(self.key)
-        return (
-            self.early_stopping is not None
-            and best is not None
-            and self.measurer.count - best.trial >= self.early_stopping
-        )
+        found = self.best_trial > 0
+        return self.early_stopping is not None and found and self.count - self.best_trial >= self.early_stopping

@@ -9,7 +9,7 @@ run      load (error 3), run once on poisoned outputs (error 4), compare (error 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from te_lite.reference import evaluate, random_inputs
 from te_lite.replay import replay
 from te_lite.step import from_json
 
-from .api import Array, Backend, Device, MeasureErrorNo
+from .api import Array, Backend, Device, MeasureErrorNo, Program
 from .check import mismatch, poison, reduction_terms, tolerance
 
 MAX_MESSAGE = 512
@@ -136,16 +136,27 @@ class Workbench:
         return {"error_no": 0, "costs": costs}
 
     def time_in_turns(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Time programs that were found right before, one after the other, `rounds` times."""
+        """Time programs that were found right before, one after the other, `rounds` times.
+
+        One that does not load, or stops to run, has no figures.
+        """
         data = self._prepared
         assert data is not None and data.task == job["task"]
-        with stage(MeasureErrorNo.RUNTIME_DEVICE):
-            programs = [data.device.load(d) if d else None for d in job["directories"]]
-            times: list[list[float]] = [[] for _ in programs]
-            for _ in range(int(job["rounds"])):
-                for figures, program in zip(times, programs, strict=True):
-                    if program is not None:
-                        figures += program.time(data.handles, int(job["number"]), 1, int(job["min_repeat_ms"]), False)
+        times: list[list[float]] = [[] for _ in job["directories"]]
+        programs: dict[int, Program] = {}
+        for k, directory in enumerate(job["directories"]):
+            with suppress(JobFailure), stage(MeasureErrorNo.COMPILE_DEVICE):
+                programs[k] = data.device.load(directory)
+        for _ in range(int(job["rounds"])):
+            for k, program in list(programs.items()):
+                try:
+                    with stage(MeasureErrorNo.RUNTIME_DEVICE):
+                        times[k] += program.time(
+                            data.handles, int(job["number"]), 1, int(job["min_repeat_ms"]), bool(job["flush"])
+                        )
+                except JobFailure:
+                    times[k] = []
+                    del programs[k]
         return {"error_no": 0, "times": times}
 
     def compare(self, data: Prepared, got: dict[int, Array]) -> None:

@@ -39,10 +39,10 @@ logger = logging.getLogger("ansor")
 def task_payload(task: SearchTask) -> dict[str, Any]:
     """What every job of a task carries: the computation, the target and the backend module."""
     dag = dag_to_json(task.compute_dag)
-    digest = hashlib.sha256(json.dumps(dag).encode())
+    kind = task.target.kind.name
+    digest = hashlib.sha256(f"{kind} {json.dumps(dag)}".encode())
     for name, array in sorted(task.task_inputs.items()):
         digest.update(name.encode() + array.tobytes())
-    kind = task.target.kind.name
     return {
         "task": digest.hexdigest()[:24], "dag": dag, "kind": kind, "backend": backend_module(kind),
         "target": str(task.target),
@@ -53,6 +53,12 @@ def _positive(owner: str, **values: float) -> None:
     for name, value in values.items():
         if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
             raise TaskError(f"{owner}: {name} must be a positive number, got {value!r}")
+
+
+def _counts(owner: str, **values: int) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise TaskError(f"{owner}: {name} must be a positive integer, got {value!r}")
 
 
 def _outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErrorNo) -> tuple[int, str]:
@@ -74,11 +80,12 @@ class LocalBuilder:
 
     def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
         n_parallel = host_cores() if n_parallel is None else n_parallel
-        _positive("LocalBuilder", timeout=timeout, n_parallel=n_parallel)
+        _positive("LocalBuilder", timeout=timeout)
+        _counts("LocalBuilder", n_parallel=n_parallel)
         if build_func != "default":
             raise TaskError(f"LocalBuilder: build_func must be 'default', got {build_func!r}")
         self.timeout = timeout
-        self.n_parallel = int(n_parallel)
+        self.n_parallel = n_parallel
         self._checked: set[str] = set()
         self._workshop: Workshop | None = None
         self._pool: WorkerPool | None = None
@@ -137,7 +144,11 @@ class LocalRunner:
         enable_cpu_cache_flush: bool = False,
         device: int = 0,
     ) -> None:
-        _positive("LocalRunner", timeout=timeout, number=number, repeat=repeat)
+        _positive("LocalRunner", timeout=timeout)
+        _counts("LocalRunner", number=number, repeat=repeat)
+        for name, value in (("min_repeat_ms", min_repeat_ms), ("cooldown_interval", cooldown_interval)):
+            if not isinstance(value, int | float) or not value >= 0:
+                raise TaskError(f"LocalRunner: {name} must be a number of at least 0, got {value!r}")
         if enable_cpu_cache_flush and (number, min_repeat_ms) != (1, 0):
             logger.warning("LocalRunner: with enable_cpu_cache_flush, number is 1 and min_repeat_ms is 0")
             number, min_repeat_ms = 1, 0
@@ -188,8 +199,9 @@ class LocalRunner:
             job = {
                 "op": "compare", "task": payload["task"], "directories": [b.filename for b in builds],
                 "number": self.number, "min_repeat_ms": self.min_repeat_ms, "rounds": ROUNDS,
+                "flush": self.enable_cpu_cache_flush,
             }  # fmt: skip
-            reply = worker.call(job, self.timeout * len(builds))
+            reply = worker.call(job, self.timeout * ROUNDS * len(builds))
             error_no, _ = _outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
             if error_no:
                 worker.kill()
@@ -230,10 +242,11 @@ class LocalRunner:
 
     def close(self) -> None:
         """Stop the worker, in the middle of a run too, and remove its files."""
-        busy = self._worker
-        if busy is not None:
-            busy.interrupt()
-        with self._lock:
+        while not self._lock.acquire(timeout=0.05):
+            busy = self._worker
+            if busy is not None:
+                busy.interrupt()
+        try:
             worker, self._worker = self._worker, None
             workshop, self._workshop = self._workshop, None
             self._ready = None
@@ -242,6 +255,8 @@ class LocalRunner:
                 worker.kill()
             if workshop is not None:
                 workshop.close()
+        finally:
+            self._lock.release()
 
     def __del__(self) -> None:
         if getattr(self, "_worker", None) is not None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import bisect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ansor.errors import MeasureError
 from ansor.progress import Display, make_display
+from te_lite.errors import require
 from te_lite.state import State
 
 from .api import Builder, MeasureCallback, MeasureInput, MeasureResult, Runner
@@ -23,16 +26,24 @@ FINALISTS = 5
 logger = logging.getLogger("ansor")
 
 
+TaskKey = tuple[str, str]
+
+
+def key_of(task: SearchTask) -> TaskKey:
+    """Workload key and target kind."""
+    return task.workload_key, task.target.kind.name
+
+
 @dataclass
 class Best:
-    """The best program of a workload so far; `trial` is the number of the measurement that found it."""
+    """The best program of a task so far; `trial` is the number of the measurement that found it."""
 
     cost: float
     state: State
     trial: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Candidates under way; `results` by number, from `first` on, as far as they are known."""
 
@@ -78,8 +89,8 @@ class ProgramMeasurer:
         """Forget counts and best programs."""
         self.count = 0
         self.errors_in_a_row = 0
-        self.best: dict[str, Best] = {}
-        self._leaders: dict[str, list[tuple[float, int, MeasureInput]]] = {}
+        self.best: dict[TaskKey, Best] = {}
+        self._leaders: dict[TaskKey, list[tuple[float, int, MeasureInput]]] = {}
 
     def measure(self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """Build and run all inputs.  Raises as `finish` does."""
@@ -94,12 +105,21 @@ class ProgramMeasurer:
         self._numbers += len(inputs)
         self._batches.append(batch)
         self.display.phase("build and run", len(inputs))
-        try:
+        with self.closing_on_error():
             self._pipeline.start(list(enumerate(inputs, batch.first)))
-        except BaseException:
-            self.close()
-            raise
         return batch
+
+    @contextmanager
+    def closing_on_error(self) -> Iterator[None]:
+        """Whatever goes wrong inside, Ctrl-C too, stops the workers; callbacks hear of what was measured by then."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self.close()
+            except Exception as error:
+                logger.warning("while stopping: %s", error)
+            raise
 
     def finish(self, batch: Batch) -> list[MeasureResult]:
         """Wait for a batch and give its results in order; callbacks hear of those of later batches, too.
@@ -107,20 +127,22 @@ class ProgramMeasurer:
         Raises MeasureError when measurement as a whole cannot go on, and what callbacks raise.  The workers are
         stopped then, and on Ctrl-C.
         """
+        require(batch in self._batches, MeasureError, "batch", "it was given back or dropped before", first=batch.first)
         self.display.phase("build and run", len(batch.inputs) - len(batch.results))
-        try:
+        with self.closing_on_error():
             while not batch.complete:
                 self._arrived(*self._pipeline.take())
-        except BaseException:
-            self.close()
-            raise
         self._batches.remove(batch)
         return [batch.results[batch.first + k] for k in range(len(batch.inputs))]
 
     def close(self) -> None:
-        """Stop the workers and forget what was not measured yet."""
-        self._batches.clear()
-        self._pipeline.close()
+        """Stop the workers and forget what was not measured yet; callbacks hear of all that was."""
+        left = self._pipeline.close()
+        try:
+            for number, result in left:
+                self._arrived(number, result)
+        finally:
+            self._batches.clear()
 
     def confirm(self, task: SearchTask) -> Best | None:
         """The best program of a task after its best few were timed once more, in turns; None when nothing ran.
@@ -128,20 +150,17 @@ class ProgramMeasurer:
         One figure each may have been lucky; in turns all meet the same machine.  Records and callbacks hear nothing of
         this.  A runner that cannot compare (`PairedRunner`) leaves things as they are.
         """
-        known, leaders = self.best.get(task.workload_key), self._leaders.get(task.workload_key, [])
+        known, leaders = self.best.get(key_of(task)), self._leaders.get(key_of(task), [])
         compare = getattr(self.runner, "compare", None)
         if known is None or compare is None or len(leaders) < 2:
             return known
         inputs = [inp for _, _, inp in leaders]
-        try:
+        with self.closing_on_error():
             times = compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
-        except BaseException:
-            self.close()
-            raise
         costs = [float(np.median(t)) if len(t) else float("inf") for t in times]
         winner = int(np.argmin(costs))
         if costs[winner] < float("inf"):
-            known = self.best[task.workload_key] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
+            known = self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
         return known
 
     def _arrived(self, number: int, result: MeasureResult) -> None:
@@ -153,13 +172,13 @@ class ProgramMeasurer:
         for callback in self.callbacks:
             callback.callback(policy, [inp], [result])
         self.count += 1
-        known = self.best.get(task.workload_key)
+        known = self.best.get(key_of(task))
         if result.ok:
-            leaders = self._leaders.setdefault(task.workload_key, [])
+            leaders = self._leaders.setdefault(key_of(task), [])
             bisect.insort(leaders, (result.cost, self.count, inp), key=lambda entry: entry[:2])
             del leaders[FINALISTS:]
         if result.ok and (known is None or result.cost < known.cost):
-            known = self.best[task.workload_key] = Best(result.cost, inp.state, self.count)
+            known = self.best[key_of(task)] = Best(result.cost, inp.state, self.count)
         self.display.result(task, inp, result, None if known is None else known.cost)
         self.errors_in_a_row = 0 if result.ok else self.errors_in_a_row + 1
         if self.errors_in_a_row == self.max_continuous_error:

@@ -11,6 +11,7 @@ import queue
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 from ansor.registry import backend
@@ -28,7 +29,7 @@ class Pipeline:
         self.builder = builder
         self.runner = runner
         self._thread: ThreadPoolExecutor | None = None
-        self._done: queue.SimpleQueue[tuple[int, MeasureResult | Exception]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[int, MeasureResult | BaseException]] = queue.SimpleQueue()
         self._waiting: list[tuple[int, MeasureInput]] = []
         self._quiet: deque[tuple[int, MeasureInput, BuildResult]] = deque()
 
@@ -43,23 +44,26 @@ class Pipeline:
                 self.builder.submit(inp).add_done_callback(partial(self._built, self._thread, number, inp))
 
     def _built(self, thread: ThreadPoolExecutor, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
-        """Called in a thread of the builder."""
-        if build.cancelled() or self._thread is not thread:
-            return
-        thread.submit(self._run, number, inp, build)
+        """Called in a thread of the builder; nothing is run once the pipeline was closed."""
+        if self._thread is thread:
+            with suppress(RuntimeError):
+                thread.submit(self._run, thread, number, inp, build)
 
-    def _run(self, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
+    def _run(self, thread: ThreadPoolExecutor, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
+        outcome: MeasureResult | BaseException
         try:
-            self._done.put((number, self.runner.run(inp, build.result())))
-        except Exception as error:
-            self._done.put((number, error))
+            outcome = self.runner.run(inp, build.result())
+        except BaseException as error:
+            outcome = error
+        if self._thread is thread:
+            self._done.put((number, outcome))
 
     def take(self) -> Done:
         """The next result; something must be under way.  Raises what a builder or runner raised."""
         if self._waiting or self._quiet:
             return self._take_quietly()
         number, outcome = self._done.get()
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             raise outcome
         return number, outcome
 
@@ -73,8 +77,8 @@ class Pipeline:
         number, inp, built = self._quiet.popleft()
         return number, self.runner.run(inp, built)
 
-    def close(self) -> None:
-        """Drop everything and stop all workers."""
+    def close(self) -> list[Done]:
+        """Drop what is not measured yet and stop all workers; the results that nobody took."""
         thread, self._thread = self._thread, None
         self._waiting = []
         self._quiet.clear()
@@ -84,4 +88,9 @@ class Pipeline:
         self.runner.close()
         if thread is not None:
             thread.shutdown(wait=True)
-        self._done = queue.SimpleQueue()
+        left = []
+        while not self._done.empty():
+            number, outcome = self._done.get()
+            if isinstance(outcome, MeasureResult):
+                left.append((number, outcome))
+        return left

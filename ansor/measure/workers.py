@@ -47,7 +47,6 @@ class Workshop:
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="ansor_"))
-        self._count = 0
         self._finalizer = weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
 
     def new(self, prefix: str) -> Path:

@@ -1,5 +1,7 @@
 """Building and running side by side: order of results, errors, and which results a round knows."""
 
+import threading
+import time
 from concurrent.futures import Future
 
 import numpy as np
@@ -193,3 +195,68 @@ def test_the_best_few_are_timed_again_in_turns(task):
     assert len(runner.compared) == 5
     assert (best.cost, best.trial, best.state) == (0.8, 2, inputs[1].state)
     assert measurer.count == 8
+
+
+def test_ctrl_c_while_a_policy_thinks_loses_nothing_that_was_measured(gpu_task):
+    heard = []
+
+    class Ear(ansor.PythonBasedMeasureCallback):
+        def callback(self, policy, inputs, results):
+            heard.extend(r.cost for r in results)
+
+    class Thoughtful(Diary):
+        """Is interrupted in its second round, when three programs of the first have run."""
+
+        def ask(self, n):
+            if self.asked:
+                while len(runner.ran) < 3:
+                    time.sleep(0.01)
+                raise KeyboardInterrupt
+            return super().ask(n)
+
+    class Patient(NumberRunner):
+        def run(self, inp, built):
+            if len(self.ran) == 3:
+                gate.wait(10)
+            return super().run(inp, built)
+
+        def close(self):
+            super().close()
+            gate.set()
+
+    gate, builder, runner = threading.Event(), ReadyBuilder(), Patient()
+    measurer = ansor.ProgramMeasurer(builder, runner, [Ear()], verbose=0)
+    with pytest.raises(KeyboardInterrupt):
+        search_loop(Thoughtful(gpu_task), gpu_task, 100, None, 32, measurer)
+    assert heard == [1.0, 2.0, 3.0] and len(runner.ran) <= 4
+    assert builder.closed == runner.closed == 1
+
+
+def test_early_stopping_goes_by_rounds_and_not_by_arrival(gpu_task):
+    class Slow(HandBuilder):
+        """The first build of every round ends late."""
+
+        def submit(self, inp):
+            future = super().submit(inp)
+            number = len(self.builds) - 1
+            if number % 32:
+                self.finish(number)
+            else:
+                threading.Timer(0.1, self.finish, [number]).start()
+            return future
+
+    counts = []
+    for builder in (ReadyBuilder(), Slow()):
+        measurer = ansor.ProgramMeasurer(builder, NumberRunner(), verbose=0)
+        search_loop(Diary(gpu_task, rounds=6), gpu_task, 32 * 6, 40, 32, measurer)
+        counts.append(measurer.count)
+        measurer.close()
+    assert counts[0] == counts[1] < 32 * 6
+
+
+def test_a_batch_is_given_once_and_never_waited_for_after_a_stop(gpu_task):
+    measurer = ansor.ProgramMeasurer(HandBuilder(), NumberRunner(), verbose=0)
+    first = measurer.start(gpu_task, None, inputs_of(gpu_task, 2))
+    measurer.close()
+    with pytest.raises(ansor.MeasureError, match="given back or dropped"):
+        measurer.finish(first)
