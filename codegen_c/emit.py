@@ -188,8 +188,8 @@ class Emitter:
         for store, conds in _stores(s.body):
             guard = "".join(f"if ({self.text.expr(c)}) " for c in conds)
             name = self.names.of(store.buffer, store.buffer.name)
-            target = text.element(store.buffer, name, store.buffer.dtype, store.index)
-            self.line(f"{guard}{target} = {text.vector(store.value)};")
+            value = text.vector(store.value)
+            self.line(guard + text.store(store.buffer, name, store.buffer.dtype, store.index, value))
 
     def loop(self, s: For) -> None:
         if s.kind is ForKind.PARALLEL and not self.parallel:
@@ -353,6 +353,7 @@ def _file(func: LoweredFunc, emitter: Emitter, entry: str, timer: str, signature
     shapes = ", ".join(f"{b.name}[{', '.join(map(str, b.shape))}] {b.dtype}" for b in func.args)
     parts = [f"/* {entry}: {shapes} */"]
     parts += [f"#include <{h}>" for h in _HEADERS]
+    parts += ["#include <immintrin.h>"] if emitter.prelude.masks else []
     parts += ["", *emitter.prelude.types.values()]
     if any("VEC(" in line for line in emitter.lines):
         parts.append("#define VEC(type, element) (*(type *)&(element))")

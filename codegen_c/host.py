@@ -16,7 +16,7 @@ class Options:
     `vector_bytes` is the longest vector; `registers` the number of vectors that accumulators may occupy;
     `max_unrolled` bounds the statements that explicit unrolling may make of one nest; `num_threads` (None: what
     OpenMP decides, see OMP_NUM_THREADS) is the number of threads of a parallel loop; `stack_bytes` the largest
-    scratch buffer that lives on the stack.
+    scratch buffer that lives on the stack; `masks` says that vectors can be read and written in part (AVX-512VL).
     """
 
     vector_bytes: int = 64
@@ -24,6 +24,7 @@ class Options:
     max_unrolled: int = 512
     num_threads: int | None = None
     stack_bytes: int = 32 * 1024
+    masks: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -43,7 +44,7 @@ def host_options() -> Options:
     threads = int(text) if text.isdigit() and int(text) > 0 else None
     flags = _cpu_flags()
     if "avx512f" in flags:
-        return Options(num_threads=threads)
+        return Options(num_threads=threads, masks="avx512vl" in flags)
     if "avx2" in flags:
         return Options(vector_bytes=32, registers=12, num_threads=threads)
     wide_file = platform.machine() in ("aarch64", "arm64")

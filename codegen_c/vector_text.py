@@ -14,6 +14,16 @@ from .indices import Indices, Linear
 from .vectorize import has_vector_form
 
 
+def room(lanes: int) -> int:
+    """The lanes of the vector type that holds so many: the next power of two."""
+    return 1 << (lanes - 1).bit_length()
+
+
+def in_part(lanes: int) -> bool:
+    """Some lanes of the vector are not used: it must be read and written under a mask."""
+    return room(lanes) != lanes
+
+
 def vector_type(dtype: str, lanes: int) -> str:
     return f"{SHORT[dtype]}x{lanes}"
 
@@ -33,14 +43,31 @@ def _pick(name: str, dtype: str, lanes: int) -> str:
     )
 
 
+def _masked(name: str, dtype: str, lanes: int) -> str:
+    """Read or write the first lanes of a vector; the others are zero, or left alone, and no byte of them is touched."""
+    v, bits, size = vector_type(dtype, room(lanes)), 8 * BYTES[dtype] * room(lanes), BYTES[dtype]
+    unit = {"float32": "ps", "float64": "pd"}.get(dtype, f"epi{8 * size}")
+    register = f"__m{bits}" + {"float32": "", "float64": "d"}.get(dtype, "i")
+    prefix, mask = "_mm" if bits == 128 else f"_mm{bits}", f"0x{(1 << lanes) - 1:x}"
+    key = f"{name}{lanes}_{v}"
+    if name == "load":
+        body = f"return ({v}){prefix}_maskz_loadu_{unit}({mask}, p);"
+        return f"static inline {v} {key}(const {TYPES[dtype]} *p) {{ {body} }}"
+    body = f"{prefix}_mask_storeu_{unit}(p, {mask}, ({register})x);"
+    return f"static inline void {key}({TYPES[dtype]} *p, {v} x) {{ {body} }}"
+
+
 @dataclass
 class Prelude:
     """The vector types and vector helpers that one source file needs."""
 
     types: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
+    masks: bool = False
 
     def type(self, dtype: str, lanes: int) -> str:
+        """The type of a vector with room for `lanes`."""
+        lanes = room(lanes)
         name = vector_type(dtype, lanes)
         if name not in self.types:
             self.types[name] = _typedef(dtype, lanes, BYTES[dtype])
@@ -50,7 +77,14 @@ class Prelude:
         key = f"{name}_{self.type(dtype, lanes)}"
         if key not in self.helpers:
             self.type(f"int{8 * BYTES[dtype]}", lanes)
-            self.helpers[key] = _pick(name, dtype, lanes)
+            self.helpers[key] = _pick(name, dtype, room(lanes))
+        return key
+
+    def masked(self, name: str, dtype: str, lanes: int) -> str:
+        """The function that loads ("load") or stores ("store") part of a vector."""
+        key = f"{name}{lanes}_{self.type(dtype, lanes)}"
+        self.helpers[key] = _masked(name, dtype, lanes)
+        self.masks = True
         return key
 
 
@@ -89,13 +123,28 @@ class VectorText:
         return f"{self._text(e)[0]} - ({kind}){{0}}"
 
     def element(self, buffer: object, name: str, dtype: str, index: Expr) -> str:
-        """The vector that starts at `buffer[index]` (lane 0), as something that can be read and assigned."""
+        """The vector that starts at `buffer[index]` (lane 0), as something that can be read.
+
+        It can be assigned, too, unless it is a part of a vector in memory.
+        """
         first = substitute(index, {self.lane: const(0)})
         slots = self.slot.get(buffer)
         if slots is not None:
             assert isinstance(first, Const)
             return slots[int(first.value)]
+        if in_part(self.lanes):
+            return f"{self.prelude.masked('load', dtype, self.lanes)}({self._address(name, first)})"
         return f"VEC({self.prelude.type(dtype, self.lanes)}, {name}[{self.scalar.expr(first)}])"
+
+    def _address(self, name: str, first: Expr) -> str:
+        return f"&{name}[{self.scalar.expr(first)}]"
+
+    def store(self, buffer: object, name: str, dtype: str, index: Expr, value: str) -> str:
+        """The statement that stores a vector at `buffer[index]`."""
+        if in_part(self.lanes) and buffer not in self.slot:
+            first = substitute(index, {self.lane: const(0)})
+            return f"{self.prelude.masked('store', dtype, self.lanes)}({self._address(name, first)}, {value});"
+        return f"{self.element(buffer, name, dtype, index)} = {value};"
 
     def expr(self, e: Expr, level: int = 0) -> str:
         """The text of `e`, bracketed when it binds weaker than `level`."""
@@ -136,7 +185,8 @@ class VectorText:
 
     def _gather(self, e: BufferLoad) -> str:
         offsets = self.indices.lane_offsets(e.index, self.lane, self.lanes)
-        found = plan(offsets) if offsets is not None and e.buffer not in self.slot else None
+        usual = offsets is not None and e.buffer not in self.slot and not in_part(self.lanes)
+        found = plan(offsets) if usual and offsets is not None else None
         if found is None:
             return self._lane_by_lane(e)
         kind = self.prelude.type(e.dtype, self.lanes)

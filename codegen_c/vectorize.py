@@ -1,7 +1,8 @@
 """Cut vectorized loops into pieces that are one machine vector each.
 
 A loop of 24 floats becomes a piece of 16 lanes and one of 8 (longer ones a serial loop over full vectors).  A piece
-has a power of two as its extent, its stores are contiguous in the lane, and its values can be written as vector
+has a power of two as its extent, or any number where vectors can be read and written in part (7 floats are a vector
+of 8, of which one lane is not used).  Its stores are contiguous in the lane, and its values can be written as vector
 arithmetic: operands are contiguous, equal in all lanes, or - in accumulations only, where registers matter more
 than anything else - gathered lane by lane.  Loops that do not fit stay as they are, for the compiler's own
 vectorizer.
@@ -20,6 +21,7 @@ from te_lite.visit import children, free_vars, substitute, walk
 from .host import Options
 from .indices import Indices
 
+MASKED_DTYPES = ("int32", "int64", "float32", "float64")
 VECTOR_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 MAX_PIECES = 8
 
@@ -45,21 +47,22 @@ class Vectorizer:
             zero = {s.var: const(0, s.var.dtype)}
             return self.stmt(map_exprs(s.body, lambda e: substitute(e, zero)))
         if s.kind is ForKind.VECTORIZED:
-            widest = self._widest(s)
-            if widest:
-                return self._pieces(s, self.options.vector_bytes // widest)
+            dtypes = self._dtypes(s)
+            if dtypes:
+                in_part = self.options.masks and dtypes <= set(MASKED_DTYPES)
+                return self._pieces(s, self.options.vector_bytes // max(BYTES[d] for d in dtypes), in_part)
         return with_bodies(s, (self.stmt(s.body),))
 
-    def _widest(self, loop: For) -> int:
-        """Bytes of the widest element that the loop computes with; 0 when it cannot be a vector."""
+    def _dtypes(self, loop: For) -> set[str]:
+        """The types of the elements that the loop computes with; none when it cannot be a vector."""
         stores = list(_leaves(loop.body, loop.var))
         if not stores or any(s is None or not self._fits(s, loop) for s in stores):
-            return 0
+            return set()
         dtypes = {s.buffer.dtype for s in stores if s is not None}
         for s in stores:
             if s is not None:
                 dtypes |= {e.dtype for e in _values(s.value) if loop.var in free_vars(e)}
-        return max(BYTES[d] for d in dtypes) if dtypes <= set(VECTOR_DTYPES) else 0
+        return dtypes if dtypes <= set(VECTOR_DTYPES) else set()
 
     def _fits(self, s: Store, loop: For) -> bool:
         if not self.indices.contiguous(s.index, loop.var, loop.extent):
@@ -79,7 +82,7 @@ class Vectorizer:
                 return anything
         return all(self._vector_value(k, loop, anything) for k in children(e))
 
-    def _pieces(self, loop: For, most: int) -> Stmt:
+    def _pieces(self, loop: For, most: int, in_part: bool) -> Stmt:
         out: list[Stmt] = []
         start, full = 0, loop.extent // most
         if full > MAX_PIECES:
@@ -90,7 +93,10 @@ class Vectorizer:
             start = full * most
         lanes = most
         while start < loop.extent:
-            while lanes > loop.extent - start:
+            left = loop.extent - start
+            if in_part and left < most:
+                lanes = left
+            while lanes > left:
                 lanes //= 2
             out.append(self._piece(loop, const(start), lanes))
             start += lanes

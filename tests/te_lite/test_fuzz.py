@@ -34,8 +34,8 @@ def compiled(func: te.LoweredFunc, args: list[np.ndarray]) -> None:
 
 
 def compiled_with_heap(func: te.LoweredFunc, args: list[np.ndarray]) -> None:
-    """As `compiled`; scratch buffers live on the heap, as large ones do."""
-    codegen_c.build(func, options=replace(codegen_c.host_options(), stack_bytes=0))(*args)
+    """As `compiled`; scratch buffers live on the heap, as large ones do, and vectors are whole."""
+    codegen_c.build(func, options=replace(codegen_c.host_options(), stack_bytes=0, masks=False))(*args)
 
 
 def executed(state: te.State) -> te.State:
