@@ -26,6 +26,7 @@ from .measure.api import MeasureInput, MeasureResult
 from .policy import SketchPolicy
 from .progress import rate_text, seconds_text
 from .records import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
+from .seed import checked_seed
 from .target import Target
 from .task import SearchTask
 from .tuning import TuningOptions
@@ -42,7 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("workload", choices=CATALOG, metavar="WORKLOAD", help=", ".join(CATALOG))
     tune.add_argument("--shape", help="numbers separated by commas; without it, a usual shape")
     tune.add_argument("--target", default="c", help="what to compile for (default: c)")
-    tune.add_argument("--trials", type=int, default=64, help="how many programs to measure (default: 64)")
+    trials = "how many programs to measure, beside those that the log holds already (default: 64)"
+    tune.add_argument("--trials", type=int, default=64, help=trials)
     tune.add_argument("--seconds", type=float, help="stop after so many seconds")
     tune.add_argument("--log", help="where records go (default: WORKLOAD.json); a log that exists is continued")
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
@@ -63,13 +65,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _numbers(text: str) -> list[int]:
     parts = text.replace("x", ",").split(",")
-    if not all(p.strip().isdigit() for p in parts):
+    if not all(p.strip().isdecimal() for p in parts):
         raise TaskError(f"--shape: numbers separated by commas are needed, got {text!r}")
     return [int(p) for p in parts]
 
 
 def tune(args: argparse.Namespace) -> int:
     """Search; the log is continued when it has records of this task."""
+    if args.seed is not None:
+        checked_seed("--seed", args.seed)
     entry = CATALOG[args.workload]
     key = entry.key(_numbers(args.shape) if args.shape else entry.default)
     task = SearchTask(workload_key=key, target=Target(args.target))
@@ -78,8 +82,9 @@ def tune(args: argparse.Namespace) -> int:
     model = XGBModel(seed=args.seed)
     policy = SketchPolicy(task, model, seed=args.seed, verbose=args.verbose)
     if log.stat().st_size > 0:
-        policy.preload_measured_states(log)
-        model.update_from_file(log)
+        inputs, results = RecordReader(log).read_lines()
+        policy.preload_measured_states(log, zip(inputs, results, strict=True))
+        model.update(inputs, results)
     options = TuningOptions(
         num_measure_trials=args.trials,
         num_measures_per_round=min(64, max(16, args.trials // 8)),

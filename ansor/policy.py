@@ -5,13 +5,14 @@ A policy knows no device: it proposes states and learns from results, whoever me
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from te_lite.errors import TeError
+from te_lite.errors import TeError, require
 from te_lite.state import State
 from te_lite.step import Step
 
@@ -25,16 +26,20 @@ from .population.mutate import Mutation
 from .population.neighbours import neighbours
 from .population.space import Group
 from .proposals import Measured, Picked, Proposals, Row
-from .records import RecordReader, target_kind
+from .records import Record, RecordReader, target_kind
 from .scoring import Scorer
 from .search import one_round, search_loop
+from .seed import chosen_seed
 from .sketch import PreloadCustomSketchRule, generate_sketches
 from .sketch.extra import EXTRA_RULES, extra_sketches
 from .task import SearchTask
+from .tuning import callbacks_with
 
 if TYPE_CHECKING:
     from .callbacks import PreloadMeasuredStates
     from .measure.measurer import ProgramMeasurer
+
+RANDOM_ROUNDS_AHEAD = 8
 
 
 class EmptyPolicy:
@@ -53,10 +58,12 @@ class EmptyPolicy:
 
     def search(
         self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
-        measurer: ProgramMeasurer,
+        measurer: ProgramMeasurer, time_limit: float | None = None,
     ) -> State | None:  # fmt: skip
         """Measure, and give the best state."""
-        return search_loop(self, self.task, num_measure_trials, early_stopping, num_measures_per_round, measurer)
+        return search_loop(
+            self, self.task, num_measure_trials, early_stopping, num_measures_per_round, measurer, 0, time_limit
+        )
 
 
 class SketchPolicy:
@@ -71,7 +78,7 @@ class SketchPolicy:
 
     The parameters carry TVM's names (spec autoscheduler 6.1).  `seed` decides the whole sequence of candidates;
     without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
-    Raises TaskError for an unknown parameter or one of the wrong type.
+    Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
     """
 
     DEFAULT_PARAMS: Mapping[str, Any] = {
@@ -90,6 +97,17 @@ class SketchPolicy:
         "extra_sketch_rules": ",".join(EXTRA_RULES),
     }
 
+    RANGES: Mapping[str, tuple[float, float]] = {
+        "eps_greedy": (0, 1),
+        "retry_search_one_round_on_empty": (0, math.inf),
+        "sample_init_min_population": (1, math.inf),
+        "sample_init_use_measured_ratio": (0, 1),
+        "evolutionary_search_population": (1, math.inf),
+        "evolutionary_search_num_iters": (0, math.inf),
+        "evolutionary_search_mutation_prob": (0, 1),
+        "disable_change_compute_location": (0, 1),
+    }
+
     def __init__(
         self,
         task: SearchTask,
@@ -101,23 +119,22 @@ class SketchPolicy:
         mutations: Sequence[Mutation] | None = None,
     ) -> None:
         self.task = task
-        self.seed = int(np.random.default_rng().integers(1, 2**30)) if seed is None else seed
+        self.seed = chosen_seed("SketchPolicy", seed)
         self.rng = np.random.default_rng(self.seed)
         self.cost_model: CostModel = RandomModel(self.seed) if program_cost_model is None else program_cost_model
         self.params = self._checked(params or {})
         self.options = SketchOptions(**{f: self.params[f] for f in SketchOptions.__dataclass_fields__})
         self.verbose = verbose
         self.mutations = mutations
-        self.custom_rules: list[PreloadCustomSketchRule] = []
         self.measured: list[Measured] = []
         self.stuck = False
         self._sketches: list[State] | None = None
         self._proposals: Proposals | None = None
         self._rows: dict[tuple[Step, ...], Row] = {}
-        for callback in init_search_callbacks or ():
-            if isinstance(callback, PreloadCustomSketchRule):
-                self.custom_rules.append(callback)
-            else:
+        given = callbacks_with("prepare", "init_search_callbacks", init_search_callbacks, (PreloadCustomSketchRule,))
+        self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
+        for callback in given:
+            if not isinstance(callback, PreloadCustomSketchRule):
                 callback.prepare(self)
 
     def _checked(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,6 +144,9 @@ class SketchPolicy:
             wanted = type(self.DEFAULT_PARAMS[name])
             if type(value) is not wanted:
                 raise TaskError(f"SketchPolicy: parameter {name!r} must be of type {wanted.__name__}, got {value!r}")
+            least, most = self.RANGES.get(name, (-math.inf, math.inf))
+            law = f"parameter {name!r} must be at least {least}" + (f" and at most {most}" if most < math.inf else "")
+            require(name not in self.RANGES or least <= value <= most, TaskError, "SketchPolicy", law, value=value)
         return {**self.DEFAULT_PARAMS, **params}
 
     @property
@@ -144,7 +164,7 @@ class SketchPolicy:
         if self._sketches is None:
             self._sketches = generate_sketches(
                 self.task.compute_dag, self.task.target, self.task.hardware_params,
-                custom_rules=tuple(self.custom_rules), policy_context=self if self.custom_rules else None,
+                custom_rules=self.custom_rules, policy_context=self if self.custom_rules else None,
                 options=self.options,
             )  # fmt: skip
         if print_for_debug:
@@ -173,26 +193,37 @@ class SketchPolicy:
         return extra_sketches(task.compute_dag, task.target, task.hardware_params, self.options, rules)
 
     def sample_initial_population(self) -> list[State]:
-        """Distinct complete programs, `sample_init_min_population` of them if the space has so many."""
-        return [s for s, _ in self.proposals.random(self.params["sample_init_min_population"])]
+        """Distinct complete programs that were not proposed yet, `sample_init_min_population` of them if there are.
+
+        Looking at them changes nothing: they may still be proposed.
+        """
+        return [s for s, _ in self.proposals.to_look_at().random(self.params["sample_init_min_population"])]
+
+    @property
+    def rounds_ahead(self) -> int:
+        """How many rounds may be asked for before the results of the first are told, where the device is free."""
+        return RANDOM_ROUNDS_AHEAD if self._learns_nothing else 1
+
+    @property
+    def _learns_nothing(self) -> bool:
+        return type(self.cost_model) is RandomModel
 
     def ask(self, n: int) -> list[State]:
         """Up to `n` programs to measure next; none when the space is used up."""
-        if n < 1:
-            return []
-        if isinstance(self.cost_model, RandomModel):
-            return self._proposed(self.proposals.random(n))
+        picked = self._picked(self.proposals, n) if n > 0 else []
+        self._rows.update({state.steps: row for state, row in picked})
+        return [state for state, _ in picked]
+
+    def _picked(self, proposals: Proposals, n: int) -> list[Picked]:
+        if self._learns_nothing:
+            return proposals.random(n)
         known = getattr(self.cost_model, "ready", True)
         chance = int(self.params["eps_greedy"] * n) if known else n // 2
         model = self.cost_model if known else AnalyticalModel()
         score = Scorer(self.task, model)
-        picked = self.proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
-        picked += self.proposals.evolved(n - chance - len(picked), score, self._elites())
-        return self._proposed(picked + self.proposals.random(n - len(picked)))
-
-    def _proposed(self, picked: Sequence[Picked]) -> list[State]:
-        self._rows.update({state.steps: row for state, row in picked})
-        return [state for state, _ in picked]
+        picked = proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
+        picked += proposals.evolved(n - chance - len(picked), score, self._elites())
+        return picked + proposals.random(n - len(picked))
 
     def _elites(self) -> list[Row]:
         """The best measured programs, best first."""
@@ -224,22 +255,25 @@ class SketchPolicy:
         for inp, res in zip(inputs, results, strict=True):
             row = self._rows.pop(inp.steps, None)
             if row is None:
-                row = self.proposals.remember(inp.steps)
+                row = self.proposals.remember(inp.state)
             if res.ok:
                 self.measured.append(Measured(res.cost, inp.steps, row))
 
-    def preload_measured_states(self, filename: str | os.PathLike[str]) -> int:
+    def preload_measured_states(self, filename: str | os.PathLike[str], records: Iterable[Record] | None = None) -> int:
         """Take what a log holds of this task as measured, and give the number of records that were.
 
         Lines of the same workload and target kind count; failed ones too, so that they are not tried again.
+        `records` are those of the log, where they were read already.
         """
         count = 0
         kind = self.task.target.kind.name
-        for inp, res in RecordReader(filename):
+        for inp, res in RecordReader(filename) if records is None else records:
             if inp.task.workload_key != self.task.workload_key or target_kind(inp.task) != kind:
                 continue
             try:
-                self._remember([MeasureInput(self.task, MeasureInput(self.task, steps=inp.steps).state)], [res])
+                same = inp.task.compute_dag is self.task.compute_dag
+                mine = MeasureInput(self.task, inp.state) if same else MeasureInput(self.task, steps=inp.steps)
+                self._remember([mine], [res])
             except TeError:
                 continue
             count += 1
@@ -253,10 +287,10 @@ class SketchPolicy:
     ) -> State | None:  # fmt: skip
         """Ask, measure and tell for `num_measure_trials` new trials; the best state of this run, or None.
 
-        With 0 trials nothing is measured and the state that the model likes best is returned.
+        With 0 trials nothing is measured and the state that the model likes best is returned; it may still be proposed.
         """
         if num_measure_trials == 0:
-            return next(iter(self.ask(1)), None)
+            return next((state for state, _ in self._picked(self.proposals.to_look_at(), 1)), None)
         return search_loop(
             self, self.task, num_measure_trials, early_stopping, num_measures_per_round, measurer,
             self.params["retry_search_one_round_on_empty"], time_limit,

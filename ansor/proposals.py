@@ -7,15 +7,16 @@ Programs that were proposed or measured before, in this run or in a log, are nev
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from te_lite.errors import LowerError
-from te_lite.replay import replay
+from te_lite.errors import LowerError, require
 from te_lite.state import State
 from te_lite.step import Step
 
+from .errors import TaskError
 from .options import SketchOptions
 from .population.buckets import spread
 from .population.concrete import concrete
@@ -51,13 +52,16 @@ class Measured:
 class Proposals:
     """The programs of a task that were not proposed yet.
 
-    `size` is that of a population, `iterations` how often it is bred, `mutation_prob` the chance of a mutation.
+    `evolution` says how populations are bred; its number of variants is replaced by what suits the target.
+    `mutations` replaces those of the target.  Raises TaskError when there is no sketch.
     """
 
     def __init__(
         self, task: SearchTask, sketches: Sequence[State], options: SketchOptions, rng: np.random.Generator,
         evolution: EvolveOptions, mutations: Sequence[Mutation] | None = None,
     ) -> None:  # fmt: skip
+        law = "the sketch rules made no sketch, so there is nothing to search"
+        require(sketches, TaskError, f"task {task.name}", law)
         self.task = task
         self.sketches = tuple(sketches)
         self.options = options
@@ -70,15 +74,18 @@ class Proposals:
         self.seen = Seen()
         self._texts: set[str] = set()
 
-    def remember(self, steps: Sequence[Step]) -> Row | None:
-        """Take a program as proposed; where it lies in the space, or None when it lies in none.
+    def to_look_at(self) -> Proposals:
+        """The same programs once more: what the copy proposes is still new to the original."""
+        other = copy(self)
+        other.seen, other._texts = self.seen.copy(), set(self._texts)
+        return other
 
-        Raises ScheduleError when the steps do not fit the task.
-        """
-        text = program_text(replay(self.task.compute_dag, steps))
+    def remember(self, state: State) -> Row | None:
+        """Take a program of the task as proposed; where it lies in the space, or None when it lies in none."""
+        text = program_text(state)
         if text is not None:
             self._texts.add(text)
-        row = parse(self.sketches, steps, self.task.target, self.hardware, self.options)
+        row = parse(self.sketches, state.steps, self.task.target, self.hardware, self.options)
         if row is not None:
             self._mark(row)
         return row

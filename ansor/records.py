@@ -17,6 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from te_lite.errors import RecordError, TeError, require
 from te_lite.step import DoubleBuffer, FreePragma, from_json, to_json
 
@@ -42,10 +44,14 @@ PathLike = str | os.PathLike[str]
 
 
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
-    """The line of a record.  Lines with steps that TVM does not know carry a version of our own."""
+    """The line of a record.  Lines with steps that TVM does not know carry a version of our own.
+
+    Raises RecordError for a cost, or seconds in all, that no reader would take: infinite, NaN, negative, no number.
+    """
     own = any(isinstance(s, _OWN_STEPS) for s in inp.steps)
     steps = [to_json(s) for s in inp.steps]
-    result = [list(res.costs), int(res.error_no), res.all_cost, int(res.timestamp)]
+    costs = [_seconds(cost, "record, costs") for cost in res.costs]
+    result = [costs, int(res.error_no), _seconds(res.all_cost, "record, seconds in all"), int(res.timestamp)]
     line = {"i": [inp.task.facts().to_json(), [[], steps]], "r": result, "v": OWN_VERSION if own else VERSION}
     return json.dumps(line, allow_nan=False)
 
@@ -53,11 +59,12 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
 def load_record_from_string(line: str | bytes) -> Record:
     """Read one line.  Raises RecordError, in one sentence, for whatever is no record."""
     data = _parse(line)
-    require(isinstance(data, dict), RecordError, "record", "a JSON object is needed", got=type(data).__name__)
-    require(set(data) == {"i", "r", "v"}, RecordError, "record", "the keys are i, r, v", got=sorted(data)[:8])
+    require(isinstance(data, dict), RecordError, "record", "a JSON object is needed", type=type(data).__name__)
+    require(set(data) == {"i", "r", "v"}, RecordError, "record", "the keys must be i, r, v", keys=sorted(data)[:8])
     version = data["v"]
     known = isinstance(version, str) and version in _VERSIONS
-    require(known, RecordError, "record", f"the version must be one of {', '.join(_VERSIONS)}", got=str(version)[:40])
+    law = f"the version must be one of {', '.join(_VERSIONS)}"
+    require(known, RecordError, "record", law, version=str(version)[:40])
     return _read_input(data["i"]), _read_result(data["r"])
 
 
@@ -119,18 +126,19 @@ def _read_result(data: Any) -> MeasureResult:
     require(ok, RecordError, where, "costs, error number, seconds and time of day are needed")
     costs = tuple([_seconds(c, where) for c in data[0]])
     ok = _is_int(data[1]) and 0 <= data[1] <= 1000
-    require(ok, RecordError, where, "the error number must be an integer from 0 on", got=str(data[1])[:40])
-    require(data[1] != 0 or min(costs) > 0, RecordError, where, "costs must be positive", got=min(costs))
+    require(ok, RecordError, where, "the error number must be an integer from 0 on", error_no=str(data[1])[:40])
+    require(data[1] != 0 or min(costs) > 0, RecordError, where, "costs must be positive", least=min(costs))
     ok = isinstance(data[3], int | float) and not isinstance(data[3], bool) and abs(data[3]) < 2**63
-    require(ok, RecordError, where, "the time of day must be a number", got=str(data[3])[:40])
+    require(ok, RecordError, where, "the time of day must be a number", time=str(data[3])[:40])
     return MeasureResult(costs, data[1], "", _seconds(data[2], where), int(data[3]))
 
 
 def _seconds(value: Any, where: str) -> float:
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and value >= 0
-    require(ok, RecordError, where, "a number of seconds is needed", got=str(value)[:40])
-    require(math.isfinite(float(value)), RecordError, where, "a finite number of seconds is needed")
-    return float(value)
+    number = value.item() if isinstance(value, np.generic) else value
+    ok = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < 1e300 and number >= 0
+    law = "a finite number of seconds, at least 0, is needed"
+    require(ok, RecordError, where, law, seconds=str(number)[:40])
+    return float(number)
 
 
 # ------------------------------------------------------------------------------------------------- one file

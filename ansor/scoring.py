@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.errors import require
+
 from .analytical import AnalyticalModel
 from .cost_model import CostModel, reads_features
+from .errors import TaskError
 from .features import extract
 from .population.concrete import concrete
 from .population.limits import fits
@@ -31,7 +34,7 @@ class Scorer:
     model: CostModel
 
     def __call__(self, group: Group) -> Scores:
-        """float64 [len(group)]."""
+        """float64 [len(group)].  Raises TaskError when the model gives another number of scores."""
         hardware = self.task.hardware_params.completed(self.task.target)
         made = programs(group.variant, group.rows, self.task.target, hardware)
         if isinstance(self.model, AnalyticalModel):
@@ -41,4 +44,7 @@ class Scorer:
         else:
             states = [concrete(group.variant, row, self.task.target, hardware) for row in group.rows]
             scores = self.model.predict(self.task, states)
-        return np.where(fits(made, hardware), np.asarray(scores, np.float64), -np.inf)
+        scores = np.asarray(scores, np.float64)
+        law = f"one score per program is needed, for {len(group)} programs"
+        require(scores.shape == (len(group),), TaskError, type(self.model).__name__, law, shape=scores.shape)
+        return np.where(fits(made, hardware), scores, -np.inf)

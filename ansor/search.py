@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from te_lite.state import State
 
 from .measure.api import MeasureInput, MeasureResult
-from .measure.measurer import key_of
 from .registry import backend
 from .task import SearchTask
 
@@ -57,7 +56,7 @@ def search_loop(
     with measurer.closing_on_error():
         _rounds(policy, task, trials, per_round, measurer, retries, progress)
         alone = backend(task.target.kind.name).shares_host
-        best = measurer.best.get(key_of(task)) if alone else measurer.confirm(task)
+        best = measurer.best_of(task) if alone else measurer.confirm(task)
     return None if best is None else best.state
 
 

@@ -6,11 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
 
 from te_lite import ComputeDAG, Tensor
+from te_lite.errors import require
 from te_lite.lower import lower
 from te_lite.state import State
 
@@ -159,7 +161,8 @@ class SearchTask:
 
         Without a policy it is `SketchPolicy(self, XGBModel(adaptive_training=...))`.  Ctrl-C stops the workers and
         passes on; every result that was measured has reached the callbacks by then.  Raises BackendError when the
-        target cannot be had here.
+        target cannot be had here, and TaskError for a policy that is none, is for another task, or knows no time limit
+        when one is set.
         """
         from .cost_model import XGBModel  # noqa: PLC0415
         from .measure.measurer import ProgramMeasurer  # noqa: PLC0415
@@ -170,10 +173,10 @@ class SearchTask:
         policy = search_policy or SketchPolicy(
             self, XGBModel(adaptive_training=adaptive_training), verbose=options.verbose
         )
+        limits = self._checked_limits(policy, options.time_limit)
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
             with measurer.display.run(self, options.num_measure_trials):
-                limits = {} if options.time_limit is None else {"time_limit": options.time_limit}
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,
@@ -181,6 +184,23 @@ class SearchTask:
         finally:
             for worker in options.owned:
                 worker.close()
+
+    def _checked_limits(self, policy: Any, time_limit: float | None) -> dict[str, float]:
+        """The limit as an argument of the policy's `search`; a policy that cannot be used is refused."""
+        search: Any = getattr(policy, "search", None)
+        law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
+        require(callable(search), TaskError, "SearchTask.tune", law, search_policy=policy)
+        task = getattr(policy, "task", None)
+        if isinstance(task, SearchTask):
+            same = task.workload_key == self.workload_key and task.target.kind.name == self.target.kind.name
+            require(same, TaskError, "SearchTask.tune", "the policy is for another task", policy=task, task=self)
+        if time_limit is None:
+            return {}
+        parameters = signature(search).parameters.values()
+        ok = any(p.name == "time_limit" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
+        law = "a time limit is set, but the policy's method search has no parameter time_limit"
+        require(ok, TaskError, "SearchTask.tune", law, policy=type(policy).__name__)
+        return {"time_limit": time_limit}
 
     def best_state(self, log_file: str | os.PathLike[str], include_compatible: bool = False) -> State:
         """The best recorded program of this workload.  Raises NoRecordError when the log has none."""

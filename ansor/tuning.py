@@ -52,7 +52,8 @@ class TuningOptions:
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise TaskError(f"TuningOptions: {name} must be an integer of at least {least}, got {value!r}")
         ok = time_limit is None or (isinstance(time_limit, int | float) and time_limit > 0)
-        require(ok, TaskError, "TuningOptions", "time_limit must be a positive number of seconds", got=time_limit)
+        law = "time_limit must be a positive number of seconds"
+        require(ok, TaskError, "TuningOptions", law, time_limit=time_limit)
         self.time_limit = time_limit
         self.num_measure_trials = num_measure_trials
         self.early_stopping = None if early_stopping == -1 else early_stopping
@@ -61,7 +62,23 @@ class TuningOptions:
         self.builder: Builder = LocalBuilder() if builder == "local" else _given(builder, "builder")
         self.runner: Runner = LocalRunner() if runner == "local" else _given(runner, "runner")
         self.owned = [o for o, given in ((self.builder, builder), (self.runner, runner)) if given == "local"]
-        self.measure_callbacks = tuple(measure_callbacks or ())
+        self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks)
+
+
+def callbacks_with(
+    method: str, subject: str, given: Sequence[Any] | None, also: tuple[type, ...] = ()
+) -> tuple[Any, ...]:  # fmt: skip
+    """The callbacks of a list, none for None.
+
+    Raises TaskError, naming `subject`, for what is no list, and for an entry that neither has `method` nor is one of
+    the types `also`.
+    """
+    found = () if given is None else tuple(given) if isinstance(given, list | tuple) else None
+    law = f"a list of objects with a method {method} is needed"
+    require(found is not None, TaskError, subject, law, given=given)
+    for one in found or ():
+        require(callable(getattr(one, method, None)) or isinstance(one, also), TaskError, subject, law, entry=one)
+    return found or ()
 
 
 def _given(value: Any, name: str) -> Any:

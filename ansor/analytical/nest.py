@@ -35,7 +35,10 @@ CALL_OPERATIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of a nest.  `parallel` and `vector` are truth values or lanes of them; `tag` is its annotation."""
+    """A loop of a nest.  `parallel` and `vector` are truth values or lanes of them; `tag` is its annotation.
+
+    `extent` is a float or float64 lanes: the iterations of a whole nest may be more than 2^63.
+    """
 
     stage: int
     uid: int
@@ -139,7 +142,8 @@ def _loop(programs: Programs, k: int, uid: int, place: int, count: int, tag: str
     depth, lanes = programs.parallel.get(k), programs.vectorize.get(k)
     parallel = tag == "parallel" if depth is None else place < depth
     vector = tag == "vectorize" if lanes is None else place >= count - lanes
-    return Loop(k, uid, programs.bounds.state.stages[k].vars[uid].extent, tag, reduce, parallel, vector)
+    extent: Any = programs.bounds.state.stages[k].vars[uid].extent
+    return Loop(k, uid, 1.0 * extent, tag, reduce, parallel, vector)
 
 
 def _unroll(programs: Programs, k: int) -> Any:

@@ -71,9 +71,8 @@ class Samples:
             self.refused += 1
             return False
         width = self._rows[0].shape[1] if self._rows else rows.shape[1]
-        require(
-            rows.shape[1] == width, TaskError, "features", f"there must be {width} columns as before", got=rows.shape[1]
-        )
+        law = f"there must be {width} columns as before"
+        require(rows.shape[1] == width, TaskError, "features", law, columns=rows.shape[1])
         self._rows.append(rows)
         self._costs.append(float(cost))
         key = (task.workload_key, target_kind(task))
@@ -93,7 +92,7 @@ class Samples:
 def in_order(features: Array) -> Array:
     """float32 [rows, columns]: the rows that are not all zeros, in an order that depends on nothing but them."""
     rows: Array = np.ascontiguousarray(features, np.float32)
-    require(rows.ndim == 2, TaskError, "features", "a program has [rows, columns]", got=rows.shape)
+    require(rows.ndim == 2, TaskError, "features", "a program has [rows, columns]", shape=rows.shape)
     rows = rows[(rows != 0).any(axis=1)]
     as_bytes = rows.view(np.dtype((np.void, rows.strides[0]))).reshape(-1)
     ordered: Array = rows[np.argsort(as_bytes, kind="stable")]

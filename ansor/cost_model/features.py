@@ -1,12 +1,15 @@
-"""Where a model takes the features of a state from."""
+"""Where a model takes the features of states from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ansor.features import VERSION, schema_hash, state_features
+import numpy as np
+
+from ansor.features import VERSION, schema_hash, state_features, states_features
 from ansor.hardware import HardwareParams
+from te_lite.errors import TeError
 from te_lite.state import State
 
 from .api import Array
@@ -14,10 +17,29 @@ from .api import Array
 
 @dataclass(frozen=True)
 class FeatureSource:
-    """`of(state, hardware)` gives float32 [rows, columns]; `schema` names what the columns are, with a version."""
+    """`of(state, hardware)` gives float32 [rows, columns]; `schema` names what the columns are, with a version.
+
+    `many(states, hardware)` gives the same for each of many states, where that is cheaper than one by one.
+    """
 
     schema: str
     of: Callable[[State, HardwareParams], Array]
+    many: Callable[[Sequence[State], HardwareParams], Sequence[Array]] | None = None
+
+    def rows(self, states: Sequence[State], hardware: HardwareParams) -> list[Array]:
+        """float32 [rows, columns] of each state; an array without rows where a state has no features.
+
+        Many states that are refused together are halved until those are alone that have none.
+        """
+        try:
+            if self.many is not None and len(states) > 1:
+                return list(self.many(states, hardware))
+            return [self.of(state, hardware) for state in states]
+        except TeError:
+            if len(states) == 1:
+                return [np.zeros((0, 1), np.float32)]
+        half = len(states) // 2
+        return self.rows(states[:half], hardware) + self.rows(states[half:], hardware)
 
 
-FEATURES = FeatureSource(f"{VERSION}-{schema_hash()}", state_features)
+FEATURES = FeatureSource(f"{VERSION}-{schema_hash()}", state_features, states_features)

@@ -79,6 +79,6 @@ def _at_most(k: int, n: int) -> int:
 def _checked(scores: Array, others: Array) -> tuple[Array, Array]:
     scores, others = np.asarray(scores, dtype=np.float64), np.asarray(others, dtype=np.float64)
     ok = scores.ndim == 1 and scores.shape == others.shape
-    require(ok, TaskError, "metric", "two lists of the same length are needed", got=(scores.shape, others.shape))
+    require(ok, TaskError, "metric", "two lists of the same length are needed", shapes=(scores.shape, others.shape))
     require(not np.isnan(scores).any() and not np.isnan(others).any(), TaskError, "metric", "no number may be NaN")
     return scores, others

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ansor.measure.api import MeasureInput, MeasureResult
+from ansor.seed import chosen_seed
 from ansor.task import SearchTask
 from te_lite.state import State
 
@@ -14,12 +15,12 @@ from .api import Array, PythonBasedModel
 
 
 class RandomModel(PythonBasedModel):
-    """Scores at random, uniformly in [0, 1); `seed` decides the sequence."""
+    """Scores at random, uniformly in [0, 1); `seed` decides the sequence.  Raises TaskError for a negative one."""
 
     reads_features = True
 
     def __init__(self, seed: int | None = None) -> None:
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(chosen_seed("RandomModel", seed))
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Nothing is learnt."""

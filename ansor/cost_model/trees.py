@@ -63,7 +63,7 @@ class Trees:
         Raises TaskError for another number of columns.
         """
         n, _, columns = features.shape
-        require(columns == self.columns, TaskError, "XGBModel", f"{self.columns} features are needed", got=columns)
+        require(columns == self.columns, TaskError, "XGBModel", f"{self.columns} features are needed", columns=columns)
         live, usable = live_rows(features)
         sums = np.zeros(n)
         if live.any():
@@ -137,5 +137,5 @@ def load_trees(path: Path, schema: str) -> Trees:
     booster.set_param({"nthread": 1})
     found, count = booster.attr("ansor_schema"), booster.attr("ansor_trained_on")
     law = f"{path} was trained on other features, {schema!r} are needed"
-    require(found == schema, TaskError, "XGBModel", law, got=found)
+    require(found == schema, TaskError, "XGBModel", law, features=found)
     return Trees(booster, int(count) if count is not None and count.isdigit() else 0, schema)

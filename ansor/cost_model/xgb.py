@@ -18,8 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from ansor.errors import TaskError
+from ansor.hardware import HardwareParams
 from ansor.measure.api import MeasureInput, MeasureResult
 from ansor.records import RecordReader
+from ansor.seed import checked_seed
 from ansor.task import SearchTask
 from te_lite.errors import TeError, require
 from te_lite.state import State
@@ -35,12 +37,13 @@ logger = logging.getLogger("ansor")
 class XGBModel(PythonBasedModel):
     """Gradient-boosted trees, trained from scratch at every update on all programs known.
 
-    The label of a program is the least cost of its task (workload and target kind) divided by its own, 0 after a
-    failure.  Scores are random as long as fewer than `num_warmup_sample` programs are known, or nothing can be learnt
-    from those that are; the second is logged once.  With `adaptive_training` an update trains only when a fifth more
-    programs are known than at the last training.  `model_file` is where each trained model is saved, unless the file
-    there was trained on more.  After `load`, training goes on from the loaded trees.  The same updates and `seed`
-    give the same scores.
+    A program is judged by its throughput: the least cost of its task (workload and target kind) divided by its own, 0
+    after a failure.  The trees learn the logarithm of that (`trees.py`); scores are about the throughput again.  They
+    are random as long as fewer than `num_warmup_sample` programs are known, or nothing can be learnt from those that
+    are; the second is logged once.  With `adaptive_training` an update trains only when a fifth more programs are
+    known than at the last training.  `model_file` is where each trained model is saved, unless the file there was
+    trained on more.  After `load`, training goes on from the loaded trees.  The same updates and `seed` give the same
+    scores.  Raises TaskError for a negative seed.
     """
 
     reads_features = True
@@ -55,7 +58,7 @@ class XGBModel(PythonBasedModel):
     ) -> None:
         self.verbose_eval = verbose_eval
         self.num_warmup_sample = num_warmup_sample
-        self.seed = 43 if seed is None else seed
+        self.seed = 43 if seed is None else checked_seed("XGBModel", seed)
         self.model_file = model_file
         self.adaptive_training = adaptive_training
         self.features = FEATURES
@@ -91,8 +94,7 @@ class XGBModel(PythonBasedModel):
         Those whose steps do not fit their task, or that have a feature that is not finite or a cost that is no
         positive number, are left out; that is logged once.
         """
-        for inp, res in zip(inputs, results, strict=True):
-            rows = self._rows(inp)
+        for inp, res, rows in zip(inputs, results, self._rows(inputs), strict=True):
             self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)
         self._say_refused()
 
@@ -105,11 +107,19 @@ class XGBModel(PythonBasedModel):
             self._samples.add(task, rows, float(cost))
         self._say_refused()
 
-    def _rows(self, inp: MeasureInput) -> Array:
-        try:
-            return self.features.of(inp.state, inp.task.hardware_params)
-        except TeError:
-            return np.zeros((0, 1), np.float32)
+    def _rows(self, inputs: Sequence[MeasureInput]) -> list[Array]:
+        """float32 [rows, columns] of each program; without rows where it has no features."""
+        out: list[Array] = [np.zeros((0, 1), np.float32)] * len(inputs)
+        alike: dict[HardwareParams, list[tuple[int, State]]] = {}
+        for k, inp in enumerate(inputs):
+            try:
+                alike.setdefault(inp.task.hardware_params, []).append((k, inp.state))
+            except TeError:
+                continue
+        for hardware, found in alike.items():
+            for (k, _), rows in zip(found, self.features.rows([s for _, s in found], hardware), strict=True):
+                out[k] = rows
+        return out
 
     def _say_refused(self) -> None:
         if self._samples.refused:
@@ -162,8 +172,7 @@ class XGBModel(PythonBasedModel):
         trees = self._usable()
         if trees is None or not len(states):
             return self._rng.random(len(states))
-        inputs = [MeasureInput(task, s) for s in states]
-        rows = [self._rows(inp) for inp in inputs]
+        rows = self.features.rows(states, task.hardware_params)
         known = [r if len(r) else np.zeros((1, trees.columns), np.float32) for r in rows]
         return trees.predict(stacked(known))
 

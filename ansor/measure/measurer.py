@@ -92,6 +92,10 @@ class ProgramMeasurer:
         self.best: dict[TaskKey, Best] = {}
         self._leaders: dict[TaskKey, list[tuple[float, int, MeasureInput]]] = {}
 
+    def best_of(self, task: SearchTask) -> Best | None:
+        """The best program of a task so far."""
+        return self.best.get(key_of(task))
+
     def measure(self, task: SearchTask, policy: Any, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """Build and run all inputs.  Raises as `finish` does."""
         return self.finish(self.start(task, policy, inputs))
@@ -150,7 +154,7 @@ class ProgramMeasurer:
         One figure each may have been lucky; in turns all meet the same machine.  Records and callbacks hear nothing of
         this.  A runner that cannot compare (`PairedRunner`) leaves things as they are.
         """
-        known, leaders = self.best.get(key_of(task)), self._leaders.get(key_of(task), [])
+        known, leaders = self.best_of(task), self._leaders.get(key_of(task), [])
         compare = getattr(self.runner, "compare", None)
         if known is None or compare is None or len(leaders) < 2:
             return known
@@ -172,7 +176,7 @@ class ProgramMeasurer:
         for callback in self.callbacks:
             callback.callback(policy, [inp], [result])
         self.count += 1
-        known = self.best.get(key_of(task))
+        known = self.best_of(task)
         if result.ok:
             leaders = self._leaders.setdefault(key_of(task), [])
             bisect.insort(leaders, (result.cost, self.count, inp), key=lambda entry: entry[:2])

@@ -51,6 +51,12 @@ class Seen:
     def __len__(self) -> int:
         return sum(len(keys) for keys in self._keys.values())
 
+    def copy(self) -> Seen:
+        """A set of the same programs that grows on its own."""
+        other = Seen()
+        other._keys = dict(self._keys)
+        return other
+
     def add(self, group: Group) -> None:
         known = self._keys.get(group.variant, np.empty(0, np.uint64))
         self._keys[group.variant] = np.union1d(known, row_keys(group.rows))

@@ -67,7 +67,7 @@ def evaluate(objective: Objective, costs: Sequence[float]) -> float:
     """The objective of latencies in seconds.  Raises TaskError when it is no finite number."""
     value = objective(list(costs))
     ok = isinstance(value, Real) and math.isfinite(value)
-    require(ok, TaskError, "objective_func", "it must give a finite number", got=value, costs=list(costs))
+    require(ok, TaskError, "objective_func", "it must give a finite number", value=value, costs=list(costs))
     return float(value)
 
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..callbacks import PreloadMeasuredStates
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..errors import TaskError
 from ..measure.api import MeasureInput, MeasureResult
 from ..policy import SketchPolicy
+from ..records import Record, RecordReader
+from ..seed import checked_seed
 from ..task import SearchTask
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ def make_search_policies(
     load_log_file: PathLike | None = None,
     adaptive_training: bool = False,
     seed: int | None = None,
+    records: Sequence[Record] | None = None,
 ) -> list[RoundPolicy]:
     """A policy for each task.
 
     `search_policy` is "sketch.xgb" (also called "default"), "sketch.random", or a list with a policy for each task,
     which is taken as it is.  The model starts from `load_model_file`, then learns the records of `load_log_file`;
-    neither file is written to.  Programs in the log are not measured again.
+    neither file is written to.  Programs in the log are not measured again; `records` is what it holds, where
+    it was read already.
     Raises TaskError for another policy, a list of another length, or a model file for a policy that has no use for it.
     """
     if not isinstance(search_policy, str):
@@ -58,7 +61,9 @@ def make_search_policies(
         _no_model_file(load_model_file, "policies that are given have models of their own")
         require(not search_policy_params, TaskError, "search_policy_params", "policies that are given have their own")
         return given
-    rng = np.random.default_rng(seed)
+    if records is None and load_log_file is not None:
+        records = list(RecordReader(load_log_file))
+    rng = np.random.default_rng(None if seed is None else checked_seed("make_search_policies", seed))
     seeds = [int(k) for k in rng.integers(1, 2**30, len(tasks) + 1)]
     model: CostModel
     match "sketch.xgb" if search_policy == "default" else search_policy:
@@ -66,7 +71,7 @@ def make_search_policies(
             warm_up = len(tasks) * num_measures_per_round
             model = _trained(
                 XGBModel(num_warmup_sample=warm_up, seed=seeds[-1], adaptive_training=adaptive_training),
-                load_model_file, load_log_file,
+                load_model_file, records or (),
             )  # fmt: skip
         case "sketch.random":
             _no_model_file(load_model_file, "the random model has nothing to load")
@@ -74,20 +79,20 @@ def make_search_policies(
         case other:
             law = "'default', 'sketch.xgb', 'sketch.random' or a list of policies is needed"
             raise TaskError(f"search_policy: {law}, got {other!r}")
-    callbacks = [] if load_log_file is None else [PreloadMeasuredStates(load_log_file)]
-    return [
-        SketchPolicy(task, model, search_policy_params, seeds[k], verbose, init_search_callbacks=callbacks)
-        for k, task in enumerate(tasks)
-    ]
+    policies = [SketchPolicy(task, model, search_policy_params, seeds[k], verbose) for k, task in enumerate(tasks)]
+    if load_log_file is not None:
+        for policy in policies:
+            policy.preload_measured_states(load_log_file, records)
+    return list[RoundPolicy](policies)
 
 
 def _no_model_file(load_model_file: PathLike | None, law: str) -> None:
     require(load_model_file is None, TaskError, "load_model_file", law, load_model_file=load_model_file)
 
 
-def _trained(model: XGBModel, model_file: PathLike | None, log_file: PathLike | None) -> XGBModel:
+def _trained(model: XGBModel, model_file: PathLike | None, records: Sequence[Record]) -> XGBModel:
     if model_file is not None:
         model.load(model_file)
-    if log_file is not None:
-        model.update_from_file(log_file)
+    if records:
+        model.update([inp for inp, _ in records], [res for _, res in records])
     return model

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from ..records import RecordReader, target_kind
+from ..records import Record, target_kind
 from ..task import SearchTask
 from .standing import Standing, cost_of
 
 
-def restore(log_file: str | os.PathLike[str], tasks: Sequence[SearchTask], per_round: int) -> tuple[Standing, ...]:
+def restore(records: Iterable[Record], tasks: Sequence[SearchTask], per_round: int) -> tuple[Standing, ...]:
     """The standing of each task after the records of a log; failed ones count as trials, as they do in a run.
 
     A record belongs to the task of the same workload key and target kind.  `per_round` records make a round, the last
-    one may be shorter.  Raises JournalError when the log cannot be read.
+    one may be shorter.
     """
     costs: dict[tuple[str, str], list[float]] = {(t.workload_key, t.target.kind.name): [] for t in tasks}
-    for inp, res in RecordReader(log_file):
+    for inp, res in records:
         measured = costs.get((inp.task.workload_key, target_kind(inp.task)))
         if measured is not None:
             measured.append(cost_of(res))

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from te_lite.errors import require
 
 from ..errors import BudgetError, TaskError
 from ..measure.measurer import ProgramMeasurer
+from ..records import Record, RecordReader
 from ..registry import backend
+from ..seed import chosen_seed
 from ..task import SearchTask
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import Board, GradientParams, Objective, evaluate, pick_by_gradient, pick_in_turn, stand_ins
@@ -46,7 +46,7 @@ class TaskScheduler:
     `seed` decides all candidates; without one it is drawn and kept in `self.seed`.
 
     Raises TaskError for no tasks, a workload that occurs twice, weights that are not one number >= 0 a task, weights
-    beside an objective function, one that gives no number, or parameters out of range.
+    beside an objective function, one that gives no number, parameters out of range, or a negative seed.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TaskScheduler:
         self.load_model_file = load_model_file
         self.load_log_file = load_log_file
         self.callbacks: tuple[RoundCallback, ...] = (PrintTableInfo(),) if callbacks is None else tuple(callbacks)
-        self.seed = int(np.random.default_rng().integers(1, 2**30)) if seed is None else seed
+        self.seed = chosen_seed("TaskScheduler", seed)
         self.flops = tuple(t.compute_dag.flop_ct for t in self.tasks)
         self._reset((Standing(),) * len(self.tasks), 0, 1, 0)
 
@@ -92,6 +92,8 @@ class TaskScheduler:
         self._best_ct = 0
         self._best_reached = self._reached()
         self._start = time.monotonic()
+        self._deadline = math.inf
+        self._late = False
 
     # --------------------------------------------------------------------------------------------- what is known
 
@@ -117,9 +119,9 @@ class TaskScheduler:
 
     @property
     def done(self) -> bool:
-        """Whether the budget is spent, every task is dead, or nothing got better within `early_stopping` trials."""
+        """Whether trials or time are spent, every task is dead, or nothing got better for `early_stopping` trials."""
         alive = self.alive
-        if self.ct >= self.num_measure_trials or not alive:
+        if self.ct >= self.num_measure_trials or self._late or not alive:
             return True
         stuck = self._early_stopping is not None and self.ct - self._best_ct >= self._early_stopping
         return stuck and all(self.standings[k].rounds for k in alive)
@@ -149,6 +151,7 @@ class TaskScheduler:
 
         `early_stopping` of the options ends the run after so many trials in which the objective got no better and no
         task got its first program that works; `per_task_early_stopping` ends a task after so many of its own.
+        `time_limit` ends the run after the round in which so many seconds have passed, whatever tasks had none yet.
         Policies are made by `make_search_policies`.  Every call starts anew; give the log to a new scheduler to go on.
         Ctrl-C stops the workers and passes on.
 
@@ -156,13 +159,15 @@ class TaskScheduler:
         a target cannot be had here, JournalError when the log cannot be read.
         """
         options = tune_option
-        self._begin(options, _patience(per_task_early_stopping))
+        records = None if self.load_log_file is None else list(RecordReader(self.load_log_file))
+        self._begin(options, _patience(per_task_early_stopping), records or ())
         for kind in dict.fromkeys(t.target.kind.name for t in self.tasks):
             backend(kind)
         policies = make_search_policies(
             search_policy, search_policy_params, self.tasks, self.num_measures_per_round, options.verbose,
-            self.load_model_file, self.load_log_file, adaptive_training, self.seed,
+            self.load_model_file, self.load_log_file, adaptive_training, self.seed, records,
         )  # fmt: skip
+        del records
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
             while not self.done:
@@ -171,17 +176,17 @@ class TaskScheduler:
             for worker in options.owned:
                 worker.close()
 
-    def _begin(self, options: TuningOptions, patience: int | None) -> None:
+    def _begin(self, options: TuningOptions, patience: int | None, records: Sequence[Record]) -> None:
         trials, tasks = options.num_measure_trials, len(self.tasks)
         per_round = max(1, min(options.num_measures_per_round, trials // tasks))
-        none = (Standing(),) * tasks
-        standings = none if self.load_log_file is None else restore(self.load_log_file, self.tasks, per_round)
+        standings = restore(records, self.tasks, per_round)
         new = sum(s.rounds == 0 for s in standings)
         law = f"each of the {new} tasks without a record needs a trial, num_measure_trials must be at least that"
         require(trials >= new, BudgetError, "TaskScheduler", law, num_measure_trials=trials)
         self._reset(standings, trials, per_round, options.verbose)
         self._early_stopping = options.early_stopping
         self._patience = patience
+        self._deadline = math.inf if options.time_limit is None else self._start + options.time_limit
 
     def _pick(self) -> int:
         """The next task: one that had no round yet, otherwise by strategy."""
@@ -206,6 +211,7 @@ class TaskScheduler:
 
     def _count(self, task_id: int, costs: Sequence[float]) -> None:
         self._last = task_id
+        self._late = time.monotonic() >= self._deadline
         self.ct += len(costs)
         self.standings = tuple(s.after_round(costs) if k == task_id else s for k, s in enumerate(self.standings))
         self.groups = leave_if_behind(self.groups, task_id, self.standings, self.flops, self.params.beta)

@@ -39,4 +39,5 @@ for mutations in (GPU_MUTATIONS, (*GPU_MUTATIONS, SwapLengths())):
     policy = ansor.SketchPolicy(task, AnalyticalModel(), params, seed=0, verbose=0, mutations=mutations)
     measurer = ansor.ProgramMeasurer(AnalyticalRunner.builder(), AnalyticalRunner(), verbose=0)
     policy.search(32, None, 16, measurer)
-    print(f"{len(mutations)} mutations: {measurer.best[task.workload_key].cost * 1e6:.1f} us")
+    best = measurer.best_of(task)
+    print(f"{len(mutations)} mutations: {best.cost * 1e6:.1f} us")

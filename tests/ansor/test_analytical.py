@@ -246,3 +246,21 @@ def test_scores_of_states_and_programs_agree() -> None:
     single = [model.predict_programs(task, Programs(infer_bounds(s)))[0] for s in states]
     np.testing.assert_array_equal(scores[:-1], single)
     np.testing.assert_allclose(np.exp(-scores[:-1]), [one(s, GPUS["V100"]) for s in states])
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_extents_beyond_64_bits(target: str) -> None:
+    """More iterations than an int64 counts: finite, and far slower than a small one."""
+    rng = np.random.default_rng(3)
+    hardware, machine = HARDWARE[target], MACHINES[target]
+    least = {}
+    for shape in ((512, 512, 512), (2**21, 2**21, 2**22)):
+        found = []
+        for sketch in generate_sketches(te.ComputeDAG(matmul(*shape)), ansor.Target(target), hardware):
+            variant = random_variant(random_space(sketch, rng, target, hardware), rng)
+            rows = sample_rows(variant, 6, rng, target, hardware)
+            found += seconds(programs(variant, rows, target, hardware), machine).tolist()
+            found += [one(concrete(variant, row, target, hardware), machine) for row in rows]
+        assert np.isfinite(found).all()
+        least[shape] = min(found)
+    assert least[2**21, 2**21, 2**22] > 1e9 * least[512, 512, 512] > 0

@@ -72,7 +72,7 @@ def test_elements_and_strides_by_enumeration(shape: tuple[int, int, int, int]) -
     for _ in range(25):
         chosen = [x for x in nest.loops if rng.random() < 0.4]
         runs = {x.key: x.extent for x in chosen}
-        values = itertools.product(*[range(x.extent) for x in chosen])
+        values = itertools.product(*[range(int(x.extent)) for x in chosen])
         found = [axis_values(nest, dict(zip([x.uid for x in chosen], v, strict=True))) for v in values]
         points = [p for p in found if p is not None]
         axes = spans(nest, runs)

@@ -52,6 +52,9 @@ def test_no_valid_program_is_exit_code_1(here, faults, capsys):
     [
         (["tune", "matmul", "--shape", "13,11"], 2, "--shape: 3 numbers are needed (N,M,K), got 2"),
         (["tune", "matmul", "--shape", "13,a,7"], 2, "numbers separated by commas are needed"),
+        (["tune", "matmul", "--shape", "13,\u00b2,7"], 2, "numbers separated by commas are needed"),
+        (["tune", "matmul", "--seed", "-1"], 2, "--seed: the seed must be an integer of at least 0, got seed=-1"),
+        (["tune", "matmul", "--seconds", "nan"], 2, "time_limit must be a positive number of seconds"),
         (["tune", "matmul", "--shape", "13,0,7"], 2, "every dimension must be a positive integer"),
         (["tune", "matmul", "--target", "abacus"], 2, "target 'abacus': unknown"),
         (["tune", "matmul", "--trials", "-1"], 2, "num_measure_trials must be an integer of at least 0"),

@@ -240,10 +240,20 @@ def test_a_state_without_features(measured):
             raise LowerError("no bounds")
         return source.of(state, hardware)
 
-    model.features = replace(source, of=refusing)
+    sizes = []
+
+    def together(states, hardware):
+        sizes.append(len(states))
+        if any(s is measured.states[2] for s in states):
+            raise LowerError("no bounds")
+        return source.many(states, hardware)
+
     expected[2] = -np.inf
-    np.testing.assert_array_equal(model.predict(measured.task, measured.states), expected)
-    assert model.predict(measured.task, measured.states[2:3]) == [-np.inf]
+    for many in (together, None):
+        model.features = replace(source, of=refusing, many=many)
+        np.testing.assert_array_equal(model.predict(measured.task, measured.states), expected)
+        assert model.predict(measured.task, measured.states[2:3]) == [-np.inf]
+    assert sizes[0] == len(measured.states) and len(sizes) < 2 * np.log2(sizes[0]) + 3
 
 
 def test_training_error_is_logged(matmul_task, caplog):

@@ -4,6 +4,7 @@ import json
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ansor
@@ -197,3 +198,20 @@ def test_loaders_have_no_way_to_run_code():
     for path in [*package.glob("*.py"), *(package / "measure").glob("*.py")]:
         for line in path.read_text().splitlines():
             assert not any(w in line for w in ("import pickle", "import marshal", "eval(", "exec(", "yaml.load")), path
+
+
+def test_costs_are_written_only_when_they_can_be_read(matmul_task, states):
+    inp = ansor.MeasureInput(matmul_task, states(1)[0])
+
+    def result(cost, error_no=0, seconds=0.5):
+        return ansor.MeasureResult((1e-3, cost), error_no, "", seconds, 0)
+
+    for cost in (np.float32(0.25), np.float64(0.25), np.int32(2), 2):
+        _, res = load_record_from_string(dump_record_to_string(inp, result(cost, seconds=np.float32(0.5))))
+        assert res.costs == (1e-3, float(cost)) and res.all_cost == 0.5
+    for cost in (float("inf"), float("nan"), np.float32("inf"), -1.0, None, "1"):
+        for error_no in (0, 4):
+            with pytest.raises(RecordError, match="record, costs: a finite number of seconds, at least 0, is needed"):
+                dump_record_to_string(inp, result(cost, error_no))
+    with pytest.raises(RecordError, match="record, seconds in all: a finite number"):
+        dump_record_to_string(inp, result(1.0, seconds=float("inf")))

@@ -115,7 +115,7 @@ def test_a_search_that_is_stuck_looks_next_to_its_best_program(target: str) -> N
     best = int(np.argmin([res.cost for res in results]))
     policy.tell(inputs, results)
     assert not policy.stuck
-    parsed = policy.proposals.remember(inputs[best].steps)
+    parsed = policy.proposals.remember(inputs[best].state)
     assert parsed is not None
     variant, row = parsed
     near = {

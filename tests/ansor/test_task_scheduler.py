@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 import ansor
-from ansor.scheduler.report import Row, Summary, curve_text, table_text
+from ansor.scheduler.report import Summary, curve_text
 from ansor.scheduler.restore import restore
-from ansor.scheduler.standing import Standing
 
 FLAT = {"sample_init_min_population": 1}
 
@@ -242,7 +241,7 @@ def test_restored_standings_are_those_of_the_run(tasks, tmp_path):
     log = tmp_path / "log"
     scheduler = ansor.TaskScheduler(tasks, callbacks=[], seed=3)
     scheduler.tune(options(24, 4, log), "sketch.random", FLAT)
-    assert restore(log, tasks, 4) == scheduler.standings
+    assert restore(ansor.RecordReader(log), tasks, 4) == scheduler.standings
     again = ansor.TaskScheduler(tasks, callbacks=[], load_log_file=log)
     again.tune(options(0), [FakePolicy(t, []) for t in tasks])
     assert again.best_costs == scheduler.best_costs and again.ct == 0 and sum(again.task_trials) == 24
@@ -251,7 +250,7 @@ def test_restored_standings_are_those_of_the_run(tasks, tmp_path):
     ansor.save_records(log, [ansor.MeasureInput(other), ansor.MeasureInput(task_of(99))], [result_of(1e-9)] * 2)
     with open(log, "a") as f:
         f.write("# note\nnonsense\n" + Path(log).read_text().splitlines()[0][:50])
-    assert restore(log, tasks, 4) == scheduler.standings
+    assert restore(ansor.RecordReader(log), tasks, 4) == scheduler.standings
 
 
 def test_only_tasks_without_records_are_warmed_up(tasks, tmp_path):
@@ -285,17 +284,17 @@ def test_the_model_learns_from_both_files_and_overwrites_neither(tasks, tmp_path
     trained.update_from_file(log)
     trained.save(model)
     before = model.read_bytes(), log.read_bytes()
-    for name in ("load", "update_from_file"):
+    for name in ("load", "update"):
         original = getattr(ansor.XGBModel, name)
 
-        def spy(self, file_name, *rest, name=name, original=original):
-            calls.append((name, id(self), file_name))
-            return original(self, file_name, *rest)
+        def spy(self, told, *rest, name=name, original=original):
+            calls.append((name, id(self), told if name == "load" else len(told)))
+            return original(self, told, *rest)
 
         monkeypatch.setattr(ansor.XGBModel, name, spy)
     scheduler = ansor.TaskScheduler(tasks, callbacks=[], load_model_file=model, load_log_file=log)
     scheduler.tune(options(6, 2), "default", FLAT)
-    assert [(name, file) for name, _, file in calls] == [("load", model), ("update_from_file", log)]
+    assert [(name, told) for name, _, told in calls][:2] == [("load", model), ("update", 12)]
     assert len({self for _, self, _ in calls}) == 1
     assert (model.read_bytes(), log.read_bytes()) == before
 
@@ -306,32 +305,37 @@ def test_tasks_share_one_model(tasks):
     assert [p.search_task for p in policies] == tasks and len({p.seed for p in policies}) == 3
 
 
+def test_a_time_limit_ends_between_rounds(tasks, monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr("ansor.scheduler.task_scheduler.time.monotonic", lambda: float(next(clock)))
+    found = []
+    for limit in (0.5, 2.5, None):
+        diary = Diary()
+        scheduler = ansor.TaskScheduler(tasks, callbacks=[diary])
+        scheduler.tune(options(12, time_limit=limit), [FakePolicy(t, [1e-3] * 9) for t in tasks])
+        found.append(len(diary.picks))
+        assert scheduler.done and scheduler.ct == 2 * len(diary.picks)
+    assert found == [1, 3, 6]
+
+
+def test_a_log_is_read_once(tasks, tmp_path, monkeypatch, capsys):
+    log = tmp_path / "log"
+    ansor.TaskScheduler(tasks, callbacks=[], seed=1).tune(options(9, 3, log), "sketch.random", FLAT)
+    decoded = []
+    original = ansor.records.load_record_from_string
+    monkeypatch.setattr("ansor.records.load_record_from_string", lambda text: decoded.append(text) or original(text))
+    for policy in ("default", "sketch.random"):
+        decoded.clear()
+        scheduler = ansor.TaskScheduler(tasks, callbacks=[], load_log_file=log)
+        scheduler.tune(options(0, verbose=1), policy, FLAT)
+        assert len(decoded) == 9 == sum(scheduler.task_trials)
+        assert capsys.readouterr().out.count(f"loaded 3 measured programs of this task from {log}") == 3
+    decoded.clear()
+    ansor.task_scheduler.make_search_policies("default", FLAT, tasks, 3, 0, load_log_file=log)
+    assert len(decoded) == 9
+
+
 # ------------------------------------------------------------------------------------------------------ output
-
-PAGE = """\
-----------------------------------------------------------------------
-------------------------------  [ Task Scheduler ]
-----------------------------------------------------------------------
-|  ID  | Latency (ms) | Speed (GFLOPS) | Trials |
--------------------------------------------------
-|    0 |        0.005 |           0.88 |     64 |
-|    1 |        0.063 |        1832.98 |    192 |
-|    2 |            - |              - |      0 |
--------------------------------------------------
-Estimated total latency: 1.587 ms  Trials: 4992  Used time : 13296 s  Next ID: 3"""
-
-
-def test_the_table_is_that_of_the_tutorial():
-    rows = [
-        Row("", 5.1e-6, 0.88e9 * 5.1e-6, 64), Row("", 6.3e-5, 1832.98e9 * 6.3e-5, 192), Row("", None, 1e9, 0),
-    ]  # fmt: skip
-    summary = Summary(1.5868e-3, 4992, 13296.4)
-    assert table_text(rows, summary, 3).replace("\t", "  ") == PAGE
-    described = table_text([Row("conv " * 20, None, -1.0, 0), Row("add", 1.0, -1.0, 7)], Summary(None, 7, 0), None)
-    widths = [len(line) for line in described.splitlines()]
-    assert widths[3:8] == [113] * 5
-    assert "...|".replace("|", " |") in described and "|           0.00 |      7 |" in described
-    assert described.endswith("latency: - ms\tTrials: 7\tUsed time : 0 s\tNext ID: -")
 
 
 def test_the_table_is_printed_before_each_round_and_at_the_end(capsys):
@@ -366,11 +370,3 @@ def test_the_curve_appends_and_is_made_with_its_first_line(tasks, tmp_path, monk
     assert Path("total_latency.tsv").read_text().splitlines() == ["earlier", *map("\t".join, rows)]
     assert curve_text(Summary(1.23456e-3, 7, 12.6)) == "ElapsedTime(s)\t13\tEstimatedLatency(ms)\t1.235\tTrials\t7"
     assert {p.name for p in Path().iterdir()} == {"deep", "total_latency.tsv"}
-
-
-def test_standing():
-    standing = Standing().after_round([3.0, math.inf, 2.0]).after_round([2.0, 5.0])
-    assert standing == Standing(5, 2.0, 3, (2.0, 2.0), False)
-    assert standing.dead(2) and not standing.dead(3) and not standing.dead(None)
-    assert standing.after_round([]).dead(None)
-    assert Standing().after_round([math.inf]).dead(1) and not Standing().after_round([math.inf]).valid

@@ -8,6 +8,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.workloads import calc_workload_dis_factor, decode_workload_key
+from tests.ansor.fake_measure import CostRunner, ReadyBuilder
 
 
 @pytest.fixture
@@ -128,3 +129,56 @@ def test_dispatch(tmp_path, matmul_task, record, states):
     assert query() is None
     with pytest.raises(ansor.JournalError):
         ansor.ApplyHistoryBest(tmp_path / "nothing")
+
+
+def offline(**more):
+    """Tuning options that need no device."""
+    return ansor.TuningOptions(3, verbose=0, builder=ReadyBuilder(), runner=CostRunner(lambda k: 1e-3), **more)
+
+
+def test_a_policy_must_fit_its_task(matmul_task):
+    other = ansor.SearchTask("matmul", (26, 11, 7), target="c")
+    gpu = ansor.SearchTask("matmul", (13, 11, 7), target="cuda")
+    for wrong in (other, gpu):
+        with pytest.raises(ansor.TaskError, match=r"SearchTask\.tune: the policy is for another task"):
+            matmul_task.tune(offline(), ansor.SketchPolicy(wrong, ansor.RandomModel(1), verbose=0))
+    for wrong in ("sketch.xgb", 3):
+        with pytest.raises(ansor.TaskError, match="search_policy must be an object with a method search"):
+            matmul_task.tune(offline(), wrong)
+    again = ansor.SearchTask("matmul", (13, 11, 7), target="c")
+    matmul_task.tune(offline(), ansor.SketchPolicy(again, ansor.RandomModel(1), verbose=0))
+
+
+def test_a_time_limit_needs_a_policy_that_knows_it(matmul_task):
+    class Own:
+        def __init__(self):
+            self.got = []
+
+        def search(self, trials, early_stopping, per_round, measurer):
+            self.got.append(trials)
+
+    class Keywords(Own):
+        def search(self, *positional, **keywords):
+            self.got.append(keywords)
+
+    own, keywords = Own(), Keywords()
+    matmul_task.tune(offline(), own)
+    with pytest.raises(ansor.TaskError, match="search has no parameter time_limit, got policy='Own'"):
+        matmul_task.tune(offline(time_limit=5), own)
+    matmul_task.tune(offline(time_limit=5), keywords)
+    matmul_task.tune(offline(time_limit=5), ansor.EmptyPolicy(matmul_task))
+    assert own.got == [3] and keywords.got == [{"time_limit": 5}]
+
+
+def test_tuning_options_are_checked(tmp_path):
+    recorder = ansor.RecordToFile(tmp_path / "log")
+    for given, text in (
+        ({"measure_callbacks": recorder}, "measure_callbacks: a list of objects with a method callback is needed"),
+        ({"measure_callbacks": [recorder, print]}, "measure_callbacks: a list of objects with a method callback"),
+        ({"time_limit": float("nan")}, "time_limit must be a positive number of seconds, got time_limit=nan"),
+        ({"time_limit": 0}, "got time_limit=0"),
+        ({"time_limit": "5"}, "got time_limit='5'"),
+    ):
+        with pytest.raises(ansor.TaskError, match=text):
+            ansor.TuningOptions(**given)
+    assert ansor.TuningOptions(measure_callbacks=(recorder,)).measure_callbacks == (recorder,)
