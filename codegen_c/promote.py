@@ -10,8 +10,9 @@ tile loops inside without changing the order in which any element is summed up:
     for k.0: for k.1:   r0 = r0 + A[..] * B[..];   r1 = r1 + ...          (tile loops written out)
     C[..] = r0, ...
 
-The nest is cut at the outermost loop whose tile fits the registers.  The registers are one local buffer whose
-indices are all constant (see registers.py).
+The nest is cut at the outermost loop whose tile fits the registers.  Where not even the innermost one does, its tile
+is done in parts that fit, each running through the innermost reduction loops on its own.  The registers are one local
+buffer whose indices are all constant (see registers.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from te_lite.visit import free_vars, transform, walk
 from .host import Options
 from .indices import Indices, Linear
 from .unroll import unroll, unrolled_size
+from .vectorize import normal_stmt
 
 _LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
@@ -43,6 +45,13 @@ class Nest:
     @property
     def reduction(self) -> tuple[For, ...]:
         return tuple([f for f in self.loops if f.var not in self.tile])
+
+    @property
+    def is_innermost(self) -> bool:
+        """First the loops of the reduction, then those of the tile, and no others."""
+        return tuple([f.var not in self.tile for f in self.loops]) == tuple(
+            sorted([f.var not in self.tile for f in self.loops], reverse=True)
+        )
 
 
 @dataclass
@@ -84,8 +93,11 @@ class Promoter:
         tile_loops = [f for f in nest.loops if f.var in nest.tile]
         whole = _wrap(tile_loops, nest.leaf)
         size = unrolled_size(whole, lambda f: f.var in nest.tile)
-        if not runs or size > min(self.options.registers, self.options.max_unrolled):
+        most = min(self.options.registers, self.options.max_unrolled)
+        if not runs:
             return None
+        if size > most:
+            return self._in_parts(nest, size, most) if nest.is_innermost else None
         body = unroll(whole, lambda f: f.var in nest.tile, self.indices)
         slots = self._slots(body)
         if slots is None:
@@ -95,6 +107,33 @@ class Promoter:
         tiles = [_in_registers(t, slot, registers) for t, slot in zip(_parts(body), slots, strict=True)]
         loop = _wrap(nest.reduction, seq(*[t[1] for t in tiles]))
         return Alloc(registers, seq(*[t[0] for t in tiles], loop, *[t[2] for t in tiles]))
+
+    def _in_parts(self, nest: Nest, size: int, most: int) -> Stmt | None:
+        """The nest once for each part of its tile that fits the registers; None when not even one sum does."""
+        outside: list[For] = []
+        inside: list[For] = []
+        env: dict[Var, Expr] = {}
+        for loop in nest.loops:
+            if loop.var not in nest.tile or size <= most:
+                inside.append(loop)
+                continue
+            rest = size // loop.extent
+            part = max(d for d in range(1, loop.extent + 1) if loop.extent % d == 0 and (d == 1 or rest * d <= most))
+            size = rest * part
+            outer, inner = Var(f"{loop.var.name}.p", loop.var.dtype), Var(loop.var.name, loop.var.dtype)
+            self.indices.bind(outer, loop.extent // part)
+            self.indices.bind(inner, part)
+            env[loop.var] = binary("+", binary("*", outer, const(part)), inner)
+            outside.append(replace(loop, var=outer, extent=loop.extent // part, kind=ForKind.SERIAL))
+            inside.append(replace(loop, var=inner, extent=part))
+        if size > most:
+            return None
+        done = self._promote_nest(_wrap(inside, normal_stmt(nest.leaf, self.indices, env)))
+        return None if done is None else _wrap(outside, done)
+
+    def _promote_nest(self, s: Stmt) -> Stmt | None:
+        nest = self._nest(s) if isinstance(s, For) else None
+        return None if nest is None else self._promote(nest)
 
     def _slots(self, body: Stmt) -> list[Slot] | None:
         """Where each element or vector of the tile goes; None when two of them may overlap."""

@@ -174,13 +174,16 @@ def _traffic(nest: Nest, levels: Sequence[Level], cache: Cache) -> Any:
     best: Any = levels[0].moved
     for level in levels[1:]:
         fits = np.less_equal(sum(level.sizes), cache.size * USABLE)
-        sizes = zip(nest.accesses, level.sizes, level.rows, strict=True)
-        taken = sum([np.maximum(size, _row_room(a, rows, cache)) for a, size, rows in sizes])
-        best = np.where(fits & np.less_equal(taken, cache.size), np.minimum(best, level.moved), best)
+        for access, rows in zip(nest.accesses, level.rows, strict=True):
+            fits = fits & np.less_equal(_row_room(access, rows, cache), cache.size)
+        best = np.where(fits, np.minimum(best, level.moved), best)
     return best
 
 
 def _row_room(access: Access, rows: Any, cache: Cache) -> Any:
-    """Bytes of a cache that several rows are spread over: rows a power of two apart crowd in few sets of it."""
+    """Bytes of a cache that several rows are spread over: rows a power of two apart crowd in few sets of it.
+
+    Rows of different arrays seldom crowd in the same ones.
+    """
     pitch = product(access.shape[-1:]) * access.element
     return np.where(np.greater(rows, 1), rows * np.gcd(pitch, cache.way), 0)

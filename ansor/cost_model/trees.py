@@ -7,8 +7,8 @@ normalised throughput t:
 
 With t itself as the label (TVM) most random programs lie close to 0, where their order hardly counts.  On 512 random
 CUDA programs of a convolution the logarithm raised the pairwise accuracy from 0.90 to 0.91 and the recall of the best
-3% from 0.44 to 0.55; trees of depth 3 instead of 6 raised the recall of the best 4% from 0.50 to 0.63.  Depth 4 leaves
-room for larger data.
+3% from 0.44 to 0.55; trees of depth 3 instead of 6 raised the recall of the best 4% from 0.50 to 0.63.  On 2,048 such
+programs, half of them unseen, depths 3, 4 and 6 found 0.64, 0.62 and 0.62 of the best 30.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .pack_sum import PackSum
 logger = logging.getLogger("ansor")
 
 PARAMS: Mapping[str, Any] = {
-    "max_depth": 4, "eta": 0.05, "gamma": 0.0001, "min_child_weight": 0, "colsample_bynode": 0.3, "tree_method": "hist",
+    "max_depth": 3, "eta": 0.05, "gamma": 0.0001, "min_child_weight": 0, "colsample_bynode": 0.3, "tree_method": "hist",
     "base_score": 0.0, "nthread": 1, "verbosity": 0, "disable_default_eval_metric": 1,
 }  # fmt: skip
 ROUNDS = 300

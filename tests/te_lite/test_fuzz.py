@@ -34,8 +34,8 @@ def compiled(func: te.LoweredFunc, args: list[np.ndarray]) -> None:
 
 
 def compiled_with_heap(func: te.LoweredFunc, args: list[np.ndarray]) -> None:
-    """As `compiled`; scratch buffers live on the heap, as large ones do, and vectors are whole."""
-    codegen_c.build(func, options=replace(codegen_c.host_options(), stack_bytes=0, masks=False))(*args)
+    """As `compiled`; scratch buffers live on the heap, as large ones do, vectors are whole, and registers few."""
+    codegen_c.build(func, options=replace(codegen_c.host_options(), stack_bytes=0, masks=False, registers=3))(*args)
 
 
 def executed(state: te.State) -> te.State:
