@@ -20,15 +20,19 @@ from .progress import seconds_text
 from .task import SearchTask
 
 ROUNDS = 9
+REST = 0.1
 
 
 def _median_seconds(runs: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The median seconds of each run, taken in turns so that all see the same machine."""
+    """The median seconds of each run, taken in turns so that all see the same machine.
+
+    The threads of a matrix library look for work for a while after it returned; a rest lets them fall asleep.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
     for _ in range(ROUNDS):
         for name, run in runs.items():
+            time.sleep(REST)
+            run()
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)

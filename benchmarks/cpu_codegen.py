@@ -75,12 +75,15 @@ def emission_times(target: str, seed: int = 0) -> list[list[Any]]:
 
 
 def interleaved(runs: dict[str, Callable[[], object]], rounds: int = 25) -> dict[str, float]:
-    """The least milliseconds of each run, taken in turns so that all see the same machine."""
+    """The least milliseconds of each run, taken in turns so that all see the same machine.
+
+    A rest before each turn lets the threads of a matrix library fall asleep, which look for work after it returned.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for run in runs.values():
-        run()
     for _ in range(rounds):
         for name, run in runs.items():
+            time.sleep(0.1)
+            run()
             start = time.perf_counter()
             run()
             times[name].append((time.perf_counter() - start) * 1e3)
