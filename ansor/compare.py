@@ -23,20 +23,20 @@ ROUNDS = 9
 REST = 0.1
 
 
-def _median_seconds(runs: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """The median seconds of each run, taken in turns so that all see the same machine.
+def timed_in_turns(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each run, `rounds` figures, taken in turns so that all see the same machine.
 
     The threads of a matrix library look for work for a while after it returned; a rest lets them fall asleep.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, run in runs.items():
             time.sleep(REST)
             run()
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(t) for name, t in times.items()}
+    return times
 
 
 def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict[str, float]:
@@ -61,13 +61,12 @@ def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict
             limit = tolerance(t.dtype, reduction_terms(task.compute_dag))
             wrong = mismatch(array, reference[t], limit)
             require(not wrong, MeasureError, t.name, f"the best program is wrong: {wrong}")
-    seconds = _median_seconds(
-        {
-            "best": lambda: best(*arrays),
-            "untuned": lambda: untuned(*arrays),
-            "numpy": lambda: evaluate(tensors, inputs),
-        }
-    )
+    runs: dict[str, Callable[[], object]] = {
+        "best": lambda: best(*arrays),
+        "untuned": lambda: untuned(*arrays),
+        "numpy": lambda: evaluate(tensors, inputs),
+    }
+    seconds = {name: statistics.median(t) for name, t in timed_in_turns(runs, ROUNDS).items()}
     print("the result agrees with NumPy's, in float64")
     names = {"best": "the best program", "untuned": "the untuned loop nest", "numpy": "NumPy, through its matmul"}
     for name, s in seconds.items():

@@ -21,11 +21,12 @@ from .cost_model import CostModel, RandomModel
 from .errors import TaskError
 from .measure.api import MeasureInput, MeasureResult
 from .options import SketchOptions
+from .population.buckets import Row
 from .population.evolve import EvolveOptions
 from .population.mutate import Mutation
 from .population.neighbours import neighbours
 from .population.space import Group
-from .proposals import Measured, Picked, Proposals, Row
+from .proposals import Measured, Picked, Proposals
 from .records import Record, RecordReader, target_kind
 from .scoring import Scorer
 from .search import one_round, search_loop

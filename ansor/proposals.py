@@ -18,7 +18,7 @@ from te_lite.step import Step
 
 from .errors import TaskError
 from .options import SketchOptions
-from .population.buckets import spread
+from .population.buckets import Row, spread
 from .population.concrete import concrete
 from .population.decisions import random_space
 from .population.evolve import EvolveOptions, Score, evolve
@@ -36,7 +36,6 @@ MOST_BARREN = 200
 MOST_OF_A_BUCKET = 0.125
 ROWS_AT_ONCE = 2
 
-Row = tuple[Variant, np.ndarray]
 Picked = tuple[State, Row]
 
 
@@ -133,7 +132,7 @@ class Proposals:
         barren = 0
         while len(out) < n and barren < MOST_BARREN:
             group = self._sample(self._variant(int(self.rng.integers(len(self.sketches)))), ROWS_AT_ONCE)
-            new = self._pick([(group.variant, row) for row in group.rows], n - len(out))
+            new = self.take([(group.variant, row) for row in group.rows], n - len(out))
             barren = 0 if new else barren + 1
             out += new
         return out
@@ -145,13 +144,10 @@ class Proposals:
             self.evolution, seen=self.seen, move=mutate_place,
             allowed=lambda group: rows_fit(group.variant.space, group.rows, self.hardware),
         )  # fmt: skip
-        return self._pick(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
+        return self.take(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
 
     def take(self, rows: Iterable[Row], n: int) -> list[Picked]:
         """The first `n` of `rows` that were not proposed yet, as states; they are taken as proposed now."""
-        return self._pick(rows, n)
-
-    def _pick(self, rows: Iterable[Row], n: int) -> list[Picked]:
         out: list[Picked] = []
         for variant, row in rows:
             if len(out) == n:

@@ -22,6 +22,7 @@ import ansor
 import codegen_c
 import te_lite as te
 from ansor.annotate import sample
+from ansor.compare import timed_in_turns
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from te_lite import Tensor
@@ -75,19 +76,8 @@ def emission_times(target: str, seed: int = 0) -> list[list[Any]]:
 
 
 def interleaved(runs: dict[str, Callable[[], object]], rounds: int = 25) -> dict[str, float]:
-    """The least milliseconds of each run, taken in turns so that all see the same machine.
-
-    A rest before each turn lets the threads of a matrix library fall asleep, which look for work after it returned.
-    """
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            time.sleep(0.1)
-            run()
-            start = time.perf_counter()
-            run()
-            times[name].append((time.perf_counter() - start) * 1e3)
-    return {name: min(t) for name, t in times.items()}
+    """The least milliseconds of each run, taken in turns."""
+    return {name: min(times) * 1e3 for name, times in timed_in_turns(runs, rounds).items()}
 
 
 def matmul_against_numpy() -> dict[str, float]:
