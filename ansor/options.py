@@ -15,11 +15,14 @@ class SketchOptions:
 
     Raises TaskError for another letter, a GPU structure that does not start with SSSR (blocks, virtual threads,
     threads, then the loop that fetches inputs), or a size that is not positive.
+    `max_innermost_reduce_factor` is not TVM's: a sum in registers that runs through a whole reduction on a CPU is
+    stored once, so there the innermost part of a reduction may be longer than that of a space axis.
     """
 
     cpu_multi_level_tiling_structure: str = "SSRSRS"
     gpu_multi_level_tiling_structure: str = "SSSRRSRS"
     max_innermost_split_factor: int = 64
+    max_innermost_reduce_factor: int = 1024
     max_vectorize_size: int = 16
     disable_change_compute_location: int = 0
 
@@ -31,6 +34,6 @@ class SketchOptions:
         gpu = self.gpu_multi_level_tiling_structure
         law = "it must start with SSSR: blocks, virtual threads, threads, then the loop that fetches inputs"
         require(gpu.upper().startswith("SSSR"), TaskError, "gpu_multi_level_tiling_structure", law, got=gpu)
-        for name in ("max_innermost_split_factor", "max_vectorize_size"):
+        for name in ("max_innermost_split_factor", "max_innermost_reduce_factor", "max_vectorize_size"):
             value = getattr(self, name)
             require(isinstance(value, int) and value > 0, TaskError, name, "a positive integer is needed", got=value)

@@ -93,6 +93,7 @@ class SketchPolicy:
         "cpu_multi_level_tiling_structure": "SSRSRS",
         "gpu_multi_level_tiling_structure": "SSSRRSRS",
         "max_innermost_split_factor": 64,
+        "max_innermost_reduce_factor": 1024,
         "max_vectorize_size": 16,
         "disable_change_compute_location": 0,
         "extra_sketch_rules": ",".join(EXTRA_RULES),

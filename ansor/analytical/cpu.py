@@ -32,6 +32,10 @@ TEST_CYCLES = 2.0
 """Cycles of a guarded value (padding), or of a vector of them: comparisons and a masked load."""
 OWN_UNROLL = 16
 """The statements up to which the compiler unrolls a loop that nothing was said of."""
+SPARE_REGISTERS = 4
+"""Vector registers that hold operands while the others hold sums (those of `codegen_c`)."""
+UNROLLED_TURNS = 8
+"""How often the body of a reduction is written out."""
 USABLE = 0.5
 """The share of a cache that one tile can count on: the rest holds lines that pass through (rule of thumb)."""
 
@@ -70,22 +74,49 @@ def _starts(nest: Nest) -> Any:
 def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[Any, Any, Any]:
     """Cycles of arithmetic, of loads and stores, and of loops that were not unrolled, all on one core."""
     own = free_loops(nest, nests)
-    runs = innermost_within(own, larger(nest.unroll, OWN_UNROLL), OWN_UNROLL)
+    lanes = _lanes(nest, machine)
+    reduces = bool(nest.stage.op.reduce_axis)
+    if reduces:
+        runs, kept = _sums_in_registers(nest, own, lanes, machine.registers - SPARE_REGISTERS)
+        turns = smaller(kept, UNROLLED_TURNS)
+    else:
+        runs, kept, turns = innermost_within(own, larger(nest.unroll, OWN_UNROLL), OWN_UNROLL), 1, 1
     axes = spans(nest, runs)
     points = product(list(runs.values()))
     bodies = iterations(nest.loops) / points
-    lanes = _lanes(nest, machine)
     vectors = points / lanes
     loads = sum([_instructions(nest, a, runs, axes, lanes) for a in nest.reads])
-    sums = distinct(nest, nest.write, runs, axes) / lanes
-    kept = np.where(np.less_equal(sums, machine.registers - 2), _kept(nest, own, runs), 1)
-    stores = sums / kept
-    reduces = bool(nest.stage.op.reduce_axis)
+    stores = distinct(nest, nest.write, runs, axes) / lanes / kept
     loads = loads + (stores if reduces else 0)
     work = nest.work.arithmetic * vectors / machine.ports
     tests = nest.work.tests * TEST_CYCLES * vectors
     transfers = loads / LOADS_PER_CYCLE + stores / STORES_PER_CYCLE
-    return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES
+    return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES / turns
+
+
+def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: int) -> tuple[dict[Key, Any], Any]:
+    """The loops whose sums an emitter keeps in registers, and for how many steps of the reduction they stay there.
+
+    The tile is that of the outermost loop inside which all sums fit; where not even those inside the innermost
+    reduction loops do, they are done in parts that fit.
+    """
+    tile: dict[Key, Any] = {}
+    points: Any = 1
+    steps: Any = 1
+    going: Any = np.True_
+    for loop in reversed(own):
+        sums = np.not_equal(stride(nest, nest.write, loop), 0)
+        fits = np.less_equal(points * loop.extent / lanes, registers) | np.equal(loop.extent, 1)
+        going = going & (~sums | fits | np.equal(steps, 1))
+        tile[loop.key] = np.where(going & sums, loop.extent, 1)
+        points = points * tile[loop.key]
+        steps = steps * np.where(going & ~sums, loop.extent, 1)
+    parts = np.maximum(np.ceil(points / lanes / registers), 1)
+    for loop in own:
+        share = np.minimum(parts, tile[loop.key])
+        tile[loop.key] = tile[loop.key] / share
+        parts = parts / share
+    return tile, steps
 
 
 def _lanes(nest: Nest, machine: CPU) -> Any:
@@ -116,18 +147,6 @@ def _instructions(nest: Nest, access: Access, runs: Mapping[Key, Any], axes: Seq
     """Loads of a body: whole vectors, one element for all lanes, or element by element."""
     words = distinct(nest, access, runs, axes)
     return words / np.where(np.equal(_steps_in_lanes(nest, access), 1), lanes, 1)
-
-
-def _kept(nest: Nest, own: Sequence[Loop], runs: Mapping[Key, Any]) -> Any:
-    """How many bodies in a row write the same elements, so that these stay in registers."""
-    count: Any = 1
-    going: Any = 1
-    for loop in reversed(own):
-        left = ceildiv(loop.extent, runs[loop.key])
-        still = np.logical_or(np.equal(stride(nest, nest.write, loop), 0), np.equal(left, 1))
-        going = going * np.where(still, 1, 0)
-        count = count * np.where(going, left, 1)
-    return count
 
 
 # -------------------------------------------------------------------------------------------------------- caches

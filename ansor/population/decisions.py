@@ -83,7 +83,7 @@ def space_of(
 def _space(sketch: State, target: Target, hardware: HardwareParams, options: SketchOptions, factors: Factors) -> Space:
     if factors:
         sketch = fill(sketch, {p: (f,) for p, f in factors})
-    tiles = _tiles(sketch, target, options.max_innermost_split_factor)
+    tiles = _tiles(sketch, target, options)
     wanted = _gpu_choices(sketch, hardware) if target.is_gpu else _cpu_choices(sketch)
     first = sum(t.parts for t in tiles)
     choices = [Choice(kind, k, first + n, values) for n, (kind, k, values) in enumerate(wanted)]
@@ -102,7 +102,7 @@ def split_positions(state: State, k: int) -> list[int]:
     return found[:count][::-1]
 
 
-def _tiles(sketch: State, target: Target, max_innermost: int) -> tuple[Tile, ...]:
+def _tiles(sketch: State, target: Target, options: SketchOptions) -> tuple[Tile, ...]:
     threaded = {p for positions in thread_splits(sketch).values() for p in positions} if target.is_gpu else set()
     owner = {p: (k, n) for k in range(len(sketch.stages)) for n, p in enumerate(split_positions(sketch, k))}
     out: list[Tile] = []
@@ -118,7 +118,9 @@ def _tiles(sketch: State, target: Target, max_innermost: int) -> tuple[Tile, ...
         levels = ["serial"] * parts
         if position in threaded:
             levels[:2] = ["vthread", "thread"]
-        out.append(Tile(position, k, step.extent, first, parts, max_innermost, reduce, tuple(levels)))
+        long = reduce and not target.is_gpu
+        most = options.max_innermost_reduce_factor if long else options.max_innermost_split_factor
+        out.append(Tile(position, k, step.extent, first, parts, most, reduce, tuple(levels)))
         first += parts
     return tuple(out)
 

@@ -15,7 +15,7 @@ from tests.ansor.search_case import MODELS, PER_ROUND, TARGETS, TRIALS, digest, 
 
 SEQUENCES = {
     "c random": "211cef8e2730a7e3",
-    "c analytical": "e58b1bbb37149187",
+    "c analytical": "126fd10a1b616f78",
     "cuda random": "d1ee6bed71ee6977",
     "cuda analytical": "2d8b594a3e27a7f8",
 }

@@ -53,6 +53,7 @@ def softmax_of_matmul(n: int, m: int, k: int) -> list[Tensor]:
 SMALL: dict[str, Callable[[], list[Tensor]]] = {
     "conv": lambda: conv2d_layer(1, 3, 5, 8, 16, 3, 1, 1),
     "matmul": lambda: matmul(13, 20, 96),
+    "wide_matmul": lambda: matmul(9, 130, 14),
     "dense": lambda: benchmarks.dense(1, 96, 36),
     "batch_matmul": lambda: benchmarks.batch_matmul(2, 8, 7, 64),
     "softmax_of_matmul": lambda: softmax_of_matmul(6, 10, 64),
@@ -172,6 +173,19 @@ def test_pads_are_for_tiles_read_in_strides() -> None:
     assert aligned["dense"] == {"A.shared": None, "B.shared": (0, 32, 4)}
     assert not rule_sketches(DAGS["relu"], "cuda", "padded_shared")
     assert not rule_sketches(DAGS["matmul"], "c", "padded_shared")
+
+
+def test_rows_that_are_read_along_are_packed() -> None:
+    """Rows of B are read along, a few lanes of each; A is read down, B transposed too, and short rows are near."""
+    sketches = rule_sketches(DAGS["wide_matmul"], "c", "packed_read")
+    assert len(sketches) == 3
+    for sketch in sketches:
+        (panel,) = [s for s in sketch.stages if s.op.name == "B.local"]
+        assert panel.where == ATTACHED and not any(s.op.name == "A.local" for s in sketch.stages)
+    wide_dense = ComputeDAG(benchmarks.dense(9, 130, 140))
+    nhwc = ComputeDAG(benchmarks.conv2d(1, 5, 5, 8, 136, 3, 1, 1))
+    assert not rule_sketches(wide_dense, "c", "packed_read") and not rule_sketches(DAGS["matmul"], "c", "packed_read")
+    assert rule_sketches(nhwc, "c", "packed_read") and not rule_sketches(DAGS["wide_matmul"], "cuda", "packed_read")
 
 
 def test_unknown_rules_are_refused() -> None:

@@ -101,7 +101,10 @@ def test_little_shared_memory() -> None:
 
 
 def test_vector_loops_keep_to_the_options() -> None:
-    options = SketchOptions(max_vectorize_size=4, max_innermost_split_factor=2, disable_change_compute_location=1)
+    options = SketchOptions(
+        max_vectorize_size=4, max_innermost_split_factor=2, max_innermost_reduce_factor=3,
+        disable_change_compute_location=1,
+    )  # fmt: skip
     hardware = HARDWARE["c"]
     rng = np.random.default_rng(0)
     sketches = generate_sketches(dag_of("conv2d_bn_relu"), "c", hardware)
@@ -109,7 +112,8 @@ def test_vector_loops_keep_to_the_options() -> None:
     for sketch in sketches:
         variant = home(space_of(sketch, "c", hardware, options))
         rows = sample_rows(variant, 200, rng, "c", hardware, options)
-        assert all(t.max_innermost == 2 and (rows[:, t.columns][:, -1] <= 2).all() for t in variant.space.tiles)
+        for t in variant.space.tiles:
+            assert t.max_innermost == (3 if t.reduce else 2) and (rows[:, t.columns][:, -1] <= t.max_innermost).all()
         made = programs(variant, rows, "c", hardware)
         seen = 0
         for k, count in made.vectorize.items():

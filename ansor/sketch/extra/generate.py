@@ -15,6 +15,7 @@ from ...target import Target
 from ..rule import SketchContext
 from .double_buffer import double_buffer_sketches, double_buffered
 from .injective import injective_sketches
+from .packed_read import packed_read_sketches
 from .padded_shared import padded_shared_sketches
 from .split_reduction import split_reduction_sketches
 
@@ -32,6 +33,7 @@ def _ahead(rule: Callable[[SketchContext], list[State]]) -> Callable[[SketchCont
 EXTRA_RULES: dict[str, Callable[[SketchContext], list[State]]] = {
     "split_reduction": split_reduction_sketches,
     "injective": injective_sketches,
+    "packed_read": packed_read_sketches,
     "padded_shared": padded_shared_sketches,
     "double_buffer": double_buffer_sketches,
     "split_reduction_ahead": _ahead(split_reduction_sketches),
