@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGES = ("te_lite", "ansor", "codegen_c", "codegen_cuda")
+PACKAGES = ("te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
 BIN = Path(sys.executable).parent
 
 
@@ -73,7 +73,7 @@ def test_mypy_bites(copy: Path) -> None:
 
 
 def test_ansor_imports_no_device() -> None:
-    devices = ("pycuda", "codegen_c", "codegen_cuda")
+    devices = ("pycuda", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
     code = f"import sys, ansor; sys.exit(any(m.split('.')[0] in {devices} for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
@@ -118,11 +118,16 @@ def test_no_dangerous_loading() -> None:
                 assert node.func.id not in ("eval", "exec"), f"{path}:{node.lineno}"
 
 
+# older generators, with the reason
+LEGACY = {"relay_lite/testing/init.py": ("RandomState",)}  # documented weights come from numpy.random.seed
+
+
 def test_randomness_is_an_argument() -> None:
     """No module-level generator is drawn from."""
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random"):
-                assert node.attr in ("Generator", "default_rng", "SeedSequence"), f"{path}:{node.lineno}"
+                allowed = ("Generator", "default_rng", "SeedSequence", *LEGACY.get(str(path.relative_to(ROOT)), ()))
+                assert node.attr in allowed, f"{path}:{node.lineno}"
             if isinstance(node, ast.Import):
                 assert "random" not in [a.name for a in node.names], f"{path}:{node.lineno}"

@@ -1,0 +1,102 @@
+"""When each module works and when it waits, as data, as text and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from ..isa.columns import Columns
+from ..isa.disassemble import operation_text
+from ..isa.encode import decode
+from ..kinds import Module
+from .cycles import Timing
+
+_COLORS = {
+    "LOAD UOP": "#b07aa1",
+    "LOAD WGT": "#4e79a7",
+    "LOAD INP": "#76b7b2",
+    "LOAD ACC": "#9c755f",
+    "GEMM reset": "#bab0ac",
+    "GEMM": "#e15759",
+    "ALU": "#f28e2b",
+    "STORE": "#59a14f",
+}
+_LETTERS = {"LOAD UOP": "u", "LOAD WGT": "w", "LOAD INP": "i", "LOAD ACC": "a", "GEMM reset": "r", "GEMM": "G"}
+_LETTERS |= {"ALU": "A", "STORE": "S"}
+_LEFT, _WIDTH, _LANE = 80, 1000, 40
+
+
+@dataclass(frozen=True)
+class Span:
+    """Instruction `index` keeps `module` busy from `start` to `end`, in cycles after the launch."""
+
+    index: int
+    module: Module
+    title: str
+    start: float
+    end: float
+
+    @property
+    def kind(self) -> str:
+        """What the legend calls it; empty for tokens and the end of the program."""
+        return next((kind for kind in _COLORS if self.title.startswith(kind)), "")
+
+
+def spans(c: Columns, times: Timing) -> list[Span]:
+    """A span for each instruction, in the order of the program."""
+    rows = zip(decode(c.config, c.words), c.module.tolist(), times.start.tolist(), times.end.tolist(), strict=True)
+    return [Span(k, Module(m), operation_text(i.op), a, b) for k, (i, m, a, b) in enumerate(rows)]
+
+
+def text(chosen: Sequence[Span], width: int = 100) -> str:
+    """A line for each module, a character for each slice of time: what it did for most of the slice, or `.`."""
+    begin, end = _limits(chosen)
+    scale = width / (end - begin)
+    lines = []
+    for module in Module:
+        busiest: list[tuple[float, str]] = [(0.0, ".")] * width
+        for span in chosen:
+            if span.module is module and span.kind:
+                low, high = (span.start - begin) * scale, (span.end - begin) * scale
+                for k in range(int(low), min(int(high) + 1, width)):
+                    share = min(high, k + 1) - max(low, k)
+                    busiest[k] = max(busiest[k], (share, _LETTERS[span.kind]))
+        lines.append(f"{module.name.lower():<8}{''.join(letter for _, letter in busiest)}")
+    legend = "  ".join(f"{letter} {kind}" for kind, letter in _LETTERS.items() if any(s.kind == kind for s in chosen))
+    return "\n".join([*lines, f"{'':<8}cycles {begin:.0f} to {end:.0f}   {legend}"])
+
+
+def picture(chosen: Sequence[Span], title: str = "") -> str:
+    """An SVG drawing: a lane for each module, a box for each instruction, its text shown under the pointer."""
+    begin, end = _limits(chosen)
+    scale = _WIDTH / (end - begin)
+    lanes = {module: 30 + k * (_LANE + 8) for k, module in enumerate(Module)}
+    parts = [f'<text x="{_LEFT}" y="18" font-size="14">{escape(title)}</text>']
+    for module, y in lanes.items():
+        parts.append(f'<text x="4" y="{y + _LANE // 2 + 4}">{module.name.lower()}</text>')
+        parts.append(f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{_LANE}" fill="#f2f2f2"/>')
+    for span in chosen:
+        if span.kind:
+            x, wide = _LEFT + (span.start - begin) * scale, (span.end - span.start) * scale
+            tip = escape(f"{span.index}: {span.title}, cycles {span.start:.0f} to {span.end:.0f}")
+            parts.append(
+                f'<rect x="{x:.2f}" y="{lanes[span.module]}" width="{max(wide, 0.2):.2f}" height="{_LANE}" '
+                f'fill="{_COLORS[span.kind]}"><title>{tip}</title></rect>'
+            )
+    bottom = max(lanes.values()) + _LANE + 18
+    parts.append(f'<text x="{_LEFT}" y="{bottom}">cycle {begin:.0f}</text>')
+    parts.append(f'<text x="{_LEFT + _WIDTH}" y="{bottom}" text-anchor="end">cycle {end:.0f}</text>')
+    for k, (kind, color) in enumerate((k, c) for k, c in _COLORS.items() if any(s.kind == k for s in chosen)):
+        x = _LEFT + k * 120
+        parts.append(f'<rect x="{x}" y="{bottom + 8}" width="12" height="12" fill="{color}"/>')
+        parts.append(f'<text x="{x + 18}" y="{bottom + 18}">{kind}</text>')
+    size = f'width="{_LEFT + _WIDTH + 10}" height="{bottom + 30}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
+    return "\n".join([head, *parts, "</svg>"]) + "\n"
+
+
+def _limits(chosen: Sequence[Span]) -> tuple[float, float]:
+    """The first and the last cycle, at least one apart."""
+    begin = min((s.start for s in chosen), default=0.0)
+    return begin, max(max((s.end for s in chosen), default=0.0), begin + 1.0)
