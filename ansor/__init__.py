@@ -15,6 +15,7 @@ from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .driver import build, lower
 from .errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
 from .hardware import HardwareParams
+from .layout_rewrite import rewrite_layout_from_state
 from .measure import (
     BuildResult,
     LocalBuilder,
@@ -38,7 +39,7 @@ from .records import (
     load_records,
     save_records,
 )
-from .registry import register_backend
+from .registry import extract_tasks, register_backend
 from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
 from .target import Target
@@ -56,10 +57,10 @@ __all__ = [
     "EmptyPolicy", "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder", "LocalRPCMeasureContext",
     "LocalRunner", "LogEstimatedLatency", "MeasureCallback", "MeasureError", "MeasureErrorNo", "MeasureInput",
     "MeasureResult", "NoRecordError", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
-    "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RandomModel", "RecordReader",
-    "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback",
-    "TuningOptions", "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string", "gpu",
+    "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RandomModel", "RecordReader", "RecordToFile",
+    "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback", "TuningOptions",
+    "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string", "extract_tasks", "gpu",
     "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower", "make_workload_key",
-    "nd", "register_backend", "register_workload", "register_workload_tensors", "save_records", "target",
-    "task_scheduler", "workload_key_to_tensors",
+    "nd", "register_backend", "register_workload", "register_workload_tensors", "rewrite_layout_from_state",
+    "save_records", "target", "task_scheduler", "workload_key_to_tensors",
 ]  # fmt: skip

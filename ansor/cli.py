@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, best, distill, doctor.
+"""The `ansor` command: tune, tune-network, best, distill, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -17,6 +17,7 @@ import numpy as np
 
 from te_lite.errors import TeError
 
+from . import cli_network
 from .catalog import CATALOG, register_catalog
 from .compare import compare
 from .cost_model import XGBModel
@@ -50,6 +51,8 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
     tune.add_argument("--compare", action="store_true", help="then check and time the best program beside NumPy")
+
+    cli_network.add_parser(commands)
 
     best = commands.add_parser("best", help="show the best program of each workload in a log")
     best.add_argument("log")
@@ -149,6 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         match args.command:
             case "tune":
                 return tune(args)
+            case cli_network.NAME:
+                return cli_network.tune_network(args)
             case "best":
                 return best(args)
             case "distill":

@@ -71,7 +71,8 @@ class FallbackContext(DispatchContext):
         self._told[Target.of(target).kind.name, workload_key] = state
 
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
-        return self._told.get((target.kind.name, workload_key))
+        told = self._told.get((target.kind.name, workload_key))
+        return told if told is None or dag is None else replay(dag, told.steps)
 
 
 class ApplyHistoryBest(DispatchContext):
@@ -101,7 +102,8 @@ class ApplyHistoryBest(DispatchContext):
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
         key = (target.kind.name, workload_key)
         if key in self._told:
-            return self._told[key]
+            told = self._told[key]
+            return told if dag is None else replay(dag, told.steps)
         found = self._best.get(key) or (self._compatible(*key) if self.include_compatible else None)
         if found is None:
             return None

@@ -42,10 +42,11 @@ def gpu(device_id: int = 0) -> DeviceId:
 
 
 def device(kind: str, device_id: int = 0) -> DeviceId:
-    """The device of a target kind: `device("c")`, `device("cuda")`."""
+    """The device of a target: `device("c")`, `device("cuda -arch=sm_90")`; options of the target are passed over."""
     devices = {"c": "cpu", "cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
-    require(kind in devices, BackendError, "device", f"the kind must be one of {', '.join(devices)}", kind=kind)
-    return DeviceId(devices[kind], device_id)
+    name = kind.partition(" ")[0]
+    require(name in devices, BackendError, "device", f"the kind must be one of {', '.join(devices)}", kind=kind)
+    return DeviceId(devices[name], device_id)
 
 
 def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:

@@ -50,22 +50,22 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     """
     own = any(isinstance(s, _OWN_STEPS) for s in inp.steps)
     steps = [to_json(s) for s in inp.steps]
-    costs = [_seconds(cost, "record, costs") for cost in res.costs]
-    result = [costs, int(res.error_no), _seconds(res.all_cost, "record, seconds in all"), int(res.timestamp)]
+    costs = [seconds_of(cost, "record, costs") for cost in res.costs]
+    result = [costs, int(res.error_no), seconds_of(res.all_cost, "record, seconds in all"), int(res.timestamp)]
     line = {"i": [inp.task.facts().to_json(), [[], steps]], "r": result, "v": OWN_VERSION if own else VERSION}
     return json.dumps(line, allow_nan=False)
 
 
 def load_record_from_string(line: str | bytes) -> Record:
     """Read one line.  Raises RecordError, in one sentence, for whatever is no record."""
-    data = _parse(line)
+    data = parse_line(line)
     require(isinstance(data, dict), RecordError, "record", "a JSON object is needed", type=type(data).__name__)
     require(set(data) == {"i", "r", "v"}, RecordError, "record", "the keys must be i, r, v", keys=sorted(data)[:8])
     version = data["v"]
     known = isinstance(version, str) and version in _VERSIONS
     law = f"the version must be one of {', '.join(_VERSIONS)}"
     require(known, RecordError, "record", law, version=str(version)[:40])
-    return _read_input(data["i"]), _read_result(data["r"])
+    return _read_input(data["i"]), read_result(data["r"])
 
 
 def _no_constant(text: str) -> Any:
@@ -78,7 +78,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def _parse(line: str | bytes) -> Any:
+def parse_line(line: str | bytes) -> Any:
+    """The JSON value of a line.  Raises RecordError, in one sentence, for text that is no strict JSON."""
     try:
         text = line.decode("utf-8") if isinstance(line, bytes) else line
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
@@ -120,20 +121,22 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def _read_result(data: Any) -> MeasureResult:
+def read_result(data: Any) -> MeasureResult:
+    """`[costs, error number, seconds in all, time of day]`.  Raises RecordError for anything else."""
     where = "record, r"
     ok = isinstance(data, list) and len(data) == 4 and isinstance(data[0], list) and 0 < len(data[0]) <= _MAX_COSTS
     require(ok, RecordError, where, "costs, error number, seconds and time of day are needed")
-    costs = tuple([_seconds(c, where) for c in data[0]])
+    costs = tuple([seconds_of(c, where) for c in data[0]])
     ok = _is_int(data[1]) and 0 <= data[1] <= 1000
     require(ok, RecordError, where, "the error number must be an integer from 0 on", error_no=str(data[1])[:40])
     require(data[1] != 0 or min(costs) > 0, RecordError, where, "costs must be positive", least=min(costs))
     ok = isinstance(data[3], int | float) and not isinstance(data[3], bool) and abs(data[3]) < 2**63
     require(ok, RecordError, where, "the time of day must be a number", time=str(data[3])[:40])
-    return MeasureResult(costs, data[1], "", _seconds(data[2], where), int(data[3]))
+    return MeasureResult(costs, data[1], "", seconds_of(data[2], where), int(data[3]))
 
 
-def _seconds(value: Any, where: str) -> float:
+def seconds_of(value: Any, where: str) -> float:
+    """A number of seconds that may stand in a record.  Raises RecordError for any other value."""
     number = value.item() if isinstance(value, np.generic) else value
     ok = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < 1e300 and number >= 0
     law = "a finite number of seconds, at least 0, is needed"

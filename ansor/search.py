@@ -29,8 +29,8 @@ def one_round(
 ) -> tuple[list[MeasureInput], list[MeasureResult]]:
     """Ask for up to `num_measure` candidates, measure them, tell the policy."""
     with measurer.closing_on_error():
-        batch = _begin(policy, task, num_measure, measurer)
-        return list(batch.inputs), _end(policy, batch, measurer)
+        batch = begin_round(policy, task, num_measure, measurer)
+        return list(batch.inputs), end_round(policy, batch, measurer)
 
 
 def search_loop(
@@ -69,22 +69,24 @@ def _rounds(
     asked = empty = 0
     while asked < trials and empty <= retries and not progress.over():
         count = min(per_round, max(FIRST_ROUND, asked // 2), trials - asked)
-        batch = _begin(policy, task, count, measurer)
+        batch = begin_round(policy, task, count, measurer)
         asked += len(batch.inputs)
         empty = 0 if batch.inputs else empty + 1
         pending.append(batch)
         while len(pending) > (ahead if batch.inputs else 0):
-            progress.add(_end(policy, pending.popleft(), measurer))
+            progress.add(end_round(policy, pending.popleft(), measurer))
     for batch in pending:
-        _end(policy, batch, measurer)
+        end_round(policy, batch, measurer)
 
 
-def _begin(policy: Any, task: SearchTask, count: int, measurer: ProgramMeasurer) -> Batch:
-    measurer.display.phase("search", count)
-    return measurer.start(task, policy, [MeasureInput(task, state) for state in policy.ask(count)])
+def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
+    """Ask for up to `num_measure` candidates, and begin to build and run them."""
+    measurer.display.phase("search", num_measure)
+    return measurer.start(task, policy, [MeasureInput(task, state) for state in policy.ask(num_measure)])
 
 
-def _end(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:
+def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:
+    """Wait for the results of a round, and tell the policy."""
     results = measurer.finish(batch)
     if results:
         policy.tell(batch.inputs, results)

@@ -19,6 +19,7 @@ from te_lite.state import State
 from .driver import build_function
 from .errors import NoRecordError, TaskError
 from .hardware import HardwareParams
+from .layout_rewrite import rewrite_layout_from_state
 from .registry import backend
 from .target import Target
 from .tuning import LayoutRewriteOption, TuningOptions
@@ -57,7 +58,8 @@ class SearchTask:
 
     The computation is a registered function with `args`, a `workload_key`, or a `compute_dag` (which is registered
     under its own key).  `hardware_params` default to what the target says.  `task_inputs` maps placeholder names to
-    the arrays to measure with, instead of random ones.
+    the arrays to measure with, instead of random ones.  `layout_rewrite_option` says how layout-free inputs are stored
+    when programs are measured (target `c` only).
     Raises TaskError for an unknown workload or target, or arguments that do not fit.
     """
 
@@ -77,8 +79,7 @@ class SearchTask:
         if target is None:
             raise TaskError("SearchTask: a target is needed, for example target='c'")
         target = Target.of(target)
-        if layout_rewrite_option not in (None, LayoutRewriteOption.NO_REWRITE):
-            raise TaskError(f"SearchTask: layouts are not rewritten, got option {layout_rewrite_option!r}")
+        option = _layout_option("SearchTask", layout_rewrite_option or LayoutRewriteOption.NO_REWRITE, target)
         self.desc = desc
         if compute_dag is not None and not isinstance(compute_dag, ComputeDAG):
             compute_dag = ComputeDAG(compute_dag)
@@ -89,7 +90,7 @@ class SearchTask:
         self.__dict__["target"] = target
         self.__dict__["hardware_params"] = (hardware_params or HardwareParams()).completed(target)
         self.target_host = "" if target_host is None else str(target_host)
-        self.layout_rewrite_option = LayoutRewriteOption.NO_REWRITE
+        self.layout_rewrite_option = option
         self.task_inputs: dict[str, Array] = self._checked_inputs(task_inputs or {})
         self.task_input_names = tuple(self.task_inputs)
 
@@ -218,10 +219,15 @@ class SearchTask:
         include_compatible: bool = False,
         layout_rewrite_option: int | None = None,
     ) -> tuple[Any, list[Tensor]]:
-        """`(schedule, tensors)` of the best record, ready for `te.lower` and `build`."""
-        if layout_rewrite_option not in (None, LayoutRewriteOption.NO_REWRITE):
-            raise TaskError(f"apply_best: layouts are not rewritten, got {layout_rewrite_option!r}")
-        return self.compute_dag.apply_steps_from_state(self.best_state(log_file, include_compatible))
+        """`(schedule, tensors)` of the best record, ready for `te.lower` and `build`.
+
+        The layout option is that of the task, unless one is given; with `REWRITE_FOR_PRE_TRANSFORMED` the tensors of
+        layout-free inputs have packed shapes.
+        """
+        given = self.layout_rewrite_option if layout_rewrite_option is None else layout_rewrite_option
+        option = _layout_option("apply_best", given, self.target)
+        state = rewrite_layout_from_state(self.best_state(log_file, include_compatible), option).state
+        return state.dag.apply_steps_from_state(state)
 
     def print_best(self, log_file: str | os.PathLike[str], print_mode: str = "schedule") -> str:
         """The best record as text: "schedule" gives Python code, the target's kind ("c", "cuda") its source."""
@@ -232,7 +238,7 @@ class SearchTask:
         return self.compute_dag.print_python_code_from_state(state) if print_mode == "schedule" else self.source(state)
 
     def build_best(self, log_file: str | os.PathLike[str]) -> Any:
-        """The best record as a function of arrays, with `.source` and `.time(...)`."""
+        """The best record as a function of arrays of the declared shapes, with `.source` and `.time(...)`."""
         return build_function(self.best_state(log_file), self.compute_dag.tensors, self.target)
 
     def source(self, state: State) -> str:
@@ -241,6 +247,15 @@ class SearchTask:
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target})"
+
+
+def _layout_option(subject: str, option: int, target: Target) -> LayoutRewriteOption:
+    known = option in tuple(LayoutRewriteOption)
+    require(known, TaskError, subject, "layout options are 0, 1 and 2", layout_rewrite_option=option)
+    ok = option == LayoutRewriteOption.NO_REWRITE or target.kind.name == "c"
+    law = "layouts are rewritten for target c only"
+    require(ok, TaskError, subject, law, layout_rewrite_option=option, target=str(target))
+    return LayoutRewriteOption(option)
 
 
 def _key(

@@ -14,9 +14,10 @@ from .measure.local import LocalBuilder, LocalRunner
 
 
 class LayoutRewriteOption(IntEnum):
-    """What happens to the layout of constant inputs; the numbers are those of the record format.
+    """What happens to the layout of inputs that an operation marks as layout-free, such as constant weights.
 
-    Programs of this project are measured with their inputs as declared: `NO_REWRITE`.
+    They stay as declared; a first stage of the program packs them; or they come packed in the order in which the
+    program reads them (`layout_rewrite`).  The numbers are those of the record format.
     """
 
     NO_REWRITE = 0

@@ -49,3 +49,11 @@ def host_options() -> Options:
         return Options(vector_bytes=32, registers=12, num_threads=threads)
     wide_file = platform.machine() in ("aarch64", "arm64")
     return Options(vector_bytes=16, registers=24 if wide_file else 12, num_threads=threads)
+
+
+_INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "popcnt", "amx", "vaes", "vpclmul", "gfni", "movbe", "adx")
+
+
+def instruction_sets() -> list[str]:
+    """The instruction sets of this processor that a compiler may use, by the names of /proc/cpuinfo."""
+    return sorted(flag for flag in _cpu_flags() if flag.startswith(_INSTRUCTIONS))

@@ -62,7 +62,10 @@ class MeasureInput:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """`filename` is the directory of the built program; `time_cost` the seconds it took."""
+    """`filename` is the directory of the built program; `time_cost` the seconds it took.
+
+    `args` are the inputs that the program takes packed: (argument number, digits of the `PackedLayout`).
+    """
 
     filename: str
     args: tuple[Any, ...]

@@ -1,6 +1,6 @@
 """What a worker does: build a program, prepare a task's data, run a program.
 
-build    steps -> state -> loop nest (error 1), backend builds it into a directory (error 2)
+build    steps -> state, its weights packed if the task says so -> loop nest (error 1), built by the backend (error 2)
 prepare  inputs and reference outputs of a task: made once, kept as .npy files, put on the device
 compare  load several programs, time them in turns (error 4)
 run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4)
@@ -8,7 +8,7 @@ run      load (error 3), run once on poisoned outputs (error 4), compare (error 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from ansor.layout_rewrite import Rewritten, rewrite_layout_from_state
+from ansor.packing import PackedLayout
 from ansor.registry import load_backend
+from ansor.tuning import LayoutRewriteOption
 from te_lite import ComputeDAG
 from te_lite.dag_json import dag_from_json
 from te_lite.lower import lower
@@ -55,14 +58,24 @@ def stage(error_no: MeasureErrorNo) -> Iterator[None]:
 
 @dataclass
 class Prepared:
-    """A task's data in the worker: device arrays in argument order, and the references of the outputs."""
+    """A task's data in the worker: arrays and device arrays in argument order, and the references of the outputs."""
 
     task: str
     dag: ComputeDAG
     device: Device
+    arrays: list[Array]
     handles: list[Any]
     references: dict[int, Array]
     terms: int
+
+    def arguments(self, packed: Sequence[Any]) -> list[Any]:
+        """The device arrays that a program takes; the inputs that `packed` lists are packed for it."""
+        handles = list(self.handles)
+        for k, digits in packed:
+            array = self.arrays[k]
+            layout = PackedLayout(array.shape, ("",) * array.ndim, tuple([(d, extent) for d, extent in digits]))
+            handles[k] = self.device.put(layout.pack(array))
+        return handles
 
 
 class Workbench:
@@ -94,10 +107,12 @@ class Workbench:
     def build(self, job: dict[str, Any]) -> dict[str, Any]:
         with stage(MeasureErrorNo.INSTANTIATION_ERROR):
             dag = self.dag(job)
-            func = lower(replay(dag, map(from_json, job["steps"])), dag.tensors)
+            state = replay(dag, map(from_json, job["steps"]))
+            program = rewrite_layout_from_state(state, LayoutRewriteOption(job["layout"]))
+            func = lower(program.state, program.dag.tensors)
         with stage(MeasureErrorNo.COMPILE_HOST):
             _backend(job).build(func, job["target"], job["directory"])
-        return {"error_no": 0}
+        return {"error_no": 0, "packed": _packed_inputs(dag, program)}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
         """Keep the task's data at hand; what is not yet in the job's directory is made and stored there."""
@@ -112,7 +127,7 @@ class Workbench:
                 device.put(poison(t.shape, t.dtype) if k in outputs else arrays[k]) for k, t in enumerate(dag.tensors)
             ]
         references = {k: arrays[k] for k in outputs}
-        self._prepared = Prepared(job["task"], dag, device, handles, references, reduction_terms(dag))
+        self._prepared = Prepared(job["task"], dag, device, arrays, handles, references, reduction_terms(dag))
         return {"error_no": 0}
 
     def run(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -121,14 +136,15 @@ class Workbench:
         with stage(MeasureErrorNo.COMPILE_DEVICE):
             program = data.device.load(job["directory"])
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
+            handles = data.arguments(job["packed"])
             for k in data.references:
                 data.device.write(data.handles[k], poison(data.dag.tensors[k].shape, data.dag.tensors[k].dtype))
-            program.run(data.handles)
+            program.run(handles)
             got = {k: data.device.get(data.handles[k]) for k in data.references}
         self.compare(data, got)
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             costs = program.time(
-                data.handles, int(job["number"]), int(job["repeat"]), int(job["min_repeat_ms"]), bool(job["flush"])
+                handles, int(job["number"]), int(job["repeat"]), int(job["min_repeat_ms"]), bool(job["flush"])
             )
             costs = [float(c) for c in costs]
             if not costs or not all(np.isfinite(c) and c > 0 for c in costs):
@@ -143,16 +159,16 @@ class Workbench:
         data = self._prepared
         assert data is not None and data.task == job["task"]
         times: list[list[float]] = [[] for _ in job["directories"]]
-        programs: dict[int, Program] = {}
-        for k, directory in enumerate(job["directories"]):
+        programs: dict[int, tuple[Program, list[Any]]] = {}
+        for k, (directory, packed) in enumerate(zip(job["directories"], job["packed"], strict=True)):
             with suppress(JobFailure), stage(MeasureErrorNo.COMPILE_DEVICE):
-                programs[k] = data.device.load(directory)
+                programs[k] = data.device.load(directory), data.arguments(packed)
         for _ in range(int(job["rounds"])):
-            for k, program in list(programs.items()):
+            for k, (program, handles) in list(programs.items()):
                 try:
                     with stage(MeasureErrorNo.RUNTIME_DEVICE):
                         times[k] += program.time(
-                            data.handles, int(job["number"]), 1, int(job["min_repeat_ms"]), bool(job["flush"])
+                            handles, int(job["number"]), 1, int(job["min_repeat_ms"]), bool(job["flush"])
                         )
                 except JobFailure:
                     times[k] = []
@@ -166,6 +182,12 @@ class Workbench:
             text = mismatch(array, data.references[k], tolerance(tensor.dtype, data.terms))
             if text:
                 raise JobFailure(MeasureErrorNo.WRONG_ANSWER, f"output {tensor.name}: {text}")
+
+
+def _packed_inputs(dag: ComputeDAG, program: Rewritten) -> list[Any]:
+    """`[argument number, digits of its packed layout]` of each input that a program takes packed."""
+    changed = [k for k, (old, new) in enumerate(zip(dag.tensors, program.dag.tensors, strict=True)) if old != new]
+    return [[k, program.layouts[dag.tensors[k]].digits] for k in changed if dag.tensors[k] in program.layouts]
 
 
 def _backend(job: dict[str, Any]) -> Backend:

@@ -45,7 +45,7 @@ def task_payload(task: SearchTask) -> dict[str, Any]:
         digest.update(name.encode() + array.tobytes())
     return {
         "task": digest.hexdigest()[:24], "dag": dag, "kind": kind, "backend": backend_module(kind),
-        "target": str(task.target),
+        "target": str(task.target), "layout": int(task.layout_rewrite_option),
     }  # fmt: skip
 
 
@@ -113,7 +113,9 @@ class LocalBuilder:
         error_no, message = _outcome(reply, MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST)
         if error_no:
             shutil.rmtree(directory, ignore_errors=True)
-        return BuildResult(str(directory) if error_no == 0 else "", (), error_no, message, reply.seconds)
+        if error_no:
+            return BuildResult("", (), error_no, message, reply.seconds)
+        return BuildResult(str(directory), tuple(reply.data["packed"]), 0, message, reply.seconds)
 
     def close(self) -> None:
         """Stop the workers, drop what is queued, and remove what was built."""
@@ -179,6 +181,7 @@ class LocalRunner:
         job = {
             "op": "run", "task": payload["task"], "directory": built.filename, "number": self.number,
             "repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms, "flush": self.enable_cpu_cache_flush,
+            "packed": built.args,
         }  # fmt: skip
         reply = worker.call(job, self.timeout)
         error_no, message = _outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
@@ -199,7 +202,7 @@ class LocalRunner:
             job = {
                 "op": "compare", "task": payload["task"], "directories": [b.filename for b in builds],
                 "number": self.number, "min_repeat_ms": self.min_repeat_ms, "rounds": ROUNDS,
-                "flush": self.enable_cpu_cache_flush,
+                "flush": self.enable_cpu_cache_flush, "packed": [b.args for b in builds],
             }  # fmt: skip
             reply = worker.call(job, self.timeout * ROUNDS * len(builds))
             error_no, _ = _outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)

@@ -82,6 +82,7 @@ class ProgramMeasurer:
         self.display: Display = make_display(verbose)
         self._pipeline = Pipeline(builder, runner)
         self._batches: list[Batch] = []
+        self._shown: Batch | None = None
         self._numbers = 0
         self.reset()
 
@@ -133,11 +134,22 @@ class ProgramMeasurer:
         """
         require(batch in self._batches, MeasureError, "batch", "it was given back or dropped before", first=batch.first)
         self.display.phase("build and run", len(batch.inputs) - len(batch.results))
-        with self.closing_on_error():
+        with self.closing_on_error(), self._showing(batch):
             while not batch.complete:
                 self._arrived(*self._pipeline.take())
         self._batches.remove(batch)
         return [batch.results[batch.first + k] for k in range(len(batch.inputs))]
+
+    @contextmanager
+    def _showing(self, batch: Batch) -> Iterator[None]:
+        """The display hears of a batch while it is waited for, of its results by then at once."""
+        self._shown = batch
+        try:
+            for number, result in batch.results.items():
+                self._show(batch, number, result)
+            yield
+        finally:
+            self._shown = None
 
     def close(self) -> None:
         """Stop the workers and forget what was not measured yet; callbacks hear of all that was."""
@@ -171,6 +183,13 @@ class ProgramMeasurer:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
         batch.results[number] = result
         self._note(batch.task, batch.policy, batch.inputs[number - batch.first], result)
+        if self._shown in (None, batch):
+            self._show(batch, number, result)
+
+    def _show(self, batch: Batch, number: int, result: MeasureResult) -> None:
+        known = self.best_of(batch.task)
+        best = None if known is None else known.cost
+        self.display.result(batch.task, batch.inputs[number - batch.first], result, best)
 
     def _note(self, task: SearchTask, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
         for callback in self.callbacks:
@@ -182,8 +201,7 @@ class ProgramMeasurer:
             bisect.insort(leaders, (result.cost, self.count, inp), key=lambda entry: entry[:2])
             del leaders[FINALISTS:]
         if result.ok and (known is None or result.cost < known.cost):
-            known = self.best[key_of(task)] = Best(result.cost, inp.state, self.count)
-        self.display.result(task, inp, result, None if known is None else known.cost)
+            self.best[key_of(task)] = Best(result.cost, inp.state, self.count)
         self.errors_in_a_row = 0 if result.ok else self.errors_in_a_row + 1
         if self.errors_in_a_row == self.max_continuous_error:
             logger.warning("%d candidates in a row failed; the last one: %s", self.errors_in_a_row, result.error_msg)

@@ -1,8 +1,9 @@
 """Building and running side by side: worker processes build, one thread runs whatever is built first.
 
 A program that compiles for seconds delays nobody but itself, and candidates of the next round are built while those
-of this one are still run.  On a target whose programs run on the processor that compiles them, nothing may be built
-while something is measured: there a few candidates are built, then run, one after the other.
+of this one are still run.  Of what is built, the oldest round is run first: its results are waited for.  On a target
+whose programs run on the processor that compiles them, nothing may be built while something is measured: there a few
+candidates are built, then run, one after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 
 from ansor.registry import backend
 
@@ -22,41 +25,65 @@ BATCH_PER_WORKER = 4
 Done = tuple[int, MeasureResult]
 
 
+@dataclass(order=True)
+class _Job:
+    """A program to run; the order is that of rounds, then that in which builds were done."""
+
+    round: int
+    place: int
+    number: int = field(compare=False)
+    inp: MeasureInput = field(compare=False)
+    build: Future[BuildResult] = field(compare=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lane:
+    """The thread that runs programs, and those that wait for it."""
+
+    thread: ThreadPoolExecutor
+    jobs: queue.PriorityQueue[_Job]
+
+
 class Pipeline:
     """Measures candidates that are known by a number; results come as soon as they are there, in any order."""
 
     def __init__(self, builder: Builder, runner: Runner) -> None:
         self.builder = builder
         self.runner = runner
-        self._thread: ThreadPoolExecutor | None = None
+        self._lane: _Lane | None = None
+        self._rounds = count()
+        self._places = count()
         self._done: queue.SimpleQueue[tuple[int, MeasureResult | BaseException]] = queue.SimpleQueue()
         self._waiting: list[tuple[int, MeasureInput]] = []
         self._quiet: deque[tuple[int, MeasureInput, BuildResult]] = deque()
 
     def start(self, numbered: Sequence[tuple[int, MeasureInput]]) -> None:
-        """Take candidates in; they are built from now on unless the host must be quiet."""
+        """Take the candidates of a round in; they are built from now on unless the host must be quiet."""
+        this = next(self._rounds)
         for number, inp in numbered:
             if backend(inp.task.target.kind.name).shares_host:
                 self._waiting.append((number, inp))
             else:
-                if self._thread is None:
-                    self._thread = ThreadPoolExecutor(1, thread_name_prefix="ansor-runner")
-                self.builder.submit(inp).add_done_callback(partial(self._built, self._thread, number, inp))
+                if self._lane is None:
+                    self._lane = _Lane(ThreadPoolExecutor(1, thread_name_prefix="ansor-runner"), queue.PriorityQueue())
+                self.builder.submit(inp).add_done_callback(partial(self._built, self._lane, this, number, inp))
 
-    def _built(self, thread: ThreadPoolExecutor, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
+    def _built(self, lane: _Lane, this: int, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
         """Called in a thread of the builder; nothing is run once the pipeline was closed."""
-        if self._thread is thread:
+        if self._lane is lane:
+            lane.jobs.put(_Job(this, next(self._places), number, inp, build))
             with suppress(RuntimeError):
-                thread.submit(self._run, thread, number, inp, build)
+                lane.thread.submit(self._run_next, lane)
 
-    def _run(self, thread: ThreadPoolExecutor, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
+    def _run_next(self, lane: _Lane) -> None:
+        job = lane.jobs.get()
         outcome: MeasureResult | BaseException
         try:
-            outcome = self.runner.run(inp, build.result())
+            outcome = self.runner.run(job.inp, job.build.result())
         except BaseException as error:
             outcome = error
-        if self._thread is thread:
-            self._done.put((number, outcome))
+        if self._lane is lane:
+            self._done.put((job.number, outcome))
 
     def take(self) -> Done:
         """The next result; something must be under way.  Raises what a builder or runner raised."""
@@ -79,15 +106,15 @@ class Pipeline:
 
     def close(self) -> list[Done]:
         """Drop what is not measured yet and stop all workers; the results that nobody took."""
-        thread, self._thread = self._thread, None
+        lane, self._lane = self._lane, None
         self._waiting = []
         self._quiet.clear()
-        if thread is not None:
-            thread.shutdown(wait=False, cancel_futures=True)
+        if lane is not None:
+            lane.thread.shutdown(wait=False, cancel_futures=True)
         self.builder.close()
         self.runner.close()
-        if thread is not None:
-            thread.shutdown(wait=True)
+        if lane is not None:
+            lane.thread.shutdown(wait=True)
         left = []
         while not self._done.empty():
             number, outcome = self._done.get()

@@ -25,7 +25,11 @@ PathLike = str | os.PathLike[str]
 
 
 class RoundPolicy(Protocol):
-    """What the scheduler asks of a search policy."""
+    """What the scheduler asks of a search policy.
+
+    A policy that has `rounds_ahead` (at least 1), `ask` and `tell` too, as `SketchPolicy` does, may be asked for a
+    round while another one is measured; it is told all results in the order of the rounds.
+    """
 
     def continue_search_one_round(
         self, num_measure: int, measurer: ProgramMeasurer

@@ -1,10 +1,15 @@
-"""Tunes several tasks with one budget: round by round, the task that promises most for the whole."""
+"""Tunes several tasks with one budget: round by round, the task that promises most for the whole.
+
+On a device of its own a round is begun while the one before it is measured (`rounds.py`).  Its task is chosen from
+what was known after the round before that one; the round that is measured is taken to bring nothing better.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +28,8 @@ from .groups import group_tasks, leave_if_behind
 from .policies import RoundPolicy, make_search_policies
 from .report import Row, Summary
 from .restore import restore
-from .standing import Standing, cost_of
+from .rounds import Round, Rounds
+from .standing import Standing
 
 if TYPE_CHECKING:
     from ..tuning import TuningOptions
@@ -89,6 +95,8 @@ class TaskScheduler:
         self._early_stopping: int | None = None
         self._patience: int | None = None
         self._last = -1
+        self._under_way: deque[Round] = deque()
+        self._over = False
         self._best_ct = 0
         self._best_reached = self._reached()
         self._start = time.monotonic()
@@ -119,12 +127,26 @@ class TaskScheduler:
 
     @property
     def done(self) -> bool:
-        """Whether trials or time are spent, every task is dead, or nothing got better for `early_stopping` trials."""
+        """Whether the run has ended: trials or time are spent, every task is dead, or nothing got better for
+        `early_stopping` trials; and no round is under way any more.
+        """
+        return not self._under_way and not self._goes_on
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether another round is to be begun."""
+        return not self._over and self._asked < self.num_measure_trials
+
+    @property
+    def _asked(self) -> int:
+        """Trials of this run that were measured or are under way."""
+        return self.ct + sum(r.trials for r in self._under_way)
+
+    def _is_over(self) -> bool:
+        """Whether time is spent, every task is dead, or nothing got better for too long, by the rounds that ended."""
         alive = self.alive
-        if self.ct >= self.num_measure_trials or self._late or not alive:
-            return True
         stuck = self._early_stopping is not None and self.ct - self._best_ct >= self._early_stopping
-        return stuck and all(self.standings[k].rounds for k in alive)
+        return self._late or not alive or (stuck and all(self.standings[k].rounds for k in alive))
 
     def rows(self) -> list[Row]:
         """What the table says of each task."""
@@ -170,8 +192,8 @@ class TaskScheduler:
         del records
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
-            while not self.done:
-                self._tune_task(self._pick(), policies, measurer)
+            with measurer.closing_on_error():
+                self._tune_all(Rounds(self.tasks, policies, measurer))
         finally:
             for worker in options.owned:
                 worker.close()
@@ -187,30 +209,51 @@ class TaskScheduler:
         self._early_stopping = options.early_stopping
         self._patience = patience
         self._deadline = math.inf if options.time_limit is None else self._start + options.time_limit
+        self._over = self._is_over()
+
+    def _tune_all(self, rounds: Rounds) -> None:
+        """Begin and end rounds; one that finds nothing new to measure ends before another one is begun."""
+        while self._under_way or self._goes_on:
+            ahead = rounds.ahead if self._under_way and self._under_way[-1].trials else 0
+            if self._goes_on and len(self._under_way) <= ahead:
+                self._begin_round(rounds)
+            else:
+                self._end_round()
 
     def _pick(self) -> int:
         """The next task: one that had no round yet, otherwise by strategy."""
-        alive = self.alive
-        fresh = [k for k in alive if self.standings[k].rounds == 0]
+        alive, expected = self.alive, self._expected()
+        fresh = [k for k in alive if expected[k].rounds == 0]
         if fresh:
             return fresh[0]
         if self.strategy == "round-robin":
             return pick_in_turn(self._last, alive)
-        return pick_by_gradient(Board(self.standings, alive, self.flops, self.groups), self.objective_func, self.params)
+        return pick_by_gradient(Board(expected, alive, self.flops, self.groups), self.objective_func, self.params)
 
-    def _tune_task(self, task_id: int, policies: Sequence[RoundPolicy], measurer: ProgramMeasurer) -> None:
-        """One round on a task, within the budget."""
+    def _expected(self) -> tuple[Standing, ...]:
+        """The standings when no round under way brings anything better."""
+        expected = list(self.standings)
+        for round in self._under_way:
+            expected[round.task_id] = expected[round.task_id].after_round([math.inf] * round.trials)
+        return tuple(expected)
+
+    def _begin_round(self, rounds: Rounds) -> None:
+        """Choose a task, and begin a round on it within the budget."""
+        self._last = self._pick()
         for callback in self.callbacks:
-            callback.pre_tune(self, task_id)
-        count = min(self.num_measures_per_round, self.num_measure_trials - self.ct)
-        with measurer.display.run(self.tasks[task_id], count):
-            inputs, results = policies[task_id].continue_search_one_round(count, measurer)
-        self._count(task_id, [cost_of(res) for _, res in zip(inputs, results, strict=True)])
+            callback.pre_tune(self, self._last)
+        count = min(self.num_measures_per_round, self.num_measure_trials - self._asked)
+        self._under_way.append(rounds.begin(self._last, count))
+
+    def _end_round(self) -> None:
+        """End the oldest round under way, and count its results."""
+        costs = self._under_way[0].costs()
+        task_id = self._under_way.popleft().task_id
+        self._count(task_id, costs)
         for callback in self.callbacks:
             callback.post_tune(self, task_id)
 
     def _count(self, task_id: int, costs: Sequence[float]) -> None:
-        self._last = task_id
         self._late = time.monotonic() >= self._deadline
         self.ct += len(costs)
         self.standings = tuple(s.after_round(costs) if k == task_id else s for k, s in enumerate(self.standings))
@@ -218,6 +261,7 @@ class TaskScheduler:
         reached = self._reached()
         if reached < self._best_reached:
             self._best_reached, self._best_ct = reached, self.ct
+        self._over = self._over or self._is_over()
 
     def _reached(self) -> tuple[int, float]:
         """Falls when a task gets its first program, and when the objective falls."""

@@ -6,10 +6,12 @@ written with the functions of `topi` and `topi.nn`.  The functions compute the s
 
 from __future__ import annotations
 
-from ..expr import ExprLike, binary, compare, const, select
+from ..expr import Expr, ExprLike, binary, call, compare, const, select
 from ..expr import cast as cast_expr
 from ..tensor import Tensor
-from .elementwise import map_elements, unary
+from .elementwise import LN_10, map_elements, unary
+from .tag import BROADCAST
+from .utils import ax_compute, normal_axis
 
 exp = unary("exp", named=True)
 erf = unary("erf", named=True)
@@ -28,6 +30,8 @@ log2 = unary("log2", named=True)
 sqrt = unary("sqrt", named=True)
 rsqrt = unary("rsqrt", named=True)
 sigmoid = unary("sigmoid", named=True)
+sinh = unary("sinh", named=True)
+cosh = unary("cosh", named=True)
 isnan = unary("isnan", named=True)
 
 
@@ -39,6 +43,21 @@ def relu(x: Tensor) -> Tensor:
 def leaky_relu(x: Tensor, alpha: float = 0.1) -> Tensor:
     """`x` where positive else `x * alpha` (stage `T_leaky_relu`)."""
     return map_elements(x, lambda e: select(compare(">", e, const(0, e.dtype)), e, e * alpha), "leaky_relu")
+
+
+def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
+    """`x` where positive else `x * slope[channel]` (stage `T_prelu`)."""
+    at = normal_axis(axis, x.ndim, "prelu")
+
+    def element(*i: Expr) -> Expr:
+        return select(compare(">", x[i], const(0, x.dtype)), x[i], x[i] * slope[i[at]])
+
+    return ax_compute(x.shape, element, "T_prelu", BROADCAST)  # type: ignore[no-any-return]
+
+
+def log10(x: Tensor) -> Tensor:
+    """The logarithm to the base 10 (stage `T_log10`)."""
+    return map_elements(x, lambda e: call("log", e) / LN_10, "log10")
 
 
 def negative(x: Tensor) -> Tensor:

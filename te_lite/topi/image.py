@@ -1,30 +1,91 @@
-"""Resizing of images."""
+"""Resizing of images.
+
+The place of a pixel of the result in the source is a fraction of integers, so nearest pixels and distances come out
+exact on every machine, where floats would round differently.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..errors import ExprError, require
-from ..expr import Expr, binary, call, cast, const
+from ..expr import Expr, binary, cast, const, logical_and, select
 from ..tensor import Tensor
 from .nn.utils import layout_axes
 from .tag import INJECTIVE
 from .utils import ax_compute, per_dim
 
-COORDINATES = ("half_pixel", "align_corners", "asymmetric")
+COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+METHODS = ("nearest_neighbor", "linear", "cubic")
+ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+Taps = list[tuple[Expr, Expr]]
 
 
-def _position(out: Expr, size: int, target: int, mode: str) -> Expr:
-    """The float32 coordinate in the source of a pixel of the result."""
-    x = cast("float32", out)
+def position(size: int, target: int, mode: str) -> tuple[int, int, int]:
+    """`(a, b, c)`: pixel x of the `target` pixels of the result stands at `(a * x + b) / c` of `size` pixels."""
     if mode == "align_corners":
-        return x * const((size - 1) / (target - 1) if target > 1 else 0.0)
-    ratio = const(size / target)
-    return (x + 0.5) * ratio - 0.5 if mode == "half_pixel" else x * ratio
+        return (size - 1, 0, target - 1) if target > 1 else (0, 0, 1)
+    if mode == "asymmetric":
+        return size, 0, target
+    if mode == "tf_half_pixel_for_nn":
+        return 2 * size, size, 2 * target
+    return (0, 0, 1) if mode == "pytorch_half_pixel" and target == 1 else (2 * size, size - target, 2 * target)
+
+
+def rounding(method: str, mode: str) -> str:
+    """The rounding that is meant: without one, down for `asymmetric` and to the nearest (halves up) otherwise."""
+    default = "floor" if mode == "asymmetric" else "round_prefer_ceil"
+    return {"": default, "round": "round_prefer_ceil"}.get(method, method)
+
+
+def _nearest(x: Expr, place: tuple[int, int, int], how: str) -> Expr:
+    a, b, c = place
+    match how:
+        case "floor":
+            return (x * a + b) // c
+        case "ceil":
+            return (x * a + (b + c - 1)) // c
+        case "round_prefer_ceil":
+            return (x * (2 * a) + (2 * b + c)) // (2 * c)
+        case _:
+            return (x * (2 * a) + (2 * b + c - 1)) // (2 * c)
 
 
 def _inside(index: Expr, size: int) -> Expr:
     return binary("max", binary("min", index, size - 1), 0)
+
+
+def _linear(x: Expr, place: tuple[int, int, int], dtype: str) -> Taps:
+    """Two neighbours and their weights."""
+    a, b, c = place
+    low: Expr = (x * a + b) // c
+    far = cast(dtype, (x * a + b) % c) / const(float(c), dtype)
+    return [(low, const(1.0, dtype) - far), (low + 1, far)]
+
+
+def _cubic(x: Expr, place: tuple[int, int, int], dtype: str, size: int, alpha: float, exclude: bool) -> Taps:
+    """Four neighbours and their weights; `exclude` drops neighbours outside and scales up the others."""
+    a, b, c = place
+    low: Expr = (x * a + b) // c
+    t = cast(dtype, (x * a + b) % c) / const(float(c), dtype)
+    one, two = const(1.0, dtype), const(2.0, dtype)
+
+    def near(d: Expr) -> Expr:
+        return (d * (alpha + 2) - (alpha + 3)) * d * d + 1.0
+
+    def far(d: Expr) -> Expr:
+        return ((d * alpha - 5 * alpha) * d + 8 * alpha) * d - 4 * alpha
+
+    weights = [far(t + one), near(t), near(one - t), far(two - t)]
+    places = [low + k for k in (-1, 0, 1, 2)]
+    if exclude:
+        zero = const(0.0, dtype)
+        inside = [logical_and(p >= 0, p < size) for p in places]
+        weights = [select(i, w, zero) for i, w in zip(inside, weights, strict=True)]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        weights = [w / total for w in weights]
+    return list(zip(places, weights, strict=True))
 
 
 def resize2d(
@@ -33,35 +94,49 @@ def resize2d(
     layout: str = "NCHW",
     method: str = "linear",
     coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: bool = False,
 ) -> Tensor:
     """Resize the two spatial dimensions to `size` (stage `resize`).
 
-    `method`: `nearest_neighbor` (rounding down after adding a half; plain floor for `asymmetric`) or `linear`.
+    `method`: `nearest_neighbor` (see `rounding`), `linear` or `cubic` (parameter `cubic_alpha`; `cubic_exclude` leaves
+    out what lies outside).  Raises ExprError for an unknown mode, method or rounding.
     """
     _, _, where = layout_axes(layout, data.ndim, "resize2d")
     mode = coordinate_transformation_mode
-    require(mode in COORDINATES, ExprError, "resize2d", f"the mode must be one of {', '.join(COORDINATES)}", mode=mode)
-    ok = method in ("nearest_neighbor", "linear")
-    require(ok, ExprError, "resize2d", "the method must be nearest_neighbor or linear", method=method)
+    for value, allowed in ((mode, COORDINATES), (method, METHODS), (rounding_method, ROUNDINGS)):
+        require(value in allowed, ExprError, "resize2d", f"must be one of {', '.join(map(repr, allowed))}", got=value)
     targets = per_dim(size, 2, "resize2d size")
     shape = list(data.shape)
     for w, n in zip(where, targets, strict=True):
         shape[w] = n
+    sizes = [data.shape[w] for w in where]
+    places = [position(n, target, mode) for n, target in zip(sizes, targets, strict=True)]
 
     def read(i: Sequence[Expr], y: Expr, x: Expr) -> Expr:
         at = list(i)
-        at[where[0]], at[where[1]] = _inside(y, data.shape[where[0]]), _inside(x, data.shape[where[1]])
+        at[where[0]], at[where[1]] = _inside(y, sizes[0]), _inside(x, sizes[1])
         return data[at]
 
+    def taps(v: Expr, d: int) -> Taps:
+        if method == "linear":
+            return _linear(v, places[d], data.dtype)
+        return _cubic(v, places[d], data.dtype, sizes[d], cubic_alpha, cubic_exclude)
+
     def element(*i: Expr) -> Expr:
-        y, x = [_position(i[w], data.shape[w], n, mode) for w, n in zip(where, targets, strict=True)]
         if method == "nearest_neighbor":
-            near = [call("floor", v if mode == "asymmetric" else v + 0.5) for v in (y, x)]
-            return read(i, *[cast("int32", v) for v in near])
-        (y0, dy), (x0, dx) = [(cast("int32", call("floor", v)), v - call("floor", v)) for v in (y, x)]
-        dy, dx = cast(data.dtype, dy), cast(data.dtype, dx)
-        top = read(i, y0, x0) * (1.0 - dx) + read(i, y0, x0 + 1) * dx
-        bottom = read(i, y0 + 1, x0) * (1.0 - dx) + read(i, y0 + 1, x0 + 1) * dx
-        return top * (1.0 - dy) + bottom * dy
+            how = rounding(rounding_method, mode)
+            return read(i, *[_nearest(i[w], place, how) for w, place in zip(where, places, strict=True)])
+        rows, columns = [taps(i[w], d) for d, w in enumerate(where)]
+        lines = [(_weighted([(read(i, y, x), wx) for x, wx in columns]), wy) for y, wy in rows]
+        return _weighted(lines)
 
     return ax_compute(shape, element, "resize", INJECTIVE)  # type: ignore[no-any-return]
+
+
+def _weighted(terms: Taps) -> Expr:
+    total = terms[0][0] * terms[0][1]
+    for value, weight in terms[1:]:
+        total = total + value * weight
+    return total

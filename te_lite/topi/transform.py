@@ -169,6 +169,19 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     return ax_compute(indices.shape, lambda *i: data(*i[:at], indices[i], *i[at + 1 :]), "T_gather", INJECTIVE)
 
 
+def gather_nd(data: Tensor, indices: Tensor) -> Tensor:
+    """`out[y, z] = data[indices[0, y], ..., indices[m - 1, y], z]` for indices [m, y] (`T_gather_nd`)."""
+    m, *lead = indices.shape
+    require(m <= data.ndim, ExprError, "gather_nd", "there are more indices than dimensions", data=data.shape,
+            indices=indices.shape)  # fmt: skip
+
+    def element(*i: Expr) -> Expr:
+        at = i[: len(lead)]
+        return data(*[indices(k, *at) for k in range(m)], *i[len(lead) :])
+
+    return ax_compute((*lead, *data.shape[m:]), element, "T_gather_nd", INJECTIVE)
+
+
 def tile(a: Tensor, reps: Sequence[int]) -> Tensor:
     """Repeat the whole tensor `reps[d]` times along each dimension (`T_tile`)."""
     ndim = max(a.ndim, len(reps))

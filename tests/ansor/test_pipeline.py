@@ -10,6 +10,7 @@ import pytest
 import ansor
 from ansor.measure import BuildResult, MeasureResult
 from ansor.measure.pipeline import Pipeline
+from ansor.progress import SilentDisplay
 from ansor.search import search_loop
 from tests.ansor.conftest import matmul
 from tests.ansor.fake_measure import ReadyBuilder
@@ -82,7 +83,15 @@ def test_what_is_built_first_is_run_first(gpu_task):
 
 
 def test_results_come_in_the_order_of_the_inputs_and_callbacks_in_that_of_arrival(gpu_task):
-    builder, runner, heard = HandBuilder(), NumberRunner(), []
+    """Of the programs that are built while one runs, those of the older round go first."""
+
+    class Gated(NumberRunner):
+        def run(self, inp, built):
+            begun.set()
+            assert gate.wait(60)
+            return super().run(inp, built)
+
+    builder, runner, heard, begun, gate = HandBuilder(), Gated(), [], threading.Event(), threading.Event()
 
     class Ear(ansor.PythonBasedMeasureCallback):
         def callback(self, policy, inputs, results):
@@ -91,11 +100,14 @@ def test_results_come_in_the_order_of_the_inputs_and_callbacks_in_that_of_arriva
     measurer = ansor.ProgramMeasurer(builder, runner, [Ear()], verbose=0)
     first = measurer.start(gpu_task, None, inputs_of(gpu_task, 2))
     second = measurer.start(gpu_task, None, inputs_of(gpu_task, 2))
-    for k in (3, 1, 2, 0):
+    builder.finish(3)
+    assert begun.wait(60)
+    for k in (2, 1, 0):
         builder.finish(k)
+    gate.set()
     assert [r.cost for r in measurer.finish(first)] == [1.0, 2.0]
     assert [r.cost for r in measurer.finish(second)] == [3.0, 4.0]
-    assert heard == [4.0, 2.0, 3.0, 1.0] and measurer.count == 4
+    assert heard == [4.0, 2.0, 1.0, 3.0] and measurer.count == 4
     measurer.close()
 
 
@@ -252,6 +264,35 @@ def test_early_stopping_goes_by_rounds_and_not_by_arrival(gpu_task):
         counts.append(measurer.count)
         measurer.close()
     assert counts[0] == counts[1] < 32 * 6
+
+
+def test_the_display_hears_of_a_round_when_it_is_waited_for(gpu_task):
+    shown = []
+
+    class Screen(SilentDisplay):
+        def result(self, task, inp, result, best):
+            shown.append((result.cost, best))
+
+    class Straggler(NumberRunner):
+        """Program 0 is built after two others were run."""
+
+        def run(self, inp, built):
+            result = super().run(inp, built)
+            if len(self.ran) == 2:
+                builder.finish(0)
+            return result
+
+    builder = HandBuilder()
+    measurer = ansor.ProgramMeasurer(builder, Straggler(), verbose=0)
+    measurer.display = Screen()
+    first, second = [measurer.start(gpu_task, None, inputs_of(gpu_task, n)) for n in (1, 2)]
+    for k in (2, 1):
+        builder.finish(k)
+    measurer.finish(first)
+    assert measurer.count == 3 and shown == [(1.0, 1.0)]
+    measurer.finish(second)
+    assert shown[1:] == [(3.0, 1.0), (2.0, 1.0)]
+    measurer.close()
 
 
 def test_a_batch_is_given_once_and_never_waited_for_after_a_stop(gpu_task):

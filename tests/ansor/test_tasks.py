@@ -80,7 +80,8 @@ def test_tasks(scale):
     for kwargs, text in (
         ({"target": "c"}, "a computation is needed"),
         ({"compute_dag": dag}, "a target is needed"),
-        ({"compute_dag": dag, "target": "c", "layout_rewrite_option": 1}, "layouts are not rewritten"),
+        ({"compute_dag": dag, "target": "c", "layout_rewrite_option": 3}, "layout options are 0, 1 and 2"),
+        ({"compute_dag": dag, "target": "cuda", "layout_rewrite_option": 1}, "for target c only"),
         ({"compute_dag": dag, "target": "c", "task_inputs": {"Z": 1}}, "'Z' is no placeholder"),
         ({"compute_dag": dag, "target": "c", "task_inputs": {"A": np.zeros(4)}}, "must be float32"),
         ({"func": scale, "target": "c"}, "a function needs args"),

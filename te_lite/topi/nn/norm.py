@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ...errors import ExprError, require
 from ...expr import Expr, call, const
-from ...reduction import comm_reducer
+from ...reduction import comm_reducer, reduce_axis
+from ...reduction import sum as sum_reduce
 from ...tensor import Tensor
 from ..broadcast import add, divide, multiply, subtract
 from ..elementwise import sqrt
@@ -15,6 +16,7 @@ from ..reduction import Axis, real_axes, reduce_axes, reduced_shape, source_indi
 from ..tag import COMM_REDUCE, INJECTIVE
 from ..transform import reshape
 from ..utils import ax_compute, normal_axis
+from .pad import pad_sides
 
 _pair_sum = comm_reducer(lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda a, b: (const(0, a), const(0, b)), "tuple_sum")
 
@@ -117,3 +119,23 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Axis = -1, epsilon: float = 1e-
         return data[i] * scale * weight[[i[a] for a in axes]]
 
     return ax_compute(data.shape, element, "T_rms_norm", INJECTIVE)  # type: ignore[no-any-return]
+
+
+def lrn(
+    data: Tensor, size: int = 5, axis: int = 1, alpha: float = 1e-5, beta: float = 0.75, bias: float = 2.0
+) -> Tensor:
+    """`x / (bias + alpha / size * sum(x * x)) ** beta`, the sum over `size` neighbours along `axis` (stage `T_lrn`)."""
+    at = normal_axis(axis, data.ndim, "lrn")
+    before = [(size - 1) // 2 if d == at else 0 for d in range(data.ndim)]
+    after = [size - 1 - (size - 1) // 2 if d == at else 0 for d in range(data.ndim)]
+    padded = pad_sides(data, before, after, name="pad_temp")
+    k = reduce_axis((0, size), "rk")
+
+    def square(*i: Expr) -> Expr:
+        x = padded(*i[:at], i[at] + k, *i[at + 1 :])
+        return sum_reduce(x * x, axis=k)  # type: ignore[no-any-return]
+
+    total = ax_compute(data.shape, square, "sqr_sum", COMM_REDUCE)
+    return ax_compute(  # type: ignore[no-any-return]
+        data.shape, lambda *i: data[i] / call("pow", total[i] * (alpha / size) + bias, const(beta, data.dtype)), "T_lrn"
+    )

@@ -1,0 +1,67 @@
+"""Rounds that are begun and ended apart: on a device of its own, one is searched and built while another is measured.
+
+The next round is begun before the last one ends, so it is chosen, and its programs are proposed, from what was known
+after the round before the last: never from "whatever is there by now", so that a seed decides the run.  Where
+programs run on the processor that searches, a round happens as a whole, when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..registry import backend
+from ..search import begin_round, end_round
+from ..task import SearchTask
+from .policies import RoundPolicy
+from .standing import cost_of
+
+if TYPE_CHECKING:
+    from ..measure.measurer import Batch, ProgramMeasurer
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of the task number `task_id` that was begun; it has at most `trials` candidates.
+
+    `costs` waits for the latencies of its candidates, in seconds, and the policy learns them.
+    """
+
+    task_id: int
+    trials: int
+    costs: Callable[[], list[float]]
+
+
+class Rounds:
+    """Begins rounds; `ahead` of them, 0 or 1, may be under way when another one is begun.
+
+    It is 1 when no program runs on the host, and every policy can be asked ahead (`RoundPolicy`).
+    """
+
+    def __init__(
+        self, tasks: Sequence[SearchTask], policies: Sequence[RoundPolicy], measurer: ProgramMeasurer
+    ) -> None:  # fmt: skip
+        self.tasks = tuple(tasks)
+        self.policies = tuple(policies)
+        self.measurer = measurer
+        apart = not any(backend(t.target.kind.name).shares_host for t in self.tasks)
+        self.ahead = int(apart and all(getattr(p, "rounds_ahead", 0) >= 1 for p in self.policies))
+
+    def begin(self, task_id: int, trials: int) -> Round:
+        """A round of `trials` candidates, fewer when there are no more that are new."""
+        if self.ahead == 0:
+            return Round(task_id, trials, partial(self._whole, task_id, trials))
+        policy: Any = self.policies[task_id]
+        batch = begin_round(policy, self.tasks[task_id], trials, self.measurer)
+        return Round(task_id, len(batch.inputs), partial(self._rest, task_id, batch))
+
+    def _whole(self, task_id: int, trials: int) -> list[float]:
+        with self.measurer.display.run(self.tasks[task_id], trials):
+            inputs, results = self.policies[task_id].continue_search_one_round(trials, self.measurer)
+        return [cost_of(res) for _, res in zip(inputs, results, strict=True)]
+
+    def _rest(self, task_id: int, batch: Batch) -> list[float]:
+        with self.measurer.display.run(self.tasks[task_id], len(batch.inputs)):
+            return [cost_of(res) for res in end_round(self.policies[task_id], batch, self.measurer)]

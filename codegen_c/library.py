@@ -1,0 +1,147 @@
+"""Many kernels and the calls between them as one shared library, so that a whole network is one call from Python.
+
+Kernels are compiled one by one (side by side, if the caller uses threads) and kept under a name made of their source;
+the driver is a small source that calls them in order on pointers; `link` puts everything together.
+
+    void network_run(int64_t first, int64_t last, unsigned char *arena, void *const *data);
+    double network_seconds(int64_t number, int64_t first, int64_t last, unsigned char *arena, void *const *data);
+
+run the steps `first .. last - 1`, once or `number` times with the seconds taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from te_lite.c_text import BYTES
+from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt
+
+from .compile import FLAGS, compiler_command, compiler_version, store_path
+from .errors import CompileError
+from .host import Options, host_options
+
+RUN, SECONDS = "network_run", "network_seconds"
+_OBJECT_FLAGS = (*[f for f in FLAGS if f != "-shared"], "-c")
+_LINK_FLAGS = ("-shared", "-fopenmp", "-Wl,-Bsymbolic", "-Wl,-z,defs")
+_COMPLAINTS = ("error", "multiple definition", "undefined reference")
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An argument of a step: the `number`-th entry of `data`, or the byte `number` of the arena."""
+
+    in_arena: bool
+    number: int
+
+    def text(self) -> str:
+        """The C expression."""
+        return f"arena + {self.number}" if self.in_arena else f"data[{self.number}]"
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A step: a kernel by name, and its arguments."""
+
+    kernel: str
+    arguments: tuple[Pointer, ...]
+
+
+def hoist_scratch(func: LoweredFunc, options: Options | None = None) -> tuple[LoweredFunc, tuple[Buffer, ...]]:
+    """Let the caller give the large arrays that a program needs while it runs.
+
+    They become arguments after those of `func`, instead of being allocated at each call.  Arrays of at most
+    `options.stack_bytes`, and those inside loops, stay.  Gives the program and the new arguments.
+    """
+    most = (options or host_options()).stack_bytes
+    kept: list[Buffer] = []
+    out: list[Buffer] = []
+    body: Stmt = func.body
+    while isinstance(body, Alloc):
+        (out if body.buffer.size * BYTES[body.buffer.dtype] > most else kept).append(body.buffer)
+        body = body.body
+    for buffer in reversed(kept):
+        body = Alloc(buffer, body)
+    return LoweredFunc(func.name, (*func.args, *out), body), tuple(out)
+
+
+def driver_source(calls: Sequence[KernelCall]) -> str:
+    """The C source that makes the calls, see the top of this file."""
+    kernels = {c.kernel: len(c.arguments) for c in calls}
+    lines = ["#include <stdint.h>", "#include <time.h>", ""]
+    lines += [f"void {name}({', '.join(['void *'] * count)});" for name, count in kernels.items()]
+    lines.append("")
+    for k, call in enumerate(calls):
+        arguments = ", ".join(a.text() for a in call.arguments)
+        lines.append(f"static void step_{k}(unsigned char *arena, void *const *data) {{ {call.kernel}({arguments}); }}")
+    names = ", ".join([*[f"step_{k}" for k in range(len(calls))], "0"])
+    lines += ["", f"static void (*const steps[])(unsigned char *, void *const *) = {{{names}}};", "", *_TAIL]
+    return "\n".join(lines) + "\n"
+
+
+_TAIL = (
+    f"void {RUN}(int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
+    "  for (int64_t k = first; k < last; ++k) steps[k](arena, data);",
+    "}",
+    "",
+    f"double {SECONDS}(int64_t number, int64_t first, int64_t last, unsigned char *arena, void *const *data) {{",
+    "  struct timespec start, stop;",
+    "  clock_gettime(CLOCK_MONOTONIC, &start);",
+    f"  for (int64_t call = 0; call < number; ++call) {RUN}(first, last, arena, data);",
+    "  clock_gettime(CLOCK_MONOTONIC, &stop);",
+    "  return (double)(stop.tv_sec - start.tv_sec) + 1e-9 * (double)(stop.tv_nsec - start.tv_nsec);",
+    "}",
+)
+
+
+def object_code(source: str, name: str = "program") -> bytes:
+    """The object file of a C source; equal sources are compiled once.  `name` is for the error.
+
+    Raises CompileError with the compiler's first complaint.  Threads may compile side by side.
+    """
+    command = compiler_command()
+    text = "\0".join((source, *_OBJECT_FLAGS, *command, compiler_version(command)))
+    path = store_path() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.o"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="build_") as build:
+            given, made = Path(build) / "program.c", Path(build) / "program.o"
+            given.write_text(source)
+            _compiler([*command, *_OBJECT_FLAGS, str(given), "-o", str(made)], f"kernel {name}", build)
+            os.replace(made, path)
+    return path.read_bytes()
+
+
+def link(objects: Mapping[str, bytes]) -> bytes:
+    """The shared library of object files by name.  Raises CompileError when a name is defined twice or missing."""
+    with tempfile.TemporaryDirectory(dir=store_path(), prefix="link_") as build:
+        files = []
+        for name, code in objects.items():
+            files.append(str(Path(build) / f"{name}.o"))
+            Path(files[-1]).write_bytes(code)
+        out = Path(build) / "network.so"
+        _compiler([*compiler_command(), *_LINK_FLAGS, *files, "-o", str(out), "-lm"], "library", build)
+        return out.read_bytes()
+
+
+def library_file(code: bytes) -> Path:
+    """A file with the bytes of a shared library, to be loaded; it lives as long as the store of libraries."""
+    path = store_path() / f"{hashlib.sha256(code).hexdigest()[:32]}.so"
+    if not path.exists():
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new_", delete=False) as file:
+            file.write(code)
+        os.replace(file.name, path)
+    return path
+
+
+def _compiler(command: Sequence[str], subject: str, folder: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = done.stderr.splitlines()
+        lines = [x for x in said if any(word in x for word in _COMPLAINTS)] or said or ["no message"]
+        what = lines[0].replace(f"{folder}/", "").strip()
+        raise CompileError(f"{subject}: {Path(command[0]).name} refuses it: {what}")

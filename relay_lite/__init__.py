@@ -1,0 +1,101 @@
+"""relay_lite: whole networks, from a model to a tuned executable.
+
+The names are those of TVM's `relay`; `target`, `device` and `nd` are there too, so that it can stand for `tvm` as well.
+"""
+
+from ansor import cpu, device, gpu, nd, target
+
+from . import frontend, graph_executor, image, ir, nn, reference, testing, transform
+from .build import build
+from .errors import GraphError
+from .ir import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    FunctionCall,
+    IRModule,
+    Tuple,
+    TupleGetItem,
+    Var,
+    bind_params,
+    free_vars,
+    post_order,
+)
+from .make import const, var
+from .op import operators
+from .op.binary import (
+    add,
+    divide,
+    equal,
+    floor_divide,
+    floor_mod,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+    where,
+)
+from .op.create import arange, full, full_like, one_hot, ones, ones_like, zeros, zeros_like
+from .op.elementwise import (
+    abs,
+    atan,
+    cast,
+    ceil,
+    clip,
+    copy,
+    cos,
+    cosh,
+    erf,
+    exp,
+    floor,
+    isnan,
+    log,
+    log2,
+    log10,
+    logical_not,
+    negative,
+    round,
+    rsqrt,
+    sigmoid,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    trunc,
+)
+from .op.join import concatenate, repeat, split, stack, tile
+from .op.pick import gather, gather_nd, reverse, strided_slice, take
+from .op.reduce import all, any, argmax, argmin, max, mean, mean_variance, min, prod, std, sum, variance
+from .op.shape import broadcast_to, expand_dims, layout_transform, reshape, shape_of, squeeze, transpose
+from .runtime.library import load
+from .text import as_text
+from .types import TensorType, TupleType
+
+operators.install()
+
+__all__ = [
+    "Call", "Constant", "Expr", "Function", "FunctionCall", "GraphError", "IRModule", "TensorType", "Tuple",
+    "TupleGetItem", "TupleType", "Var", "abs", "add", "all", "any", "arange", "argmax", "argmin", "as_text", "atan",
+    "bind_params", "broadcast_to", "build", "cast", "ceil", "clip", "concatenate", "const", "copy", "cos", "cosh",
+    "cpu", "device", "divide", "equal", "erf", "exp", "expand_dims", "floor", "floor_divide", "floor_mod", "free_vars",
+    "frontend", "full", "full_like", "gather", "gather_nd", "gpu", "graph_executor", "greater", "greater_equal",
+    "image", "ir", "isnan", "layout_transform", "less", "less_equal", "load", "log", "log2", "log10", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "mean_variance", "min", "minimum", "mod",
+    "multiply", "nd", "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "post_order", "power", "prod",
+    "reference", "repeat", "reshape", "reverse", "round", "rsqrt", "shape_of", "sigmoid", "sign", "sin", "sinh",
+    "split", "sqrt", "squeeze", "stack", "std", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "target",
+    "testing", "tile", "transform", "transpose", "trunc", "var", "variance", "where", "zeros", "zeros_like",
+]  # fmt: skip

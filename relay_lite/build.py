@@ -1,0 +1,105 @@
+"""From a network to something that runs: passes, programs, machine code, memory plan.
+
+    with ansor.ApplyHistoryBest(log):
+        lib = relay_lite.build(mod, target="cuda", params=params)
+    module = graph_executor.GraphModule(lib["default"](ansor.device("cuda")))
+
+Each different group of operators becomes one kernel.  Its program is that of the current dispatch context, else a
+default one.  Kernels are compiled side by side.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ansor.target import Target
+from te_lite.errors import require
+
+from .errors import GraphError
+from .ir import Function, IRModule
+from .kernels import GroupProgram, choose_programs
+from .optimize import optimize
+from .runtime.assemble import GroupKernel, make_plan
+from .runtime.backends import KernelCode
+from .runtime.devices import network_backend
+from .runtime.library import NetworkLibrary
+from .transform.context import DEFAULT, PassContext
+
+OPT_LEVEL = 3
+Params = Mapping[str, Any]
+
+
+def build(
+    mod: IRModule | Function,
+    *given: Params | Target | str | None,
+    target: Target | str | None = None,
+    params: Params | None = None,
+) -> NetworkLibrary:
+    """Compile a network.
+
+    Called as `build(mod, params, target)` or, as in TVM, `build(mod, target, params=params)` or with keywords only:
+    of the arguments after `mod`, a text or `Target` is the target (default `c`), a mapping from names to arrays the
+    parameters.  Those become part of the compiled network; variables that they do not name stay inputs.  The passes
+    run as the current `PassContext` says, and at level 3 outside any.  Kernels that are worth tuning and have no
+    record in the current dispatch context are named in one warning.
+
+    Raises GraphError for a graph that cannot be compiled or a record that does not fit its kernel, TaskError for an
+    unknown target, and the error of the backend when its compiler refuses a kernel.
+    """
+    target, params = _arguments(given, target, params)
+    entered = PassContext.current()
+    with replace(entered, opt_level=OPT_LEVEL) if entered is DEFAULT else entered:
+        fused = optimize(mod, _arrays(params), target, for_build=True)
+        return compile_fused(fused, target)
+
+
+def _arguments(
+    given: tuple[Any, ...], target: Target | str | None, params: Params | None
+) -> tuple[Target, Params | None]:
+    for value in given:
+        if isinstance(value, Target | str):
+            require(target is None, GraphError, "build", "the target is given twice", target=str(value))
+            target = value
+        elif value is not None:
+            ok = isinstance(value, Mapping)
+            law = "arguments are a target and a mapping of parameters"
+            require(ok, GraphError, "build", law, got=type(value).__name__)
+            require(params is None, GraphError, "build", "the parameters are given twice")
+            params = value
+    return Target.of("c" if target is None else target), params
+
+
+def _arrays(params: Params | None) -> Params | None:
+    """NumPy arrays and array objects with `numpy()`."""
+    if params is None:
+        return None
+    return {name: value.numpy() if hasattr(value, "numpy") else np.asarray(value) for name, value in params.items()}
+
+
+def compile_fused(fused: Function, target: Target) -> NetworkLibrary:
+    """Compile a graph whose operators are all in groups, the result of `optimize`.  Raises as `build` does."""
+    backend = network_backend(target.kind.name)
+    fused, programs = choose_programs(fused, target, lambda func: backend.accept(func, str(target)))
+    codes = {p.name: backend.code(p.func, str(target)) for p in programs.values()}
+    with ThreadPoolExecutor(_workers()) as pool:
+        compiled = dict(zip(codes, pool.map(lambda c: backend.compile(c, str(target)), codes.values()), strict=True))
+    plan, values = make_plan(
+        fused, lambda function: _kernel(programs[function], codes), backend.alignment, backend.slack
+    )
+    sources, binaries = backend.link(plan, compiled)
+    machine = backend.machine(str(target))
+    return NetworkLibrary(str(target), target.kind.name, plan, values, codes, sources, binaries, machine, fused)
+
+
+def _kernel(program: GroupProgram, codes: Mapping[str, KernelCode]) -> GroupKernel:
+    return GroupKernel(program.name, program.arguments, program.results, codes[program.name].scratch)
+
+
+def _workers() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

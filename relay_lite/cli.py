@@ -1,0 +1,58 @@
+"""The command `ansor tune-network`, step by step, with what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from ansor.registry import backend
+from ansor.target import Target
+
+from .extract import extract_tasks
+from .network import load_network
+from .network_times import network_times, times_text
+from .tune_network import check, compile_best, standings, tune
+
+INTERRUPTED = 130
+REPEAT, MIN_REPEAT_MS = 3, 500
+
+
+def tune_network(args: argparse.Namespace) -> int:
+    """Tune, compile, check and measure a network; `args` are the options of `ansor.cli_network`.
+
+    Gives the exit code.  Raises TeError, one sentence, for whatever cannot be done.
+    """
+    target = Target(args.target)
+    backend(target.kind.name).check(str(target))
+    seed = args.seed or 0
+    network = load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
+    log = Path(args.log or f"{network.name}-{target.kind.name}.json")
+
+    def say(text: str) -> None:
+        if args.verbose:
+            print(text, flush=True)
+
+    say("Extract tasks...")
+    tasks, weights = extract_tasks(network.graph, network.params, target)
+    done = sum(s.trials for s in standings(log, tasks))
+    say(f"{network.name} has {len(tasks)} tasks; {done} of {args.trials} trials are in {log}")
+    say("Tune...")
+    try:
+        tune(tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose)
+    except KeyboardInterrupt:
+        print(f"stopped; everything measured is in {log}", file=sys.stderr)
+        return INTERRUPTED
+    say("Compile...")
+    module = compile_best(network, target, log)
+    say("Check...")
+    print(f"{network.name}: {check(module, network, np.random.default_rng(seed))}")
+    say("Evaluate inference time cost...")
+    result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
+    print(result)
+    print(times_text(network_times(module, tasks, weights, log, result.median)))
+    if args.export is not None:
+        module.module.library.export(args.export)
+    return 0

@@ -1,0 +1,138 @@
+"""A sound program for a kernel that nobody has tuned.
+
+For a kernel with reductions, a few dozen programs are drawn from Ansor's sketches with a fixed seed and ranked by the
+analytical model; the best one that lowers, and that `accept` does not refuse, is taken.  Other kernels, and those for
+which no sketch gives a program, get plain nests: parallel rows with vector columns on a CPU, one thread an element on
+a GPU.  Equal kernels get equal programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+
+import numpy as np
+
+from ansor.analytical import AnalyticalModel
+from ansor.moves import annotate, fuse, split
+from ansor.options import SketchOptions
+from ansor.population.concrete import concrete
+from ansor.population.evolve import EvolveOptions
+from ansor.population.space import Group
+from ansor.proposals import Proposals
+from ansor.scoring import Scorer
+from ansor.sketch import generate_sketches
+from ansor.task import SearchTask
+from te_lite.errors import TeError
+from te_lite.lower import lower
+from te_lite.replay import apply
+from te_lite.state import REDUCE, ROOT, State
+from te_lite.step import ComputeInline
+from te_lite.stmt import LoweredFunc
+from te_lite.tensor import ComputeOp, Tensor
+
+DRAWN = 512
+TRIED = 12
+SEED = 0
+VARIANTS = 4
+VECTOR = 16
+ENOUGH = 64
+THREADS = 128
+
+Accept = Callable[[LoweredFunc], None]
+
+
+def default_program(task: SearchTask, args: Sequence[Tensor], name: str, accept: Accept) -> tuple[State, LoweredFunc]:
+    """A program of `task` and its loop nest, called `name`, over the tensors `args`.
+
+    `accept` raises a TeError for a loop nest that the device cannot run.  Raises the error of the plain nest when
+    that is refused as well.
+    """
+    for state in drawn_states(task) if _reduces(task) else ():
+        try:
+            func = lower(state, args, name)
+            accept(func)
+        except TeError:
+            continue
+        return state, func
+    state = plain_state(task)
+    func = lower(state, args, name)
+    accept(func)
+    return state, func
+
+
+def _reduces(task: SearchTask) -> bool:
+    return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
+
+
+def drawn_states(task: SearchTask) -> Iterator[State]:
+    """Programs drawn from the sketches of a task, best first by the analytical model; few, and none twice."""
+    sketches = generate_sketches(task.compute_dag, task.target, task.hardware_params)
+    if not sketches:
+        return
+    unused = EvolveOptions(size=DRAWN, iterations=0, mutation_prob=0.0, out=DRAWN)
+    drawer = Proposals(task, sketches, SketchOptions(), np.random.default_rng(SEED), unused)
+    drawer.most_variants = VARIANTS
+    groups = [_without_unrolling(g) for g in drawer.population(DRAWN)]
+    score = Scorer(task, AnalyticalModel())
+    ranked = [(value, g, k) for g in groups for k, value in enumerate(score(g).tolist()) if value > -np.inf]
+    for _, group, k in sorted(ranked, key=lambda entry: -entry[0])[:TRIED]:
+        yield concrete(group.variant, group.rows[k], task.target, task.hardware_params)
+
+
+def _without_unrolling(group: Group) -> Group:
+    """The same programs with the smallest unrolling: it is hard to foresee, and costs compile time."""
+    rows = group.rows.copy()
+    for choice in group.variant.space.choices:
+        if choice.kind == "unroll":
+            rows[:, choice.column] = choice.values[0]
+    return Group(group.variant, rows)
+
+
+# ------------------------------------------------------------------------------------------------ plain nests
+
+
+def plain_state(task: SearchTask) -> State:
+    """Every stage computed at root (what can be inlined is inlined), with parallel loops and lanes, or threads."""
+    state = _inlined(task.compute_dag.init_state)
+    for k, stage in enumerate(state.stages):
+        if not stage.is_placeholder and stage.where == ROOT:
+            state = _threads(state, k) if task.target.is_gpu else _rows(state, k)
+    return state
+
+
+def _inlined(state: State) -> State:
+    """Inline what is no reduction and no result."""
+    results = {t.op.key for t in state.dag.outputs}
+    for k, stage in enumerate(state.stages):
+        movable = not stage.is_placeholder and not stage.op.reduce_axis and stage.op.key not in results
+        if movable and state.access.read_by[k]:
+            state = apply(state, ComputeInline(k))
+    return state
+
+
+def _spatial(state: State, k: int) -> list[int]:
+    return [it.uid for it in state.stages[k].iters if it.kind != REDUCE]
+
+
+def _rows(state: State, k: int) -> State:
+    """Outer loops fused until they are enough for many cores, and parallel; the last loop as lanes, if long enough."""
+    stage = state.stages[k]
+    rows, axes = _spatial(state, k), stage.op.shape
+    if axes and not stage.op.reduce_axis and axes[-1] >= VECTOR:
+        state, (outer, lanes) = split(state, k, rows[-1], (VECTOR,))
+        state = annotate(state, k, lanes.uid, "vectorize")
+        rows, axes = [*rows[:-1], outer.uid], (*axes[:-1], axes[-1] // VECTOR)
+    enough = next((n for n in range(1, len(axes)) if prod(axes[:n]) >= ENOUGH), len(axes))
+    if not axes:
+        return state
+    state, fused = fuse(state, k, rows[:enough])
+    return annotate(state, k, fused.uid, "parallel")
+
+
+def _threads(state: State, k: int) -> State:
+    """All loops fused, then cut into blocks of `THREADS` threads."""
+    state, fused = fuse(state, k, _spatial(state, k))
+    state, (block, thread) = split(state, k, fused.uid, (THREADS,))
+    state = annotate(state, k, block.uid, "blockIdx.x")
+    return annotate(state, k, thread.uid, "threadIdx.x")

@@ -1,0 +1,145 @@
+"""Activation functions, and softmax in its two meanings."""
+
+from __future__ import annotations
+
+from math import prod, sqrt
+
+from ...ir import Expr
+from .elementwise import unary
+from .emit import add, binary, call, const, div, minimum, mul, reshape, sub
+from .node import Converter, Converters, Node
+
+
+def leaky_relu(node: Node) -> Expr:
+    """LeakyRelu: x where positive, else alpha x."""
+    return call("nn.leaky_relu", node.input(0), alpha=node.number("alpha", 0.01))
+
+
+def prelu(node: Node) -> Expr:
+    """PRelu: x where positive, else slope x; the slope broadcasts to x."""
+    x, slope = node.input(0), node.input(1)
+    rank = len(x.shape)
+    padded = (1,) * (rank - len(slope.shape)) + slope.shape
+    if rank >= 2 and prod(padded) == padded[1] == x.shape[1]:
+        return call("nn.prelu", x, reshape(slope, (padded[1],)), axis=1)
+    return add(call("nn.relu", x), mul(slope, minimum(x, 0)))
+
+
+def elu(node: Node) -> Expr:
+    """Elu: x where positive, else alpha (exp(x) - 1)."""
+    return _elu(node.input(0), node.number("alpha", 1.0))
+
+
+def selu(node: Node) -> Expr:
+    """Selu: gamma times elu."""
+    alpha = node.number("alpha", 1.6732632423543772)
+    return mul(_elu(node.input(0), alpha), node.number("gamma", 1.0507009873554805))
+
+
+def celu(node: Node) -> Expr:
+    """Celu: x where positive, else alpha (exp(x / alpha) - 1)."""
+    x, alpha = node.input(0), node.number("alpha", 1.0)
+    return add(call("nn.relu", x), mul(sub(call("exp", mul(minimum(x, 0), 1 / alpha)), 1), alpha))
+
+
+def _elu(x: Expr, alpha: float) -> Expr:
+    return add(call("nn.relu", x), mul(sub(call("exp", minimum(x, 0)), 1), alpha))
+
+
+def thresholded_relu(node: Node) -> Expr:
+    """ThresholdedRelu: x where it is above alpha, else 0."""
+    x = node.input(0)
+    return call("where", binary("greater", x, node.number("alpha", 1.0)), x, const(0, x.dtype))
+
+
+def hard_sigmoid(node: Node) -> Expr:
+    """HardSigmoid: alpha x + beta, moved into [0, 1]."""
+    return _hard_sigmoid(node.input(0), node.number("alpha", 0.2), node.number("beta", 0.5))
+
+
+def hard_swish(node: Node) -> Expr:
+    """HardSwish: x times the hard sigmoid of slope 1/6."""
+    return mul(node.input(0), _hard_sigmoid(node.input(0), 1 / 6, 0.5))
+
+
+def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
+    return call("clip", add(mul(x, alpha), beta), a_min=0.0, a_max=1.0)
+
+
+def softplus(node: Node) -> Expr:
+    """Softplus: log(1 + exp(x))."""
+    return _softplus(node.input(0))
+
+
+def _softplus(x: Expr) -> Expr:
+    """No exponential of a positive number is taken, so nothing overflows."""
+    return add(call("nn.relu", x), call("log", add(call("exp", call("negative", call("abs", x))), 1)))
+
+
+def softsign(node: Node) -> Expr:
+    """Softsign: x / (1 + |x|)."""
+    return div(node.input(0), add(call("abs", node.input(0)), 1))
+
+
+def mish(node: Node) -> Expr:
+    """Mish: x tanh(softplus(x))."""
+    return mul(node.input(0), call("tanh", _softplus(node.input(0))))
+
+
+def gelu(node: Node) -> Expr:
+    """Gelu: x times the normal distribution function, exact by erf or approximated by tanh."""
+    x, form = node.input(0), node.text("approximate", "none")
+    node.require(form in ("none", "tanh"), "approximate must be none or tanh", approximate=form)
+    if form == "none":
+        inside = call("erf", mul(x, 1 / sqrt(2)))
+    else:
+        cubic = add(x, mul(mul(mul(x, x), x), 0.044715))
+        inside = call("tanh", mul(cubic, sqrt(0.6366197723675814)))
+    return mul(mul(x, 0.5), add(inside, 1))
+
+
+def softmax_flat(name: str) -> Converter:
+    """Before opset 13 the axes from `axis` on are one, and the default axis is 1."""
+
+    def convert(node: Node) -> Expr:
+        x = node.input(0)
+        rank = len(x.shape)
+        axis = rank if node.integer("axis", 1) == rank else node.axis(node.integer("axis", 1), rank)
+        columns = prod(x.shape[axis:])
+        if axis < rank and columns == x.shape[axis]:
+            return call(name, x, axis=axis)
+        return reshape(call(name, reshape(x, (prod(x.shape[:axis]), columns)), axis=1), x.shape)
+
+    return convert
+
+
+def softmax(name: str) -> Converter:
+    """From opset 13 on over one axis, by default the last."""
+
+    def convert(node: Node) -> Expr:
+        x = node.input(0)
+        return call(name, x, axis=node.axis(node.integer("axis", -1), len(x.shape)))
+
+    return convert
+
+
+CONVERTERS: Converters = {
+    "Relu": {6: unary("nn.relu")},
+    "LeakyRelu": {6: leaky_relu},
+    "PRelu": {7: prelu},
+    "Elu": {6: elu},
+    "Selu": {6: selu},
+    "Celu": {12: celu},
+    "ThresholdedRelu": {10: thresholded_relu},
+    "Sigmoid": {6: unary("sigmoid")},
+    "HardSigmoid": {6: hard_sigmoid},
+    "HardSwish": {14: hard_swish},
+    "Tanh": {6: unary("tanh")},
+    "Softplus": {1: softplus},
+    "Softsign": {1: softsign},
+    "Mish": {18: mish},
+    "Gelu": {20: gelu},
+    "com.microsoft::Gelu": {1: gelu},
+    "Softmax": {1: softmax_flat("nn.softmax"), 13: softmax("nn.softmax")},
+    "LogSoftmax": {1: softmax_flat("nn.log_softmax"), 13: softmax("nn.log_softmax")},
+}

@@ -1,0 +1,78 @@
+"""Operators whose result is known when the model is read: constants, shapes, ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from ...ir import Constant, Expr
+from .emit import const
+from .node import Converters, Node
+
+
+def constant(node: Node) -> Expr:
+    """Constant, in each of its forms; numbers are float32 and int64."""
+    forms = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    for name, dtype in forms.items():
+        if node.has(name):
+            found = node.attrs[name]
+            node.require(found is not None, f"attribute {name} must be numbers", value=found)
+            return const(found, dtype)
+    found = node.attrs.get("value")
+    node.require(isinstance(found, np.ndarray), "a tensor or numbers are needed", attributes=tuple(node.attrs))
+    assert isinstance(found, np.ndarray)
+    return Constant(found)
+
+
+def constant_of_shape(node: Node) -> Expr:
+    """ConstantOfShape: a shape filled with one value, by default 0 of float32."""
+    shape = node.list_at(0, "shape", since=0)
+    node.require(shape is not None and min(shape, default=0) >= 0, "a shape is needed", shape=shape)
+    assert shape is not None
+    value = node.attrs.get("value", np.zeros(1, np.float32))
+    node.require(
+        isinstance(value, np.ndarray) and value.size == 1, "value must be a tensor of one element", value=value
+    )
+    return Constant(np.full(shape, value.reshape(()), value.dtype))
+
+
+def shape_of(node: Node) -> Expr:
+    """Shape: the extents of the axes from `start` to below `end` as int64."""
+    shape = node.input(0).shape
+    end = node.integer("end") if node.has("end") else len(shape)
+    return const(shape[node.integer("start", 0) : end], "int64")
+
+
+def size_of(node: Node) -> Expr:
+    """Size: the number of elements as int64."""
+    return const(prod(node.input(0).shape), "int64")
+
+
+def arange(node: Node) -> Expr:
+    """Range: start, start + delta, ... below limit."""
+    start, limit, delta = (node.scalar(i) for i in range(3))
+    given = None not in (start, limit, delta)
+    node.require(given and delta != 0, "start, limit and a delta that is not 0 are needed", delta=delta)
+    dtype = node.input(0).dtype
+    count = max(int(np.ceil((limit - start) / delta)), 0)
+    return const(start + np.arange(count) * delta, dtype)
+
+
+def non_zero(node: Node) -> Sequence[Expr]:
+    """NonZero: the positions of what is not zero, of a value that is known."""
+    found = node.value(0)
+    node.require(found is not None, "an input is needed")
+    assert found is not None
+    return [const(np.array(np.nonzero(np.atleast_1d(found))), "int64")]
+
+
+CONVERTERS: Converters = {
+    "Constant": {1: constant},
+    "ConstantOfShape": {9: constant_of_shape},
+    "Shape": {1: shape_of},
+    "Size": {1: size_of},
+    "Range": {11: arange},
+    "NonZero": {9: non_zero},
+}

@@ -1,0 +1,124 @@
+"""Convolution and its transpose: pads of every kind end up in the operator, so that one task stays one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ir import Call, Expr
+from .emit import call, const
+from .node import Converters, Node
+from .window import Window, auto_pad, bare_window, explicit_pads, halves, read_window
+
+CONV = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
+CONV_TRANSPOSE = {1: "nn.conv1d_transpose", 2: "nn.conv2d_transpose", 3: "nn.conv3d_transpose"}
+
+
+def conv(node: Node) -> Expr:
+    """Conv: X (N, C, spatial), W (CO, C / group, kernel), optional B (CO)."""
+    x, weight = node.input(0), node.input(1)
+    n = len(x.shape) - 2
+    node.require(n in CONV, "the data must have 1 to 3 spatial axes", shape=x.shape)
+    node.require(len(weight.shape) == n + 2, "the weight needs the rank of the data", data=x.shape, weight=weight.shape)
+    group = node.integer("group", 1)
+    window = read_window(node, x.shape[2:], weight.shape[2:])
+    _check_channels(node, x.shape[1], weight.shape, group, window)
+    x, padding = _absorb_pad(x, window)
+    out = call(
+        CONV[n], x, weight, strides=window.strides, padding=padding, dilation=window.dilation,
+        groups=group, channels=weight.shape[0], kernel_size=window.kernel,
+    )  # fmt: skip
+    return _with_bias(node, out)
+
+
+def _check_channels(node: Node, channels: int, weight: Sequence[int], group: int, window: Window) -> None:
+    law = "kernel_shape must be the spatial extents of the weight"
+    node.require(window.kernel == tuple(weight[2:]), law, kernel_shape=window.kernel, weight=tuple(weight))
+    fits = group >= 1 and weight[1] * group == channels and weight[0] % group == 0
+    law = "the channels of the data must be group times those of the weight, and group divide the outputs"
+    node.require(fits, law, channels=channels, weight=tuple(weight), group=group)
+
+
+def _absorb_pad(x: Expr, window: Window) -> tuple[Expr, tuple[int, ...]]:
+    """Pads of zeros in front of a convolution belong to it."""
+    if not (isinstance(x, Call) and x.op.name == "nn.pad" and x.attrs["pad_mode"] == "constant"):
+        return x, window.padding
+    widths = x.attrs["pad_width"]
+    if x.attrs["pad_value"] != 0 or any(any(w) for w in widths[:2]):
+        return x, window.padding
+    before = tuple(p + w[0] for p, w in zip(window.before, widths[2:], strict=True))
+    after = tuple(p + w[1] for p, w in zip(window.after, widths[2:], strict=True))
+    return x.args[0], before + after
+
+
+def _with_bias(node: Node, out: Expr) -> Expr:
+    bias = node.optional(2)
+    if bias is None:
+        return out
+    node.require(bias.shape == (out.shape[1],), "the bias needs one value per channel", bias=bias.shape, out=out.shape)
+    return call("nn.bias_add", out, bias, axis=1)
+
+
+def conv_transpose(node: Node) -> Expr:
+    """ConvTranspose: X (N, C, spatial), W (C, CO / group, kernel), optional B (CO).
+
+    A dilated kernel is a kernel with zeros in it.
+    """
+    x, weight = node.input(0), node.input(1)
+    n = len(x.shape) - 2
+    node.require(n in CONV_TRANSPOSE, "the data must have 1 to 3 spatial axes", shape=x.shape)
+    fits = len(weight.shape) == n + 2 and weight.shape[0] == x.shape[1]
+    law = "the weight needs the rank and the channels of the data"
+    node.require(fits, law, data=x.shape, weight=weight.shape)
+    group = node.integer("group", 1)
+    node.require(group >= 1 and x.shape[1] % group == 0, "group must divide the channels", shape=x.shape, group=group)
+    strides, reach, before, after, extra = _transpose_window(node, x.shape[2:], weight.shape[2:])
+    out = call(
+        CONV_TRANSPOSE[n], x, _dilated(node, weight, reach), strides=strides, padding=before + after,
+        output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
+    )  # fmt: skip
+    return _with_bias(node, out)
+
+
+def _transpose_window(node: Node, extents: Sequence[int], kernel: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Strides, extents of the dilated kernel, begins and ends of the pads, output padding."""
+    n = len(extents)
+    window = bare_window(node, n, kernel)
+    node.require(window.kernel == tuple(kernel), "kernel_shape must be that of the weight", kernel_shape=window.kernel)
+    extra = node.integers("output_padding", (0,) * n)
+    fits = len(extra) == n and all(0 <= e < s for e, s in zip(extra, window.strides, strict=True))
+    node.require(fits, f"output_padding must be {n} integers from 0 to below the strides", output_padding=extra)
+    mode = auto_pad(node)
+    full = [s * (d - 1) + e + r for s, d, e, r in zip(window.strides, extents, extra, window.reach, strict=True)]
+    if node.has("output_shape"):
+        wanted = node.integers("output_shape")
+        law = f"output_shape must be {n} spatial extents, or these behind batch and channels"
+        node.require(len(wanted) in (n, n + 2), law, output_shape=wanted)
+        wanted = wanted[-n:]
+    elif mode.startswith("SAME"):
+        wanted = tuple(d * s for d, s in zip(extents, window.strides, strict=True))
+    else:
+        before, after = ((0,) * n, (0,) * n) if mode == "VALID" else explicit_pads(node, n)
+        return window.strides, window.reach, before, after, extra
+    totals = [f - w for f, w in zip(full, wanted, strict=True)]
+    law = "the output must be no larger than the convolution without pads"
+    node.require(min(totals) >= 0, law, output=wanted, largest=tuple(full))
+    return window.strides, window.reach, *halves(totals, upper=mode == "SAME_UPPER"), extra
+
+
+def _dilated(node: Node, weight: Expr, reach: tuple[int, ...]) -> Expr:
+    """The kernel with zeros between its elements."""
+    if weight.shape[2:] == reach:
+        return weight
+    value = node.known(1)
+    node.require(value is not None, "a dilated kernel must be constant", weight=weight.shape)
+    assert value is not None
+    steps = [max((r - 1) // max(k - 1, 1), 1) for r, k in zip(reach, value.shape[2:], strict=True)]
+    spread = np.zeros(value.shape[:2] + reach, value.dtype)
+    every = (slice(None), slice(None), *(slice(None, None, s) for s in steps))
+    spread[every] = value
+    return const(spread, str(value.dtype))
+
+
+CONVERTERS: Converters = {"Conv": {1: conv}, "ConvTranspose": {1: conv_transpose}}

@@ -1,0 +1,208 @@
+"""From an ONNX model to a graph: one walk over the nodes, each replaced by what its converter makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from te_lite.errors import TeError, require
+from te_lite.expr import FLOATS
+
+from ...errors import GraphError
+from ...ir import Array, Constant, Expr, Function, IRModule, Tuple, Var, post_order
+from ...types import TensorType
+from .emit import cast
+from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, read_model
+from .node import Node
+from .table import OPSETS, find
+
+Shapes = Mapping[str, Sequence[int]]
+BRANCH = "If"
+
+
+def from_onnx(
+    model: Any,
+    shape: Shapes | None = None,
+    dtype: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    freeze_params: bool = True,
+) -> tuple[IRModule, dict[str, Array]]:
+    """The graph of an ONNX model, and the values of its parameters by name.
+
+    `model`: a path, bytes, or an `onnx.ModelProto`.  `shape`: extents of inputs by name, needed where the model leaves
+    them open.  `dtype`: that of inputs for which the model states none, or dtypes of inputs by name.  `opset`: read the
+    default domain as this version.  With `freeze_params` the weights are constants of the graph and the dictionary is
+    empty; otherwise weights of floats are parameters.  The parameters of `main` are the inputs in the model's order,
+    then the weights; its result is a tensor, or a tuple when the model has several outputs.
+
+    Raises GraphError for a model that cannot be read, a version outside 7 to 23, inputs that are not static, operators
+    that are not supported (all are named), and nodes that are not well formed.
+    """
+    read = read_model(model)
+    opsets = {**read.opsets, "": read.opsets.get("", 1) if opset is None else opset}
+    law = f"opsets {OPSETS.start} to {OPSETS.stop - 1} are supported"
+    require(opsets[""] in OPSETS, GraphError, SUBJECT, law, opset=opsets[""])
+    graph = read.graph
+    nodes = _needed(graph)
+    _refuse_unsupported(nodes, opsets)
+    _check_names(graph.inputs, shape or {}, dtype)
+    inputs = [_input_var(value, shape or {}, dtype) for value in graph.inputs]
+    walk = _Walk(opsets, {} if freeze_params else _parameters(graph))
+    walk.define(((v.name, e) for v, e in zip(graph.inputs, _as_declared(graph.inputs, inputs), strict=True)), "input")
+    walk.define(walk.weights(graph), "initializer")
+    for node in nodes:
+        walk.convert(node)
+    outputs = [walk.read(name, "output of the graph") for name in graph.outputs]
+    body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
+    used = {id(e) for e in post_order(body)}
+    weights = [v for v in walk.parameters.values() if id(v) in used]
+    values = {v.name: walk.values[id(v)] for v in weights}
+    return IRModule({"main": Function((*inputs, *weights), body)}), values
+
+
+def _needed(graph: OnnxGraph) -> list[OnnxNode]:
+    """The nodes that an output depends on, in the order of the model."""
+    wanted = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if wanted.intersection(node.outputs):
+            kept.append(node)
+            wanted.update(_read_by(node))
+    return kept[::-1]
+
+
+def _read_by(node: OnnxNode) -> set[str]:
+    """The names that a node reads, also inside of its branches."""
+    names = set(node.inputs)
+    for graph in node.attrs.values():
+        if isinstance(graph, OnnxGraph):
+            names.update(graph.outputs, *(_read_by(inner) for inner in graph.nodes))
+    return names
+
+
+def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) -> None:
+    """Raise GraphError that names every operator without a converter, with its nodes."""
+    missing: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.op != BRANCH and find(node.op, opsets) is None:
+            missing.setdefault(node.op, []).append(repr(node.name))
+    found = ", ".join(f"{op} ({_some(names)})" for op, names in sorted(missing.items()))
+    require(not missing, GraphError, SUBJECT, f"these operators of opset {opsets['']} are not supported: {found}")
+
+
+def _some(names: Sequence[str], shown: int = 4) -> str:
+    rest = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _check_names(inputs: Sequence[OnnxInput], shape: Shapes, dtype: str | Mapping[str, str]) -> None:
+    names = [v.name for v in inputs]
+    given = [*shape, *(() if isinstance(dtype, str) else dtype)]
+    unknown = [name for name in given if name not in names]
+    require(not unknown, GraphError, SUBJECT, f"inputs are {', '.join(map(repr, names))}", unknown=unknown)
+
+
+def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) -> Var:
+    """The variable of an input; extents of `shape` must agree with those that the model states."""
+    what = f"ONNX input {value.name!r}"
+    declared = value.shape
+    extents = tuple(int(d) for d in shape[value.name]) if value.name in shape else declared
+    static = extents is not None and all(isinstance(d, int) for d in extents)
+    law = f"a static shape is needed, give shape={{{value.name!r}: (...)}}"
+    require(static, GraphError, what, law, declared=declared)
+    assert extents is not None
+    if declared is not None:
+        fits = len(declared) == len(extents) and all(
+            not isinstance(d, int) or d == e for d, e in zip(declared, extents, strict=True)
+        )
+        require(fits, GraphError, what, "the shape must agree with the model's", given=extents, declared=declared)
+    named = dtype.get(value.name) if isinstance(dtype, Mapping) else None
+    kind = named or value.dtype or (dtype if isinstance(dtype, str) else "float32")
+    return Var(value.name, TensorType(tuple(int(d) for d in extents if d is not None and not isinstance(d, str)), kind))
+
+
+def _as_declared(inputs: Sequence[OnnxInput], variables: Sequence[Var]) -> list[Expr]:
+    """Inputs in the dtypes that the model computes with."""
+    return [v if i.dtype is None else cast(v, i.dtype) for i, v in zip(inputs, variables, strict=True)]
+
+
+def _parameters(graph: OnnxGraph) -> dict[str, Var]:
+    """Weights that become parameters: floats; integers are shapes and indices, and stay constants."""
+    kept = {n: a for n, a in graph.initializers.items() if str(a.dtype) in FLOATS and a.ndim > 0}
+    return {name: Var(name, TensorType(array.shape, str(array.dtype))) for name, array in kept.items()}
+
+
+class _Walk:
+    """The expressions of the names defined so far."""
+
+    def __init__(self, opsets: Mapping[str, int], parameters: Mapping[str, Var]) -> None:
+        self.opsets = opsets
+        self.parameters = parameters
+        self.values: dict[int, Array] = {}
+        self.scope: dict[str, Expr | None] = {"": None}
+        self.dropped: dict[str, str] = {}
+
+    def define(self, pairs: Iterable[tuple[str, Expr]], what: str) -> None:
+        """Enter names; each may be defined only once."""
+        for name, e in pairs:
+            fresh = name not in self.scope and name not in self.dropped
+            law = f"every name must be defined once, this {what} is not the first"
+            require(fresh, GraphError, SUBJECT, law, name=name)
+            self.scope[name] = e
+
+    def weights(self, graph: OnnxGraph) -> Iterable[tuple[str, Expr]]:
+        """Initializers as constants or parameters."""
+        for name, array in graph.initializers.items():
+            variable = self.parameters.get(name)
+            if variable is None:
+                yield name, Constant(array)
+            else:
+                self.values[id(variable)] = array
+                yield name, variable
+
+    def read(self, name: str, reader: str) -> Expr:
+        """The expression of a name, which must be defined."""
+        if name in self.dropped:
+            raise GraphError(f"{reader}: it reads {name!r}, {self.dropped[name]}")
+        found = self.scope.get(name)
+        if found is None:
+            raise GraphError(f"{reader}: inputs must be defined by an earlier node, got {name!r}")
+        return found
+
+    def convert(self, node: OnnxNode) -> None:
+        """Enter the outputs of a node."""
+        what = f"ONNX {node}"
+        outputs = node.outputs
+        while outputs and not outputs[-1]:
+            outputs = outputs[:-1]
+        inputs = tuple(None if not name else self.read(name, what) for name in node.inputs)
+        asked = Node(node.op, node.name, self.opsets[""], inputs, outputs, node.attrs, self.values)
+        if node.op == BRANCH:
+            return self.branch(asked)
+        converter = find(node.op, self.opsets)
+        assert converter is not None
+        try:
+            found = converter(asked)
+        except TeError as error:
+            message = str(error)
+            raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
+        made = [found] if isinstance(found, Expr) else list(found)
+        self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
+        for index, name in enumerate(outputs[len(made) :], len(made)):
+            self.dropped[name] = f"but output {index} of {node} is not supported"
+
+    def branch(self, node: Node) -> None:
+        """Enter the outputs of an If, whose condition must be known: those of the branch that is taken."""
+        graph = node.attrs.get("then_branch" if node.scalar(0) else "else_branch")
+        node.require(isinstance(graph, OnnxGraph), "both branches are needed", attributes=tuple(node.attrs))
+        assert isinstance(graph, OnnxGraph)
+        nodes = _needed(graph)
+        _refuse_unsupported(nodes, self.opsets)
+        outside = dict(self.scope)
+        self.define(self.weights(graph), "initializer")
+        for inner in nodes:
+            self.convert(inner)
+        made = [self.read(name, str(node)) for name in graph.outputs]
+        self.scope = outside
+        node.require(len(made) == len(node.outputs), "the branch needs one result an output", results=len(made))
+        self.define(zip(node.outputs, made, strict=True), f"output of {node}")

@@ -1,0 +1,196 @@
+"""An ONNX model as plain Python values: this file is the only one that touches the package `onnx`.
+
+Tensors become arrays, attributes become numbers, text, tuples, arrays and graphs; everything after this file is free of
+protocol buffers.  An attribute of a kind that no operator here takes becomes None, and the operator says what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.expr import DTYPES
+
+from ...errors import GraphError
+from ...ir import Array
+
+SUBJECT = "ONNX model"
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxInput:
+    """A graph input as declared; an extent that the model leaves open is its symbol, or None; so is an open shape."""
+
+    name: str
+    dtype: str | None
+    shape: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxNode:
+    """One operator with the names it reads (`""` is absent) and writes, and its attributes by name."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.op} {self.name!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxGraph:
+    """Inputs (without those that are initializers), initializers, nodes in order, names of the outputs."""
+
+    inputs: tuple[OnnxInput, ...]
+    initializers: Mapping[str, Array]
+    nodes: tuple[OnnxNode, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxModel:
+    """A graph, and the version of each operator domain; the default domain is `""`."""
+
+    graph: OnnxGraph
+    opsets: Mapping[str, int]
+
+
+def read_model(model: Any) -> OnnxModel:
+    """The model of a path, of its bytes, or of an `onnx.ModelProto`.
+
+    A path finds weights that are stored beside the model.  Raises GraphError when the package `onnx` is missing or when
+    the model cannot be read.
+    """
+    onnx = _package()
+    proto = _parse(onnx, model)
+    if len(proto.functions) > 0:
+        proto = _inlined(proto)
+    opsets = {_domain(o.domain): int(o.version) for o in proto.opset_import}
+    require(len(proto.graph.output) > 0, GraphError, SUBJECT, "a model needs a graph with at least one output")
+    return OnnxModel(_graph(onnx, proto.graph), opsets)
+
+
+def _package() -> Any:
+    try:
+        onnx = import_module("onnx")
+        import_module("onnx.numpy_helper")
+        import_module("onnx.external_data_helper")
+    except ImportError as error:
+        law = "reading one needs the package onnx, install it with: pip install 'ansor[onnx]'"
+        raise GraphError(f"{SUBJECT}: {law}, got {error}") from error
+    return onnx
+
+
+def _parse(onnx: Any, model: Any) -> Any:
+    if isinstance(model, onnx.ModelProto):
+        return model
+    law = "a path, bytes or an onnx.ModelProto is needed"
+    require(isinstance(model, str | Path | bytes | bytearray), GraphError, SUBJECT, law, type=type(model).__name__)
+    try:
+        if isinstance(model, bytes | bytearray):
+            return onnx.load_model_from_string(bytes(model))
+        return onnx.load(str(model))
+    except Exception as error:  # the parser of protocol buffers has exceptions of its own, and they vary by version
+        where = f"{len(model)} bytes" if isinstance(model, bytes | bytearray) else str(model)
+        reason = " ".join(str(error).split())
+        raise GraphError(f"{SUBJECT}: {where} must be readable, got {type(error).__name__}: {reason}") from error
+
+
+def _inlined(proto: Any) -> Any:
+    """The model with its own functions written out where they are called."""
+    try:
+        return import_module("onnx.inliner").inline_local_functions(proto)
+    except Exception as error:  # the inliner is native code and raises what it likes
+        reason = " ".join(str(error).split())
+        raise GraphError(f"{SUBJECT}: its local functions must be well formed, got {reason}") from error
+
+
+def _graph(onnx: Any, graph: Any) -> OnnxGraph:
+    sparse = len(graph.sparse_initializer)
+    require(sparse == 0, GraphError, SUBJECT, "sparse initializers are not supported", count=sparse)
+    initializers = {_text(t.name): _array(onnx, t, f"initializer {t.name!r}") for t in graph.initializer}
+    inputs = tuple(_input(onnx, value) for value in graph.input if _text(value.name) not in initializers)
+    nodes = tuple(_node(onnx, node) for node in graph.node)
+    return OnnxGraph(inputs, initializers, nodes, tuple(_text(o.name) for o in graph.output))
+
+
+def _text(value: str | bytes) -> str:
+    """Protocol buffers give bytes where text is not UTF-8."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def _domain(value: str | bytes) -> str:
+    return "" if _text(value) == "ai.onnx" else _text(value)
+
+
+def _input(onnx: Any, value: Any) -> OnnxInput:
+    name = _text(value.name)
+    what = f"ONNX input {name!r}"
+    require(value.type.WhichOneof("value") in (None, "tensor_type"), GraphError, what, "only tensors are supported")
+    tensor = value.type.tensor_type
+    dtype = dtype_name(tensor.elem_type, what) if tensor.elem_type else None
+    if not tensor.HasField("shape"):
+        return OnnxInput(name, dtype, None)
+    return OnnxInput(name, dtype, tuple(_extent(d) for d in tensor.shape.dim))
+
+
+def _extent(dim: Any) -> int | str | None:
+    if dim.HasField("dim_value") and dim.dim_value > 0:
+        return int(dim.dim_value)
+    return _text(dim.dim_param) or None
+
+
+def _node(onnx: Any, node: Any) -> OnnxNode:
+    domain = _domain(node.domain)
+    outputs = tuple(_text(o) for o in node.output)
+    name = _text(node.name) or next((o for o in outputs if o), "")
+    op = (f"{domain}::" if domain else "") + _text(node.op_type)
+    op = op if op.isprintable() else repr(op)
+    attrs = {_text(a.name): _attribute(onnx, a, f"ONNX {op} {name!r}") for a in node.attribute}
+    return OnnxNode(op, name, tuple(_text(i) for i in node.input), outputs, attrs)
+
+
+def _attribute(onnx: Any, attr: Any, what: str) -> Any:
+    kinds: dict[int, Callable[[], Any]] = {
+        onnx.AttributeProto.FLOAT: lambda: float(attr.f),
+        onnx.AttributeProto.INT: lambda: int(attr.i),
+        onnx.AttributeProto.STRING: lambda: attr.s.decode("utf-8", "replace"),
+        onnx.AttributeProto.TENSOR: lambda: _array(onnx, attr.t, f"{what}, attribute {attr.name!r}"),
+        onnx.AttributeProto.GRAPH: lambda: _graph(onnx, attr.g),
+        onnx.AttributeProto.FLOATS: lambda: tuple(float(v) for v in attr.floats),
+        onnx.AttributeProto.INTS: lambda: tuple(int(v) for v in attr.ints),
+    }
+    return kinds.get(attr.type, lambda: None)()
+
+
+def _array(onnx: Any, tensor: Any, what: str) -> Array:
+    """The values of a tensor; a tensor of no dimensions stays so."""
+    dtype = dtype_name(tensor.data_type, what)
+    if onnx.external_data_helper.uses_external_data(tensor):
+        law = "its values are in another file, which is found only when the model is given as a path"
+        raise GraphError(f"{what}: {law}")
+    dims = tuple(tensor.dims)
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(tensor), dtype).reshape(dims)
+    except (ValueError, TypeError) as error:
+        raise GraphError(f"{what}: the data must fit the shape {dims}, got {error}") from error
+
+
+def dtype_name(code: int, what: str) -> str:
+    """The dtype that ONNX means by a number.  Raises GraphError for one the graph does not know (bfloat16 ...)."""
+    onnx = _package()
+    known = code in onnx.TensorProto.DataType.values() and code != onnx.TensorProto.UNDEFINED
+    require(known, GraphError, what, "an ONNX element type is needed", code=code)
+    word = str(onnx.TensorProto.DataType.Name(code)).lower()
+    name = {"float": "float32", "double": "float64"}.get(word, word)
+    require(name in DTYPES, GraphError, what, f"dtypes are {', '.join(DTYPES)}", dtype=word)
+    return name

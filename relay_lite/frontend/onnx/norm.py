@@ -1,0 +1,107 @@
+"""Normalisations in inference: batch, layer, instance, group, and the local response of older networks."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...ir import Expr
+from .emit import add, binary, call, const, div, item, mul, reshape, sub
+from .node import Converters, Node
+
+
+def batch_norm(node: Node) -> Expr:
+    """BatchNormalization: X (N, C, ...), then scale, B, mean and variance of (C).
+
+    Only the first output is there: the running moments belong to training, which is refused.
+    """
+    node.require(node.integer("training_mode", 0) == 0, "training_mode must be 0")
+    node.require(node.integer("spatial", 1) == 1, "spatial must be 1")
+    x, *vectors = (node.input(i) for i in range(5))
+    node.require(len(x.shape) >= 2, "the data needs an axis of channels", shape=x.shape)
+    law = f"scale, B, mean and variance must have the shape ({x.shape[1]},)"
+    node.require(all(v.shape == (x.shape[1],) for v in vectors), law, shapes=[v.shape for v in vectors])
+    vectors = [v if v.dtype == x.dtype else call("cast", v, dtype=x.dtype) for v in vectors]
+    return item(call("nn.batch_norm", x, *vectors, axis=1, epsilon=node.number("epsilon", 1e-5)), 0)
+
+
+def layer_norm(node: Node) -> Expr:
+    """LayerNormalization over the axes from `axis` on; scale and B have their extents, B may be absent.
+
+    Mean and InvStdDev are not available.
+    """
+    x, scale, shift = node.input(0), node.input(1), node.optional(2)
+    axis = node.axis(node.integer("axis", -1), len(x.shape))
+    inner = x.shape[axis:]
+    shift = const(np.zeros(inner), x.dtype) if shift is None else shift
+    law = f"scale and B must have the shape {inner}"
+    node.require(scale.shape == shift.shape == inner, law, scale=scale.shape, B=shift.shape)
+    size = prod(inner)
+    flat = reshape(x, (*x.shape[:axis], size))
+    epsilon = node.number("epsilon", 1e-5)
+    out = call("nn.layer_norm", flat, reshape(scale, (size,)), reshape(shift, (size,)), axis=-1, epsilon=epsilon)
+    return reshape(out, x.shape)
+
+
+def instance_norm(node: Node) -> Expr:
+    """InstanceNormalization: over the spatial axes of every channel of every image."""
+    x, scale, shift = node.input(0), node.input(1), node.input(2)
+    axes = tuple(range(2, len(x.shape)))
+    return _scaled(node, _standard(x, axes, node.number("epsilon", 1e-5)), scale, shift)
+
+
+def group_norm(node: Node) -> Expr:
+    """GroupNormalization: scale and bias have one value a group before opset 21, one a channel since."""
+    x, scale, shift = node.input(0), node.input(1), node.input(2)
+    groups = node.integer("num_groups")
+    fits = len(x.shape) >= 2 and groups >= 1 and x.shape[1] % groups == 0
+    node.require(fits, "num_groups must divide the channels", shape=x.shape, num_groups=groups)
+    if node.opset < 21:
+        law = "scale and bias must have one value a group"
+        node.require(scale.shape == shift.shape == (groups,), law, scale=scale.shape, bias=shift.shape)
+        scale, shift = (call("repeat", v, repeats=x.shape[1] // groups, axis=0) for v in (scale, shift))
+    split = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    normal = _standard(split, tuple(range(2, len(split.shape))), node.number("epsilon", 1e-5))
+    return _scaled(node, reshape(normal, x.shape), scale, shift)
+
+
+def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
+    """`x` with mean 0 and variance 1 over `axes`."""
+    centred = sub(x, call("mean", x, axis=axes, keepdims=True))
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    return div(centred, call("sqrt", add(variance, epsilon)))
+
+
+def _scaled(node: Node, x: Expr, scale: Expr, shift: Expr) -> Expr:
+    """One scale and one shift a channel."""
+    channels = (x.shape[1],)
+    law = f"scale and bias must have the shape {channels}"
+    node.require(scale.shape == shift.shape == channels, law, scale=scale.shape, bias=shift.shape)
+    along = (x.shape[1], *(1,) * (len(x.shape) - 2))
+    return add(mul(x, reshape(scale, along)), reshape(shift, along))
+
+
+def local_response(node: Node) -> Expr:
+    """LRN: x / (bias + alpha / size * sum of squares of the neighbouring channels) ** beta."""
+    x, size = node.input(0), node.integer("size")
+    node.require(len(x.shape) >= 3 and size >= 1, "channels and spatial axes are needed", shape=x.shape, size=size)
+    before = (size - 1) // 2
+    widths = ((0, 0), (before, size - 1 - before), *((0, 0),) * (len(x.shape) - 2))
+    squares = call("nn.pad", mul(x, x), pad_width=widths)
+    total: Expr | None = None
+    for start in range(size):
+        part = call("strided_slice", squares, begin=(start,), end=(start + x.shape[1],), strides=(1,), axes=(1,))
+        total = part if total is None else add(total, part)
+    assert total is not None
+    base = add(mul(total, node.number("alpha", 1e-4) / size), node.number("bias", 1.0))
+    return div(x, binary("power", base, node.number("beta", 0.75)))
+
+
+CONVERTERS: Converters = {
+    "BatchNormalization": {1: batch_norm},
+    "LayerNormalization": {17: layer_norm},
+    "InstanceNormalization": {6: instance_norm},
+    "GroupNormalization": {18: group_norm},
+    "LRN": {1: local_response},
+}

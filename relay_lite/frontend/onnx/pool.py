@@ -1,0 +1,89 @@
+"""Pools, with the window arithmetic of ONNX: SAME pads, ceil_mode with its clamp, pads that count or do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir import Expr
+from .emit import call
+from .node import Converters, Node
+from .window import Window, read_window
+
+MAX = {1: "nn.max_pool1d", 2: "nn.max_pool2d", 3: "nn.max_pool3d"}
+AVG = {1: "nn.avg_pool1d", 2: "nn.avg_pool2d", 3: "nn.avg_pool3d"}
+
+
+def max_pool(node: Node) -> Expr:
+    """MaxPool; pads are smaller than every number.  The second output, the indices, is not there."""
+    x, window = _window(node)
+    node.require(node.integer("storage_order", 0) == 0, "storage_order must be 0")
+    window = _with_tail(window, x.shape[2:], node.integer("ceil_mode", 0))
+    return _pool(MAX[len(window.kernel)], x, window)
+
+
+def avg_pool(node: Node) -> Expr:
+    """AveragePool; the pads count when count_include_pad is set, the tail that ceil_mode adds never does."""
+    x, window = _window(node)
+    longer = _with_tail(window, x.shape[2:], node.integer("ceil_mode", 0))
+    name = AVG[len(window.kernel)]
+    if not node.integer("count_include_pad", 0):
+        return _pool(name, x, longer, count_include_pad=False)
+    if longer == window or not any(window.padding):
+        return _pool(name, x, longer, count_include_pad=longer == window)
+    widths = ((0, 0), (0, 0), *zip(window.before, window.after, strict=True))
+    padded = call("nn.pad", x, pad_width=widths)
+    tail = tuple(more - a for more, a in zip(longer.after, window.after, strict=True))
+    inside = replace(window, before=(0,) * len(tail), after=tail)
+    return _pool(name, padded, inside, count_include_pad=False)
+
+
+def _window(node: Node) -> tuple[Expr, Window]:
+    x = node.input(0)
+    node.require(len(x.shape) - 2 in MAX, "the data must have 1 to 3 spatial axes", shape=x.shape)
+    return x, read_window(node, x.shape[2:])
+
+
+def _with_tail(window: Window, extents: tuple[int, ...], ceil_mode: int) -> Window:
+    """The window whose pads at the end give the number of outputs that ceil_mode asks for.
+
+    A last output whose window begins beyond the data and its leading pad is dropped, as PyTorch does.
+    """
+    if not ceil_mode:
+        return window
+    after = []
+    columns = zip(extents, window.strides, window.reach, window.before, window.after, strict=True)
+    for extent, stride, reach, head, tail in columns:
+        count = -(-(extent + head + tail - reach) // stride) + 1
+        if (count - 1) * stride >= extent + head:
+            count -= 1
+        after.append(max((count - 1) * stride + reach - extent - head, tail))
+    return replace(window, after=tuple(after))
+
+
+def _pool(name: str, x: Expr, window: Window, **attrs: bool) -> Expr:
+    return call(name, x, pool_size=window.kernel, strides=window.strides, dilation=window.dilation,
+                padding=window.padding, **attrs)  # fmt: skip
+
+
+def global_avg_pool(node: Node) -> Expr:
+    """GlobalAveragePool: spatial axes stay with extent 1."""
+    x = node.input(0)
+    node.require(len(x.shape) >= 3, "the data needs spatial axes", shape=x.shape)
+    if len(x.shape) == 4:
+        return call("nn.global_avg_pool2d", x)
+    return call("mean", x, axis=tuple(range(2, len(x.shape))), keepdims=True)
+
+
+def global_max_pool(node: Node) -> Expr:
+    """GlobalMaxPool: spatial axes stay with extent 1."""
+    x = node.input(0)
+    node.require(len(x.shape) >= 3, "the data needs spatial axes", shape=x.shape)
+    return call("max", x, axis=tuple(range(2, len(x.shape))), keepdims=True)
+
+
+CONVERTERS: Converters = {
+    "MaxPool": {1: max_pool},
+    "AveragePool": {1: avg_pool},
+    "GlobalAveragePool": {1: global_avg_pool},
+    "GlobalMaxPool": {1: global_max_pool},
+}

@@ -1,0 +1,232 @@
+"""Resize and Upsample: every output is a weighted sum of source elements at positions known at import, axis by axis.
+
+Where the graph's own image operator reads the same elements with the same weights it is used; otherwise an axis becomes
+a few gathers with constant positions, one per tap: 1 for nearest, 2 for linear, 4 for cubic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from te_lite.expr import FLOATS
+
+from ...ir import Array, Expr
+from .emit import add, call, const, mul, value_of
+from .node import Converters, Node
+
+COORDINATES = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"
+)  # fmt: skip
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How positions are computed; `rounding` is `simple` before opset 11: down when growing, up when shrinking."""
+
+    mode: str
+    coordinates: str
+    rounding: str = "round_prefer_floor"
+    cubic: float = -0.75
+    exclude_outside: bool = False
+
+
+def upsample_attrs(node: Node) -> Expr:
+    """Upsample 7: the scales are an attribute."""
+    return _resized(node, node.numbers("scales"), None, _old_rule(node))
+
+
+def upsample(node: Node) -> Expr:
+    """Upsample 9 and Resize 10: the scales are an input, positions are asymmetric."""
+    return _resized(node, _scales(node, 1), None, _old_rule(node))
+
+
+def _old_rule(node: Node) -> Rule:
+    return Rule(_mode(node, ("nearest", "linear")), "asymmetric", "simple")
+
+
+def resize(node: Node) -> Expr:
+    """Resize from opset 11 on: X, roi, and one of scales and sizes."""
+    node.require(node.integer("antialias", 0) == 0, "antialias must be 0")
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    node.require(policy == "stretch", "keep_aspect_ratio_policy must be stretch", keep_aspect_ratio_policy=policy)
+    coordinates = node.text("coordinate_transformation_mode", "half_pixel")
+    law = f"coordinate_transformation_mode must be one of {', '.join(COORDINATES)}"
+    node.require(coordinates in COORDINATES, law, coordinate_transformation_mode=coordinates)
+    rounding = node.text("nearest_mode", "round_prefer_floor")
+    node.require(rounding in ROUNDINGS, f"nearest_mode must be one of {', '.join(ROUNDINGS)}", nearest_mode=rounding)
+    mode = _mode(node, ("nearest", "linear", "cubic"))
+    outside = bool(node.integer("exclude_outside", 0))
+    rule = Rule(mode, coordinates, rounding, node.number("cubic_coeff_a", -0.75), outside)
+    sizes = node.list_at(3, "sizes", since=11)
+    return _resized(node, _scales(node, 2), sizes or None, rule)
+
+
+def _mode(node: Node, modes: Sequence[str]) -> str:
+    mode = {"bilinear": "linear"}.get(node.text("mode", "nearest"), node.text("mode", "nearest"))
+    node.require(mode in modes, f"mode must be one of {', '.join(modes)}", mode=mode)
+    return mode
+
+
+def _scales(node: Node, index: int) -> tuple[float, ...] | None:
+    found = node.value(index)
+    return None if found is None or found.size == 0 else tuple(float(v) for v in found.reshape(-1))
+
+
+def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | None, rule: Rule) -> Expr:
+    x = node.input(0)
+    node.require((scales is None) != (sizes is None), "one of scales and sizes is needed", scales=scales, sizes=sizes)
+    rank = len(x.shape)
+    axes = [node.axis(a, rank) for a in node.integers("axes", tuple(range(rank)))]
+    given = len(scales if scales is not None else sizes or ())
+    node.require(given == len(axes), f"{len(axes)} scales or sizes are needed", scales=scales, sizes=sizes)
+    out, factors = list(x.shape), [np.float32(1)] * rank
+    for i, axis in enumerate(axes):
+        extent = x.shape[axis]
+        factors[axis] = (
+            np.float32(scales[i]) if scales is not None else np.float32((sizes or ())[i]) / np.float32(extent)
+        )
+        out[axis] = int(np.floor(np.float32(extent) * factors[axis])) if scales is not None else (sizes or ())[i]
+    node.require(min(out) > 0, "every extent of the result must be at least 1", shape=tuple(out))
+    changed = [a for a in range(rank) if out[a] != x.shape[a] or factors[a] != 1]
+    node.require(
+        rule.mode == "nearest" or x.dtype in FLOATS or not changed, "interpolation needs floats", dtype=x.dtype
+    )
+    taps = {a: _taps(rule, x.shape[a], out[a], factors[a]) for a in changed}
+    native = _native(x, out, rule, taps)
+    if native is not None:
+        return native
+    for axis, found in taps.items():
+        x = _along(x, axis, found)
+    return x
+
+
+Taps = list[tuple[Array, Array]]
+"""Positions and weights of each source element that an output reads, one entry per output."""
+
+
+def _positions(rule: Rule, extent: int, out: int, scale: np.float32) -> Array:
+    """The source coordinate of every output.
+
+    A scale that is the ratio of the extents is taken as that ratio, so that positions half-way are met exactly; another
+    one counts as it is, in float32 as runtimes compute it.
+    """
+    exact = scale == np.float32(out / extent)
+    kind: Any = np.float64 if exact else np.float32
+    o: Array = np.arange(out, dtype=kind)
+    centres: Array = o + kind(0.5)
+
+    def back(x: Array) -> Array:
+        return np.asarray(x * extent / out if exact else x / scale)
+
+    match rule.coordinates:
+        case "asymmetric":
+            return back(o)
+        case "align_corners":
+            return np.asarray(o * (extent - 1) / max(out - 1, 1))
+        case "tf_half_pixel_for_nn":
+            return back(centres)
+        case "pytorch_half_pixel" if out == 1:
+            return o
+        case "half_pixel_symmetric" if not exact:
+            shrink = kind(out) / (scale * kind(extent))
+            return np.asarray(kind(extent) / 2 * (1 - shrink) + back(centres) - kind(0.5))
+        case _:
+            return np.asarray(back(centres) - kind(0.5))
+
+
+def _taps(rule: Rule, extent: int, out: int, scale: np.float32) -> Taps:
+    at = _positions(rule, extent, out, scale)
+    below = np.floor(at)
+    if rule.mode == "nearest":
+        return [(_inside(_rounded(at, rule.rounding, scale), extent), np.ones(out, np.float32))]
+    part = at - below
+    if rule.mode == "linear":
+        return [(_inside(below, extent), 1 - part), (_inside(below + 1, extent), part)]
+    places = [below + k for k in (-1, 0, 1, 2)]
+    weights = [_cubic(np.abs(at - p), rule.cubic) for p in places]
+    if rule.exclude_outside:
+        weights = [w * ((p >= 0) & (p < extent)) for w, p in zip(weights, places, strict=True)]
+        total = sum(weights[1:], weights[0])
+        weights = [w / total for w in weights]
+    return [(_inside(p, extent), w) for p, w in zip(places, weights, strict=True)]
+
+
+def _inside(positions: Array, extent: int) -> Array:
+    return np.clip(positions, 0, extent - 1).astype(np.int32)
+
+
+def _rounded(at: Array, rounding: str, scale: np.float32) -> Array:
+    match rounding:
+        case "simple":
+            return np.asarray(np.ceil(at) if scale < 1 else np.floor(at))
+        case "floor":
+            return np.asarray(np.floor(at))
+        case "ceil":
+            return np.asarray(np.ceil(at))
+        case "round_prefer_ceil":
+            return np.asarray(np.floor(at + at.dtype.type(0.5)))
+        case _:
+            return np.asarray(np.ceil(at - at.dtype.type(0.5)))
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """The weight of an element at a distance below 2."""
+    d = distance
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.asarray(np.where(d <= 1, near, np.where(d < 2, far, 0)), np.float32)
+
+
+def _along(x: Expr, axis: int, taps: Taps) -> Expr:
+    """One axis of `x` as a weighted sum of gathers."""
+    behind = (1,) * (len(x.shape) - axis - 1)
+    if len(taps) == 1:
+        return call("take", x, const(taps[0][0], "int32"), axis=axis)
+    total: Expr | None = None
+    for positions, weights in taps:
+        part = mul(
+            call("take", x, const(positions, "int32"), axis=axis), const(np.reshape(weights, (-1, *behind)), x.dtype)
+        )
+        total = part if total is None else add(total, part)
+    assert total is not None
+    return total
+
+
+def _native(x: Expr, out: Sequence[int], rule: Rule, taps: dict[int, Taps]) -> Expr | None:
+    """The image operator of the graph, when it computes what `taps` says."""
+    if len(x.shape) != 4 or not taps or not set(taps) <= {2, 3}:
+        return None
+    attrs = {
+        "method": "nearest_neighbor" if rule.mode == "nearest" else rule.mode,
+        "coordinate_transformation_mode": {"half_pixel_symmetric": "half_pixel"}.get(
+            rule.coordinates, rule.coordinates
+        ),
+        "rounding_method": "floor" if rule.rounding == "simple" else rule.rounding,
+        "cubic_alpha": rule.cubic,
+        "cubic_exclude": int(rule.exclude_outside),
+    }
+    if not all(_same(x.shape[axis], out[axis], attrs, taps.get(axis)) for axis in (2, 3)):
+        return None
+    return call("image.resize2d", x, size=tuple(out[2:]), layout="NCHW", **attrs)
+
+
+def _same(extent: int, out: int, attrs: dict[str, Any], taps: Taps | None) -> bool:
+    """Whether the operator gives the sums of `taps` along an axis (None: the axis as it is), seen on unit vectors."""
+    units = const(np.eye(extent).reshape(1, extent, extent, 1), "float32")
+    own = value_of(call("image.resize2d", units, size=(out, 1), layout="NCHW", **attrs))
+    assert own is not None
+    wanted = np.zeros((extent, out), np.float32) if taps is not None else np.eye(extent, dtype=np.float32)
+    for positions, weights in taps or []:
+        np.add.at(wanted, (positions, np.arange(out)), weights)
+    return bool(np.allclose(own[0, :, :, 0], wanted, rtol=0, atol=1e-6))
+
+
+CONVERTERS: Converters = {
+    "Upsample": {7: upsample_attrs, 9: upsample},
+    "Resize": {10: upsample, 11: resize},
+}

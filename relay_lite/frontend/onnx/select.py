@@ -1,0 +1,192 @@
+"""Operators that pick and join parts of tensors: Gather, Slice, Split, Concat, Pad, and masks by position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ir import Array, Call, Expr
+from .emit import add, binary, call, cast, concatenate, const, item, value_of
+from .node import Converters, Node
+
+
+def gather(node: Node) -> Expr:
+    """Gather: slices along `axis` at the indices; negative ones count from the end, a scalar drops the axis."""
+    x = node.input(0)
+    axis = node.axis(node.integer("axis", 0), len(x.shape))
+    return call("take", x, _indices(node, 1, x.shape[axis]), axis=axis)
+
+
+def gather_elements(node: Node) -> Expr:
+    """GatherElements: one index for every element of the result, along `axis`."""
+    x = node.input(0)
+    axis = node.axis(node.integer("axis", 0), len(x.shape))
+    return call("gather", x, _indices(node, 1, x.shape[axis]), axis=axis)
+
+
+def _indices(node: Node, index: int, extent: int) -> Expr:
+    """Indices as int32 from 0 to below `extent`."""
+    indices = node.input(index)
+    known = node.known(index)
+    if known is not None:
+        inside = known.size == 0 or (-extent <= known.min() and known.max() < extent)
+        node.require(inside, f"indices must be in -{extent} to {extent - 1}", indices=known.reshape(-1)[:8].tolist())
+        return const(np.where(known < 0, known + extent, known), "int32")
+    indices = narrow(indices)
+    return call("where", binary("less", indices, 0), add(indices, extent), indices)
+
+
+def narrow(x: Expr) -> Expr:
+    """Integers as int32; a conversion from int32 is undone."""
+    if isinstance(x, Call) and x.op.name == "cast" and x.args[0].dtype == "int32":
+        return x.args[0]
+    return cast(x, "int32")
+
+
+def slice_attrs(node: Node) -> Expr:
+    """Slice before opset 10: attributes, and steps of 1."""
+    starts = node.integers("starts")
+    return _sliced(node, starts, node.integers("ends"), node.integers("axes") if node.has("axes") else None, None)
+
+
+def slice_inputs(node: Node) -> Expr:
+    """Slice from opset 10 on: inputs, and steps that may be negative."""
+    starts, ends = node.list_at(1, "starts", since=10), node.list_at(2, "ends", since=10)
+    node.require(starts is not None and ends is not None, "starts and ends are needed")
+    assert starts is not None and ends is not None
+    return _sliced(node, starts, ends, node.list_at(3, "axes", since=10), node.list_at(4, "steps", since=10))
+
+
+def _sliced(
+    node: Node, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None, steps: Sequence[int] | None
+) -> Expr:
+    x = node.input(0)
+    axes = tuple(range(len(starts))) if axes is None else tuple(node.axis(a, len(x.shape)) for a in axes)
+    steps = (1,) * len(starts) if steps is None else steps
+    same = len(starts) == len(ends) == len(set(axes)) == len(axes) == len(steps) and 0 not in steps
+    law = "starts, ends, different axes and steps that are not 0 must be equally many"
+    node.require(same, law, starts=tuple(starts), ends=tuple(ends), axes=axes, steps=tuple(steps))
+    picked = {a: range(x.shape[a])[s:e:t] for a, s, e, t in zip(axes, starts, ends, steps, strict=True)}
+    return pick(x, {a: r for a, r in picked.items() if r != range(x.shape[a])})
+
+
+def pick(x: Expr, ranges: dict[int, range]) -> Expr:
+    """The given positions along each axis; those of a negative step are taken in order and then reversed."""
+    value = value_of(x)
+    if value is not None:
+        return const(value[np.ix_(*(ranges.get(a, range(n)) for a, n in enumerate(value.shape)))], x.dtype)
+    if not ranges:
+        return x
+    upward = {a: r if r.step > 0 else r[::-1] for a, r in ranges.items()}
+    out = call(
+        "strided_slice", x, axes=tuple(upward), begin=tuple(r.start for r in upward.values()),
+        end=tuple(r.stop for r in upward.values()), strides=tuple(r.step for r in upward.values()),
+    )  # fmt: skip
+    for axis, r in ranges.items():
+        if r.step < 0:
+            out = call("reverse", out, axis=axis)
+    return out
+
+
+def split(node: Node) -> Sequence[Expr]:
+    """Split along `axis` into the named extents, or into equal parts of which the last may be smaller."""
+    x = node.input(0)
+    axis = node.axis(node.integer("axis", 0), len(x.shape))
+    extent = x.shape[axis]
+    sizes = node.list_at(1, "split", since=13)
+    if sizes is None:
+        count = node.integer("num_outputs", len(node.outputs))
+        whole_parts = count >= 1 and (node.opset >= 18 or extent % count == 0)
+        node.require(whole_parts, "the parts must be equal", extent=extent, parts=count)
+        size = -(-extent // count)
+        sizes = tuple(min(size, extent - i * size) for i in range(count))
+    fits = min(sizes) >= 0 and sum(sizes) == extent and len(sizes) == len(node.outputs)
+    node.require(fits, "the parts must be as many as outputs and fill the axis", extent=extent, split=sizes)
+    cut = [s for s in sizes if s]
+    if len(cut) > 1:
+        ends = tuple(int(e) for e in np.cumsum(cut)[:-1])
+        whole = call("split", x, axis=axis, indices_or_sections=len(cut) if len(set(cut)) == 1 else ends)
+    parts = iter([x] if len(cut) < 2 else [item(whole, i) for i in range(len(cut))])
+    return [next(parts) if s else const(np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :])), x.dtype) for s in sizes]
+
+
+def concat(node: Node) -> Expr:
+    """Concat along `axis`; tensors that have no element there are left out."""
+    parts = [node.input(i) for i in range(len(node.inputs))]
+    node.require(parts, "at least one input is needed")
+    axis = node.axis(node.integer("axis"), len(parts[0].shape))
+    return concatenate([p for p in parts if len(p.shape) <= axis or p.shape[axis]] or parts[:1], axis)
+
+
+def pad_attrs(node: Node) -> Expr:
+    """Pad before opset 11: attributes."""
+    return _padded(node, node.integers("pads"), node.number("value", 0.0), None)
+
+
+def pad_inputs(node: Node) -> Expr:
+    """Pad from opset 11 on: pads, value and (from 18 on) axes are inputs."""
+    pads = node.list_at(1, "pads", since=11)
+    node.require(pads is not None, "pads are needed")
+    assert pads is not None
+    value = node.scalar(2)
+    return _padded(node, pads, 0 if value is None else value, node.list_at(3, "axes", since=11))
+
+
+def _padded(node: Node, pads: Sequence[int], value: float, axes: Sequence[int] | None) -> Expr:
+    x = node.input(0)
+    rank = len(x.shape)
+    where = tuple(range(rank)) if axes is None else tuple(node.axis(a, rank) for a in axes)
+    node.require(len(pads) == 2 * len(where), f"{2 * len(where)} pads are needed", pads=tuple(pads))
+    mode = node.text("mode", "constant")
+    modes = ("constant", "edge", "reflect", "wrap")
+    node.require(mode in modes, f"mode must be one of {', '.join(modes)}", mode=mode)
+    widths = {a: (pads[i], pads[i + len(where)]) for i, a in enumerate(where)}
+    crop = {a: range(max(-b, 0), x.shape[a] - max(-e, 0)) for a, (b, e) in widths.items() if min(b, e) < 0}
+    node.require(all(len(r) for r in crop.values()), "something must be left", shape=x.shape, pads=tuple(pads))
+    x = pick(x, crop)
+    grow = [(max(b, 0), max(e, 0)) for b, e in (widths.get(a, (0, 0)) for a in range(rank))]
+    if not any(b or e for b, e in grow):
+        return x
+    small = all(max(w) < max(d, 1) for w, d in zip(grow, x.shape, strict=True))
+    if mode in ("constant", "edge") or (mode == "reflect" and small):
+        return call("nn.pad", x, pad_width=tuple(grow), pad_value=value, pad_mode=mode)
+    for axis, (before, after) in enumerate(grow):
+        if before or after:
+            node.require(x.shape[axis] > (mode == "reflect"), "there must be something to repeat", shape=x.shape)
+            positions = np.pad(np.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
+            x = call("take", x, const(positions, "int32"), axis=axis)
+    return x
+
+
+def one_hot(node: Node) -> Expr:
+    """OneHot: a new axis of `depth`, the second value of `values` at the index and the first elsewhere."""
+    depth, values = node.scalar(1), node.value(2)
+    node.require(values is not None and values.shape == (2,) and depth is not None, "depth and two values are needed")
+    assert isinstance(values, np.ndarray)
+    rank = len(node.input(0).shape) + 1
+    hot = [const(v, str(values.dtype)) for v in (values[1], values[0])]
+    return call("one_hot", _indices(node, 0, int(depth)), *hot, depth=int(depth),
+                axis=node.axis(node.integer("axis", -1), rank), dtype=str(values.dtype))  # fmt: skip
+
+
+def triangle(node: Node) -> Expr:
+    """Trilu: the upper or lower triangle of the last two axes, zeros elsewhere."""
+    x = node.input(0)
+    node.require(len(x.shape) >= 2, "two axes are needed", shape=x.shape)
+    k = node.scalar(1) or 0
+    ones: Array = np.ones(x.shape[-2:], bool)
+    kept = np.triu(ones, int(k)) if node.integer("upper", 1) else np.tril(ones, int(k))
+    return call("where", const(kept, "bool"), x, const(0, x.dtype))
+
+
+CONVERTERS: Converters = {
+    "Gather": {1: gather},
+    "GatherElements": {11: gather_elements},
+    "Slice": {1: slice_attrs, 10: slice_inputs},
+    "Split": {2: split},
+    "Concat": {4: concat},
+    "Pad": {2: pad_attrs, 11: pad_inputs},
+    "OneHot": {9: one_hot},
+    "Trilu": {14: triangle},
+}

@@ -1,0 +1,1 @@
+"""The operators: what each one is of type, what it means in NumPy, how it is computed, and how it is called."""

@@ -1,0 +1,211 @@
+"""Transposed convolutions in 1, 2 and 3 dimensions: what takes a convolution's result back to the size of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite import Tensor, topi
+from te_lite.errors import require
+from te_lite.topi.testing.convolution import convolve_transposed
+
+from ..errors import GraphError
+from ..ir import Call, Expr
+from ..make import call
+from ..types import TensorType, Type
+from .conv import DATA, Ints, check_named, window_attrs
+from .define import Array, Shape, define, dtype_of, floats, integer, integers, rank, same_dtype, tensors
+from .registry import Attrs, OpPattern
+from .window import SPATIAL, check_layout, pick, to_layout
+
+KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}
+
+
+def _amounts(attrs: Attrs, n: int, what: str) -> tuple[Shape, Shape, Shape]:
+    """Strides, padding (all befores, then all afters) and output padding."""
+    window = window_attrs(n, what, attrs["strides"], attrs["padding"], attrs["dilation"])
+    extra = integers(attrs["output_padding"], what)
+    extra = extra * n if len(extra) == 1 else extra
+    require(window["dilation"] == (1,) * n, GraphError, what, "dilation must be 1", dilation=window["dilation"])
+    strides = window["strides"]
+    small = len(strides) == len(extra) == n and all(0 <= e < s for e, s in zip(extra, strides, strict=True))
+    law = "output_padding must be less than the stride"
+    require(small, GraphError, what, law, output_padding=extra, strides=strides)
+    return strides, window["padding"], extra
+
+
+def _extents(size: Shape, kernel: Shape, attrs: Attrs, n: int, what: str) -> Shape:
+    """The spatial extents of the result."""
+    strides, padding, extra = _amounts(attrs, n, what)
+    small = all(p < k for p, k in zip(padding, kernel * 2, strict=True))
+    law = "padding must be less than the kernel"
+    require(small, GraphError, what, law, padding=padding, kernel=kernel)
+    rows = zip(size, strides, kernel, padding[:n], padding[n:], extra, strict=True)
+    out = tuple((m - 1) * s + k - b - a + e for m, s, k, b, a, e in rows)
+    require(min(out) > 0, GraphError, what, "nothing is left of the result", size=size, padding=padding)
+    return out
+
+
+def _type(types: Sequence[Type], attrs: Attrs, n: int, what: str) -> Type:
+    data, weight = tensors(types, 2, what)
+    rank(data, n + 2, what)
+    rank(weight, n + 2, what)
+    floats(data, what)
+    same_dtype([data, weight], what)
+    layout = check_layout(attrs["data_layout"], f"NC{SPATIAL[n]}", what)
+    kernel_layout = check_layout(attrs["kernel_layout"], f"OI{SPATIAL[n]}", what)
+    require(attrs["out_layout"] in ("", layout), GraphError, what, "a layout of the result of its own is not supported",
+            out_layout=attrs["out_layout"])  # fmt: skip
+    batch, channels, *size = pick(data.shape, layout, f"NC{SPATIAL[n]}")
+    o, i, *kernel = pick(weight.shape, kernel_layout, f"OI{SPATIAL[n]}")
+    groups = integer(attrs["groups"], what, "groups", 1)
+    fits = i == channels and channels % groups == 0 and (groups == 1 or n == 2)
+    law = "the channels of data, weight and groups do not fit (groups are for two dimensions)"
+    require(fits, GraphError, what, law, data=data.shape, weight=weight.shape, groups=groups)
+    check_named(attrs, o * groups, tuple(kernel), what)
+    out = _extents(tuple(size), tuple(kernel), attrs, n, what)
+    extents = dict(zip(f"NC{SPATIAL[n]}", (batch, o * groups, *out), strict=True))
+    dtype = dtype_of(attrs["out_dtype"], data.dtype, what)
+    return TensorType(tuple(extents[letter] for letter in layout), dtype)
+
+
+def _numpy(args: Sequence[Any], attrs: Attrs, n: int, what: str) -> Array:
+    plain, groups = f"NC{SPATIAL[n]}", attrs["groups"]
+    dtype = attrs["out_dtype"] or args[0].dtype
+    x = to_layout(args[0], attrs["data_layout"], plain).astype(dtype)
+    w = to_layout(args[1], attrs["kernel_layout"], f"IO{SPATIAL[n]}").astype(dtype)
+    strides, padding, extra = _amounts(attrs, n, what)
+    parts = [
+        convolve_transposed(data, weight, strides, padding, extra)
+        for data, weight in zip(np.split(x, groups, 1), np.split(w, groups, 0), strict=True)
+    ]
+    return np.ascontiguousarray(to_layout(np.concatenate(parts, 1), plain, attrs["data_layout"]))
+
+
+def _moved(x: Tensor, layout: str, target: str) -> Tensor:
+    return x if layout == target else topi.transpose(x, [layout.index(letter) for letter in target])
+
+
+def _te(args: Sequence[Any], attrs: Attrs, n: int, target: str) -> list[Tensor]:
+    """Other layouts are transposed first; the passes have done so before, where the transposition is worth a kernel."""
+    plain = DATA[n]
+    data = _moved(args[0], attrs["data_layout"], plain)
+    weight = _moved(args[1], attrs["kernel_layout"], KERNEL[n])
+    strides, padding, extra = _amounts(attrs, n, f"nn.conv{n}d_transpose")
+    rest = (strides, padding, attrs["out_dtype"] or data.dtype, extra)
+    if n == 2 and (target == "cuda" or attrs["groups"] > 1):
+        out = topi.cuda.conv2d_transpose_nchw(data, weight, *rest, groups=attrs["groups"])
+    else:
+        nn = topi.nn
+        transposed = (nn.conv1d_transpose_ncw, nn.conv2d_transpose_nchw, nn.conv3d_transpose_ncdhw)[n - 1]
+        out = transposed(data, weight, *rest)
+    return [_moved(out, plain, attrs["data_layout"])]
+
+
+def _define(n: int) -> None:
+    name = f"nn.conv{n}d_transpose"
+    define(
+        name,
+        OpPattern.OUT_ELEMWISE_FUSABLE,
+        lambda types, attrs: _type(types, attrs, n, name),
+        lambda args, attrs: _numpy(args, attrs, n, name),
+        lambda args, attrs, target: _te(args, attrs, n, target),
+        strides=(1,) * n,
+        padding=(0,) * 2 * n,
+        dilation=(1,) * n,
+        groups=1,
+        channels=None,
+        kernel_size=None,
+        data_layout=DATA[n],
+        kernel_layout=KERNEL[n],
+        out_layout="",
+        output_padding=(0,) * n,
+        out_dtype="",
+    )
+
+
+for _n in (1, 2, 3):
+    _define(_n)
+
+
+def _call(
+    n: int,
+    data: Expr,
+    weight: Expr,
+    strides: Ints,
+    padding: Ints,
+    dilation: Ints,
+    kernel_size: Ints | None,
+    output_padding: Ints,
+    **rest: Any,
+) -> Call:
+    name = f"nn.conv{n}d_transpose"
+    extra = integers(output_padding, name)
+    size = None if kernel_size is None else integers(kernel_size, name)
+    return call(name, data, weight, **window_attrs(n, name, strides, padding, dilation), kernel_size=size,
+                output_padding=extra * n if len(extra) == 1 else extra, **rest)  # fmt: skip
+
+
+def conv1d_transpose(
+    data: Expr,
+    weight: Expr,
+    strides: Ints = (1,),
+    padding: Ints = (0,),
+    dilation: Ints = (1,),
+    channels: int | None = None,
+    kernel_size: Ints | None = None,
+    groups: int = 1,
+    data_layout: str = "NCW",
+    kernel_layout: str = "IOW",
+    out_layout: str = "",
+    output_padding: Ints = (0,),
+    out_dtype: str = "",
+) -> Call:
+    """Transposed 1-D convolution: W becomes (W - 1) * stride + K - padding on both sides + output_padding."""
+    return _call(1, data, weight, strides, padding, dilation, kernel_size, output_padding, groups=groups,
+                 channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+                 out_dtype=out_dtype)  # fmt: skip
+
+
+def conv2d_transpose(
+    data: Expr,
+    weight: Expr,
+    strides: Ints = (1, 1),
+    padding: Ints = (0, 0),
+    dilation: Ints = (1, 1),
+    channels: int | None = None,
+    kernel_size: Ints | None = None,
+    groups: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IOHW",
+    out_layout: str = "",
+    output_padding: Ints = (0, 0),
+    out_dtype: str = "",
+) -> Call:
+    """Transposed 2-D convolution: H becomes (H - 1) * stride + KH - padding on both sides + output_padding."""
+    return _call(2, data, weight, strides, padding, dilation, kernel_size, output_padding, groups=groups,
+                 channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+                 out_dtype=out_dtype)  # fmt: skip
+
+
+def conv3d_transpose(
+    data: Expr,
+    weight: Expr,
+    strides: Ints = (1, 1, 1),
+    padding: Ints = (0, 0, 0),
+    dilation: Ints = (1, 1, 1),
+    groups: int = 1,
+    channels: int | None = None,
+    kernel_size: Ints | None = None,
+    data_layout: str = "NCDHW",
+    kernel_layout: str = "IODHW",
+    out_layout: str = "",
+    output_padding: Ints = (0, 0, 0),
+    out_dtype: str = "",
+) -> Call:
+    """Transposed 3-D convolution: D becomes (D - 1) * stride + KD - padding on both sides + output_padding."""
+    return _call(3, data, weight, strides, padding, dilation, kernel_size, output_padding, groups=groups,
+                 channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+                 out_dtype=out_dtype)  # fmt: skip

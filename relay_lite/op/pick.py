@@ -1,0 +1,247 @@
+"""Operators that pick elements: slices, indices, reversal; and padding, which picks or invents them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite import topi
+from te_lite.errors import require
+
+from ..errors import GraphError
+from ..ir import Call, Expr
+from ..make import call
+from ..types import TensorType, Type
+from .define import Array, Shape, choice, define, indices, integers, one_axis, tensors
+from .registry import Attrs, OpPattern
+
+PAD_MODES = ("constant", "edge", "reflect")
+TAKE_MODES = ("clip", "wrap", "fast")
+
+
+def _slices(shape: Shape, attrs: Attrs) -> list[slice]:
+    """One slice a dimension, with Python's rules; `slice_mode` "size" reads `end` as extents (-1: up to the end)."""
+    what = "strided_slice"
+    begin, end = integers(attrs["begin"], what), integers(attrs["end"], what)
+    strides = (1,) * len(begin) if attrs["strides"] is None else integers(attrs["strides"], what)
+    strides = strides * len(begin) if len(strides) == 1 else strides
+    axes = range(len(begin)) if attrs["axes"] is None else integers(attrs["axes"], what)
+    equal = len(begin) == len(end) == len(strides) == len(axes)
+    require(equal, GraphError, what, "begin, end, strides and axes must have equal lengths", begin=begin, end=end,
+            strides=strides, axes=tuple(axes))  # fmt: skip
+    require(0 not in strides, GraphError, what, "strides must not be 0", strides=strides)
+    out = [slice(None)] * len(shape)
+    by_size = choice(attrs["slice_mode"], ("end", "size"), what, "slice_mode") == "size"
+    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
+        at = one_axis(axis, len(shape), what)
+        if by_size:
+            first = b % shape[at] if b < 0 else b
+            e, s = (shape[at] if e == -1 else first + e), 1
+        out[at] = slice(b, e, s)
+    return out
+
+
+def _ranges(shape: Shape, attrs: Attrs) -> list[range]:
+    return [range(n)[s] for n, s in zip(shape, _slices(shape, attrs), strict=True)]
+
+
+def _strided_slice_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "strided_slice")
+    return TensorType(tuple(len(r) for r in _ranges(x.shape, attrs)), x.dtype)
+
+
+def _strided_slice_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Any]:
+    (x,) = args
+    ranges = _ranges(x.shape, attrs)
+    stops = [r.stop if r.step > 0 or r.stop >= 0 else -n - 1 for r, n in zip(ranges, x.shape, strict=True)]
+    return [topi.strided_slice(x, [r.start for r in ranges], stops, [r.step for r in ranges])]
+
+
+define(
+    "strided_slice",
+    OpPattern.INJECTIVE,
+    _strided_slice_type,
+    lambda args, attrs: np.ascontiguousarray(args[0][tuple(_slices(args[0].shape, attrs))]),
+    _strided_slice_te,
+    begin=(),
+    end=(),
+    strides=None,
+    axes=None,
+    slice_mode="end",
+)
+
+
+def _reverse_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "reverse")
+    one_axis(attrs["axis"], len(x.shape), "reverse")
+    return x
+
+
+define(
+    "reverse",
+    OpPattern.INJECTIVE,
+    _reverse_type,
+    lambda args, attrs: np.ascontiguousarray(np.flip(args[0], attrs["axis"])),
+    lambda args, attrs, target: [topi.flip(args[0], attrs["axis"])],
+    axis=0,
+)
+
+
+def _take_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    data, where = tensors(types, 2, "take")
+    indices(where, "take")
+    choice(attrs["mode"], TAKE_MODES, "take", "mode")
+    if attrs["axis"] is None:
+        return TensorType(where.shape, data.dtype)
+    axis = one_axis(attrs["axis"], len(data.shape), "take")
+    return TensorType((*data.shape[:axis], *where.shape, *data.shape[axis + 1 :]), data.dtype)
+
+
+def _take_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
+    data, where = args
+    modes: dict[str, Any] = {"fast": "raise", "clip": "clip", "wrap": "wrap"}
+    return np.asarray(np.take(data, where, attrs["axis"], mode=modes[attrs["mode"]]))
+
+
+define(
+    "take",
+    OpPattern.INJECTIVE,
+    _take_type,
+    _take_numpy,
+    lambda args, attrs, target: [topi.take(args[0], args[1], attrs["axis"], attrs["mode"])],
+    axis=None,
+    mode="clip",
+)
+
+
+def _gather_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    data, where = tensors(types, 2, "gather")
+    indices(where, "gather")
+    axis = one_axis(attrs["axis"], len(data.shape), "gather")
+    same = len(data.shape) == len(where.shape) and all(
+        m == n or d == axis for d, (m, n) in enumerate(zip(data.shape, where.shape, strict=True))
+    )
+    law = "data and indices must agree in all dimensions but the axis"
+    require(same, GraphError, "gather", law, data=data.shape, indices=where.shape, axis=axis)
+    return TensorType(where.shape, data.dtype)
+
+
+define(
+    "gather",
+    OpPattern.INJECTIVE,
+    _gather_type,
+    lambda args, attrs: np.take_along_axis(args[0], args[1], attrs["axis"]),
+    lambda args, attrs, target: [topi.gather(args[0], attrs["axis"], args[1])],
+    axis=0,
+)
+
+
+def _gather_nd_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    data, where = tensors(types, 2, "gather_nd")
+    indices(where, "gather_nd")
+    ok = len(where.shape) > 0 and 0 < where.shape[0] <= len(data.shape)
+    law = "the first dimension of the indices counts the dimensions of data that are indexed"
+    require(ok, GraphError, "gather_nd", law, data=data.shape, indices=where.shape)
+    return TensorType((*where.shape[1:], *data.shape[where.shape[0] :]), data.dtype)
+
+
+define(
+    "gather_nd",
+    OpPattern.INJECTIVE,
+    _gather_nd_type,
+    lambda args, attrs: np.asarray(args[0][tuple(args[1])]),
+    lambda args, attrs, target: [topi.gather_nd(args[0], args[1])],
+)
+
+
+def _sides(attrs: Attrs, ndim: int) -> tuple[list[int], list[int]]:
+    """The amounts before and after each dimension."""
+    width = attrs["pad_width"]
+    pairs = isinstance(width, tuple) and len(width) == ndim and all(isinstance(p, tuple) and len(p) == 2 for p in width)
+    require(pairs, GraphError, "nn.pad", f"pad_width must be {ndim} pairs", pad_width=width)
+    sides = [integers(p, "nn.pad") for p in width]
+    positive = all(v >= 0 for side in sides for v in side)
+    require(positive, GraphError, "nn.pad", "the amounts must not be negative", pad_width=width)
+    return [s[0] for s in sides], [s[1] for s in sides]
+
+
+def _pad_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "nn.pad")
+    before, after = _sides(attrs, len(x.shape))
+    mode = choice(attrs["pad_mode"], PAD_MODES, "nn.pad", "pad_mode")
+    if mode == "reflect":
+        fits = all(max(b, a) < n for b, a, n in zip(before, after, x.shape, strict=True))
+        law = "a mirror needs more elements than are added"
+        require(fits, GraphError, "nn.pad", law, shape=x.shape, pad_width=attrs["pad_width"])
+    return TensorType(tuple(n + b + a for n, b, a in zip(x.shape, before, after, strict=True)), x.dtype)
+
+
+def _pad_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
+    if attrs["pad_mode"] == "constant":
+        return np.pad(args[0], attrs["pad_width"], constant_values=attrs["pad_value"])
+    return np.pad(args[0], attrs["pad_width"], attrs["pad_mode"])
+
+
+define(
+    "nn.pad",
+    OpPattern.INJECTIVE,
+    _pad_type,
+    _pad_numpy,
+    lambda args, attrs, target: [
+        topi.nn.pad_sides(args[0], *_sides(attrs, args[0].ndim), attrs["pad_value"], pad_mode=attrs["pad_mode"])
+    ],
+    pad_width=(),
+    pad_value=0.0,
+    pad_mode="constant",
+)
+
+
+# ---------------------------------------------------------------------------------------------------- calls
+
+
+def strided_slice(
+    data: Expr,
+    begin: Sequence[int],
+    end: Sequence[int],
+    strides: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    slice_mode: str = "end",
+) -> Call:
+    """`data[begin:end:strides]` on `axes` (the leading ones when None) with Python's rules.
+
+    With `slice_mode` "size", `end` holds extents, where -1 means up to the end.
+    """
+    return call("strided_slice", data, begin=begin, end=end, strides=strides, axes=axes, slice_mode=slice_mode)
+
+
+def reverse(data: Expr, axis: int) -> Call:
+    """The order along `axis` reversed."""
+    return call("reverse", data, axis=axis)
+
+
+def take(data: Expr, indices: Expr, axis: int | None = None, mode: str = "clip") -> Call:
+    """Elements of the flat tensor, or slices along `axis`, at integer `indices`.
+
+    `mode`: "clip" moves indices into range, "wrap" takes them modulo the extent, "fast" trusts them.
+    """
+    return call("take", data, indices, axis=axis, mode=mode)
+
+
+def gather(data: Expr, axis: int, indices: Expr) -> Call:
+    """`out[.., j, ..] = data[.., indices[.., j, ..], ..]` along `axis`; indices count from the front."""
+    return call("gather", data, indices, axis=axis)
+
+
+def gather_nd(data: Expr, indices: Expr) -> Call:
+    """`out[y, z] = data[indices[0, y], ..., indices[m - 1, y], z]` for indices [m, y]."""
+    return call("gather_nd", data, indices)
+
+
+def pad(data: Expr, pad_width: Sequence[Sequence[int]], pad_value: float = 0.0, pad_mode: str = "constant") -> Call:
+    """Put (before, after) elements around each dimension.
+
+    `pad_mode`: "constant" (`pad_value`), "edge" (the border again) or "reflect" (mirrored without the border).
+    """
+    return call("nn.pad", data, pad_width=pad_width, pad_value=pad_value, pad_mode=pad_mode)

@@ -1,0 +1,273 @@
+"""Operators that keep the elements and their number, and change how they are indexed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite import topi
+from te_lite.errors import require
+from te_lite.topi.utils import ax_compute
+
+from ..errors import GraphError
+from ..ir import Call, Expr
+from ..make import call
+from ..types import TensorType, Type
+from .define import Array, Shape, define, dtype_of, integer, integers, one_axis, some_axes, tensors
+from .registry import Attrs, OpPattern
+
+
+def _expand_dims_shape(shape: Shape, attrs: Attrs) -> Shape:
+    at = one_axis(attrs["axis"], len(shape) + 1, "expand_dims")
+    count = integer(attrs["num_newaxis"], "expand_dims", "num_newaxis", 0)
+    return shape[:at] + (1,) * count + shape[at:]
+
+
+def _expand_dims_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "expand_dims")
+    return TensorType(_expand_dims_shape(x.shape, attrs), x.dtype)
+
+
+define(
+    "expand_dims",
+    OpPattern.BROADCAST,
+    _expand_dims_type,
+    lambda args, attrs: args[0].reshape(_expand_dims_shape(args[0].shape, attrs)),
+    lambda args, attrs, target: [topi.expand_dims(args[0], attrs["axis"], attrs["num_newaxis"])],
+    axis=0,
+    num_newaxis=1,
+)
+
+
+def _squeezed(shape: Shape, attrs: Attrs) -> Shape:
+    """The axes that are dropped."""
+    if attrs["axis"] is None:
+        return tuple(d for d, n in enumerate(shape) if n == 1)
+    drop = some_axes(attrs["axis"], len(shape), "squeeze")
+    one = all(shape[d] == 1 for d in drop)
+    require(one, GraphError, "squeeze", "only dimensions of 1 can be dropped", shape=shape, axis=attrs["axis"])
+    return drop
+
+
+def _squeeze_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "squeeze")
+    drop = _squeezed(x.shape, attrs)
+    return TensorType(tuple(n for d, n in enumerate(x.shape) if d not in drop), x.dtype)
+
+
+define(
+    "squeeze",
+    OpPattern.INJECTIVE,
+    _squeeze_type,
+    lambda args, attrs: np.squeeze(args[0], _squeezed(args[0].shape, attrs)),
+    lambda args, attrs, target: [topi.squeeze(args[0], _squeezed(args[0].shape, attrs))],
+    axis=None,
+)
+
+
+def resolve(newshape: Sequence[int], shape: Shape) -> Shape:
+    """The shape that `newshape` asks for when the data have `shape`.
+
+    0 copies the dimension at that place, -1 is what is left over (once), -2 copies all dimensions that remain, -3 is
+    the product of the next two, and -4 splits the next one into the two numbers that follow (one may be -1).
+    Raises GraphError when the number of elements differs.
+    """
+    out: list[int] = []
+    source, wanted = 0, list(newshape)
+
+    def take(count: int) -> Shape:
+        nonlocal source
+        source += count
+        enough = source <= len(shape)
+        require(enough, GraphError, "reshape", "there is no dimension to copy", newshape=newshape, shape=shape)
+        return shape[source - count : source]
+
+    while wanted:
+        match wanted.pop(0):
+            case 0:
+                out += take(1)
+            case -1:
+                out.append(-1)
+                source += 1
+            case -2:
+                out += take(max(len(shape) - source, 0))
+            case -3:
+                out.append(math.prod(take(2)))
+            case -4:
+                require(len(wanted) > 1, GraphError, "reshape", "-4 is followed by two numbers", newshape=newshape)
+                (whole,), parts = take(1), [wanted.pop(0), wanted.pop(0)]
+                out += [whole // -math.prod(parts) if p == -1 else p for p in parts]
+            case n:
+                require(n > 0, GraphError, "reshape", "no such code", newshape=newshape)
+                out.append(n)
+                source += 1
+    return topi.utils.resolve_shape(out, math.prod(shape), "reshape")
+
+
+def _reshape_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "reshape")
+    return TensorType(_resolved(attrs, x.shape), x.dtype)
+
+
+def _resolved(attrs: Attrs, shape: Shape) -> Shape:
+    return resolve(integers(attrs["newshape"], "reshape"), shape)
+
+
+define(
+    "reshape",
+    OpPattern.INJECTIVE,
+    _reshape_type,
+    lambda args, attrs: args[0].reshape(_resolved(attrs, args[0].shape)),
+    lambda args, attrs, target: [topi.reshape(args[0], _resolved(attrs, args[0].shape))],
+    newshape=(),
+)
+
+
+def _batch_flatten_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "nn.batch_flatten")
+    require(len(x.shape) > 0, GraphError, "nn.batch_flatten", "there must be a dimension", shape=x.shape)
+    return TensorType((x.shape[0], math.prod(x.shape[1:])), x.dtype)
+
+
+define(
+    "nn.batch_flatten",
+    OpPattern.INJECTIVE,
+    _batch_flatten_type,
+    lambda args, attrs: args[0].reshape(args[0].shape[0], math.prod(args[0].shape[1:])),
+    lambda args, attrs, target: [topi.nn.flatten(args[0])],
+)
+
+
+def _order(axes: Any, ndim: int) -> Shape:
+    """The axes of a transposition counted from the front; None reverses them."""
+    order = tuple(range(ndim))[::-1] if axes is None else integers(axes, "transpose")
+    order = tuple(one_axis(a, ndim, "transpose") for a in order)
+    whole = sorted(order) == list(range(ndim))
+    require(whole, GraphError, "transpose", f"the axes must be a permutation of {ndim} axes", axes=axes)
+    return order
+
+
+def _transpose_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "transpose")
+    return TensorType(tuple(x.shape[a] for a in _order(attrs["axes"], len(x.shape))), x.dtype)
+
+
+define(
+    "transpose",
+    OpPattern.INJECTIVE,
+    _transpose_type,
+    lambda args, attrs: np.ascontiguousarray(args[0].transpose(_order(attrs["axes"], args[0].ndim))),
+    lambda args, attrs, target: [topi.transpose(args[0], _order(attrs["axes"], args[0].ndim))],
+    axes=None,
+)
+
+
+def _moves(attrs: Attrs, ndim: int) -> Shape:
+    """Where each dimension of `dst_layout` comes from."""
+    source, target = attrs["src_layout"], attrs["dst_layout"]
+    known = all(isinstance(v, str) and v.isalpha() and len(set(v)) == len(v) == ndim for v in (source, target))
+    law = f"layouts are {ndim} different letters in two orders"
+    ok = known and set(source) == set(target)
+    require(ok, GraphError, "layout_transform", law, src_layout=source, dst_layout=target)
+    return tuple(source.index(letter) for letter in target)
+
+
+def _layout_transform_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "layout_transform")
+    return TensorType(tuple(x.shape[d] for d in _moves(attrs, len(x.shape))), x.dtype)
+
+
+def _layout_transform_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Any]:
+    (x,) = args
+    moves = _moves(attrs, x.ndim)
+    shape = [x.shape[d] for d in moves]
+    read = [moves.index(d) for d in range(x.ndim)]
+    return [ax_compute(shape, lambda *i: x[[i[k] for k in read]], "T_layout_trans", topi.tag.INJECTIVE)]
+
+
+define(
+    "layout_transform",
+    OpPattern.INJECTIVE,
+    _layout_transform_type,
+    lambda args, attrs: np.ascontiguousarray(args[0].transpose(_moves(attrs, args[0].ndim))),
+    _layout_transform_te,
+    src_layout="",
+    dst_layout="",
+)
+
+
+def _broadcast_to_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "broadcast_to")
+    shape = integers(attrs["shape"], "broadcast_to")
+    skip = len(shape) - len(x.shape)
+    fits = skip >= 0 and all(n in (1, m) for n, m in zip(x.shape, shape[max(skip, 0) :], strict=True))
+    require(fits, GraphError, "broadcast_to", "the tensor does not fit the shape", tensor=x.shape, shape=shape)
+    return TensorType(shape, x.dtype)
+
+
+define(
+    "broadcast_to",
+    OpPattern.BROADCAST,
+    _broadcast_to_type,
+    lambda args, attrs: np.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to")).copy(),
+    lambda args, attrs, target: [topi.broadcast_to(args[0], integers(attrs["shape"], "broadcast_to"))],
+    shape=(),
+)
+
+
+def _shape_of_type(types: Sequence[Type], attrs: Attrs) -> Type:
+    (x,) = tensors(types, 1, "shape_of")
+    return TensorType((len(x.shape),), dtype_of(attrs["dtype"], "int32", "shape_of"))
+
+
+def _shape_of_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
+    return np.array(args[0].shape, attrs["dtype"] or "int32")
+
+
+define("shape_of", OpPattern.OPAQUE, _shape_of_type, _shape_of_numpy, None, dtype="int32")
+
+
+# ---------------------------------------------------------------------------------------------------- calls
+
+
+def expand_dims(data: Expr, axis: int, num_newaxis: int = 1) -> Call:
+    """Insert `num_newaxis` dimensions of 1 before `axis`, counted in the result when negative."""
+    return call("expand_dims", data, axis=axis, num_newaxis=num_newaxis)
+
+
+def squeeze(data: Expr, axis: int | Sequence[int] | None = None) -> Call:
+    """Drop the dimensions `axis`, which are 1; all dimensions of 1 when None."""
+    return call("squeeze", data, axis=axis)
+
+
+def reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
+    """The elements in row-major order in another shape; 0 and -1 to -4 are codes, see `resolve`."""
+    return call("reshape", data, newshape=integers(newshape, "reshape"))
+
+
+def batch_flatten(data: Expr) -> Call:
+    """[N, ...] as [N, product of the rest]."""
+    return call("nn.batch_flatten", data)
+
+
+def transpose(data: Expr, axes: Sequence[int] | None = None) -> Call:
+    """Permute the dimensions: dimension k of the result is `axes[k]` of `data`; reversed when None."""
+    return call("transpose", data, axes=axes)
+
+
+def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Call:
+    """Permute the dimensions from one layout, as "NCHW", to another, as "NHWC"."""
+    return call("layout_transform", data, src_layout=src_layout, dst_layout=dst_layout)
+
+
+def broadcast_to(data: Expr, shape: Sequence[int]) -> Call:
+    """Stretch dimensions of 1, and put new ones in front, until `data` has `shape`."""
+    return call("broadcast_to", data, shape=integers(shape, "broadcast_to"))
+
+
+def shape_of(data: Expr, dtype: str = "int32") -> Call:
+    """The shape as a vector."""
+    return call("shape_of", data, dtype=dtype)

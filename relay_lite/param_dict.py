@@ -1,0 +1,34 @@
+"""Parameters as bytes and back: NumPy's `.npz`, which holds arrays and nothing that runs.
+
+Path("model.params").write_bytes(relay.save_param_dict(params))
+params = relay.load_param_dict(Path("model.params").read_bytes())
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .errors import GraphError
+from .ir import Array
+
+
+def save_param_dict(params: Mapping[str, Any]) -> bytes:
+    """Arrays by name as bytes; values are NumPy arrays or array objects with `numpy()`."""
+    file = io.BytesIO()
+    arrays = {name: value.numpy() if hasattr(value, "numpy") else np.asarray(value) for name, value in params.items()}
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def load_param_dict(data: bytes) -> dict[str, Array]:
+    """The arrays that `save_param_dict` wrote.  Raises GraphError for other bytes."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise GraphError(f"parameters: the bytes are not those of save_param_dict, {error}") from error

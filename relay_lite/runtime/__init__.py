@@ -1,0 +1,1 @@
+"""What a compiled network needs to run: its plan, its memory, executors for the devices, timing, files."""

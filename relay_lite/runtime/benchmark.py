@@ -1,0 +1,110 @@
+"""Timing as the tutorials do it: figures by `time_evaluator`'s rule, and the table that is printed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..errors import GraphError
+
+COLUMNS = ("mean", "median", "max", "min", "std")
+WIDTH = 12
+GROWTH = 1.618
+
+
+@dataclass(frozen=True, repr=False)
+class BenchmarkResult:
+    """`results` are seconds per call, one figure a repeat; printing gives the table in milliseconds."""
+
+    results: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.results))
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.results))
+
+    @property
+    def max(self) -> float:
+        return float(np.max(self.results))
+
+    @property
+    def min(self) -> float:
+        return float(np.min(self.results))
+
+    @property
+    def std(self) -> float:
+        """Of the population."""
+        return float(np.std(self.results))
+
+    def __repr__(self) -> str:
+        return (
+            f"BenchmarkResult(min={self.min}, mean={self.mean}, median={self.median}, max={self.max}, "
+            f"std={self.std}, results={self.results})"
+        )
+
+    def __str__(self) -> str:
+        head = " ".join([f"{f'{name} (ms)':^{WIDTH}}" for name in COLUMNS])
+        row = " ".join([f"{getattr(self, name) * 1e3:^{WIDTH}.4f}" for name in COLUMNS])
+        return f"Execution time summary:\n{head}\n{row}{' ' * 15}"
+
+
+@dataclass
+class TimeEvaluator:
+    """Calls something over and over; a call of the evaluator gives the figures.
+
+    `seconds(n)` makes `n` calls in a row and gives the time they took; `prepare` runs before every repeat and
+    `before` before every attempt.  An attempt shorter than `min_repeat_ms` milliseconds is repeated with more calls:
+    `number` grows, and stays grown for later repeats and later calls of the evaluator.  Attempts of no measurable time
+    are given up after `limit_zero_time_iterations`.  After every `repeats_to_cooldown`-th repeat, the first one
+    included, the evaluator sleeps `cooldown_interval_ms`.
+    """
+
+    seconds: Callable[[int], float]
+    number: int = 10
+    repeat: int = 1
+    min_repeat_ms: float = 0
+    limit_zero_time_iterations: int = 100
+    cooldown_interval_ms: float = 0
+    repeats_to_cooldown: int = 1
+    prepare: Callable[[], None] | None = None
+    before: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        least = {"number": 1, "repeat": 1, "min_repeat_ms": 0, "cooldown_interval_ms": 0, "repeats_to_cooldown": 1,
+                 "limit_zero_time_iterations": 0}  # fmt: skip
+        for name, bound in least.items():
+            value = getattr(self, name)
+            require(value >= bound, GraphError, "timing", f"{name} must be at least {bound}", got=value)
+
+    def __call__(self) -> BenchmarkResult:
+        """Call once to warm up, then measure."""
+        self.seconds(1)
+        results = []
+        for k in range(self.repeat):
+            if self.prepare is not None:
+                self.prepare()
+            results.append(self._figure())
+            if self.cooldown_interval_ms > 0 and k % self.repeats_to_cooldown == 0:
+                time.sleep(self.cooldown_interval_ms * 1e-3)
+        return BenchmarkResult(tuple(results))
+
+    def _figure(self) -> float:
+        """Seconds per call of the first attempt that is long enough."""
+        took, zeros = 0.0, 0
+        while True:
+            if took > 0:
+                self.number = int(max(self.min_repeat_ms / (took / self.number) + 1, self.number * GROWTH))
+            if self.before is not None:
+                self.before()
+            took = self.seconds(self.number) * 1e3
+            zeros += took == 0
+            if took >= self.min_repeat_ms or zeros >= self.limit_zero_time_iterations:
+                return took * 1e-3 / self.number

@@ -1,0 +1,46 @@
+"""Networks to tune, compile and measure, with weights that any machine draws alike.
+
+graph, params = relay.testing.get_workload("resnet-18", batch_size=1, layout="NHWC")
+graph, params = relay.testing.resnet.get_workload(num_layers=18, image_shape=(224, 224, 3), layout="NHWC")
+"""
+
+from . import (
+    bert,
+    by_name,
+    dcgan,
+    densenet,
+    dqn,
+    inception_v3,
+    init,
+    layers,
+    lstm,
+    mlp,
+    mobilenet,
+    resnet,
+    resnet_3d,
+    squeezenet,
+    vgg,
+)
+from .by_name import NETWORKS, get_workload
+from .init import create_workload
+
+__all__ = [
+    "NETWORKS",
+    "bert",
+    "by_name",
+    "create_workload",
+    "dcgan",
+    "densenet",
+    "dqn",
+    "get_workload",
+    "inception_v3",
+    "init",
+    "layers",
+    "lstm",
+    "mlp",
+    "mobilenet",
+    "resnet",
+    "resnet_3d",
+    "squeezenet",
+    "vgg",
+]

@@ -1,0 +1,43 @@
+"""The network that learned to play Atari games: four frames in, the value of every action out (Mnih et al., 2015)."""
+
+from __future__ import annotations
+
+import relay_lite as relay
+
+from ..ir import Function, free_vars
+from . import layers
+from .init import Workload, create_workload
+
+_CONVOLUTIONS = (("conv1", 32, 8, 4), ("conv2", 64, 4, 2), ("conv3", 64, 3, 1))
+
+
+def get_net(
+    batch_size: int,
+    num_actions: int = 18,
+    image_shape: tuple[int, ...] = (4, 84, 84),
+    dtype: str = "float32",
+    layout: str = "NCHW",
+) -> Function:
+    """The network as a function of `data` and its parameters; the result is `[batch_size, num_actions]`.
+
+    `image_shape` follows the layout; its sides are at least 36.
+    """
+    body = layers.image_input(batch_size, image_shape, layout, dtype, smallest=36)
+    for name, channels, kernel, stride in _CONVOLUTIONS:
+        body = layers.conv2d(body, name, channels, (kernel, kernel), (stride, stride), data_layout=layout)
+        body = relay.nn.relu(layers.bias_add(body, name, axis=layout.index("C")))
+    body = relay.nn.batch_flatten(body)
+    body = relay.nn.relu(layers.dense_add_bias(body, 512, "dense1"))
+    body = layers.dense_add_bias(body, num_actions, "dense2")
+    return Function(free_vars(body), body)
+
+
+def get_workload(
+    batch_size: int,
+    num_actions: int = 18,
+    image_shape: tuple[int, ...] = (4, 84, 84),
+    dtype: str = "float32",
+    layout: str = "NCHW",
+) -> Workload:
+    """The network of `get_net` as a module, and its parameters."""
+    return create_workload(get_net(batch_size, num_actions, image_shape, dtype, layout))

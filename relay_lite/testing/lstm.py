@@ -1,0 +1,47 @@
+"""A long short-term memory, unrolled: the same input at every step, weights of its own at every step."""
+
+from __future__ import annotations
+
+import relay_lite as relay
+from te_lite.errors import require
+
+from ..errors import GraphError
+from ..ir import Expr, Function, TupleGetItem, free_vars
+from . import layers
+from .init import Workload, create_workload
+
+
+def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32") -> Function:
+    """The network as a function of `data` `[batch_size, num_hidden]` and its parameters; both states start at zero.
+
+    The result is the hidden state after the last step, `[batch_size, num_hidden]`.  Step `i` (from 0) has the
+    parameters `i2h_{i}` and `h2h_{i}`, `_weight` and `_bias`.
+    """
+    require(iterations >= 1, GraphError, "lstm", "at least one step", iterations=iterations)
+    data = relay.var("data", shape=(batch_size, num_hidden), dtype=dtype)
+    hidden: Expr = relay.zeros((batch_size, num_hidden), dtype)
+    memory = hidden
+    for step in range(iterations):
+        hidden, memory = lstm_cell(data, hidden, memory, str(step))
+    return Function(free_vars(hidden), hidden)
+
+
+def get_workload(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32") -> Workload:
+    """The network of `get_net` as a module, and its parameters."""
+    return create_workload(get_net(iterations, num_hidden, batch_size, dtype))
+
+
+def lstm_cell(data: Expr, hidden: Expr, memory: Expr, name: str) -> tuple[Expr, Expr]:
+    """One step: the next hidden state and the next memory, each `[batch, units]` as `hidden` is.
+
+    The gates are, in the order of the weights' rows: in, forget, the new content, out.
+    """
+    units = hidden.shape[1]
+    from_data = layers.dense_add_bias(data, 4 * units, f"i2h_{name}")
+    from_hidden = layers.dense_add_bias(hidden, 4 * units, f"h2h_{name}")
+    split = relay.split(relay.add(from_data, from_hidden), indices_or_sections=4, axis=1)
+    gates = [TupleGetItem(split, index) for index in range(4)]
+    take, forget, out = (relay.sigmoid(gates[index]) for index in (0, 1, 3))
+    content = relay.tanh(gates[2])
+    memory = relay.add(relay.multiply(forget, memory), relay.multiply(take, content))
+    return relay.multiply(out, relay.tanh(memory)), memory

@@ -1,0 +1,31 @@
+"""A perceptron with two hidden layers, of 128 and 64 units."""
+
+from __future__ import annotations
+
+import relay_lite as relay
+
+from ..ir import Function, free_vars
+from . import layers
+from .init import Workload, create_workload
+
+
+def get_net(
+    batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
+) -> Function:
+    """The network as a function of `data` `[batch_size, *image_shape]` and its parameters.
+
+    The result is `[batch_size, num_classes]`; the image is flattened at once, so any shape will do.
+    """
+    data = relay.var("data", shape=(batch_size, *image_shape), dtype=dtype)
+    body = relay.nn.batch_flatten(data)
+    body = relay.nn.relu(layers.dense_add_bias(body, 128, "fc1"))
+    body = relay.nn.relu(layers.dense_add_bias(body, 64, "fc2"))
+    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc3"))
+    return Function(free_vars(body), body)
+
+
+def get_workload(
+    batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
+) -> Workload:
+    """The network of `get_net` as a module, and its parameters."""
+    return create_workload(get_net(batch_size, num_classes, image_shape, dtype))

@@ -1,0 +1,50 @@
+"""Passes over graphs, by TVM's names: `relay.transform.FoldConstant()(module)`.
+
+A pass is made by calling its name; `PassContext` decides which passes of a `Sequential` run.
+"""
+
+from .alter_op_layout import AlterOpLayout
+from .canonicalize import CanonicalizeCast, CanonicalizeOps
+from .common_subexpr import EliminateCommonSubexpr
+from .context import PassContext, register_config
+from .convert_layout import ConvertLayout
+from .defuse_ops import DefuseOps
+from .fast_math import FastMath
+from .flatten_atrous import FlattenAtrousConv
+from .fold_constant import FoldConstant
+from .fold_scale_axis import FoldScaleAxis
+from .fold_scale_axis_backward import BackwardFoldScaleAxis
+from .fold_scale_axis_forward import ForwardFoldScaleAxis
+from .fuse_ops import FuseOps
+from .layout_rewrite import AutoSchedulerLayoutRewrite
+from .legalize import Legalize
+from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
+from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
+from .simplify_inference import SimplifyInference
+
+__all__ = [
+    "AlterOpLayout",
+    "AutoSchedulerLayoutRewrite",
+    "BackwardFoldScaleAxis",
+    "CanonicalizeCast",
+    "CanonicalizeOps",
+    "ConvertLayout",
+    "DefuseOps",
+    "EliminateCommonSubexpr",
+    "FastMath",
+    "FlattenAtrousConv",
+    "FoldConstant",
+    "FoldScaleAxis",
+    "ForwardFoldScaleAxis",
+    "FuseOps",
+    "InferType",
+    "Legalize",
+    "Pass",
+    "PassContext",
+    "RemoveUnusedFunctions",
+    "Sequential",
+    "SimplifyExpr",
+    "SimplifyExprPostAlterOp",
+    "SimplifyInference",
+    "register_config",
+]

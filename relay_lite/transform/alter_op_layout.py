@@ -1,0 +1,36 @@
+"""`AlterOpLayout`: the computation that a target prefers, in the layout that it prefers.
+
+A convolution that is computed by winograd reads its weight transformed; the transformation is put on the weight as
+operators, and vanishes in `FoldConstant` when the weight is a constant.
+Layouts flow through the graph on the way (see `layout_rewriter`), which raises biases to the rank of their data.
+"""
+
+from __future__ import annotations
+
+from ..ir import Call, Expr, Function
+from ..visit import call
+from .layout_rewriter import rewrite_layouts
+from .sequential import Pass
+from .strategy import winograd_tile
+
+
+def AlterOpLayout(target: str = "c") -> Pass:  # a class in TVM, and written like one
+    """The pass for a kind of target, `c` or `cuda`; level 3."""
+
+    def choose(node: Call) -> Expr:
+        m = winograd_tile(node, target) if node.op.name == "nn.conv2d" else None
+        return node if m is None else _as_winograd(node, m)
+
+    def run(function: Function) -> Function:
+        return rewrite_layouts(function, finish=choose)
+
+    return Pass("AlterOpLayout", 3, (), run)
+
+
+def _as_winograd(conv: Call, m: int) -> Call:
+    """An NHWC convolution as winograd over tiles of m x m; its weight becomes [m+2, m+2, CO, CI]."""
+    data, kernel = conv.args
+    by_output = call("transpose", kernel, axes=(3, 2, 0, 1))
+    weight = call("nn.contrib_conv2d_winograd_weight_transform", by_output, tile_size=m)
+    attrs = {**conv.attrs, "tile_size": m, "channels": kernel.shape[3]}
+    return call("nn.contrib_conv2d_winograd_without_weight_transform", data, weight, **attrs)

@@ -1,0 +1,57 @@
+"""One way to say it: a bias is an add, and a widening cast has one reader.
+
+    bias_add(x, b, axis)  ->  add(x, expand(b))
+
+Layout passes and fusion then know one operator less.  A cast that several readers share would be a kernel of its
+own; each elementwise reader gets a copy, which fuses into it and moves fewer bytes.
+"""
+
+from __future__ import annotations
+
+from ..ir import Call, Expr, Function, children, post_order, rebuild
+from ..make import call
+from ..op.registry import OpPattern
+from ..visit import expand_to, is_op, rewrite, with_body
+from .sequential import Pass
+
+
+def CanonicalizeOps() -> Pass:
+    """Turn nn.bias_add into add; the bias gets size-1 axes behind it, none before."""
+    return Pass("CanonicalizeOps", 3, (), lambda function: rewrite(function, _bias_add))
+
+
+def _bias_add(node: Expr) -> Expr:
+    if not is_op(node, "nn.bias_add"):
+        return node
+    data, bias = node.args
+    return call("add", data, expand_to(bias, len(data.shape), node.attrs["axis"]))
+
+
+def CanonicalizeCast() -> Pass:
+    """Give every elementwise or broadcast reader of a cast to a wider dtype a cast of its own."""
+    return Pass("CanonicalizeCast", 3, (), _own_casts)
+
+
+def _own_casts(function: Function) -> Function:
+    made: dict[Expr, Expr] = {}
+    taken: set[Expr] = set()
+    for node in post_order(function.body):
+        args = [made[c] for c in children(node)]
+        if isinstance(node, Call) and node.op.pattern <= OpPattern.BROADCAST:
+            args = [_own(a, taken) for a in args]
+        made[node] = rebuild(node, args)
+    return with_body(function, made[function.body])
+
+
+def _own(argument: Expr, taken: set[Expr]) -> Expr:
+    """The cast itself for its first reader, a copy for a later one."""
+    if not is_op(argument, "cast") or _bits(argument.args[0].dtype) >= _bits(argument.dtype):
+        return argument
+    if argument in taken:
+        return Call(argument.op, argument.args, argument.attrs)
+    taken.add(argument)
+    return argument
+
+
+def _bits(dtype: str) -> int:
+    return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype)))

@@ -1,0 +1,24 @@
+"""tanh and erf of float32 by quotients of polynomials: less exact (5e-7), but loops with them vectorize.
+
+It is a pass of level 4, so it runs only when asked for.  exp and softmax stay as they are: exp is an instruction or
+a vectorized library function on every target here.
+"""
+
+from __future__ import annotations
+
+from ..ir import Call, Expr
+from ..make import call
+from ..op.fast_math import FAST
+from ..visit import rewrite
+from .sequential import Pass
+
+
+def FastMath() -> Pass:
+    """Replace tanh and erf of float32 by fast_tanh and fast_erf."""
+    return Pass("FastMath", 4, (), lambda function: rewrite(function, _fast))
+
+
+def _fast(node: Expr) -> Expr:
+    if isinstance(node, Call) and node.op.name in FAST and node.dtype == "float32":
+        return call(FAST[node.op.name], *node.args)
+    return node

@@ -1,0 +1,104 @@
+"""What does not depend on the inputs is computed now, by the operators' meaning in NumPy.
+
+After it a batch norm is `x * constant + constant`, and weights that were rewritten are plain arrays again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..errors import GraphError
+from ..ir import Array, Call, Constant, Expr, Tuple, TupleGetItem, Var, children, post_order
+from ..types import TensorType, TupleType, Type
+from ..visit import is_op, rewrite
+from .sequential import Pass
+
+KEPT = ("zeros", "ones", "full")
+"""Fills stay calls: an array of one number is cheaper to write anew than to store."""
+
+_OF_TYPE = ("shape_of", "ndarray_size")
+
+
+def FoldConstant() -> Pass:
+    """Replace calls whose arguments are all constants, and items of literal tuples."""
+    return Pass("FoldConstant", 2, (), lambda function: rewrite(function, fold))
+
+
+def fold(node: Expr) -> Expr:
+    """The value of a node whose arguments are constants, as a constant (or a tuple of them); else the node itself."""
+    match node:
+        case TupleGetItem(tuple_value=Tuple(fields=fields), index=index):
+            return fields[index]
+        case Call(op=op) if op.name in KEPT:
+            return node
+        case Call(op=op, args=args, attrs=attrs) if args and all(map(_is_known, args)):
+            return _as_constant(node, op.numpy([_value(a) for a in args], attrs))
+        case Call() if is_op(node, *_OF_TYPE):
+            return _as_constant(node, node.op.numpy([np.broadcast_to(0, node.args[0].shape)], node.attrs))
+    return node
+
+
+def input_free(body: Expr) -> set[Expr]:
+    """The nodes of a graph that depend on no variable."""
+    free: set[Expr] = set()
+    for node in post_order(body):
+        if isinstance(node, Constant) or (not isinstance(node, Var) and all(c in free for c in children(node))):
+            free.add(node)
+    return free
+
+
+def evaluate(body: Expr) -> Array:
+    """The value of a tensor that depends on no variable.  Raises GraphError when it depends on one."""
+    made: dict[Expr, Any] = {}
+    for node in post_order(body):
+        read = [made[c] for c in children(node)]
+        match node:
+            case Constant(value=value):
+                made[node] = value
+            case Call(op=op, attrs=attrs):
+                made[node] = op.numpy(read, attrs)
+            case Tuple():
+                made[node] = read
+            case TupleGetItem(index=index):
+                made[node] = read[0][index]
+            case _:
+                require(False, GraphError, "constant folding", "the value must depend on no input", node=node)
+    return np.asarray(made[body])
+
+
+def _is_known(node: Expr) -> bool:
+    match node:
+        case Constant():
+            return True
+        case Tuple(fields=fields):
+            return all(isinstance(f, Constant) for f in fields)
+    return False
+
+
+def _value(node: Expr) -> Array | list[Array]:
+    match node:
+        case Constant(value=value):
+            return value
+        case Tuple(fields=fields):
+            return [f.value for f in fields if isinstance(f, Constant)]
+    raise AssertionError(node)
+
+
+def _as_constant(node: Call, result: Array | Sequence[Array]) -> Expr:
+    match node.type:
+        case TupleType(fields=types):
+            return Tuple(tuple(_checked(node, value, t) for value, t in zip(result, types, strict=True)))
+        case TensorType():
+            return _checked(node, result, node.type)
+    raise AssertionError(node.type)
+
+
+def _checked(node: Call, value: Any, promised: Type) -> Constant:
+    made = Constant(np.asarray(value))
+    require(made.type == promised, GraphError, node.op.name, f"its value is a {promised}", got=made.type)
+    return made

@@ -1,0 +1,147 @@
+"""Which operators become one kernel (spec graph_frontend 2.9): groups that grow along the post-dominator tree.
+
+A convolution takes the elementwise operators after it, elementwise operators take each other and join a reduction,
+injective operators join each other.  A group holds at most one operator of kind `OUT_ELEMWISE_FUSABLE`, its anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..ir import Constant, Expr, Function, children, rebuild
+from ..op.registry import OpPattern
+from ..visit import rewrite
+from .context import PassContext
+from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
+from .fused_function import call_groups
+from .sequential import Pass
+
+MAX_DEPTH = 256
+Accepts = Callable[[OpPattern, bool], bool]
+
+
+def FuseOps(fuse_opt_level: int = -1) -> Pass:
+    """`fuse_ops` as a pass: at optimisation level 0 every operator stays alone; -1 takes the level of the context."""
+
+    def run(function: Function) -> Function:
+        context = PassContext.current()
+        level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
+        return fuse_ops(function, context.option("relay.FuseOps.max_depth", MAX_DEPTH), level > 0)
+
+    return Pass("FuseOps", 0, (), run)
+
+
+def fuse_ops(function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True) -> Function:
+    """Partition a graph into primitive functions, and call those.
+
+    `max_depth` bounds the nodes of a group; without `fuse` every operator is a group of its own.  Groups of equal
+    structure share one function, whose `attrs` are `primitive`, a unique `name`, and `reshape_only` for one that
+    moves no data.
+    """
+    own = own_scalars(function)
+    graph = flow_graph(own)
+    return call_groups(own, graph, partition(graph, max_depth) if fuse else list(range(len(graph.nodes))))
+
+
+def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH) -> list[int]:
+    """The number of the last node of its group, for every node."""
+    groups = _Groups(graph, post_dominators(graph), max_depth)
+    for phase in range(3):
+        for k in range(len(graph.nodes)):
+            groups.try_to_grow(k, phase)
+    return [groups.root(k) for k in range(len(graph.nodes))]
+
+
+def own_scalars(function: Function) -> Function:
+    """Give every reader of a scalar constant its own copy, so that sharing one does not tie far kernels together."""
+    read: set[Expr] = set()
+
+    def change(node: Expr) -> Expr:
+        args = [Constant(c.value) if is_inlined(c) and c in read else c for c in children(node)]
+        read.update(args)
+        return rebuild(node, args)
+
+    return rewrite(function, change)
+
+
+def _injective(pattern: OpPattern, is_end: bool) -> bool:
+    return pattern <= OpPattern.INJECTIVE
+
+
+def _broadcast(pattern: OpPattern, is_end: bool) -> bool:
+    return pattern <= OpPattern.BROADCAST
+
+
+def _before_anchor(pattern: OpPattern, is_end: bool) -> bool:
+    """Elementwise operators may end in a reduction or in a group that has its anchor."""
+    return pattern <= (OpPattern.OUT_ELEMWISE_FUSABLE if is_end else OpPattern.INJECTIVE)
+
+
+@dataclass
+class _Group:
+    """A set of nodes in a union-find forest, kept at the node that gave it its number."""
+
+    parent: int
+    pattern: OpPattern
+    size: int = 1
+
+
+class _Groups:
+    """The partition while it grows."""
+
+    def __init__(self, graph: FlowGraph, tree: list[Dominator], max_depth: int) -> None:
+        self.graph, self.tree, self.max_depth = graph, tree, max_depth
+        self.groups = [_Group(k, pattern) for k, pattern in enumerate(graph.patterns)]
+
+    def root(self, k: int) -> int:
+        """The last node of the group of `k`."""
+        while self.groups[k].parent != k:
+            self.groups[k].parent = self.groups[self.groups[k].parent].parent
+            k = self.groups[k].parent
+        return k
+
+    def try_to_grow(self, k: int, phase: int) -> None:
+        """Let the group of node `k` join that of its dominator, where the rules of a phase allow it."""
+        end = self.tree[k].parent
+        if self.groups[k].pattern == OpPattern.OPAQUE or end is None or self.root(k) == self.root(end):
+            return
+        accepts = self._into_tuple(k, end) if phase == 2 else self._into_operator(k, end, phase)
+        if accepts is None:
+            return
+        path = between(self.graph, k, end)
+        size = sum(self.groups[n].size for n in (k, *path[:-1])) + self.groups[self.root(end)].size
+        if size <= self.max_depth and all(accepts(self.groups[self.root(n)].pattern, n == end) for n in path):
+            for n in (k, *path[:-1]):
+                self._merge(n, end)
+
+    def _into_operator(self, k: int, end: int, phase: int) -> Accepts | None:
+        """Phases 0 and 1: what every node on the way must satisfy; None refuses."""
+        if self.groups[end].pattern == OpPattern.TUPLE:
+            return None
+        match self.groups[k].pattern, self.tree[k].pattern:
+            case OpPattern.OUT_ELEMWISE_FUSABLE, way:
+                return _broadcast if phase == 0 and way == OpPattern.ELEMWISE else None
+            case OpPattern.INJECTIVE | OpPattern.TUPLE, _:
+                return _injective if phase == 1 else None
+            case OpPattern.COMM_REDUCE, _:
+                return None
+            case _, way:
+                return _before_anchor if way <= OpPattern.COMM_REDUCE else None
+
+    def _into_tuple(self, k: int, end: int) -> Accepts | None:
+        """Phase 2: the fields of a tuple join it, when it became part of an injective group such as a concat."""
+        absorbed = (
+            self.groups[end].pattern == OpPattern.TUPLE and self.groups[self.root(end)].pattern != OpPattern.TUPLE
+        )
+        injective = self.groups[self.root(end)].pattern <= OpPattern.INJECTIVE
+        return _injective if self.groups[k].pattern <= OpPattern.INJECTIVE and absorbed and injective else None
+
+    def _merge(self, child: int, end: int) -> None:
+        child, root = self.root(child), self.root(end)
+        if child != root:
+            below, above = self.groups[child], self.groups[root]
+            below.parent = root
+            above.size += below.size
+            if below.pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
+                above.pattern = OpPattern(max(above.pattern, below.pattern))

@@ -1,0 +1,104 @@
+"""Layers that only training needs become arithmetic: batch normalisation is a multiply and an add at inference.
+
+    batch_norm(x, gamma, beta, mean, var)[0]  ->  x * expand(scale) + expand(shift)
+    scale = 1 / sqrt(var + epsilon) * gamma,  shift = -mean * scale + beta
+
+The vectors are computed first and expanded last, so that constant folding leaves one constant each.  The other
+normalisations become their definition, and dropout its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir import Call, Expr, Function, TupleGetItem
+from ..make import call, const
+from ..visit import expand_to, is_op, rewrite
+from .sequential import Pass
+
+
+def SimplifyInference() -> Pass:
+    """Rewrite batch_norm (its result 0), dropout, layer_norm, instance_norm, group_norm and l2_normalize."""
+    return Pass("SimplifyInference", 0, (), _run)
+
+
+def _run(function: Function) -> Function:
+    normalised: dict[Expr, Expr] = {}
+    """What each batch norm became: two items 0 of the same one share it."""
+
+    def change(node: Expr) -> Expr:
+        if isinstance(node, TupleGetItem) and node.index == 0:
+            layer = node.tuple_value
+            if is_op(layer, "nn.dropout"):
+                return layer.args[0]
+            if is_op(layer, "nn.batch_norm"):
+                if layer not in normalised:
+                    normalised[layer] = _batch_norm(layer)
+                return normalised[layer]
+        if isinstance(node, Call) and node.op.name in _DEFINITIONS:
+            return _DEFINITIONS[node.op.name](node)
+        return node
+
+    return rewrite(function, change)
+
+
+def _batch_norm(node: Call) -> Expr:
+    data, gamma, beta, mean, var = node.args
+    rank, axis = len(data.shape), node.attrs["axis"]
+    root = call("sqrt", call("add", var, const(node.attrs["epsilon"], var.dtype)))
+    scale: Expr = call("divide", const(1.0, var.dtype), root)
+    if node.attrs["scale"]:
+        scale = call("multiply", scale, gamma)
+    shift: Expr = call("multiply", call("negative", mean), scale)
+    if node.attrs["center"]:
+        shift = call("add", shift, beta)
+    return call("add", call("multiply", data, expand_to(scale, rank, axis)), expand_to(shift, rank, axis))
+
+
+def _normalise(node: Call, data: Expr, axes: Sequence[int]) -> Expr:
+    """(data - mean) / sqrt(variance + epsilon), both over `axes`."""
+    mean = call("mean", data, axis=tuple(axes), keepdims=True)
+    variance = call("variance", data, mean, axis=tuple(axes), keepdims=True)
+    root = call("sqrt", call("add", variance, const(node.attrs["epsilon"], data.dtype)))
+    return call("divide", call("subtract", data, mean), root)
+
+
+def _scale_and_shift(node: Call, value: Expr, axis: int) -> Expr:
+    _, gamma, beta = node.args
+    rank = len(value.shape)
+    if node.attrs["scale"]:
+        value = call("multiply", value, expand_to(gamma, rank, axis))
+    return call("add", value, expand_to(beta, rank, axis)) if node.attrs["center"] else value
+
+
+def _layer_norm(node: Call) -> Expr:
+    axis = node.attrs["axis"] % len(node.shape)
+    return _scale_and_shift(node, _normalise(node, node.args[0], (axis,)), axis)
+
+
+def _instance_norm(node: Call) -> Expr:
+    axis = node.attrs["axis"] % len(node.shape)
+    axes = [k for k in range(1, len(node.shape)) if k != axis]
+    return _scale_and_shift(node, _normalise(node, node.args[0], axes), axis)
+
+
+def _group_norm(node: Call) -> Expr:
+    shape, axis, groups = node.shape, node.attrs["axis"] % len(node.shape), node.attrs["num_groups"]
+    split = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+    axes = [k for k in range(1, len(split)) if k != axis]
+    value = _normalise(node, call("reshape", node.args[0], newshape=split), axes)
+    return _scale_and_shift(node, call("reshape", value, newshape=shape), axis)
+
+
+def _l2_normalize(node: Call) -> Expr:
+    (data,) = node.args
+    total = call("sum", call("multiply", data, data), axis=node.attrs["axis"], keepdims=True)
+    return call("divide", data, call("sqrt", call("maximum", total, const(node.attrs["eps"], data.dtype))))
+
+
+_DEFINITIONS: dict[str, Callable[[Call], Expr]] = {
+    "nn.layer_norm": _layer_norm,
+    "nn.instance_norm": _instance_norm,
+    "nn.group_norm": _group_norm,
+    "nn.l2_normalize": _l2_normalize,
+}

@@ -1,0 +1,147 @@
+"""The main job for a whole network: tune its tasks, compile it with the best programs, check its results.
+
+network = load_network("resnet-18")
+tasks, weights = ansor.extract_tasks(network.graph, network.params, "c")
+tune(tasks, weights, "log.json", trials=200)          # as often as you like: it goes on where the log ends
+module = compile_best(network, "c", "log.json")
+print(check(module, network, np.random.default_rng(0)))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ansor.dispatch import ApplyHistoryBest
+from ansor.measure.api import Runner
+from ansor.records import RecordReader, RecordToFile
+from ansor.scheduler import TaskScheduler
+from ansor.scheduler.restore import restore
+from ansor.scheduler.standing import Standing
+from ansor.target import Target
+from ansor.task import SearchTask
+from ansor.tuning import TuningOptions
+from te_lite.errors import require
+
+from .build import build
+from .errors import GraphError
+from .graph_executor import GraphModule
+from .ir import Array, Call, Function, FunctionCall, post_order
+from .network import Network
+from .op.winograd import CONV as WINOGRAD
+from .reference import run
+
+PathLike = str | os.PathLike[str]
+ROUND = 64
+TOLERANCE = 1e-4
+WINOGRAD_TOLERANCE = 1e-3
+"""For networks with F(4, 3), whose transforms lose more digits."""
+LARGE_TILE = 4
+CONTRAST = 10
+
+
+class WrongResult(GraphError):
+    """A compiled network that computes something else than its graph says."""
+
+    exit_code = 1
+
+
+def standings(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[Standing, ...]:
+    """Trials and least latency of every task according to a log; a log that is missing is empty."""
+    return restore(RecordReader(log) if Path(log).exists() else (), tasks, ROUND)
+
+
+def tune(
+    tasks: Sequence[SearchTask], weights: Sequence[int], log: PathLike, trials: int, *, seed: int | None = None,
+    time_limit: float | None = None, verbose: int = 1, runner: Runner | str = "local",
+) -> int:  # fmt: skip
+    """Measure what `log` lacks of `trials` records of these tasks; gives the number that it has in the end.
+
+    With records of all tasks in the log, the tuning goes on as if it had not stopped.  `time_limit`, in seconds, ends
+    it early.  Raises what `TaskScheduler.tune` raises, BudgetError too: every task without a record needs a trial.
+    """
+    recorder = RecordToFile(log)
+    done = sum(s.trials for s in standings(log, tasks))
+    if done < trials:
+        scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
+        options = TuningOptions(
+            trials - done, num_measures_per_round=ROUND, verbose=verbose, runner=runner, measure_callbacks=[recorder],
+            time_limit=time_limit,
+        )  # fmt: skip
+        scheduler.tune(options)
+        done = sum(scheduler.task_trials)
+    return done
+
+
+def compile_best(network: Network, target: Target | str, log: PathLike) -> GraphModule:
+    """The network with the best programs of a log, on the first device of the target.  Raises as `build` does."""
+    with ApplyHistoryBest(log):
+        library = build(network.graph, target=target, params=network.params)
+    return GraphModule(library["default"]())
+
+
+# --------------------------------------------------------------------------------------------------- the result
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Largest error of a compiled network, its limit, and by how much its results for two inputs differ.
+
+    All three are relative to the largest value of an output, and are those of the worst output.  Results that hardly
+    differ would agree with the reference whatever the network computed.
+    """
+
+    error: float
+    limit: float
+    contrast: float
+
+    def __str__(self) -> str:
+        text = f"results agree with the reference: largest error {self.error:.1e} of the largest value"
+        little = ", which is so little that the comparison says nothing" if self.contrast < CONTRAST * self.limit else ""
+        return f"{text} (limit {self.limit:.0e}); those of two inputs differ by {self.contrast:.1e}{little}"
+
+
+def check(module: GraphModule, network: Network, rng: np.random.Generator) -> Checked:
+    """Run two random inputs and compare all outputs with the reference executor in float64.
+
+    Raises WrongResult for an error above the limit.
+    """
+    function = module.module.library.graph
+    limit = WINOGRAD_TOLERANCE if function is not None and has_large_tiles(function) else TOLERANCE
+    wanted, errors = [], [0.0]
+    for _ in range(2):
+        inputs = network.inputs(rng)
+        module.run(**inputs)
+        got = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+        wanted.append(reference_outputs(network, inputs))
+        errors += [largest_difference(g, w) for g, w in zip(got, wanted[-1], strict=True)]
+    contrast = min(largest_difference(a, b) for a, b in zip(*wanted, strict=True))
+    result = Checked(max(errors), limit, contrast)
+    law = f"its results may differ from the reference by {limit:.0e} of the largest value"
+    require(result.error <= limit, WrongResult, network.name, law, largest=result.error)
+    return result
+
+
+def reference_outputs(network: Network, inputs: Mapping[str, Array]) -> list[Array]:
+    """All outputs of the original graph, in float64."""
+    found: Any = run(network.original, inputs, network.params, dtype="float64")
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def largest_difference(got: Array, want: Array) -> float:
+    """The largest difference, relative to the largest value of `want`; infinite for NaN."""
+    largest = max(float(np.abs(want).max(initial=0.0)), 1e-30)
+    difference = float(np.abs(got.astype(np.float64) - want).max(initial=0.0)) / largest
+    return difference if np.isfinite(difference) else float("inf")
+
+
+def has_large_tiles(function: Function) -> bool:
+    """Whether a convolution of a fused graph is computed by Winograd's F(4, 3)."""
+    bodies = [n.function.body for n in post_order(function.body) if isinstance(n, FunctionCall)]
+    calls = [n for body in bodies for n in post_order(body) if isinstance(n, Call)]
+    return any(n.op.name == WINOGRAD and n.attrs["tile_size"] >= LARGE_TILE for n in calls)

@@ -1,0 +1,119 @@
+"""Networks built for CUDA: NVRTC takes every kernel, and the plan is right when the block emulator runs the kernels."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.hardware import HardwareParams
+from codegen_cuda import available_compilers, emulator
+from codegen_cuda import emit as emit_cuda
+from relay_lite import reference
+from relay_lite.build import build
+from relay_lite.default_schedule import plain_state
+from relay_lite.errors import GraphError
+from relay_lite.ir import Expr, Function, Tuple
+from relay_lite.make import call
+from relay_lite.runtime.cuda_network import CudaNetworkBackend, runs_on
+from relay_lite.runtime.library import NetworkLibrary, load
+from tests.oracle import Oracle
+from tests.relay_lite.pass_graphs import Layers, relu
+from tests.workloads import WORKLOADS
+
+TARGET = "cuda -arch=sm_90"
+Array = np.ndarray[Any, np.dtype[Any]]
+pytestmark = [
+    pytest.mark.skipif(not available_compilers(), reason="no CUDA compiler"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++"),
+]
+
+
+def network() -> Function:
+    """Two convolutions with a skip, one of them with a stride; a reshape; softmax.  Two outputs."""
+    make = Layers(np.random.default_rng(8), "NHWC", "float32")
+    x = make.input(2, 5, 6, 4)
+    first: Expr = relu(make.bias(make.conv(x, 4)))
+    second = relu(call("add", make.conv(first, 4), x))
+    third = make.conv(second, 6, 3, stride=2)
+    return Function((x,), Tuple((call("nn.softmax", call("nn.batch_flatten", third)), first)))
+
+
+@pytest.fixture(scope="module")
+def library() -> NetworkLibrary:
+    return build(network(), target=TARGET)
+
+
+def emulate(library: NetworkLibrary, inputs: dict[str, Array]) -> list[Array]:
+    """Carry the plan out with the emulator in place of a GPU; all tensors are float32."""
+    plan = library.plan
+    arena = np.full(plan.arena_bytes // 4, np.nan, np.float32)
+    outside = [np.full(s.nbytes // 4, np.nan, np.float32) for s in plan.storages[: plan.externals]]
+    for place in (*plan.inputs, *plan.params):
+        value = inputs[place.name] if place.name in inputs else library.values[place.name]
+        outside[place.storage][...] = value.reshape(-1)
+    for step in plan.steps:
+        code = library.kernels[step.kernel]
+        memory = [
+            outside[k] if k < plan.externals else arena[s.offset // 4 :][: s.nbytes // 4]
+            for k, s in ((k, plan.storages[k]) for k in step.storages)
+        ]
+        for launch in code.facts["kernels"]:
+            args = [memory[a] for a in launch["arguments"]]
+            emulator.run(code.source, launch["name"], tuple(launch["grid"]), tuple(launch["block"]), args,
+                         launch["dynamic_bytes"], check=False)  # fmt: skip
+    return [outside[p.storage].reshape(p.shape) for p in plan.outputs]
+
+
+def test_the_plan_on_the_emulator(library: NetworkLibrary) -> None:
+    assert set(library.binaries) == {f"{name}.cubin" for name in library.kernels}
+    inputs = {"data": np.random.default_rng(0).uniform(-1, 1, (2, 5, 6, 4)).astype("float32")}
+    for got, want in zip(emulate(library, inputs), reference.run(network(), inputs), strict=True):
+        np.testing.assert_allclose(got, want, rtol=0, atol=2e-5 * float(np.abs(want).max()))
+
+
+def test_export_and_load(library: NetworkLibrary, tmp_path: Path) -> None:
+    library.export(tmp_path / "network")
+    again = load(tmp_path / "network")
+    assert again.plan == library.plan and again.kernels == library.kernels and again.binaries == library.binaries
+    assert again.machine == {"architecture": "sm_90"}
+
+
+@pytest.mark.parametrize(
+    "made, here, fits",
+    [
+        ("sm_90", "sm_90", True),
+        ("sm_80", "sm_86", True),
+        ("sm_86", "sm_80", False),
+        ("sm_80", "sm_90", False),
+        ("sm_90a", "sm_90a", True),
+        ("sm_90a", "sm_90", False),
+        ("sm_100", "sm_103", True),
+        ("sm_10", "sm_100", False),
+    ],
+)
+def test_which_devices_run_which_code(made: str, here: str, fits: bool) -> None:
+    assert runs_on(made, here) is fits
+
+
+def test_a_device_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relay_lite.runtime.cuda_network.architecture", lambda index: "sm_75")
+    with pytest.raises(GraphError, match="was compiled for sm_90; build it for this device, got device='sm_75'"):
+        CudaNetworkBackend().check_machine({"architecture": "sm_90"}, 0)
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_plain_nests_for_a_gpu_are_right(name: str) -> None:
+    oracle = Oracle(te.ComputeDAG(WORKLOADS[name]()), np.random.default_rng(2))
+    task = ansor.SearchTask(compute_dag=oracle.dag, target="cuda", hardware_params=HardwareParams.for_target("cuda"))
+    func = te.lower(plain_state(task), oracle.dag.tensors)
+
+    def run(func: te.LoweredFunc, args: Any) -> None:
+        emulator.run_program(emit_cuda(func), args, check=False)
+
+    assert oracle.mismatch(func, run) is None

@@ -1,0 +1,57 @@
+"""Operators as compiled C code give what the reference executor gives, at least one of every kind."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import ansor
+import relay_lite as relay
+from relay_lite import reference
+from relay_lite.ir import Expr
+from tests.relay_lite.sound_calls import sound
+
+NAMES = (
+    "erf rsqrt round sigmoid sign isnan nn.leaky_relu clip cast divide floor_mod mod power less logical_xor where",
+    "nn.prelu one_hot arange argmin prod all variance nn.log_softmax nn.lrn nn.group_norm nn.batch_norm",
+    "nn.conv1d nn.conv2d nn.conv3d nn.conv2d_transpose nn.contrib_conv2d_winograd_without_weight_transform "
+    "nn.avg_pool2d nn.max_pool3d nn.adaptive_avg_pool1d nn.batch_matmul",
+    "image.resize2d nn.upsampling nn.depth_to_space nn.space_to_depth concatenate stack split tile repeat take gather "
+    "gather_nd strided_slice reverse nn.pad broadcast_to",
+)
+
+
+@pytest.mark.parametrize("names", NAMES, ids=lambda names: names.split()[0])
+def test_compiled_operators(names: str) -> None:
+    params: list[relay.Var] = []
+    arrays: dict[str, np.ndarray] = {}
+    rng = np.random.default_rng(0)
+
+    def fresh(a: Expr) -> Expr:
+        """An input of its own for every argument."""
+        if isinstance(a, relay.Tuple):
+            return relay.Tuple([fresh(x) for x in a.fields])
+        v = relay.var(f"v{len(params)}", a.shape, a.dtype)
+        params.append(v)
+        floats = a.dtype == "float32"
+        value = rng.uniform(0.2, 1.0, a.shape) if floats else rng.integers(0, 2, a.shape)
+        arrays[v.name] = np.asarray(value).astype(a.dtype)
+        return v
+
+    outs: list[Expr] = []
+    for name in names.split():
+        made = sound(name)
+        made = relay.Call(made.op, tuple(fresh(a) for a in made.args), made.attrs)
+        outs += list(made) if isinstance(made.type, relay.TupleType) else [made]
+    function = relay.Function(params, relay.Tuple(outs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lib = relay.build(relay.IRModule({"main": function}), target="c")
+    module = relay.graph_executor.GraphModule(lib["default"](ansor.device("c")))
+    module.run(**arrays)
+    for k, (out, want) in enumerate(zip(outs, reference.run(function, arrays, dtype="float64"), strict=True)):
+        got = module.get_output(k).numpy()
+        assert got.dtype == out.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=str(out))

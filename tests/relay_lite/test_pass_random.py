@@ -1,0 +1,102 @@
+"""Every pass keeps the meaning of random networks, alone and after one another, and deep graphs need no deep stack."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relay_lite.ir import Expr, Function, post_order
+from relay_lite.make import call
+from relay_lite.transform import (
+    BackwardFoldScaleAxis,
+    CanonicalizeCast,
+    CanonicalizeOps,
+    EliminateCommonSubexpr,
+    FoldConstant,
+    FoldScaleAxis,
+    ForwardFoldScaleAxis,
+    Pass,
+    PassContext,
+    Sequential,
+    SimplifyExpr,
+    SimplifyExprPostAlterOp,
+    SimplifyInference,
+)
+
+from .pass_graphs import Layers, assert_same_meaning, function, ops, random_network, relu
+
+ALL: list[Pass] = [
+    SimplifyInference(),
+    EliminateCommonSubexpr(),
+    FoldConstant(),
+    BackwardFoldScaleAxis(),
+    ForwardFoldScaleAxis(),
+    FoldScaleAxis(),
+    SimplifyExpr(),
+    CanonicalizeCast(),
+    CanonicalizeOps(),
+    SimplifyExprPostAlterOp(),
+]
+IN_ORDER = [SimplifyInference(), EliminateCommonSubexpr(), FoldConstant(), FoldScaleAxis(), SimplifyExpr(),
+            CanonicalizeCast(), CanonicalizeOps(), SimplifyExprPostAlterOp(), FoldConstant()]  # fmt: skip
+LAYOUTS = pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+
+
+@LAYOUTS
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 25))
+def test_the_passes_in_order(layout: str, seed: int, size: int) -> None:
+    before = random_network(np.random.default_rng(seed), size, layout)
+    with PassContext(opt_level=3):
+        after = Sequential(IN_ORDER)(before)
+    assert_same_meaning(before, after, 1e-8)
+    assert not {"nn.batch_norm", "nn.bias_add"} & set(ops(after))
+
+
+@LAYOUTS
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 20), order=st.lists(st.integers(0, len(ALL) - 1), max_size=6))
+def test_passes_in_any_order(layout: str, seed: int, size: int, order: list[int]) -> None:
+    before = random_network(np.random.default_rng(seed), size, layout)
+    after = before
+    with PassContext(opt_level=3):
+        for k in order:
+            after = ALL[k](after)
+    assert_same_meaning(before, after, 1e-8)
+
+
+def _deep(layers: int) -> Function:
+    """A network of many units with one shared value each."""
+    make = Layers(np.random.default_rng(0), negative=False)
+    x: Expr = make.input(1, 2, 2, 3)
+    for _ in range(layers):
+        x = call("add", make.conv(relu(make.bn(make.bias(x))), 3, 1), x)
+    return function(x)
+
+
+def test_depth_is_no_matter() -> None:
+    deep = _deep(600)
+    with PassContext(opt_level=3):
+        after = Sequential(IN_ORDER)(deep)
+    assert ops(after) == {"nn.conv2d": 600, "nn.relu": 600, "add": 1800}
+
+
+@pytest.mark.parametrize("a_pass", ALL, ids=[p.name for p in ALL])
+def test_a_pass_that_finds_nothing_returns_its_argument(a_pass: Pass) -> None:
+    make = Layers(np.random.default_rng(1))
+    graph = function(make.tail(relu(make.conv(make.input(1, 4, 4, 3), 4))))
+    with PassContext(opt_level=3):
+        assert a_pass(graph) is graph
+        once = a_pass(_deep(3))
+        assert a_pass(once) is once
+
+
+@pytest.mark.parametrize("a_pass", ALL, ids=[p.name for p in ALL])
+def test_what_a_pass_does_not_change_stays_shared(a_pass: Pass) -> None:
+    before = random_network(np.random.default_rng(7), 30, "NHWC")
+    with PassContext(opt_level=3):
+        after = a_pass(before)
+    size = len(post_order(before.body))
+    assert len(post_order(after.body)) <= 4 * size, "a shared value must not be copied for each of its readers"
