@@ -23,7 +23,7 @@ class SketchOptions:
     gpu_multi_level_tiling_structure: str = "SSSRRSRS"
     max_innermost_split_factor: int = 64
     max_innermost_reduce_factor: int = 1024
-    max_vectorize_size: int = 16
+    max_vectorize_size: int = 64
     disable_change_compute_location: int = 0
 
     def __post_init__(self) -> None:

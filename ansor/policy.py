@@ -94,7 +94,7 @@ class SketchPolicy:
         "gpu_multi_level_tiling_structure": "SSSRRSRS",
         "max_innermost_split_factor": 64,
         "max_innermost_reduce_factor": 1024,
-        "max_vectorize_size": 16,
+        "max_vectorize_size": 64,
         "disable_change_compute_location": 0,
         "extra_sketch_rules": ",".join(EXTRA_RULES),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from te_lite.lanes import smaller, where
+from te_lite.lanes import product, smaller, where
 from te_lite.replay import apply
 from te_lite.state import INLINED, REDUCE, Iter, Stage, State
 from te_lite.step import Pragma
@@ -29,25 +29,35 @@ def loops_of_programs(state: State) -> list[int]:
 
 
 def lane_loops(state: State, k: int) -> list[Iter]:
-    """The innermost loops of stage `k` that may become lanes, innermost first; a tiled stage gives one loop."""
+    """The innermost loops of stage `k` that may become lanes, innermost first; a tiled stage gives its last tile."""
     stage = state.stages[k]
     unrolled = {it.uid for it in always_unrolled(stage)}
     out: list[Iter] = []
     for it in reversed(stage.iters):
         held = state.attached_to(k, it.uid) or it.uid in unrolled
-        if held or it.kind == REDUCE or it.annotation != "none" or (out and is_tiled(stage)):
+        if held or it.kind == REDUCE or it.annotation != "none":
+            break
+        if is_tiled(stage) and any(root_axes(stage, it.uid) & root_axes(stage, inner.uid) for inner in out):
             break
         out.append(it)
     return out
 
 
 def most_lanes(bounded: State, k: int, depth: Any, max_size: int) -> Any:
-    """How many loops of stage `k`, at most, become up to `max_size` lanes; its `depth` outermost run in parallel."""
+    """How many loops of stage `k`, at most, become up to `max_size` lanes; its `depth` outermost run in parallel.
+
+    Loops of a tile are lanes together only where they lie side by side: the inner ones run through whole axes.
+    """
+    stage = bounded.stages[k]
     count: Any = 0
     lanes: Any = 1
+    most: Any = max_size
     for it in lane_loops(bounded, k):
         lanes = lanes * it.extent
-        count = count + where(lanes <= max_size, 1, 0)
+        count = count + where(lanes <= most, 1, 0)
+        if is_tiled(stage):
+            whole = product([stage.vars[root].extent for root in root_axes(stage, it.uid)])
+            most = where(it.extent == whole, most, 0)
     return smaller(count, len(bounded.stages[k].leaf) - depth)
 
 

@@ -14,8 +14,8 @@ from ansor.measure.analytical import AnalyticalRunner
 from tests.ansor.search_case import MODELS, PER_ROUND, TARGETS, TRIALS, digest, tune
 
 SEQUENCES = {
-    "c random": "211cef8e2730a7e3",
-    "c analytical": "126fd10a1b616f78",
+    "c random": "4d5869a2ef5648d3",
+    "c analytical": "d5e0be604f22c7b9",
     "cuda random": "d1ee6bed71ee6977",
     "cuda analytical": "2d8b594a3e27a7f8",
 }
