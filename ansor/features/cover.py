@@ -33,6 +33,9 @@ Interval = tuple[Value, Value, Value]
 """Smallest value, largest value, number of different values at most."""
 
 
+_INTEGERS = (int, np.integer)
+
+
 class Lanes:
     """Reads the extents and coefficients of the lanes `chunk` as float64."""
 
@@ -43,12 +46,16 @@ class Lanes:
         self._extents: dict[tuple[int, int], Value] = {}
         self._sizes: dict[int, list[Value]] = {}
         self._strides: dict[int, dict[int, Value]] = {}
+        self._values: dict[int, tuple[Any, Value]] = {}
 
     def value(self, x: Any) -> Value:
-        """An int, or int lanes, as a row value."""
-        if isinstance(x, int | np.integer):
+        """An int, or int lanes, as a row value; the same lanes are converted once."""
+        if isinstance(x, _INTEGERS):
             return float(x)
-        return np.asanyarray(x)[self.chunk].astype(np.float64)
+        known = self._values.get(id(x))
+        if known is None:
+            known = self._values[id(x)] = (x, np.asanyarray(x)[self.chunk].astype(np.float64))
+        return known[1]
 
     def extent(self, stage: int, uid: int) -> Value:
         """The extent of an iterator."""
