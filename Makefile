@@ -1,5 +1,6 @@
 # make tune   set up a virtual environment and auto-schedule the tutorial's convolution layer on the CPU
 # make tune-cuda   the same on an NVIDIA GPU
+# make tune-network   tune the 24 tasks of ResNet-18 on the CPU, compile the network, check and time it
 # make test   set up the environment and run the checks and tests
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,9 +9,12 @@ LOG ?= conv2d.json
 TRIALS ?= 64
 CUDA_LOG ?= conv2d_cuda.json
 CUDA_TRIALS ?= 512
+NETWORK ?= resnet-18
+NETWORK_LOG ?= $(NETWORK).json
+NETWORK_TRIALS ?= 192
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
-.PHONY: tune tune-cuda test lint fuzz bench clean
+.PHONY: tune tune-cuda tune-network test lint fuzz bench clean
 
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +31,9 @@ $(VENV)/.installed-cuda: $(VENV)/.installed
 
 tune-cuda: $(VENV)/.installed-cuda
 	$(RUN) -m ansor tune $(LAYER) --target cuda --trials $(CUDA_TRIALS) --log $(CUDA_LOG) --compare
+
+tune-network: $(VENV)/.installed
+	$(RUN) -m ansor tune-network $(NETWORK) --target c --trials $(NETWORK_TRIALS) --log $(NETWORK_LOG)
 
 test: $(VENV)/.installed
 	$(RUN) -m pytest -n 2 -m "not slow and not gpu"

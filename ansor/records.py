@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
-from te_lite.step import DoubleBuffer, FreePragma, from_json, to_json
+from te_lite.step import DoubleBuffer, FreePragma, SetScope, from_json, to_json
 
 from .journal import append_lines, ensure_writable, replace_file, scan_lines
 from .measure.api import MeasureErrorNo, MeasureInput, MeasureResult
@@ -31,7 +31,7 @@ from .workloads import calc_workload_dis_factor, decode_workload_key
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
-_OWN_STEPS = (FreePragma, DoubleBuffer)
+_OWN_STEPS = (FreePragma, DoubleBuffer, SetScope)
 _MAX_STEPS = 10_000
 _MAX_COSTS = 10_000
 logger = logging.getLogger("ansor")

@@ -5,7 +5,7 @@ The names are those of TVM's `relay`; `target`, `device` and `nd` are there too,
 
 from ansor import cpu, device, gpu, nd, target
 
-from . import frontend, graph_executor, image, ir, nn, reference, testing, transform
+from . import frontend, graph_executor, image, ir, nn, quantize, reference, testing, transform
 from .build import build
 from .errors import GraphError
 from .ir import (
@@ -80,6 +80,8 @@ from .op.join import concatenate, repeat, split, stack, tile
 from .op.pick import gather, gather_nd, reverse, strided_slice, take
 from .op.reduce import all, any, argmax, argmin, max, mean, mean_variance, min, prod, std, sum, variance
 from .op.shape import broadcast_to, expand_dims, layout_transform, reshape, shape_of, squeeze, transpose
+from .op.shift import left_shift, right_shift
+from .param_dict import load_param_dict, save_param_dict
 from .runtime.library import load
 from .text import as_text
 from .types import TensorType, TupleType
@@ -92,10 +94,11 @@ __all__ = [
     "bind_params", "broadcast_to", "build", "cast", "ceil", "clip", "concatenate", "const", "copy", "cos", "cosh",
     "cpu", "device", "divide", "equal", "erf", "exp", "expand_dims", "floor", "floor_divide", "floor_mod", "free_vars",
     "frontend", "full", "full_like", "gather", "gather_nd", "gpu", "graph_executor", "greater", "greater_equal",
-    "image", "ir", "isnan", "layout_transform", "less", "less_equal", "load", "log", "log2", "log10", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "mean_variance", "min", "minimum", "mod",
-    "multiply", "nd", "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "post_order", "power", "prod",
-    "reference", "repeat", "reshape", "reverse", "round", "rsqrt", "shape_of", "sigmoid", "sign", "sin", "sinh",
-    "split", "sqrt", "squeeze", "stack", "std", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "target",
-    "testing", "tile", "transform", "transpose", "trunc", "var", "variance", "where", "zeros", "zeros_like",
+    "image", "ir", "isnan", "layout_transform", "left_shift", "less", "less_equal", "load", "load_param_dict", "log",
+    "log2", "log10", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean",
+    "mean_variance", "min", "minimum", "mod", "multiply", "nd", "negative", "nn", "not_equal", "one_hot", "ones",
+    "ones_like", "post_order", "power", "prod", "quantize", "reference", "repeat", "reshape", "reverse", "right_shift",
+    "round", "rsqrt", "save_param_dict", "shape_of", "sigmoid", "sign", "sin", "sinh", "split", "sqrt", "squeeze",
+    "stack", "std", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "target", "testing", "tile",
+    "transform", "transpose", "trunc", "var", "variance", "where", "zeros", "zeros_like",
 ]  # fmt: skip

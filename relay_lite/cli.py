@@ -52,7 +52,7 @@ def tune_network(args: argparse.Namespace) -> int:
     say("Evaluate inference time cost...")
     result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
     print(result)
-    print(times_text(network_times(module, tasks, weights, log, result.median)))
+    print(times_text(network_times(module, tasks, weights, standings(log, tasks), result.median)))
     if args.export is not None:
         module.module.library.export(args.export)
     return 0

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ansor.scheduler.standing import Standing
 from ansor.task import SearchTask
 
 from .graph_executor import GraphModule
 from .ir import Function, FunctionCall, post_order
 from .runtime.assemble import reshaped_params
-from .tune_network import PathLike, standings
-
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,13 @@ class NetworkTimes:
 
 
 def network_times(
-    module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], log: PathLike, end_to_end: float,
-    calls: int = 10,
+    module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], tuned: Sequence[Standing],
+    end_to_end: float, calls: int = 10,
 ) -> NetworkTimes:  # fmt: skip
-    """What each task takes, as tuned and in the network (the mean of `calls` calls of each kernel in a row)."""
+    """What each task takes, as `tuned` and in the network (the mean of `calls` calls of each kernel in a row).
+
+    `end_to_end` are the seconds of a run of the whole network.
+    """
     task_of = {name: k for k, task in enumerate(tasks) for name in task.desc.split(",")}
     seconds: Counter[int] = Counter()
     others: Counter[str] = Counter()
@@ -63,7 +65,7 @@ def network_times(
             others[kernel] += cost  # type: ignore[assignment]
     rows = [
         TaskTime(task, w, s.trials, s.cost if s.valid else None, seconds[k] / w)
-        for k, (task, w, s) in enumerate(zip(tasks, weights, standings(log, tasks), strict=True))
+        for k, (task, w, s) in enumerate(zip(tasks, weights, tuned, strict=True))
     ]
     return NetworkTimes(tuple(rows), dict(others), end_to_end)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.dispatch import ApplyHistoryBest
+from ansor.dispatch import ApplyHistoryBest, Source
 from ansor.measure.api import Runner
 from ansor.records import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
@@ -38,6 +38,7 @@ from .reference import run
 
 PathLike = str | os.PathLike[str]
 ROUND = 64
+SMALL_ROUND = 4
 TOLERANCE = 1e-4
 WINOGRAD_TOLERANCE = 1e-3
 """For networks with F(4, 3), whose transforms lose more digits."""
@@ -70,17 +71,22 @@ def tune(
     if done < trials:
         scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
         options = TuningOptions(
-            trials - done, num_measures_per_round=ROUND, verbose=verbose, runner=runner, measure_callbacks=[recorder],
-            time_limit=time_limit,
+            trials - done, num_measures_per_round=per_round(trials, len(tasks)), verbose=verbose, runner=runner,
+            measure_callbacks=[recorder], time_limit=time_limit,
         )  # fmt: skip
         scheduler.tune(options)
         done = sum(scheduler.task_trials)
     return done
 
 
-def compile_best(network: Network, target: Target | str, log: PathLike) -> GraphModule:
+def per_round(trials: int, tasks: int) -> int:
+    """Programs of a round: so few that half of the trials are left when every task has had its first round."""
+    return min(ROUND, max(SMALL_ROUND, trials // (2 * tasks)))
+
+
+def compile_best(network: Network, target: Target | str, records: Source) -> GraphModule:
     """The network with the best programs of a log, on the first device of the target.  Raises as `build` does."""
-    with ApplyHistoryBest(log):
+    with ApplyHistoryBest(records):
         library = build(network.graph, target=target, params=network.params)
     return GraphModule(library["default"]())
 
@@ -102,7 +108,8 @@ class Checked:
 
     def __str__(self) -> str:
         text = f"results agree with the reference: largest error {self.error:.1e} of the largest value"
-        little = ", which is so little that the comparison says nothing" if self.contrast < CONTRAST * self.limit else ""
+        vacuous = self.contrast < CONTRAST * self.limit
+        little = ", too little for the comparison to say anything" if vacuous else ""
         return f"{text} (limit {self.limit:.0e}); those of two inputs differ by {self.contrast:.1e}{little}"
 
 

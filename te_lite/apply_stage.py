@@ -1,15 +1,26 @@
-"""Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; and double_buffer."""
+"""Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; double_buffer and set_scope."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from .derive import cache_name, cache_read_op, cache_write_ops, redirect_reads, rfactor_ops
+from .derive import cache_name, cache_read_op, cache_write_ops, in_scope, redirect_reads, rfactor_ops
 from .errors import ScheduleError, require
 from .expr import Expr, IterVar, Var, compare, logical_and
 from .loop_value import loop_names, root_values, split_guards
 from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Stage, State, fresh_stage
-from .step import SCOPES, CacheRead, CacheWrite, ComputeAt, ComputeInline, ComputeRoot, DoubleBuffer, RFactor
+from .step import (
+    SCOPES,
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    ComputeInline,
+    ComputeRoot,
+    DoubleBuffer,
+    RFactor,
+    SetScope,
+    is_scope,
+)
 
 SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
 
@@ -65,6 +76,19 @@ def apply_double_buffer(state: State, step: DoubleBuffer) -> State:
     require(scope in ("", "shared"), ScheduleError, subject, "the storage must be shared memory", scope=scope)
     require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
     return state.with_stage(step.stage, replace(stage, double_buffer=True))
+
+
+def apply_set_scope(state: State, step: SetScope) -> State:
+    """Where the stage is kept decides how far its regions reach, so this comes before extents are known."""
+    stage = state.stages[step.stage]
+    subject = f"set_scope {stage.op.name}"
+    require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+    require(not state.access.is_output(step.stage), ScheduleError, subject, "an output is in global storage")
+    law = f"{SCOPE_LAW} or local.<name>"
+    require(is_scope(step.scope), ScheduleError, subject, law, scope=step.scope)
+    ok = not stage.double_buffer or step.scope == "shared"
+    require(ok, ScheduleError, subject, "it is double-buffered, in shared memory", scope=step.scope)
+    return state.with_stage(step.stage, replace(stage, op=in_scope(stage.compute, step.scope)))
 
 
 def _insert(state: State, position: int, stage: Stage) -> State:

@@ -37,6 +37,11 @@ class Bounds:
     scopes: tuple[str, ...]
 
 
+def scope_rank(scope: str) -> int:
+    """How private storage is; a memory `local.<name>` is as private as `local`."""
+    return SCOPE_RANK[scope.partition(".")[0]]
+
+
 def infer_bounds(state: State) -> Bounds:
     """Infer all extents.
 
@@ -93,7 +98,7 @@ class _Inference:
         self.reads = reads_by_producer(state.ops, inlined)
         self.regions: list[tuple[Region, ...]] = [()] * len(self.stages)
         self.scopes = [self._scope(k) for k in range(len(self.stages))]
-        self.storage = [SCOPE_RANK[c] * (s.where == ATTACHED) for c, s in zip(self.scopes, self.stages, strict=True)]
+        self.storage = [scope_rank(c) * (s.where == ATTACHED) for c, s in zip(self.scopes, self.stages, strict=True)]
         self.listed = {t.op.key for t in state.dag.tensors}
         self.ranks = [thread_ranks(s, BLOCKS + THREADS) for s in self.stages]
         self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}

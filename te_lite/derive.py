@@ -56,6 +56,15 @@ def redirect_reads(op: ComputeOp, old: Tensor, new: Tensor) -> ComputeOp:
     return _memo(op, ("redirect", old, new), make)
 
 
+def in_scope(op: ComputeOp, scope: str) -> ComputeOp:
+    """`op` (same key), kept in `scope`."""
+
+    def make() -> ComputeOp:
+        return ComputeOp(op.name, op.axis, op.body, op.key, op.tag, op.attrs, op.reduce_axis, scope)
+
+    return _memo(op, ("scope", scope), make)
+
+
 def _map_bodies(op: ComputeOp, f: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
     """Apply `f` to the bodies; the outputs of one reduction share their rewritten sources."""
     first = op.reduction

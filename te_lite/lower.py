@@ -52,6 +52,19 @@ def lower(
     return as_function(facts, seq(*[_kernel(facts, k, nest) for k, nest in zip(roots, built, strict=True)]), name)
 
 
+def loop_nest(state: State, args: Sequence[Tensor] | None = None) -> tuple[Facts, Stmt]:
+    """The one nest of a state before any pass: virtual threads are loops around it, tensorized loops are marked.
+
+    Targets that have a use of their own for those start here.  `args` as for `lower`.  Raises LowerError when the
+    state has no loop nest, or several.
+    """
+    facts = Facts(infer_bounds(state), tuple(state.dag.tensors if args is None else args))
+    roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
+    names = [facts.stages[k].op.name for k in roots]
+    require(len(roots) == 1, LowerError, "loop nest", "all stages must be computed inside one", roots=names)
+    return facts, NestBuilder(facts, tensorized=True).stage_nest(roots[0])
+
+
 def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:
     """A program with the storage that its root stages share and its arguments."""
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT]

@@ -69,7 +69,7 @@ class Facts:
         for it in () if stage.where == INLINED else stage.iters:
             if it.annotation in BLOCKS or it.annotation in THREADS:
                 out[it.uid] = self.thread_vars[self.roots[k], it.annotation]
-            elif it.extent == 1:
+            elif it.extent == 1 and it.annotation != "tensorize":
                 out[it.uid] = as_expr(0)
             else:
                 out[it.uid] = self.new_var(it.name, int(it.extent))  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .bounds import BLOCKS, SCOPE_RANK, THREAD_RANK, THREADS
+from .bounds import BLOCKS, THREAD_RANK, THREADS, scope_rank
 from .errors import LowerError, require
 from .expr import (
     BufferLoad,
@@ -32,6 +32,7 @@ _KIND = {
     "vectorize": ForKind.VECTORIZED,
     "unroll": ForKind.UNROLLED,
     "vthread": ForKind.VTHREAD,
+    "tensorize": ForKind.TENSORIZED,
 }
 
 
@@ -46,17 +47,19 @@ class Point:
 
 
 class NestBuilder:
-    """Builds the nests of a program's stages."""
+    """Builds the nests of a program's stages; `tensorized` when the target has an instruction for tensorized loops."""
 
-    def __init__(self, low: Facts) -> None:
+    def __init__(self, low: Facts, tensorized: bool = False) -> None:
         self.low = low
+        self.tensorized = tensorized
 
     def stage_nest(self, k: int) -> Stmt:
         """The nest of stage k, the stages attached to its loops included."""
         stage = self.low.stages[k]
         for it in stage.iters:
             require(it.kind != MIXED, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
-            require(it.annotation != "tensorize", LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
+            fits = self.tensorized or it.annotation != "tensorize"
+            require(fits, LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
         self._check_threads(k)
         if self._across_threads(stage):
             return self._cross_thread_nest(k)
@@ -84,14 +87,14 @@ class NestBuilder:
         """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
         stage in between."""
         low = self.low
-        rank = SCOPE_RANK[low.bounds.scopes[k]]
+        rank = scope_rank(low.bounds.scopes[k])
         found = []
         attach = low.stages[k].attach
         while attach is not None:
             target = low.stages[attach.stage]
             around = [target.vars[u] for u in target.leaf[: target.position(attach.iter) + 1]]
             found += [(attach.stage, it) for it in around if rank > THREAD_RANK.get(it.annotation, 9)]
-            rank = min(rank, SCOPE_RANK[low.bounds.scopes[attach.stage]])
+            rank = min(rank, scope_rank(low.bounds.scopes[attach.stage]))
             attach = target.attach
         return found
 

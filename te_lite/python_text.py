@@ -27,6 +27,7 @@ from .step import (
     Pragma,
     Reorder,
     RFactor,
+    SetScope,
     Split,
     Step,
     StorageAlign,
@@ -153,6 +154,8 @@ class _Printer:
                 self._call(k, "compute_root()")
             case DoubleBuffer():
                 self._call(k, "double_buffer()")
+            case SetScope(scope=scope):
+                self._call(k, f'set_scope("{scope}")')
             case CacheRead() | CacheWrite() | RFactor():
                 self._new_stage(before, step)
 
@@ -206,6 +209,6 @@ class _Printer:
 
 
 def _annotation_call(loop: str, annotation: str) -> str:
-    if annotation in ("vectorize", "parallel", "unroll"):
+    if annotation in ("vectorize", "parallel", "unroll", "tensorize"):
         return f"{annotation}({loop})"
     return f'bind({loop}, te.thread_axis("{annotation}"))'

@@ -24,6 +24,7 @@ from .step import (
     Pragma,
     Reorder,
     RFactor,
+    SetScope,
     Split,
     Step,
     StorageAlign,
@@ -46,6 +47,7 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     CacheWrite: apply_stage.apply_cache_write,
     RFactor: apply_stage.apply_rfactor,
     DoubleBuffer: apply_stage.apply_double_buffer,
+    SetScope: apply_stage.apply_set_scope,
 }
 
 

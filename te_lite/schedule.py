@@ -33,6 +33,7 @@ from .step import (
     Pragma,
     Reorder,
     RFactor,
+    SetScope,
     Split,
     Step,
     StorageAlign,
@@ -65,10 +66,11 @@ THREAD_TAGS = tuple(f"{kind}.{d}" for kind in ("blockIdx", "threadIdx") for d in
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> ThreadAxis:
     """A thread axis by its tag; called as `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`.
 
-    An axis with a domain is bound only to loops of that extent.
+    An axis with a domain is bound only to loops of that extent.  `cthread` is another word for `vthread`.
     """
     if isinstance(dom, str):
         dom, tag = None, dom
+    tag = "vthread" if tag == "cthread" else tag
     law = f"the tag must be one of {', '.join(THREAD_TAGS)}"
     require(tag in THREAD_TAGS, ScheduleError, "thread_axis", law, tag=tag)
     ok = dom is None or (isinstance(dom, tuple | list) and len(dom) == 2 and dom[0] == 0 and _is_positive(dom[1]))
@@ -109,11 +111,17 @@ class Schedule:
         return [StageHandle(self, s.op.key) for s in self.state.stages]
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
-        """Read `tensor` through a copy in `scope` for the given readers; returns the copy."""
+        """Read `tensor` through a copy in `scope` for the given readers; returns the copy.
+
+        A scope `local.<name>` takes two steps: a copy in `local`, which is then put into that memory.
+        """
         k = self.stage_id(tensor)
         listed: list[Any] = list(readers) if isinstance(readers, list | tuple) else [readers]
         ids = sorted(self.stage_id(r) for r in listed)
-        self.apply(CacheRead(k, scope, tuple(ids)))
+        special = scope.startswith("local.")
+        self.apply(CacheRead(k, "local" if special else scope, tuple(ids)))
+        if special:
+            self.apply(SetScope(k + 1, scope))
         return self.state.stages[k + 1].op.output()
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
@@ -286,6 +294,14 @@ class StageHandle:
         Takes twice the shared memory, and one barrier a turn of the loop instead of two.
         """
         self.schedule.apply(DoubleBuffer(self.id))
+
+    def set_scope(self, scope: str) -> None:
+        """Keep what the stage computes in `scope`: `global`, `shared`, `local`, or a memory `local.<name>`."""
+        self.schedule.apply(SetScope(self.id, scope))
+
+    def tensorize(self, axis: Axis) -> None:
+        """Let one instruction of the target do what the loop, and all inside, does."""
+        self._annotate(axis, "tensorize")
 
     def compute_root(self) -> None:
         """Compute the whole stage before its consumers."""

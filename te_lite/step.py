@@ -2,7 +2,8 @@
 
     step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
          | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR
-         | CacheRead CHR | CacheWrite CHW | RFactor RF | FreePragma PRX (ours) | DoubleBuffer DBF (ours)
+         | CacheRead CHR | CacheWrite CHW | RFactor RF
+         | FreePragma PRX | DoubleBuffer DBF | SetScope SSC (ours)
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -24,6 +25,12 @@ ANNOTATIONS = (
     "blockIdx.z", "threadIdx.z", "tensorize",
 )  # fmt: skip
 SCOPES = ("global", "shared", "local")
+
+
+def is_scope(text: str) -> bool:
+    """Whether `text` names storage: one of SCOPES, or `local.<name>`, a private memory of an accelerator."""
+    base, _, name = text.partition(".")
+    return text in SCOPES or (base == "local" and name.isidentifier())
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,15 @@ class DoubleBuffer:
     stage: int
 
 
+@dataclass(frozen=True, slots=True)
+class SetScope:
+    """Keep what the stage computes in `scope`; a letter of our own."""
+
+    tag: ClassVar[str] = "SSC"
+    stage: int
+    scope: str
+
+
 Step = (
     Annotate
     | Fuse
@@ -181,6 +197,7 @@ Step = (
     | RFactor
     | FreePragma
     | DoubleBuffer
+    | SetScope
 )
 STEP_KINDS: dict[str, type[Any]] = {kind.tag: kind for kind in Step.__args__}
 
@@ -248,6 +265,10 @@ def _field(tag: str, name: str, value: Any) -> Any:
         case "inner_to_outer" | "factor" if tag != "SA":
             require(value in (0, 1), RecordError, where, "must be 0 or 1", got=value)
             return bool(value)
+        case "scope" if tag == "SSC":
+            ok = isinstance(value, str) and is_scope(value)
+            require(ok, RecordError, where, f"must be {', '.join(SCOPES)} or local.<name>", got=value)
+            return value
         case "scope":
             require(value in SCOPES, RecordError, where, f"must be one of {', '.join(SCOPES)}", got=value)
             return value

@@ -31,6 +31,7 @@ class ForKind(Enum):
     VECTORIZED = "vectorized"
     UNROLLED = "unrolled"
     VTHREAD = "vthread"
+    TENSORIZED = "tensorized"
     BLOCK = "block"
     THREAD = "thread"
 
@@ -39,7 +40,7 @@ class ForKind(Enum):
 class Buffer:
     """Flat storage of `size` elements.  Two buffers are the same only if they are the same object.
 
-    `scope` is `global`, `shared` or `local`; `shape` is the logical shape (for printing and arguments).
+    `scope` is `global`, `shared`, `local` or `local.<name>`; `shape` is the logical shape (for printing and arguments).
     `pipelined` storage holds several tiles, and the barriers of its pipeline (`double_buffer.py`) order all accesses.
     """
 
@@ -69,7 +70,10 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class For:
-    """`kind` BLOCK and THREAD carry their axis in `tag` (`blockIdx.x`, `threadIdx.x`, ...)."""
+    """`kind` BLOCK and THREAD carry their axis in `tag` (`blockIdx.x`, `threadIdx.x`, ...).
+
+    A TENSORIZED loop is, with all inside, one instruction of an accelerator; only nests for those have it.
+    """
 
     var: Var
     extent: int

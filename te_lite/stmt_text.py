@@ -43,6 +43,7 @@ _KIND = {
     ForKind.VECTORIZED: "vectorized ",
     ForKind.UNROLLED: "unrolled ",
     ForKind.VTHREAD: "vthread ",
+    ForKind.TENSORIZED: "tensorized ",
     ForKind.BLOCK: "",
     ForKind.THREAD: "",
 }

@@ -12,6 +12,7 @@ import numpy as np
 from .errors import InterpError, LowerError
 from .expr import INDEX, BufferLoad, Call, Expr, Load, Logical, Reduce, Var, logical_not
 from .interp_expr import Value, evaluate
+from .step import SCOPES, is_scope
 from .stmt import (
     Alloc,
     Barrier,
@@ -37,7 +38,6 @@ TAGS = {
     ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
     ForKind.THREAD: ("threadIdx.x", "threadIdx.y", "threadIdx.z"),
 }
-SCOPES = ("global", "shared", "local")
 _POINTS = 512
 
 
@@ -113,7 +113,7 @@ def scopes(func: LoweredFunc) -> Iterator[str]:
     for s, path in paths(func.body):
         if not isinstance(s, Alloc):
             continue
-        if s.buffer.scope not in SCOPES:
+        if not is_scope(s.buffer.scope):
             yield f"the scope of {s.buffer.name} must be one of {', '.join(SCOPES)}, got scope={s.buffer.scope!r}"
         if s.buffer.scope == "shared" and not any(map(_kernel_loop, path)):
             yield f"the shared buffer {s.buffer.name} is allocated outside of a kernel"

@@ -54,6 +54,7 @@ SEAMS = {
     "custom_mutation": r"4 mutations: [0-9.]+ us\n5 mutations: [0-9.]+ us\n",
     "custom_policy": r"( +\d+ threads: [0-9.]+ us\n){5,}",
     "custom_sketch_rule": r"[^=]*for j.0 \(None\)[^=]*= \.\.\.\n\nThe best of 20 programs:[^=]*C = \.\.\.\n+",
+    "custom_tuner": r"RandomTuner: [0-9.]+ GFLOPS with .*\nWalk: [0-9.]+ GFLOPS with .*\n",
 }
 
 

@@ -27,3 +27,7 @@ class DeadlockError(MachineError):
 
 class QueueError(VtaError):
     """A call that the runtime's command queue cannot turn into instructions."""
+
+
+class CompileError(VtaError):
+    """A schedule that the accelerator cannot run; the text is the reason."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import ansor.measure.api as api
@@ -24,9 +25,11 @@ from .task import Task
 if TYPE_CHECKING:
     from .local import LocalBuilder, LocalRunner
 
+Begun = tuple[api.MeasureInput, Future[api.BuildResult]]
+
 
 class CompiledMeasurer:
-    """Builds several configurations at a time and runs them one after the other."""
+    """Builds several configurations at a time and runs them one after the other; outputs are always checked."""
 
     def __init__(self, task: Task, builder: LocalBuilder, runner: LocalRunner) -> None:
         self.task = task
@@ -46,19 +49,24 @@ class CompiledMeasurer:
 
     def measure(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """The results, in the order of the inputs."""
-        started: list[tuple[api.MeasureInput, object] | MeasureResult] = []
-        for inp in inputs:
-            begin = time.monotonic()
-            try:
-                program = self._program(inp)
-            except TeError as error:
-                spent = time.monotonic() - begin
-                no = api.MeasureErrorNo.INSTANTIATION_ERROR
-                started.append(failed(no, str(error), spent, int(time.time())))
-                continue
-            started.append((program, self._builder.submit(program)))
-        built = [item if isinstance(item, MeasureResult) else (item[0], item[1].result()) for item in started]  # type: ignore[attr-defined]
-        return [item if isinstance(item, MeasureResult) else self._runner.run(*item) for item in built]
+        return [self._finish(begun) for begun in [self._begin(inp) for inp in inputs]]
+
+    def _begin(self, inp: MeasureInput) -> Begun | MeasureResult:
+        start = time.monotonic()
+        try:
+            program = self._program(inp)
+        except TeError as error:
+            spent = time.monotonic() - start
+            return failed(api.MeasureErrorNo.INSTANTIATION_ERROR, str(error), spent, int(time.time()))
+        return program, self._builder.submit(program)
+
+    def _finish(self, begun: Begun | MeasureResult) -> MeasureResult:
+        if isinstance(begun, MeasureResult):
+            return begun
+        program, build = begun
+        res = self._runner.run(program, build.result())
+        error_no = api.MeasureErrorNo(res.error_no)
+        return res if res.ok else failed(error_no, res.error_msg, res.all_cost, res.timestamp)
 
     def close(self) -> None:
         """Stop the workers."""

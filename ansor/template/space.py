@@ -178,6 +178,12 @@ class ConfigSpace:
         require(ok, TemplateError, "space", f"an index lies in 0 .. {self.range_length - 1}", got=index)
         return self._entity(int(index))
 
+    def index_of(self, config: ConfigEntity) -> int | None:
+        """The index of a configuration; None when it is none of this space."""
+        index = config.index
+        there = index is not None and index < self.range_length and self._entity(index) == config
+        return index if there else None
+
     def _entity(self, index: int) -> ConfigEntity:
         knobs = zip(self.space_map.items(), self.point2knob(index), strict=True)
         return ConfigEntity(index, {name: knob.entities[digit] for (name, knob), digit in knobs}, self)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property, wraps
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import te_lite as te
 from ansor.target import Target
@@ -31,9 +31,27 @@ from .errors import TemplateError
 from .space import ConfigSpace
 
 Template = Callable[..., Any]
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 Workload = tuple[Any, ...]
 _TEMPLATES: dict[str, Template] = {}
 _target: ContextVar[Target | None] = ContextVar("template_target", default=None)
+
+
+class Dispatched(Protocol[P, R]):
+    """A template as a function: called, it runs with the configuration of the current context."""
+
+    task_name: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+@overload
+def template(task_name: str, func: None = None) -> Callable[[Callable[P, R]], Dispatched[P, R]]: ...
+
+
+@overload
+def template(task_name: str, func: Callable[P, R]) -> Dispatched[P, R]: ...
 
 
 def template(task_name: str, func: Template | None = None) -> Any:

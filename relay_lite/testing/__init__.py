@@ -18,6 +18,7 @@ from . import (
     mobilenet,
     resnet,
     resnet_3d,
+    resnet_v1,
     squeezenet,
     vgg,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "mobilenet",
     "resnet",
     "resnet_3d",
+    "resnet_v1",
     "squeezenet",
     "vgg",
 ]

@@ -46,7 +46,7 @@ def live_params(
         else:
             low, high = (0.5, 1.5) if kind in ("gamma", "var") else (-0.1, 0.1)
         kept = kind != "weight" and fixed and fixed in name
-        out[name] = value if kept else rng.uniform(low, high, value.shape).astype(value.dtype)
+        out[name] = value if kept else np.asarray(rng.uniform(low, high, value.shape), value.dtype)
     return out
 
 
@@ -63,10 +63,10 @@ def live_inputs(graph: IRModule | Function, params: Arrays, rng: np.random.Gener
 def _drawn(kind: TensorType, rng: np.random.Generator) -> Array:
     if not kind.dtype.startswith("float"):
         return rng.integers(0, 2, kind.shape).astype(kind.dtype)
-    patches = rng.uniform(-1, 1, [min(n, COARSE) for n in kind.shape])
+    patches: Array = np.asarray(rng.uniform(-1, 1, [min(n, COARSE) for n in kind.shape]))
     for axis, n in enumerate(kind.shape):
         patches = patches.take(np.arange(n) * patches.shape[axis] // n, axis)
-    drawn: Array = (patches + rng.uniform(-NOISE, NOISE, kind.shape)).astype(kind.dtype)
+    drawn: Array = np.asarray(patches + rng.uniform(-NOISE, NOISE, kind.shape), kind.dtype)
     return drawn
 
 

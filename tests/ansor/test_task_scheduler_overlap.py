@@ -223,7 +223,7 @@ class SlowBuilder(NoBuilder):
     def submit(self, inp):
         done: Future[BuildResult] = Future()
         result = BuildResult("", (), 0, "", 0.0)
-        threading.Timer(self.chance.uniform(0, 0.02), done.set_result, [result]).start()
+        threading.Timer(self.chance.uniform(0, 0.1), done.set_result, [result]).start()
         return done
 
 

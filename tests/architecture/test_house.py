@@ -119,7 +119,8 @@ def test_no_dangerous_loading() -> None:
 
 
 # older generators, with the reason
-LEGACY = {"relay_lite/testing/init.py": ("RandomState",)}  # documented weights come from numpy.random.seed
+# documented weights come from numpy.random.seed
+LEGACY = dict.fromkeys(("relay_lite/testing/init.py", "relay_lite/testing/resnet_v1.py"), ("RandomState",))
 
 
 def test_randomness_is_an_argument() -> None:

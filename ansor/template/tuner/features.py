@@ -1,34 +1,47 @@
-"""What a cost model is told of configurations: one table per knob, looked up by digits, so that a whole space is
+"""What a cost model is told of configurations: a table for each knob, looked up by digits, so that a whole space is
 described in one go.
 
 knob      the numbers of `ConfigEntity.get_flatten_feature`: the lengths of the loops of a split, the values of knobs
-itervar   besides, for each loop of a split its length and the products of the lengths from the outside and from the
-          inside, as logarithms, and how many configurations of each knob divide evenly into two; nothing is lowered
+itervar   besides, for each loop of a split: the logarithms of its length, of the product of the lengths down to it and
+          of that from it on, and whether its length is odd
+
+Both are read off the knobs; no program is made for them.  Between tasks of one template the numbers in their arguments
+are features, too.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ansor.template.errors import TemplateError
 from ansor.template.knob import Array, Entity, KnobSpace, knob_numbers
 from ansor.template.space import ConfigSpace
 from ansor.template.split import SplitEntity, SplitSpace
+from te_lite.errors import require
 
 FEATURE_TYPES = ("knob", "itervar")
 
 
 class FeatureTable:
-    """float32 rows for indices of a space."""
+    """float32 rows for indices of a space.  Raises TemplateError for an unknown feature type."""
 
     def __init__(self, space: ConfigSpace, feature_type: str) -> None:
+        law = f"feature_type must be one of {', '.join(FEATURE_TYPES)}"
+        require(feature_type in FEATURE_TYPES, TemplateError, "features", law, got=feature_type)
         self.space = space
         numbers = _itervar_numbers if feature_type == "itervar" else knob_numbers
         self._tables = [
             np.array([numbers(knob, e) for e in knob.entities], np.float32) for knob in space.space_map.values()
         ]
 
+    @property
+    def columns(self) -> int:
+        return sum(t.shape[1] for t in self._tables)
+
     def rows(self, indices: Array) -> Array:
-        """float32 [n, columns]."""
+        """float32 [n, columns] for int64 [n]."""
         digits = self.space.digits(indices)
         return np.concatenate([t[digits[:, k]] for k, t in enumerate(self._tables)], axis=1)
 
@@ -38,5 +51,12 @@ def _itervar_numbers(knob: KnobSpace, entity: Entity) -> list[float]:
     if isinstance(knob, SplitSpace) and isinstance(entity, SplitEntity):
         lengths = np.array(entity.lengths(knob.axis.length), np.float64)
         logs = np.log2(lengths)
-        numbers = [*numbers, *logs, *np.cumsum(logs), *np.cumsum(logs[::-1]), *(lengths % 2)]
+        numbers = [*numbers, *logs, *np.cumsum(logs), *np.cumsum(logs[::-1])[::-1], *(lengths % 2)]
     return [float(x) for x in numbers]
+
+
+def numbers_in(args: Any) -> list[float]:
+    """The numbers in arguments of a task, in order; 0 for anything else."""
+    if isinstance(args, list | tuple):
+        return [x for a in args for x in numbers_in(a)]
+    return [float(args) if isinstance(args, int | float) else 0.0]

@@ -7,7 +7,6 @@ trials, not after a generation of `pop_size`.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,8 +18,8 @@ from te_lite.errors import require
 
 from .tuner import Tuner
 
-FIRST = 24
-BROOD = 8
+FIRST = 16
+BROOD = 4
 ATTEMPTS = 8
 
 
@@ -44,8 +43,6 @@ class GATuner(Tuner):
         self._dims = np.array(self.space.dims, np.int64)
         self._genes = np.zeros((0, len(self._dims)), np.int64)
         self._scores = np.zeros(0)
-        self._queue: deque[int] = deque()
-        self._drawn = 0
 
     def learn(self, indices: Array, scores: Array) -> None:
         """The best `pop_size` of the population and the newcomers stay; of equals the older."""
@@ -54,13 +51,10 @@ class GATuner(Tuner):
         best = np.argsort(-merged, kind="stable")[: self.pop_size]
         self._genes, self._scores = genes[best], merged[best]
 
-    def propose(self, n: int) -> Sequence[int]:
-        """The rest of the brood; a new one when it is used up."""
-        if not self._queue:
-            first = min(self.pop_size, FIRST) - self._drawn
-            self._queue.extend(self.unseen.sample(first, self.rng) if first > 0 else self._brood())
-            self._drawn += len(self._queue)
-        return [self._queue.popleft() for _ in range(min(n, len(self._queue)))]
+    def plan(self) -> Sequence[int]:
+        """A brood; random configurations first."""
+        first = min(self.pop_size, FIRST)
+        return self.unseen.sample(first, self.rng) if len(self._scores) < first else self._brood()
 
     def _brood(self) -> list[int]:
         """Up to `BROOD` fresh children; random configurations take the places of those that were bred before."""

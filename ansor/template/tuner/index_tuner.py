@@ -10,6 +10,8 @@ from ansor.template.task import Task
 
 from .tuner import Tuner
 
+BLOCK = 64
+
 
 class GridSearchTuner(Tuner):
     """All configurations, in the order of their indices; those within `range_idx`, both ends included, if given."""
@@ -20,9 +22,9 @@ class GridSearchTuner(Tuner):
         super().__init__(task, rng, range_idx)
         self._next = 0
 
-    def propose(self, n: int) -> Sequence[int]:
-        found = self.unseen.ahead(self._next, n)
-        self._next = found[0] if found else self.space.range_length
+    def plan(self) -> Sequence[int]:
+        found = self.unseen.ahead(self._next, BLOCK)
+        self._next = found[-1] + 1 if found else self.space.range_length
         return found
 
 
@@ -34,5 +36,5 @@ class RandomTuner(Tuner):
     ) -> None:
         super().__init__(task, rng, range_idx)
 
-    def propose(self, n: int) -> Sequence[int]:
-        return self.unseen.sample(n, self.rng)
+    def plan(self) -> Sequence[int]:
+        return self.unseen.sample(BLOCK, self.rng)

@@ -1,21 +1,22 @@
-"""The loop of all tuners: propose configurations, measure them, learn.
+"""The loop of all tuners: plan configurations, measure them, learn.
 
-A tuner of one's own is a subclass with `propose`, and `learn` if it learns:
+A tuner of one's own is a subclass with `plan`, and `learn` if it learns:
 
     class Mine(Tuner):
-        def propose(self, n):                  # up to n indices, fresh ones: self.unseen.fresh(indices)
-            return self.unseen.sample(n, self.rng)
+        def plan(self):                        # indices to measure next, in this order
+            return self.unseen.sample(16, self.rng)
 
         def learn(self, indices, scores):      # scores: FLOPS, 0 for a failure
             ...
 
-No configuration is measured twice: what was proposed before is dropped from a proposal.
+A plan is measured to its end before the next one is asked for, in batches of any size; so how many configurations are
+measured at a time changes nothing.  No configuration is measured twice: what was before is dropped from a plan.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -56,11 +57,12 @@ class Tuner:
         self.best_measure_pair: tuple[MeasureInput, MeasureResult] | None = None
         self.best_iter = 0
         self.trials = 0
+        self._queue: deque[int] = deque()
 
     # ------------------------------------------------------------------------------------------ to be overridden
 
-    def propose(self, n: int) -> Sequence[int]:
-        """At most `n` indices to measure next; none when there is nothing left to propose."""
+    def plan(self) -> Sequence[int]:
+        """Indices to measure next, as many as the tuner likes; none when it has nothing left to propose."""
         raise NotImplementedError
 
     def learn(self, indices: Array, scores: Array) -> None:
@@ -73,9 +75,18 @@ class Tuner:
         return len(self.unseen) > 0
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
-        """Up to `batch_size` configurations that were never proposed before."""
-        proposed = self.propose(min(batch_size, len(self.unseen)))
-        return [self.space.get(k) for k in map(int, proposed) if self.unseen.take(k)]
+        """Up to `batch_size` configurations that were never proposed before; fewer at the end of a plan."""
+        batch: list[ConfigEntity] = []
+        while len(batch) < batch_size and self.has_next():
+            if not self._queue:
+                planned = [] if batch else [int(k) for k in self.plan()]
+                self._queue.extend(k for k in planned if self.unseen.fresh(np.array([k]))[0])
+                if not self._queue:
+                    break
+            index = self._queue.popleft()
+            if self.unseen.take(index):
+                batch.append(self.space.get(index))
+        return batch
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Take in results of this task's configurations."""
@@ -87,9 +98,7 @@ class Tuner:
         scores = [self.task.flop / res.cost if res.ok else 0.0 for res in results]
         self.learn(indices, np.array(scores, np.float64))
 
-    def load_history(
-        self, data_set: Iterable[tuple[MeasureInput, MeasureResult]], min_seed_records: int = 0
-    ) -> int:
+    def load_history(self, data_set: Iterable[tuple[MeasureInput, MeasureResult]], min_seed_records: int = 0) -> int:
         """Take in records: those of this task count as measured, and are never measured again.
 
         Gives their number.  Records of other tasks teach the tuners that learn across tasks, from `min_seed_records`
@@ -118,10 +127,7 @@ class Tuner:
         """The index of a recorded configuration in this space; None for that of another task or space."""
         if inp.workload != self.task.workload or inp.target != self.task.target_text:
             return None
-        index = inp.config.index
-        if index is None or not 0 <= index < self.space.range_length:
-            return None
-        return index if self.space.get(index) == inp.config else None
+        return self.space.index_of(inp.config)
 
     # ----------------------------------------------------------------------------------------------------- loop
 

@@ -55,9 +55,11 @@ class Unseen:
         indices = np.asarray(indices, np.int64)
         inside = (indices >= self.first) & (indices <= self.last)
         if self._open is not None:
-            return inside & self._open[np.where(inside, indices - self.first, 0)]
+            there: Array = inside & self._open[np.where(inside, indices - self.first, 0)]
+            return there
         known = [k not in self._taken and self.space.is_index_valid(k) for k in indices.tolist()]
-        return inside & np.array(known, bool)
+        left: Array = inside & np.array(known, bool)
+        return left
 
     def take(self, index: int) -> bool:
         """Take one away; whether it was there."""

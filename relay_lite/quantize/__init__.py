@@ -1,0 +1,6 @@
+"""Quantisation: float32 networks become networks of int8 convolutions with scales that are powers of two."""
+
+from .config import QConfig, qconfig
+from .network import quantize
+
+__all__ = ["QConfig", "qconfig", "quantize"]

@@ -1,0 +1,134 @@
+"""What tuners need of target `vta`: configurations of templates become programs, which run on a simulated machine.
+
+A simulated run takes the same time whenever it is repeated, so it is played once.  The search over sketches has no
+part in this: a program for this machine is a template's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ansor.errors import BackendError
+from ansor.measure.api import Device as MeasureDevice
+from ansor.measure.api import MeasureErrorNo
+from ansor.template.config import ConfigEntity
+from ansor.template.measure import Refusal, RunOptions
+from ansor.template.task import Task, Workload
+from te_lite import Tensor
+from te_lite.errors import TeError
+from te_lite.reference import evaluate
+from te_lite.stmt import LoweredFunc
+
+from . import templates
+from .build import Array, Module
+from .compiler import Program, compile_schedule
+from .config import Config
+from .errors import VtaError
+from .sim import PYNQ, CycleModel
+
+POISON = 0x55
+SEED = 2020
+
+
+class Trials:
+    """Builds and runs configurations: the `TemplateBackend` of the machine.
+
+    `model` says how long programs take.  Inputs and reference outputs are made once for each workload.
+    """
+
+    def __init__(self, config: Config | None = None, model: CycleModel = PYNQ) -> None:
+        self.config = config or Config()
+        self.model = model
+        self._expected: dict[Workload, list[Array]] = {}
+
+    def build(self, task: Task, config: ConfigEntity) -> Program | Refusal:
+        """The program of a configuration, or the reason why there is none."""
+        try:
+            schedule, tensors = task.instantiate(config)
+            return compile_schedule(schedule, tensors, self.config)
+        except TeError as error:
+            return Refusal(MeasureErrorNo.INSTANTIATION_ERROR, str(error))
+
+    def run(self, task: Task, program: Any, options: RunOptions) -> Sequence[float] | Refusal:
+        """Seconds of one run on the modelled machine."""
+        assert isinstance(program, Program)
+        arrays = self._arrays(task)
+        outputs = [k for k, arg in enumerate(program.args) if arg in program.outputs]
+        given = [np.full_like(a, POISON) if k in outputs else a for k, a in enumerate(arrays)]
+        module = Module(program)
+        module.device.moves_tensors = options.check_correctness
+        try:
+            launch = module.launch(*given)
+        except VtaError as error:
+            return Refusal(MeasureErrorNo.RUNTIME_DEVICE, str(error))
+        if options.check_correctness:
+            for k in outputs:
+                wrong = int(np.count_nonzero(given[k] != arrays[k]))
+                if wrong:
+                    text = f"{program.args[k].name}: {wrong} of {arrays[k].size} elements differ from the reference"
+                    return Refusal(MeasureErrorNo.WRONG_ANSWER, text)
+        return (launch.timing(self.model).ms / 1e3,)
+
+    def _arrays(self, task: Task) -> list[Array]:
+        """Random inputs and what the outputs must be, in the order of the arguments."""
+        if task.workload not in self._expected:
+            _, tensors = task.instantiate(task.config_space.get(0))
+            self._expected[task.workload] = _reference(tensors)
+        return self._expected[task.workload]
+
+
+def _reference(tensors: Sequence[Tensor]) -> list[Array]:
+    """int8 inputs over their whole range; others so small that sums of them stay away from the limits."""
+    rng = np.random.default_rng(SEED)
+    inputs = {}
+    for t in tensors:
+        if not hasattr(t.op, "body"):
+            high = 128 if t.dtype == "int8" else 1 << 15
+            inputs[t] = rng.integers(-high, high, t.shape).astype(t.dtype)
+    found = evaluate(tensors, inputs)
+    return [found[t] for t in tensors]
+
+
+def _refuse(what: str) -> NoReturn:
+    raise BackendError(f"target 'vta': {what} comes from a template (ansor.template), not from a sketch")
+
+
+class VtaBackend:
+    """Follows `ansor.measure.api.Backend`; `templates` is all that it really has."""
+
+    kind = "vta"
+    shares_host = True
+
+    def __init__(self) -> None:
+        self.templates = Trials()
+
+    def check(self, target: str) -> None:
+        """Raise BackendError: sketches have no programs for this target."""
+        _refuse("a program")
+
+    def source(self, func: LoweredFunc, target: str) -> str:
+        """Raise BackendError."""
+        _refuse("a program")
+
+    def build(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """Raise BackendError."""
+        _refuse("a program")
+
+    def open(self, index: int) -> MeasureDevice:
+        """Raise BackendError."""
+        _refuse("a program")
+
+    def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
+        """Raise BackendError."""
+        _refuse("a program")
+
+    def report(self) -> list[tuple[str, bool, str]]:
+        """What `ansor doctor` prints."""
+        names = ", ".join(sorted(f.task_name for f in (templates.conv2d_template, templates.dense_template)))
+        return [("vta machine", True, self.templates.config.model), ("vta templates", True, names)]
+
+
+BACKEND = VtaBackend()

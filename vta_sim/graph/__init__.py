@@ -1,0 +1,7 @@
+"""Networks for the machine: packing, the tasks to tune, and the kernels that a network is made of."""
+
+from .extract import conv_workloads, extract_from_program
+from .kernel import Kernel, RunKernel, Workload
+from .pack import graph_pack
+
+__all__ = ["Kernel", "RunKernel", "Workload", "conv_workloads", "extract_from_program", "graph_pack"]

@@ -1,0 +1,57 @@
+"""The convolutions of a packed graph as tasks to tune."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansor.target import Target
+from ansor.template.task import Task, create
+from relay_lite.ir import Expr, Function, IRModule, bind_params, children, main_function
+from relay_lite.op.registry import Op
+from relay_lite.visit import is_op
+
+from ..templates import conv2d_template
+from .kernel import Workload, workload_of
+from .packed_conv import NAME
+
+
+def conv_workloads(graph: Function | IRModule) -> dict[Workload, int]:
+    """The different packed convolutions, in plain values, and how often each occurs.
+
+    The order is that of a walk from the result that meets readers before what they read, first operands first.
+    """
+    found: dict[Workload, int] = {}
+    seen: set[Expr] = set()
+    stack: list[Expr] = [main_function(graph).body]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if is_op(node, NAME):
+            workload = workload_of(node)
+            found[workload] = found.get(workload, 0) + 1
+        stack.extend(reversed(children(node)))
+    return found
+
+
+def extract_from_program(
+    mod: Function | IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: Target | str = "vta",
+    target_host: Target | str | None = None,
+    ops: Sequence[Op] | None = None,
+) -> list[Task]:
+    """The tasks of a packed network in the order of `conv_workloads`; `params` become constants where the graph has
+    such inputs left.
+
+    Only packed convolutions have a template, so these are the tasks; `ops` without `nn.conv2d` gives none.  The
+    template is the one that is registered as `conv2d_packed.vta` at this moment.
+    """
+    if ops is not None and not any(op.name in ("nn.conv2d", NAME) for op in ops):
+        return []
+    function = main_function(mod)
+    left = {v.name for v in function.params}
+    bound = bind_params(function, {name: value for name, value in (params or {}).items() if name in left})
+    return [create(conv2d_template, args, target, target_host) for _, *args in conv_workloads(bound)]

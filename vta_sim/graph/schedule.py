@@ -1,0 +1,96 @@
+"""A kernel as a scheduled program, and the tiles that it gets where no record says better.
+
+A convolution takes the configuration of its workload from the current dispatch context of templates.  That was tuned
+with a shorter epilogue; where bias or residual do not fit beside its tiles, and where there is no record, the largest
+tiles that fit are taken.  Kernels without a convolution have no knobs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from ansor.template.dispatch import DispatchContext
+from te_lite import Schedule, Tensor, create_schedule, thread_axis
+from te_lite.errors import require
+from te_lite.tensor import ComputeOp
+
+from ..compiler.scopes import ACC
+from ..config import Config
+from ..errors import CompileError
+from ..kinds import Memory
+from ..top import ConvKnobs, ConvShape, broken_rule, conv_shape, fused, schedule_conv2d_packed
+from ..top.conv2d import TAG
+from .kernel import Kernel, Workload
+from .tensors import kernel_tensors
+
+
+def schedule_kernel(kernel: Kernel, config: Config) -> tuple[Schedule, list[Tensor]]:
+    """The schedule of a kernel, and its tensors: inputs, then the output.
+
+    Raises CompileError when no tiles fit the machine.
+    """
+    tensors = kernel_tensors(kernel)
+    if kernel.workload is None:
+        return _schedule_elementwise(tensors, config), tensors
+    shape = conv_shape(fused(tensors[-1], TAG))
+    return schedule_conv2d_packed(choose_knobs(kernel.workload, shape, config), tensors[-1], config), tensors
+
+
+def choose_knobs(workload: Workload, shape: ConvShape, config: Config) -> ConvKnobs:
+    """The recorded configuration of a workload where it fits `shape`, else the default one.  Raises CompileError."""
+    found = DispatchContext.current.query(None, workload)
+    recorded = None if found is None or found.is_fallback else knobs_of(found)
+    if recorded is not None and broken_rule(shape, recorded, config) is None:
+        return recorded
+    valid = (k for k in _by_size(shape) if broken_rule(shape, k, config) is None)
+    knobs = next(valid, None)
+    require(knobs is not None, CompileError, "conv2d_packed", "no tiles fit the machine", shape=shape)
+    assert knobs is not None
+    return knobs
+
+
+def knobs_of(config: Any) -> ConvKnobs:
+    """The knobs of a configuration of the template `conv2d_packed.vta`."""
+    tiles = {name: config[name].size[-1] for name in ("tile_b", "tile_h", "tile_w", "tile_ci", "tile_co")}
+    return ConvKnobs(**tiles, oc_nthread=config["oc_nthread"].val, h_nthread=config["h_nthread"].val)
+
+
+def _by_size(shape: ConvShape) -> list[ConvKnobs]:
+    """Tiles of one block of input channels: with two threads before one, then the largest first."""
+    height, width = shape.out
+    spans = itertools.product(_divisors(height), _divisors(width), _divisors(shape.co), ((2, 1), (1, 2), (1, 1)))
+    tiles = [ConvKnobs(1, h, w, 1, c, *threads) for h, w, c, threads in spans]
+    return sorted(tiles, key=lambda k: (-k.threads, -k.tile_h * k.tile_w * k.tile_co))
+
+
+def _divisors(n: int) -> Iterator[int]:
+    return (d for d in range(n, 0, -1) if n % d == 0)
+
+
+def _schedule_elementwise(tensors: list[Tensor], config: Config) -> Schedule:
+    """Rows of one block of channels at a time, two virtual threads where the blocks are even in number."""
+    *inputs, output = tensors
+    _, blocks, height, width, _, _ = output.shape
+    threads = 2 if blocks % 2 == 0 else 1
+    room = config.depth(Memory.ACC) // (threads * len(inputs))
+    rows = next((d for d in _divisors(height) if d * width <= room), None)
+    law = f"a row of {width} elements must fit {room}"
+    require(rows is not None, CompileError, "element-wise kernel", law)
+    s = create_schedule(output)
+    stages = [op for op in (st.op for st in s.state.stages) if isinstance(op, ComputeOp) and op.key != output.op.key]
+    inner = [op.output() for op in stages]
+    for t in inner:
+        s[t].set_scope(ACC)
+    loads = [s.cache_read(t, ACC, [op for op in stages if t in op.input_tensors()]) for t in inputs]
+    out = s[output]
+    n, c, i, j, b, k = out.op.axis
+    i0, i1 = out.split(i, factor=rows)
+    if threads == 2:
+        c0, thread = out.split(c, factor=threads)
+        out.reorder(thread, n, c0, i0, i1, j, b, k)
+        out.bind(thread, thread_axis("cthread"))
+    for t in (*loads, *inner):
+        s[t].compute_at(out, i0)
+    return s

@@ -1,0 +1,75 @@
+"""The templates of the accelerator: knobs around the schedules of `top`.
+
+    task = create("conv2d_packed.vta", args=(data, kernel, (1, 1), (1, 1), (1, 1), "NCHW1n16c", "int32"), target="vta")
+
+A configuration that is no program is refused with the reason, from the sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansor.template import get_config, template
+from te_lite import Schedule, Tensor
+
+from .top import (
+    ConvKnobs,
+    DenseKnobs,
+    conv2d_flop,
+    conv2d_packed,
+    dense_packed,
+    requantized,
+    schedule_conv2d_packed,
+    schedule_dense_packed,
+)
+
+THREADS = (1, 2)
+
+
+def _conv2d(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    layout: str,
+    out_dtype: str,
+) -> tuple[Schedule, list[Tensor]]:
+    """A convolution, shifted to the right by 8 bits and clipped to 0..127; seven knobs."""
+    conv = conv2d_packed(data, kernel, strides, padding, dilation, layout, out_dtype)
+    cfg = get_config()
+    cfg.add_flop(conv2d_flop(conv))
+    n, co, oh, ow, _, _ = conv.shape
+    extents = {"tile_b": n, "tile_h": oh, "tile_w": ow, "tile_ci": data.shape[1], "tile_co": co}
+    tiles = _tiles(cfg, extents)
+    knobs = ConvKnobs(**tiles, **_threads(cfg, "oc_nthread", "h_nthread"))
+    output = requantized(conv)
+    return schedule_conv2d_packed(knobs, output), [data, kernel, output]
+
+
+def _dense(data: Tensor, weight: Tensor, bias: None = None, out_dtype: str = "int32") -> tuple[Schedule, list[Tensor]]:
+    """A matrix product, shifted and clipped as the convolution is; four knobs."""
+    dense = dense_packed(data, weight, out_dtype)
+    cfg = get_config()
+    cfg.add_flop(conv2d_flop(dense))
+    tiles = _tiles(cfg, {"tile_b": dense.shape[0], "tile_ci": data.shape[1], "tile_co": dense.shape[1]})
+    output = requantized(dense)
+    return schedule_dense_packed(DenseKnobs(**tiles, **_threads(cfg, "oc_nthread")), output), [data, weight, output]
+
+
+def _tiles(cfg: Any, extents: dict[str, int]) -> dict[str, int]:
+    """The inner lengths of the splits, defined in this order."""
+    for name, extent in extents.items():
+        cfg.define_split(name, cfg.axis(extent), num_outputs=2)
+    return {name: cfg[name].size[-1] for name in extents}
+
+
+def _threads(cfg: Any, *names: str) -> dict[str, int]:
+    for name in names:
+        cfg.define_knob(name, THREADS)
+    return {name: cfg[name].val for name in names}
+
+
+conv2d_template = template("conv2d_packed.vta", _conv2d)
+dense_template = template("dense_packed.vta", _dense)

@@ -1,0 +1,80 @@
+"""The matrix product of packed tensors, and its schedule for the accelerator.
+
+data     (N / 1, CI / 16, 1, 16)         int8
+weights  (CO / 16, CI / 16, 16, 16)      int8
+result   (N / 1, CO / 16, 1, 16)         int32
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from te_lite import Schedule, Tensor, compute, reduce_axis, thread_axis
+from te_lite import sum as te_sum
+from te_lite.errors import ExprError, require
+from te_lite.expr import Expr
+
+from .fused import fused, in_memories
+
+TAG = "dense_pack"
+
+
+@dataclass(frozen=True)
+class DenseKnobs:
+    """A configuration: lengths of the inner loops over rows and channel blocks, and virtual threads over the latter."""
+
+    tile_b: int = 1
+    tile_ci: int = 1
+    tile_co: int = 1
+    oc_nthread: int = 1
+
+
+def dense_packed(data: Tensor, weights: Tensor, out_dtype: str = "int32") -> Tensor:
+    """The product of data with the transposed weights.  Raises ExprError for shapes or dtypes that do not fit."""
+    ok = data.ndim == 4 and weights.ndim == 4
+    law = "data and weights have four dimensions"
+    require(ok, ExprError, "dense_packed", law, data=data.shape, weights=weights.shape)
+    ok = data.shape[1] == weights.shape[1] and data.shape[3] == weights.shape[3]
+    law = "the input channels of data and weights must agree"
+    require(ok, ExprError, "dense_packed", law, data=data.shape, weights=weights.shape)
+    dtypes = (data.dtype, weights.dtype, out_dtype)
+    require(dtypes == ("int8", "int8", "int32"), ExprError, "dense_packed", "int8 by int8 gives int32", dtypes=dtypes)
+    k_o, k_i = reduce_axis((0, data.shape[1]), "k_o"), reduce_axis((0, data.shape[3]), "k_i")
+
+    def element(bo: Expr, c: Expr, bi: Expr, cc: Expr) -> Expr:
+        x = data[bo, k_o, bi, k_i].astype(out_dtype)
+        made: Expr = te_sum(x * weights[c, k_o, cc, k_i].astype(out_dtype), axis=[k_o, k_i])
+        return made
+
+    shape = (data.shape[0], weights.shape[0], data.shape[2], weights.shape[2])
+    made: Tensor = compute(shape, element, "dense", TAG)
+    return made
+
+
+def schedule_dense_packed(knobs: DenseKnobs, output: Tensor) -> Schedule:
+    """The schedule of a matrix product with what is fused to it, for one configuration.
+
+    The compiler refuses configurations that do not fit the machine.
+    """
+    f = fused(output, TAG)
+    s, operands, kept = in_memories(f)
+    out = s[output]
+    bo, co, bi, ci = out.op.axis
+    bo0, bo1 = out.split(bo, factor=knobs.tile_b)
+    co0, co1 = out.split(co, factor=knobs.tile_co)
+    out.reorder(bo0, co0, bo1, co1, bi, ci)
+    if knobs.oc_nthread > 1:
+        co0, thread = out.split(co0, factor=knobs.oc_nthread)
+        out.reorder(thread, bo0, co0)
+        out.bind(thread, thread_axis("cthread"))
+    for t in kept:
+        s[t].compute_at(out, co0)
+    product = s[f.core]
+    bo, co, bi, ci = product.op.axis
+    k_o, k_i = product.op.reduce_axis
+    product.reorder(k_o, bo, co, bi, ci, k_i)
+    block, _ = product.split(k_o, factor=knobs.tile_ci)
+    for t in operands:
+        s[t].compute_at(product, block)
+    product.tensorize(bi)
+    return s
