@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PATHS = os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def run(script: str, folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:

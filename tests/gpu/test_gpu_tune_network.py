@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ansor.cli import main
-from tests.test_examples import ROOT, run
+from tests.test_examples import PATHS, run
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
@@ -28,7 +28,7 @@ def test_a_network_with_large_winograd_tiles(
 
 
 def test_tutorial_page(tmp_path: Path) -> None:
-    small = {"ANSOR_IMAGE": "64", "ANSOR_TRIALS": "30", "PYTHONPATH": str(ROOT)}
+    small = {"ANSOR_IMAGE": "64", "ANSOR_TRIALS": "30", "PYTHONPATH": PATHS}
     done = run("tutorials/tune_network_cuda.py", tmp_path, "cuda", **small)
     assert done.returncode == 0, done.stderr
     assert "\tTrials: 32\t" in done.stdout and "Execution time summary:" in done.stdout

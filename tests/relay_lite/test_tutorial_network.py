@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import ansor
-from tests.test_examples import ROOT, run
+from tests.test_examples import PATHS, ROOT, run
 
 SCRIPT = "tutorials/tune_network_cuda.py"
 PAGE = """\
@@ -35,7 +35,7 @@ def test_the_code_is_that_of_the_page() -> None:
 
 def test_tutorial_page(tmp_path: Path) -> None:
     """A residual network of eight layers on pictures of 28x28: extract, tune, compile, time, distill, resume."""
-    small = {"ANSOR_NETWORK": "resnet-8", "ANSOR_IMAGE": "28", "ANSOR_TRIALS": "13", "PYTHONPATH": str(ROOT)}
+    small = {"ANSOR_NETWORK": "resnet-8", "ANSOR_IMAGE": "28", "ANSOR_TRIALS": "13", "PYTHONPATH": PATHS}
     done = run(SCRIPT, tmp_path, **small)
     assert done.returncode == 0, done.stderr
     assert len(re.findall(r"^=+ Task \d+  \(workload key: \[.*\]\) =+$", done.stdout, re.MULTILINE)) == 13
@@ -51,7 +51,7 @@ def test_tutorial_page(tmp_path: Path) -> None:
 
 def test_no_gpu_is_one_sentence(tmp_path: Path) -> None:
     """All 24 tasks of ResNet-18 for a GPU are printed without one."""
-    done = run(SCRIPT, tmp_path, "cuda", PYTHONPATH=str(ROOT), CUDA_VISIBLE_DEVICES="")
+    done = run(SCRIPT, tmp_path, "cuda", PYTHONPATH=PATHS, CUDA_VISIBLE_DEVICES="")
     assert done.returncode != 0
     assert "target 'cuda' needs" in done.stderr.splitlines()[-1]
     assert done.stdout.count("(workload key: [") == 24
