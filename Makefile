@@ -1,6 +1,7 @@
 # make tune   set up a virtual environment and auto-schedule the tutorial's convolution layer on the CPU
 # make tune-cuda   the same on an NVIDIA GPU
 # make tune-network   tune the 24 tasks of ResNet-18 on the CPU, compile the network, check and time it
+# make tune-vta   tune the ten convolutions of ResNet-18 on a simulated accelerator, run the network in int8, check it
 # make test   set up the environment and run the checks and tests
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,9 +13,11 @@ CUDA_TRIALS ?= 512
 NETWORK ?= resnet-18
 NETWORK_LOG ?= $(NETWORK).json
 NETWORK_TRIALS ?= 192
+VTA_LOG ?= vta.resnet18_v1.log
+VTA_TRIALS ?= 64
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
-.PHONY: tune tune-cuda tune-network test lint fuzz bench clean
+.PHONY: tune tune-cuda tune-network tune-vta test lint fuzz bench clean
 
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +37,9 @@ tune-cuda: $(VENV)/.installed-cuda
 
 tune-network: $(VENV)/.installed
 	$(RUN) -m ansor tune-network $(NETWORK) --target c --trials $(NETWORK_TRIALS) --log $(NETWORK_LOG)
+
+tune-vta: $(VENV)/.installed
+	$(RUN) -m ansor vta tune --trials $(VTA_TRIALS) --log $(VTA_LOG)
 
 test: $(VENV)/.installed
 	$(RUN) -m pytest -n 2 -m "not slow and not gpu"

@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, best, distill, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, distill, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -17,7 +17,7 @@ import numpy as np
 
 from te_lite.errors import TeError
 
-from . import cli_network
+from . import cli_network, cli_vta
 from .catalog import CATALOG, register_catalog
 from .compare import compare
 from .cost_model import XGBModel
@@ -53,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--compare", action="store_true", help="then check and time the best program beside NumPy")
 
     cli_network.add_parser(commands)
+    cli_vta.add_parser(commands)
 
     best = commands.add_parser("best", help="show the best program of each workload in a log")
     best.add_argument("log")
@@ -154,6 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return tune(args)
             case cli_network.NAME:
                 return cli_network.tune_network(args)
+            case cli_vta.NAME:
+                return cli_vta.vta(args)
             case "best":
                 return best(args)
             case "distill":

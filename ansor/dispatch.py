@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from itertools import chain, islice
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
 from te_lite.dag import ComputeDAG
 from te_lite.replay import replay
@@ -21,11 +22,17 @@ Source = str | os.PathLike[str] | Iterable[Record] | Sequence[str | os.PathLike[
 Entry = tuple[float, MeasureInput | State]
 
 
-class DispatchContext:
-    """A source of programs; `with` makes it the current one, and it passes on what it does not know."""
+class _Current(type):
+    """Gives the class `DispatchContext` its `current`."""
 
-    current: ClassVar[DispatchContext]
-    _outer: DispatchContext | None = None
+    @property
+    def current(cls) -> DispatchContext:
+        """The innermost context that this thread has entered, or the outermost one, which all threads share."""
+        return (_OUTERMOST, *_ENTERED.get())[-1]
+
+
+class DispatchContext(metaclass=_Current):
+    """A source of programs; `with` makes it the current one of this thread, and it passes on what it does not know."""
 
     def query(
         self,
@@ -36,10 +43,15 @@ class DispatchContext:
         func_name: str = "",
     ) -> State | None:
         """The program for a workload, or None.  With `dag` it is replayed on that computation."""
-        found = self._query_inside(Target.of(target), workload_key, dag)
-        if found is None and self._outer is not None:
-            return self._outer.query(target, workload_key, has_complex_op, dag, func_name)
-        return found
+        target = Target.of(target)
+        answers = (context._query_inside(target, workload_key, dag) for context in self._outwards())
+        return next((state for state in answers if state is not None), None)
+
+    def _outwards(self) -> tuple[DispatchContext, ...]:
+        """This context and those around it, the innermost first; it alone when this thread has not entered it."""
+        entered = (_OUTERMOST, *_ENTERED.get())
+        places = [k for k, context in enumerate(entered) if context is self]
+        return entered[: places[-1] + 1][::-1] if places else (self,)
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
         """Let `state` be the program for a workload from now on."""
@@ -49,16 +61,13 @@ class DispatchContext:
         raise NotImplementedError
 
     def __enter__(self) -> Any:
-        self._outer = DispatchContext.current
-        DispatchContext.current = self
+        _ENTERED.set((*_ENTERED.get(), self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._outer is not None
-        DispatchContext.current = self._outer
-        self._outer = None
+        _ENTERED.set(_ENTERED.get()[:-1])
 
 
 class FallbackContext(DispatchContext):
@@ -142,4 +151,5 @@ def load_history_best(
     return ApplyHistoryBest(records, n_lines, include_compatible)
 
 
-DispatchContext.current = FallbackContext()
+_OUTERMOST = FallbackContext()
+_ENTERED: ContextVar[tuple[DispatchContext, ...]] = ContextVar("entered dispatch contexts", default=())

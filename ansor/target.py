@@ -62,6 +62,11 @@ class Target:
         return {name: value for name, _, value in pairs}
 
     @property
+    def device_name(self) -> str:
+        """The option `-device`, or the empty text."""
+        return self.attrs.get("device", "")
+
+    @property
     def is_gpu(self) -> bool:
         return self.kind.name == "cuda"
 

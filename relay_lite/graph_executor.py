@@ -108,10 +108,9 @@ class GraphModule:
 
     # ------------------------------------------------------------------------------------------------- run
 
-    def run(self, **inputs: Any) -> None:
+    def run(self, /, **inputs: Any) -> None:
         """Set `inputs` by name, if there are any, and run the network.  On a GPU this does not wait for the end."""
-        if inputs:
-            self.set_input(**inputs)
+        self._set_known(inputs)
         self._executor.run()
 
     def get_output(self, index: int, out: Any = None) -> Any:
@@ -123,8 +122,16 @@ class GraphModule:
         return len(self.plan.outputs)
 
     def set_output_zero_copy(self, index: int, value: Any) -> None:
-        """Let the network write output `index` to `value` itself, see `set_input_zero_copy`."""
-        self._attach(self._output(index), value)
+        """Let the network write output `index` to `value` itself, see `set_input_zero_copy`.
+
+        Raises GraphError also for an output that is an input, a constant, or another output at the same time.
+        """
+        place = self._output(index)
+        shared = sum(other.storage == place.storage for other in self.plan.outputs) > 1
+        ok = self.plan.storages[place.storage].kind == "output" and not shared
+        law = "it must not be an input, a constant or another output as well; copy it with get_output"
+        require(ok, GraphError, "zero copy", law, output=index)
+        self._attach(place, value)
 
     def _output(self, index: int) -> TensorPlace:
         if not 0 <= index < len(self.plan.outputs):
@@ -171,7 +178,7 @@ class GraphModule:
             self._check_device(device)
             seconds = self._end_to_end(inputs)
             return TimeEvaluator(seconds, number, repeat, least, limit_zero_time_iterations)()
-        self.set_input(**inputs)
+        self._set_known(inputs)
         return self.time_evaluator(
             func_name, device, number, repeat, least, limit_zero_time_iterations, cooldown_interval_ms,
             repeats_to_cooldown,

@@ -7,6 +7,7 @@ A pass never changes a node: it gives a new one (see `relay_lite.visit.Rewriter`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -244,9 +245,11 @@ def main_function(graph: IRModule | Function) -> Function:
 def bind_params(function: Function, params: Mapping[str, Any]) -> Function:
     """Turn the parameters that `params` names into constants; its values are arrays.
 
-    Raises GraphError when a name is no parameter, or a shape or dtype differs.
+    Raises GraphError when a name is no parameter or that of two, or a shape or dtype differs.
     """
     by_name = {v.name: v for v in function.params}
+    twice = sorted(name for name, n in Counter(v.name for v in function.params).items() if n > 1)
+    require(not twice, GraphError, "parameters", "the names of the parameters must differ", twice=twice)
     for name, value in params.items():
         require(name in by_name, GraphError, "parameters", "the graph has no such parameter", name=name)
         given = TensorType(tuple(np.shape(value)), str(np.asarray(value).dtype))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from te_lite import ComputeDAG, ComputeOp, PlaceholderOp, Tensor, compute, const, placeholder, topi
-from te_lite.errors import require
+from te_lite.errors import ExprError, require
 
 from .errors import GraphError
 from .ir import Call, Constant, Expr, Function, Tuple, TupleGetItem, post_order
@@ -54,8 +54,17 @@ class LoweredGroup:
 def lower_group(function: Function, target_kind: str) -> LoweredGroup:
     """The tensor expressions of a primitive function for targets of a kind (`c` or `cuda`).
 
-    Raises GraphError for an operator that has no tensor expression, and for a constant that is no scalar.
+    Raises GraphError for an operator that has no tensor expression, a tensor without elements, and a constant that is
+    no scalar.
     """
+    name = str(function.attrs.get("name", "main"))
+    try:
+        return _lowered(function, name, target_kind)
+    except ExprError as refused:
+        raise GraphError(f"kernel {name}: {refused}") from None
+
+
+def _lowered(function: Function, name: str, target_kind: str) -> LoweredGroup:
     params = [placeholder(p.shape, p.dtype, f"p{k}") for k, p in enumerate(function.params)]
     values: dict[Expr, list[Tensor]] = {p: [t] for p, t in zip(function.params, params, strict=True)}
     for node in post_order(function.body):
@@ -63,9 +72,7 @@ def lower_group(function: Function, target_kind: str) -> LoweredGroup:
             values[node] = _tensors(node, values, target_kind)
     outputs = [t if isinstance(t.op, ComputeOp) else topi.identity(t) for t in values[function.body]]
     inputs = _placeholders(outputs)
-    return LoweredGroup(
-        str(function.attrs.get("name", "main")), (*inputs, *outputs), tuple([params.index(t) for t in inputs])
-    )
+    return LoweredGroup(name, (*inputs, *outputs), tuple([params.index(t) for t in inputs]))
 
 
 def _tensors(node: Expr, values: dict[Expr, list[Tensor]], target_kind: str) -> list[Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.expr import FLOATS
 
 from .errors import GraphError
 from .ir import Call, Constant, Expr, Tuple, Var
@@ -24,11 +25,14 @@ def var(name: str, shape: Sequence[int] = (), dtype: str = "float32") -> Var:
 def const(value: Any, dtype: str | None = None) -> Constant:
     """A constant from a number, a nested list or an array.
 
-    Without `dtype`, Python's floats become float32 and its integers int32; an array keeps its own.
+    Without `dtype`, Python's floats become float32 and its integers int32; an array keeps its own.  Raises GraphError
+    for integers that are too large for that.
     """
     array = np.asarray(value)
     if dtype is None and not isinstance(value, np.ndarray | np.generic):
         dtype = {"float64": "float32", "int64": "int32"}.get(str(array.dtype))
+        fits = dtype != "int32" or np.array_equal(array.astype("int32"), array)
+        require(fits, GraphError, "constant", "an integer that is no int32 needs a dtype", got=value)
     return Constant(array if dtype is None else array.astype(dtype))
 
 
@@ -38,12 +42,20 @@ def call(name: str, *args: Expr, **attrs: Any) -> Call:
 
 
 def as_expr(value: Any, like: Expr | None = None) -> Expr:
-    """`value` as a node: a number becomes a constant of the dtype of `like`."""
+    """`value` as a node: a number becomes a constant of the dtype of `like`.
+
+    Raises GraphError for what is no value, and for a number that an integer dtype cannot hold, such as 0.5.
+    """
     if isinstance(value, Expr):
         return value
     ok = isinstance(value, bool | int | float | np.generic | np.ndarray)
     require(ok, GraphError, "graph", "a node, a number or an array is needed", got=type(value).__name__)
-    return const(value, like.dtype if like is not None and not isinstance(value, np.ndarray) else None)
+    if like is None or isinstance(value, np.ndarray):
+        return const(value)
+    made = const(value, like.dtype)
+    exact = like.dtype in FLOATS or made.value == value
+    require(exact, GraphError, "graph", f"a number of dtype {like.dtype} is needed", got=value)
+    return made
 
 
 def as_tuple(value: Any) -> Expr:

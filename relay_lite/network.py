@@ -51,8 +51,8 @@ def load_network(
 ) -> Network:
     """The network `source`: a name of `relay_lite.testing.NETWORKS`, or the path of an ONNX model.
 
-    `image_size` are the last spatial extents, one number for all of them; `layout` is NHWC or NCHW.  Networks by name
-    get live weights drawn from `seed`.  An ONNX model keeps its weights, and its convolutions are converted to
+    `image_size` are the last spatial extents, one number for height and width; `layout` is NHWC or NCHW.  Networks by
+    name get live weights drawn from `seed`.  An ONNX model keeps its weights, and its convolutions are converted to
     `layout`; `shapes` are extents of its inputs by name, `batch_size` and `image_size` fill in what it leaves open.
     Raises GraphError for an unknown name, layout or size, and for a model that cannot be read.
     """
@@ -85,6 +85,8 @@ def _image_shape(name: str, layout: str, size: Sequence[int] | None) -> tuple[in
 def _from_onnx(
     path: Path, batch_size: int, layout: str, image_size: Sequence[int] | None, shapes: Mapping[str, Sequence[int]]
 ) -> Network:
+    law = "an image has a height and a width, or one number for both"
+    require(len(image_size or (1,)) in (1, 2), GraphError, f"model {path.name}", law, image_size=image_size)
     inputs = read_model(path).graph.inputs
     filled = {i.name: _filled(i, batch_size, image_size) for i in inputs}
     known = {name: shape for name, shape in filled.items() if shape is not None}

@@ -13,6 +13,8 @@ from .graph_executor import GraphModule
 from .ir import Function, FunctionCall, post_order
 from .runtime.assemble import reshaped_params
 
+ALL_TASKS = "all tasks, by weight"
+
 
 @dataclass(frozen=True)
 class TaskTime:
@@ -42,8 +44,8 @@ class NetworkTimes:
 
     @property
     def difference(self) -> float | None:
-        """How much longer than estimated a run takes, as a part of the estimate."""
-        return None if self.estimated is None else self.end_to_end / self.estimated - 1
+        """How much longer than estimated a run takes, as a part of the estimate; None without one."""
+        return self.end_to_end / self.estimated - 1 if self.estimated else None
 
 
 def network_times(
@@ -80,7 +82,7 @@ def _calls(module: GraphModule) -> list[Function]:
 
 def times_text(times: NetworkTimes) -> str:
     """The table of tasks: microseconds of a call as tuned and in the network, then the sums beside the whole run."""
-    width = max(len(t.task.desc) for t in times.tasks)
+    width = max(map(len, [ALL_TASKS, *[t.task.desc for t in times.tasks]]))
     head = f"|  ID  | {'Task Description'.center(width)} | Weight | Trials | Estimated (us) | In the network (us) |"
     rule = "-" * len(head)
     lines = [head, rule]
@@ -89,7 +91,7 @@ def times_text(times: NetworkTimes) -> str:
     lines.append(rule)
     measured = sum(t.weight * t.measured for t in times.tasks)
     weight, trials = sum(t.weight for t in times.tasks), sum(t.trials for t in times.tasks)
-    lines.append(_line("", "all tasks, by weight", width, str(weight), str(trials), times.estimated, measured))
+    lines.append(_line("", ALL_TASKS, width, str(weight), str(trials), times.estimated, measured))
     name = f"{len(times.others)} other kernels"
     lines.append(_line("", name, width, "", "", None, sum(times.others.values())))
     lines.append(rule)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,8 +21,16 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Arrays by name as bytes; values are NumPy arrays or array objects with `numpy()`."""
     file = io.BytesIO()
     arrays = {name: value.numpy() if hasattr(value, "numpy") else np.asarray(value) for name, value in params.items()}
-    np.savez(file, allow_pickle=False, **arrays)
+    write_arrays(file, arrays)
     return file.getvalue()
+
+
+def write_arrays(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
+    """Write an `.npz` file.  Any name will do, which `numpy.savez` with its keyword arguments cannot say."""
+    with zipfile.ZipFile(file, "w") as stored:
+        for name, array in arrays.items():
+            with stored.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
 def load_param_dict(data: bytes) -> dict[str, Array]:

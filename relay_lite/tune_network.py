@@ -68,7 +68,7 @@ def tune(
     """
     recorder = RecordToFile(log)
     done = sum(s.trials for s in standings(log, tasks))
-    if done < trials:
+    if tasks and done < trials:
         scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
         options = TuningOptions(
             trials - done, num_measures_per_round=per_round(trials, len(tasks)), verbose=verbose, runner=runner,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .config import Config, load_config, preset
+from .environment import Environment, get_env
 from .errors import ConfigError, DeadlockError, IsaError, MachineError, QueueError, VtaError
 from .runtime import CommandQueue
 from .sim import Device
@@ -13,10 +14,12 @@ __all__ = [
     "ConfigError",
     "DeadlockError",
     "Device",
+    "Environment",
     "IsaError",
     "MachineError",
     "QueueError",
     "VtaError",
+    "get_env",
     "load_config",
     "preset",
 ]

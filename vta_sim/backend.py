@@ -47,7 +47,8 @@ class Trials:
     def build(self, task: Task, config: ConfigEntity) -> Program | Refusal:
         """The program of a configuration, or the reason why there is none."""
         try:
-            schedule, tensors = task.instantiate(config)
+            with templates.on_machine(self.config):
+                schedule, tensors = task.instantiate(config)
             return compile_schedule(schedule, tensors, self.config)
         except TeError as error:
             return Refusal(MeasureErrorNo.INSTANTIATION_ERROR, str(error))

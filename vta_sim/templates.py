@@ -7,24 +7,40 @@ A configuration that is no program is refused with the reason, from the sizes al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ansor.template import get_config, template
 from te_lite import Schedule, Tensor
 
+from .config import Config
 from .top import (
     ConvKnobs,
     DenseKnobs,
-    conv2d_flop,
     conv2d_packed,
     dense_packed,
+    fused,
+    product_flop,
     requantized,
     schedule_conv2d_packed,
     schedule_dense_packed,
 )
+from .top.conv2d import TAG
 
 THREADS = (1, 2)
+_machine: ContextVar[Config | None] = ContextVar("machine of templates", default=None)
+
+
+@contextmanager
+def on_machine(config: Config) -> Iterator[None]:
+    """Templates that run inside are for this machine instead of the default one."""
+    token = _machine.set(config)
+    try:
+        yield
+    finally:
+        _machine.reset(token)
 
 
 def _conv2d(
@@ -37,25 +53,33 @@ def _conv2d(
     out_dtype: str,
 ) -> tuple[Schedule, list[Tensor]]:
     """A convolution, shifted to the right by 8 bits and clipped to 0..127; seven knobs."""
-    conv = conv2d_packed(data, kernel, strides, padding, dilation, layout, out_dtype)
+    output = requantized(conv2d_packed(data, kernel, strides, padding, dilation, layout, out_dtype))
+    return schedule_with_knobs(output), [data, kernel, output]
+
+
+def schedule_with_knobs(output: Tensor) -> Schedule:
+    """The schedule of a convolution and what is fused to it, with the seven knobs of the current configuration.
+
+    Raises CompileError, with the reason, for a configuration that is no program.
+    """
+    parts = fused(output, TAG)
+    conv = parts.core.output()
     cfg = get_config()
-    cfg.add_flop(conv2d_flop(conv))
+    cfg.add_flop(product_flop(conv))
     n, co, oh, ow, _, _ = conv.shape
-    extents = {"tile_b": n, "tile_h": oh, "tile_w": ow, "tile_ci": data.shape[1], "tile_co": co}
+    extents = {"tile_b": n, "tile_h": oh, "tile_w": ow, "tile_ci": parts.inputs.shape[1], "tile_co": co}
     tiles = _tiles(cfg, extents)
-    knobs = ConvKnobs(**tiles, **_threads(cfg, "oc_nthread", "h_nthread"))
-    output = requantized(conv)
-    return schedule_conv2d_packed(knobs, output), [data, kernel, output]
+    return schedule_conv2d_packed(ConvKnobs(**tiles, **_threads(cfg, "oc_nthread", "h_nthread")), output, _machine.get())
 
 
 def _dense(data: Tensor, weight: Tensor, bias: None = None, out_dtype: str = "int32") -> tuple[Schedule, list[Tensor]]:
     """A matrix product, shifted and clipped as the convolution is; four knobs."""
     dense = dense_packed(data, weight, out_dtype)
     cfg = get_config()
-    cfg.add_flop(conv2d_flop(dense))
+    cfg.add_flop(product_flop(dense))
     tiles = _tiles(cfg, {"tile_b": dense.shape[0], "tile_ci": data.shape[1], "tile_co": dense.shape[1]})
     output = requantized(dense)
-    return schedule_dense_packed(DenseKnobs(**tiles, **_threads(cfg, "oc_nthread")), output), [data, weight, output]
+    return schedule_dense_packed(DenseKnobs(**tiles, **_threads(cfg, "oc_nthread")), output, _machine.get()), [data, weight, output]
 
 
 def _tiles(cfg: Any, extents: dict[str, int]) -> dict[str, int]:

@@ -75,6 +75,9 @@ class CExecutor:
         sound = host.flags.c_contiguous and host.ctypes.data % ALIGNMENT == 0
         law = f"the array must be contiguous and start at a multiple of {ALIGNMENT} bytes"
         require(sound, GraphError, "zero copy", law, address=hex(host.ctypes.data), strides=host.strides)
+        written = any(storage in step.written for step in self.plan.steps)
+        law = "the network writes to this tensor, so the array must be writeable"
+        require(host.flags.writeable or not written, GraphError, "zero copy", law)
         self._use(storage, host.reshape(-1).view(np.uint8))
 
     def run(self) -> None:

@@ -20,6 +20,7 @@ from te_lite.errors import require
 
 from ..errors import GraphError
 from ..ir import Array
+from ..param_dict import write_arrays
 
 FORMAT, VERSION = "relay_lite network", 1
 MANIFEST, PARAMS, SOURCES, BINARIES = "manifest.json", "params.npz", "source", "binary"
@@ -48,7 +49,7 @@ def write_folder(path: str | os.PathLike[str], files: NetworkFiles) -> None:
         for name, code in files.binaries.items():
             (folder / BINARIES / name).write_bytes(code)
         with open(folder / PARAMS, "wb") as file:
-            np.savez(file, allow_pickle=False, **files.arrays)
+            write_arrays(file, files.arrays)
         found = sorted(p for p in folder.rglob("*") if p.is_file())
         lengths = {p.relative_to(folder).as_posix(): p.stat().st_size for p in found}
         manifest = {"format": FORMAT, "version": VERSION, "files": lengths, **files.facts}

@@ -22,7 +22,7 @@ from .files import NetworkFiles, read_folder, write_folder
 from .plan import Plan, plan_from_json
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NetworkLibrary:
     """Plan, parameters, sources and machine code of a network.
 
@@ -41,6 +41,9 @@ class NetworkLibrary:
     machine: Mapping[str, Any]
     graph: Function | None = None
     _held: dict[str, Array] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return f"NetworkLibrary(target={self.target!r}, kernels={len(self.kernels)}, parameters={len(self.values)})"
 
     def __getitem__(self, name: str) -> Callable[..., NetworkOnDevice]:
         """`lib["default"](device)` is the network on a device, ready to run.  Raises GraphError for other names."""

@@ -1,6 +1,7 @@
 """Workloads, keys, tasks, dispatch."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -135,6 +136,36 @@ def test_dispatch(tmp_path, matmul_task, record, states):
 def offline(**more):
     """Tuning options that need no device."""
     return ansor.TuningOptions(3, verbose=0, builder=ReadyBuilder(), runner=CostRunner(lambda k: 1e-3), **more)
+
+
+def test_contexts_of_threads_are_apart():
+    """Two threads are inside contexts of their own at the same time; each context is entered twice."""
+    outermost, key = ansor.DispatchContext.current, '["matmul", 13, 11, 7]'
+    turns, seen = threading.Barrier(2, timeout=60), {}
+
+    def work(name):
+        turns.wait()
+        mine = ansor.ApplyHistoryBest(None)
+        with mine, mine:
+            turns.wait()
+            mine.update("c", key, name)
+            turns.wait()
+            seen[name] = ansor.DispatchContext.current.query("c", key)
+            missing = ansor.DispatchContext.current.query("c", "nothing")
+            seen[name] = seen[name] if missing is None else missing
+            if name == "first":
+                turns.wait()
+        if name == "second":
+            turns.wait()
+
+    with ansor.ApplyHistoryBest(None) as own:
+        threads = [threading.Thread(target=work, args=(name,)) for name in ("first", "second")]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert ansor.DispatchContext.current is own
+    assert seen == {"first": "first", "second": "second"} and ansor.DispatchContext.current is outermost
 
 
 def test_a_policy_must_fit_its_task(matmul_task):

@@ -18,7 +18,7 @@ from relay_lite.build import build
 from relay_lite.errors import GraphError
 from relay_lite.graph_executor import GraphModule, UnknownInput, WrongShape
 from relay_lite.ir import Expr, Function, Tuple
-from relay_lite.make import call, var
+from relay_lite.make import call, const, var
 from relay_lite.param_dict import load_param_dict, save_param_dict
 from relay_lite.runtime.benchmark import BenchmarkResult
 from relay_lite.runtime.library import NetworkLibrary, load
@@ -118,6 +118,34 @@ def test_parameters_as_bytes(module: GraphModule) -> None:
             load_param_dict(spoiled)
 
 
+def test_inputs_and_parameters_of_any_name() -> None:
+    """Also names that Python's functions use for their own arguments."""
+    rng = np.random.default_rng(8)
+    values = {name: rng.uniform(-1, 1, (3,)).astype("float32") for name in ("key", "self", "value", "file")}
+    key, me, value, file = [var(name, (3,)) for name in values]
+    body = call("subtract", call("multiply", key, me), call("multiply", value, file))
+    module = GraphModule(build(Function((key, me, value, file), body), target="c")["default"]())
+    module.run(**values)
+    want = values["key"] * values["self"] - values["value"] * values["file"]
+    np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-5, atol=1e-6)
+    given = {**values, "allow_pickle": np.zeros(2), "a.npy": np.float32(3)}
+    back = load_param_dict(save_param_dict(given))
+    assert list(back) == list(given) and all(np.array_equal(back[n], given[n]) for n in given)
+
+
+def test_a_library_is_shown_without_its_bytes(library: NetworkLibrary) -> None:
+    plan = library.plan
+    kernels = len({step.kernel for step in plan.steps})
+    assert repr(library) == f"NetworkLibrary(target='c', kernels={kernels}, parameters={len(plan.params)})"
+    assert len(repr(library["default"]())) < 400
+
+
+def test_two_parameters_of_one_name() -> None:
+    a, b = var("x", (3,)), var("x", (3,))
+    with pytest.raises(GraphError, match=r"the names of the parameters must differ, got twice=\['x'\]"):
+        build(Function((a, b), call("subtract", a, b)), target="c")
+
+
 def test_what_inputs_are_there(module: GraphModule) -> None:
     assert module.get_input_info() == ({"x": (2, 5, 7, 3), "k": (2, 4)}, {"x": "float32", "k": "int32"})
     assert module.get_num_inputs() == 2 + len(module.module.library.get_params())
@@ -186,6 +214,31 @@ def test_zero_copy(module: GraphModule) -> None:
         module.set_input_zero_copy("k", np.zeros((2, 4)))
     with pytest.raises(WrongShape):
         module.set_input_zero_copy("k", np.zeros((2, 5), "int32"))
+    fixed = ansor.nd.aligned_empty((2, 5, 7, 6), "float32")
+    fixed.setflags(write=False)
+    with pytest.raises(GraphError, match="the array must be writeable"):
+        module.set_output_zero_copy(1, fixed)
+
+
+def test_outputs_that_are_something_else_have_no_memory_to_exchange() -> None:
+    """Another memory for such an output would be another memory for the input or the constant."""
+    x, c = var("x", (5,)), const(np.arange(5, dtype="float32"))
+    y = call("add", x, c)
+    function = Function((x,), Tuple((y, c, x, relu(y), call("reshape", relu(y), newshape=(5, 1)), y)))
+    module = GraphModule(build(function, target="c")["default"]())
+    for k in (0, 1, 2, 5):
+        with pytest.raises(GraphError, match=f"as well; copy it with get_output, got output={k}"):
+            module.set_output_zero_copy(k, ansor.nd.empty((5,)))
+    values = np.linspace(-3, 1, 5).astype("float32")
+    module.run(x=values)
+    for k, want in enumerate(reference.run(function, [values])):
+        np.testing.assert_allclose(module.get_output(k).numpy(), want, rtol=1e-6)
+
+
+def test_a_tensor_without_elements_is_refused_by_kernel() -> None:
+    x = var("x", (0, 3))
+    with pytest.raises(GraphError, match=r"kernel fused_nn_relu: .* positive integer, got shape=\(0, 3\)"):
+        build(Function((x,), relu(x)), target="c")
 
 
 def test_figures(module: GraphModule) -> None:

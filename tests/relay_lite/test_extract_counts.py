@@ -26,6 +26,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         ("inception_v3", "NCHW", 56, 110, 11.471, 3, None),
         ("resnet3d-18", "NHWC", 23, 24, 81.87, 2, [2]),
         ("resnet3d-18", "NCHW", 23, 24, None, 0, [2]),
+        ("dcgan", "NCHW", 5, 5, 3.276, 3, []),
         ("vgg-16", "NCHW", 18, 22, 30.97, 2, None),
         ("densenet-121", "NCHW", 22, 126, 3.537, 3, None),
     ],

@@ -106,6 +106,7 @@ def test_an_operator_that_is_not_supported_is_named(here: Path, capsys: pytest.C
     [
         (["resnet-17"], 2, "network: networks are resnet-18, "),
         (["nothing.onnx"], 2, "nothing.onnx must be readable"),
+        (["nothing.onnx", "--image-size", "9x9x9"], 2, "an image has a height and a width"),
         (["mlp", "--layout", "HWCN"], 2, "layouts are NHWC and NCHW"),
         (["mlp", "--trials", "-1"], 2, "--trials: a number of at least 0 is needed"),
         (["mlp", "--trials", "3"], 2, "each of the 4 tasks without a record needs a trial"),
@@ -126,6 +127,18 @@ def test_errors_are_one_sentence(
     assert main(["tune-network", *command]) == code
     err = capsys.readouterr().err
     assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
+
+
+def test_a_network_with_nothing_to_tune(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("onnx")
+    x, y = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 3]) for n in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), "relu.onnx")
+    assert main(["tune-network", "relu.onnx"]) == 0
+    out = capsys.readouterr().out
+    assert "has 0 tasks" in out and "results agree" in out and "1 other kernels" in out
+    lengths = {len(line) for line in out.splitlines() if line.startswith("| ")}
+    assert len(lengths) == 1
 
 
 def test_ctrl_c(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,6 +172,24 @@ def test_residual_is_computed_in_place() -> None:
         schedule_conv2d_packed(ConvKnobs(1, 32, 64), requantized(add(sums, as_type(residual, "int32"))))
 
 
+def test_narrowing() -> None:
+    """Two shifts where the result is used again; nothing where it is stored, since a store narrows anyway."""
+    conv = Conv(1, 4, 4, 1, 2, (1, 1), (0, 0), (1, 1))
+    x, w, sums = conv.tensors()
+    arrays = list(conv.fill(np.random.default_rng(4)))
+    halves = shift_right(as_type(as_type(sums, "int8"), "int32"), 1)
+    expected = conv.sums(*arrays).astype(np.int8) >> 1
+    used = [x, w, as_type(halves, "int8", "res")]
+    np.testing.assert_array_equal(run(used, ConvKnobs(1, 4, 4, 1, 2), arrays, 0), expected)
+    stored = [x, w, te.compute(sums.shape, lambda *i: (sums(*i) + 1).astype("int8"), "res")]
+    np.testing.assert_array_equal(
+        run(stored, ConvKnobs(1, 4, 4, 1, 2), arrays, 0), (conv.sums(*arrays) + 1).astype(np.int8)
+    )
+    for tensors, operations in ((used, 3), (stored, 1)):
+        module = build(schedule_conv2d_packed(ConvKnobs(1, 4, 4, 1, 2), tensors[-1]), tensors)
+        assert module.launch(*arrays, np.zeros_like(expected)).counters.alu_counter == operations * 32
+
+
 # the first rule that is broken: capacity, division, inputs, outputs, hazard; and the valid ones
 PUBLISHED = {
     "C2": (449, 412, 922, 222, 84, 215),
@@ -214,6 +232,17 @@ def test_reasons_are_sentences() -> None:
     ):
         with pytest.raises(CompileError, match=reason):
             schedule_conv2d_packed(knobs, output)
+
+
+def test_windows_that_are_all_padding() -> None:
+    """Tiles above, below, and beside the image, in every valid configuration."""
+    conv = Conv(1, 3, 4, 1, 1, (2, 2), (2, 3), (1, 1))
+    rng = np.random.default_rng(8)
+    arrays = list(conv.fill(rng))
+    expected = conv.result(*arrays)
+    for k in space(conv):
+        if broken_rule(conv.shape, k, CONFIG) is None:
+            np.testing.assert_array_equal(run(conv.requantized(), k, arrays, 0), expected)
 
 
 def test_nothing_but_padding() -> None:

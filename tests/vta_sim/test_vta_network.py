@@ -125,6 +125,16 @@ def test_the_end_of_a_convolution_is_four_operations() -> None:
     assert untouched == tuple(short)
 
 
+def test_a_bias_that_is_used_again_or_is_no_int32_stays() -> None:
+    wide, narrow = np.arange(4, dtype="int32"), np.arange(4, dtype="int8")
+    twice = [Operation(ADD, extra=0), Operation(ADD, 5), Operation(MAX, extra=0)]
+    for operations, value in ((twice, wide), (twice[:2], narrow)):
+        merged, (same,) = merge_bias(operations, [value])
+        assert merged == tuple(operations) and same is value
+    merged, (other,) = merge_bias(twice[:2], [wide])
+    assert merged == (twice[0],) and other is not None and other.tolist() == [5, 6, 7, 8] and other.dtype == "int32"
+
+
 # ------------------------------------------------------------------------------------------------------ kernels
 
 
@@ -203,13 +213,19 @@ def test_a_convolution_that_never_becomes_int8_is_refused() -> None:
             VtaNetwork(graph_pack(Function((x,), body), 1, 4, 8))
 
 
-def test_an_immediate_that_has_no_room_is_refused() -> None:
+@pytest.mark.parametrize(("number", "fits"), [(32767, True), (-32768, True), (32768, False), (-32769, False)])
+def test_an_immediate_that_has_no_room_is_refused(number: int, fits: bool) -> None:
     x = relay.var("data", (1, 4, 4, 4))
     q = call("cast", relay.nn.max_pool2d(x), dtype="int8")
     conv = relay.nn.conv2d(q, relay.const(np.ones((4, 4, 1, 1), "int8")), out_dtype="int32")
-    body = call("cast", call("cast", relay.add(conv, 40000), dtype="int8"), dtype="float32")
+    end = call("annotation.stop_fusion", call("cast", relay.add(conv, number), dtype="int8"))
+    net = Function((x,), relay.nn.global_avg_pool2d(call("cast", end, dtype="float32")))
+    if fits:
+        (kernel,) = VtaNetwork(graph_pack(net, 1, 4, 8)).plan.kernels
+        assert kernel.operations == (Operation(ADD, number),)
+        return
     with pytest.raises(GraphError, match="no chain of operations"):
-        VtaNetwork(graph_pack(Function((x,), relay.nn.global_avg_pool2d(body)), 1, 4, 8))
+        VtaNetwork(graph_pack(net, 1, 4, 8))
 
 
 # ---------------------------------------------------------------------------------------------------- inference
@@ -274,5 +290,5 @@ def test_wrong_arrays_are_refused() -> None:
     good = [np.zeros(t.shape, t.dtype) for t in kernel.inputs]
     with pytest.raises(MachineError, match="the inputs must be"):
         run_kernel(kernel, [good[0], good[1][:1], good[2]])
-    with pytest.raises(GraphError, match="is needed"):
+    with pytest.raises(GraphError, match=r"^fused_nn_conv2d_packed.* is needed"):
         VtaNetwork(packed(), lambda kernel, inputs: np.zeros(kernel.output.shape, "int32")).run({"data": image})

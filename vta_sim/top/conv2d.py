@@ -76,9 +76,9 @@ def _check_arguments(data: Tensor, kernel: Tensor, layout: str, out_dtype: str) 
     require(dtypes == ("int8", "int8", "int32"), ExprError, subject, "int8 by int8 gives int32", dtypes=dtypes)
 
 
-def conv2d_flop(conv: Tensor) -> int:
-    """Operations of the convolution itself: two for each product of numbers, padding included."""
-    op = conv.op
+def product_flop(product: Tensor) -> int:
+    """Operations of a convolution or matrix product itself: two for each product of numbers, padding included."""
+    op = product.op
     assert isinstance(op, ComputeOp)
     total = 2
     for axis in (*op.axis, *op.reduce_axis):

@@ -1,0 +1,105 @@
+"""`ansor vta`: tuning a network and drawing a program, as a user would."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ansor.cli import main
+from vta_sim.config import Config
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    code = main(["vta", *args])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_tune_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Small pictures, few trials; a second run of the command has nothing left to measure."""
+    log = tmp_path / "vta.log"
+    small = ("tune", "--image-size", "32", "--trials", "2", "--tuner", "random", "--seed", "3", "--log", str(log))
+    code, out, err = run(capsys, *small)
+    assert code == 0, err
+    assert out.count(" Done.\n") == 10 and len(log.read_text().splitlines()) == 20
+    assert "output: equals the int8 reference bit for bit" in out
+    rows = re.findall(
+        r"^\d+x\d+x\d+ -> \d+, \dx\d/\d +(\d) +2 +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+$", out, re.M
+    )
+    assert len(rows) == 10 and sum(int(n) for n, *_ in rows) == 19
+    total = re.search(r"^all convolutions +19 +20 +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+ +([\d.]+) ", out, re.M)
+    assert total is not None
+    for k in (1, 2, 3):
+        assert float(total[k]) == pytest.approx(sum(int(row[0]) * float(row[k]) for row in rows), abs=0.02)
+    assert all(float(tuned) <= float(default) <= float(fallback) for _, fallback, default, tuned in rows)
+    code, again, _ = run(capsys, *small)
+    assert code == 0 and "Done." not in again and len(log.read_text().splitlines()) == 20
+    assert again.split("Run and check")[1].split("inference")[0] == out.split("Run and check")[1].split("inference")[0]
+
+
+def test_timeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The best published tiles of C2, and a picture."""
+    path = tmp_path / "c2.svg"
+    code, out, _ = run(capsys, "timeline", "C2", "--knobs", "8,56,1,2,2,1", "-o", str(path))
+    assert code == 0
+    assert "270 instructions, 566753 cycles, 5.668 ms; busy: load 26%, compute 96%, store 5%" in out
+    assert path.read_text().startswith("<svg") and path.read_text().count("<title>") > 200
+    code, default, _ = run(capsys, "timeline", "7,9,32,48,3,1,2")
+    assert code == 0 and re.search(r"^compute .*G", default, re.M)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("timeline", "C1"), "layer: 7 numbers with commas between them are needed; known layers are C2, .*'C1'"),
+        (("timeline", "7,7,20,16,3,1,1"), r"layer: channels must be multiples of 16, got got=\(20, 16\)"),
+        (("timeline", "C2", "--knobs", "1,2"), "--knobs: 6 numbers with commas between them are needed"),
+        (("timeline", "C2", "--knobs", "8,55,1,2,2,1"), "conv2d_packed: tile_w must divide 56, got 55"),
+        (("timeline", "C2", "--knobs", "56,56,4,4,1,1"), "the tile in INP must fit its 2048 elements, got 13456"),
+        (("timeline", "C11", "--log", "none.log"), "none.log"),
+        (("timeline", "C11", "--config", "none.json"), "none.json: no configuration can be read from it"),
+        (("tune", "--trials", "-1"), "--trials: a number of at least 0 is needed, got got=-1"),
+        (("tune", "--image-size", "20", "--log", "x.log"), "32"),
+        (("tune", "--image-size", "32", "--tuner", "best", "--log", "x.log"), "tuner: must be one of xgb, ga, random"),
+    ],
+)
+def test_one_sentence(
+    args: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *args)
+    assert code in (2, 3) and re.search(said, err), err
+    assert len(err.splitlines()) == 1 and err.startswith("ansor: ") and "Traceback" not in out + err
+
+
+def test_impossible_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A configuration file that no machine can have, and one with a memory too small for a layer."""
+    path = tmp_path / "vta_config.json"
+    path.write_text(json.dumps({**Config().to_json(), "LOG_INP_BUFF_SIZE": 99}))
+    code, _, err = run(capsys, "timeline", "C2", "--config", str(path))
+    assert code == 2 and "LOG_INP_BUFF_SIZE: must be a whole number from 0 to 30, got found=99" in err
+    code, _, err = run(capsys, "timeline", "4,4,16,16,4,0,1", "--knobs", "1,1,1,1,3,1")
+    assert code == 2 and "oc_nthread must divide the 1 tiles, got 3" in err
+
+
+def test_a_log_without_the_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "empty.log"
+    log.write_text("")
+    code, _, err = run(capsys, "timeline", "C2", "--log", str(log))
+    assert code == 2 and err == f"ansor: {log}: holds no valid record of this layer\n"
+
+
+def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """More weights on the chip and fewer accumulators: templates and compiler go by the file's sizes."""
+    path = tmp_path / "vta_config.json"
+    path.write_text(json.dumps({**Config().to_json(), "LOG_ACC_BUFF_SIZE": 16, "LOG_WGT_BUFF_SIZE": 19}))
+    tiles = ("timeline", "14,14,64,512,3,1,1", "--knobs", "1,14,1,32,1,1")
+    code, _, err = run(capsys, *tiles)
+    assert code == 2 and "the tile in" in err

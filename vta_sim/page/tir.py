@@ -1,0 +1,5 @@
+"""`tvm.tir`: constants."""
+
+from te_lite import const
+
+__all__ = ["const"]

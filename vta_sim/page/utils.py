@@ -1,0 +1,22 @@
+"""`tvm.contrib.utils`: temporary folders."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+
+class TempDirectory:
+    """A folder that is gone when this object is."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="vta.")
+
+    def relpath(self, name: str) -> str:
+        """The path of a file in the folder."""
+        return str(Path(self._folder.name) / name)
+
+
+def tempdir() -> TempDirectory:
+    """A new temporary folder."""
+    return TempDirectory()
