@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=N,N", help=shape)
     parser.add_argument("--seed", type=int, help="draws weights and inputs, and makes the candidates repeatable")
     parser.add_argument("--time-limit", type=float, metavar="S", help="stop tuning after so many seconds")
-    parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 tables, 2 everything")
+    parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 only results, 2 everything")
     parser.add_argument("--export", metavar="FOLDER", help="also store the compiled network in a new folder")
 
 

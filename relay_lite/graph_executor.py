@@ -100,8 +100,8 @@ class GraphModule:
 
     def _input(self, key: str | int) -> TensorPlace:
         places = list(self._inputs.values())
-        if isinstance(key, int) and 0 <= key < len(places):
-            return places[key]
+        if isinstance(key, int | np.integer) and 0 <= key < len(places):
+            return places[int(key)]
         if key not in self._inputs:
             raise UnknownInput(f"Could not find '{key}' in graph's inputs")
         return self._inputs[str(key)]

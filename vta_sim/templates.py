@@ -35,7 +35,7 @@ _machine: ContextVar[Config | None] = ContextVar("machine of templates", default
 
 @contextmanager
 def on_machine(config: Config) -> Iterator[None]:
-    """Templates that run inside are for this machine instead of the default one."""
+    """Convolutions whose templates run inside are for this machine instead of the default one."""
     token = _machine.set(config)
     try:
         yield
@@ -69,7 +69,9 @@ def schedule_with_knobs(output: Tensor) -> Schedule:
     n, co, oh, ow, _, _ = conv.shape
     extents = {"tile_b": n, "tile_h": oh, "tile_w": ow, "tile_ci": parts.inputs.shape[1], "tile_co": co}
     tiles = _tiles(cfg, extents)
-    return schedule_conv2d_packed(ConvKnobs(**tiles, **_threads(cfg, "oc_nthread", "h_nthread")), output, _machine.get())
+    return schedule_conv2d_packed(
+        ConvKnobs(**tiles, **_threads(cfg, "oc_nthread", "h_nthread")), output, _machine.get()
+    )
 
 
 def _dense(data: Tensor, weight: Tensor, bias: None = None, out_dtype: str = "int32") -> tuple[Schedule, list[Tensor]]:
@@ -79,7 +81,11 @@ def _dense(data: Tensor, weight: Tensor, bias: None = None, out_dtype: str = "in
     cfg.add_flop(product_flop(dense))
     tiles = _tiles(cfg, {"tile_b": dense.shape[0], "tile_ci": data.shape[1], "tile_co": dense.shape[1]})
     output = requantized(dense)
-    return schedule_dense_packed(DenseKnobs(**tiles, **_threads(cfg, "oc_nthread")), output, _machine.get()), [data, weight, output]
+    return schedule_dense_packed(DenseKnobs(**tiles, **_threads(cfg, "oc_nthread")), output), [
+        data,
+        weight,
+        output,
+    ]
 
 
 def _tiles(cfg: Any, extents: dict[str, int]) -> dict[str, int]:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from ansor.cli import main
+from ansor.template import Refusal, Task
+from vta_sim.backend import Trials
 from vta_sim.config import Config
 
 
@@ -97,9 +99,16 @@ def test_a_log_without_the_layer(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """More weights on the chip and fewer accumulators: templates and compiler go by the file's sizes."""
-    path = tmp_path / "vta_config.json"
-    path.write_text(json.dumps({**Config().to_json(), "LOG_ACC_BUFF_SIZE": 16, "LOG_WGT_BUFF_SIZE": 19}))
-    tiles = ("timeline", "14,14,64,512,3,1,1", "--knobs", "1,14,1,32,1,1")
-    code, _, err = run(capsys, *tiles)
-    assert code == 2 and "the tile in" in err
+    """Twice the weights on the chip and half the accumulators: templates and compiler go by the file's sizes."""
+    path, config = tmp_path / "vta_config.json", Config(log_wgt_buff_size=19, log_acc_buff_size=16)
+    path.write_text(json.dumps(config.to_json()))
+    many_weights = ("timeline", "7,7,16,2048,3,1,1", "--knobs", "1,7,1,128,1,1")
+    code, _, err = run(capsys, *many_weights)
+    assert code == 2 and "the tile in WGT must fit its 1024 elements, got 1152" in err
+    code, _, err = run(capsys, *many_weights, "--config", str(path))
+    assert code == 0, err
+    data, kernel = ("TENSOR", (1, 1, 7, 7, 1, 16), "int8"), ("TENSOR", (128, 1, 3, 3, 16, 16), "int8")
+    task = Task("conv2d_packed.vta", (data, kernel, (1, 1), (1, 1), (1, 1), "NCHW1n16c", "int32"), "vta")
+    chosen = task.config_space.get(task.config_space.knob2point([0, 0, 1, 0, 7, 0, 0]))
+    assert isinstance(Trials().build(task, chosen), Refusal)
+    assert not isinstance(Trials(config).build(task, chosen), Refusal)
