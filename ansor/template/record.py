@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -63,12 +64,27 @@ def decode(row: str | bytes, protocol: str = "json") -> Pair:
     data = parse_line(row)
     ok = isinstance(data, dict) and {"input", "config", "result"} <= set(data) <= KEYS
     require(ok, RecordError, "record", f"an object with the keys {', '.join(sorted(KEYS))} is needed")
+    require(_finite([data["input"], data["config"]]), RecordError, "record", "numbers must be finite")
     version = data.get("version")
     require(version == VERSION, RecordError, "record", f"the version must be {VERSION}", got=str(version)[:40])
     result, reason = read_result(data["result"]), data.get("error_msg", "")
     require(isinstance(reason, str), RecordError, "record", "the reason is a text", got=str(reason)[:40])
     inp = _read_input(data["input"], ConfigEntity.from_json_dict(data["config"]))
     return inp, MeasureResult(result.costs, result.error_no, reason, result.all_cost, result.timestamp)
+
+
+def _finite(data: Any) -> bool:
+    """Whether no number in lists and objects is infinite (1e999 in JSON) or NaN."""
+    left = [data]
+    while left:
+        match left.pop():
+            case list() as items:
+                left += items
+            case dict() as items:
+                left += items.values()
+            case float() as number if not math.isfinite(number):
+                return False
+    return True
 
 
 def _read_input(data: Any, config: ConfigEntity) -> MeasureInput:

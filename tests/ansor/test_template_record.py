@@ -118,6 +118,13 @@ def test_wrong_values_are_refused(key: str, value: Any) -> None:
         decode(json.dumps(data))
 
 
+def test_infinite_arguments_are_refused() -> None:
+    data = json.loads(LINE)
+    data["input"][2] = [["TENSOR", [1, 16], "int8"], 1e999]
+    with pytest.raises(RecordError, match="numbers must be finite"):
+        decode(json.dumps(data).replace("Infinity", "1e999"))
+
+
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_nothing_but_a_record_error(data: Any) -> None:

@@ -1,4 +1,4 @@
-"""`tvm.contrib.graph_runtime`: a network that runs, `graph_runtime.GraphModule(lib["default"](ctx))`."""
+"""`tvm.contrib.graph_runtime`: a network that runs, `graph_runtime.GraphModule` of what `lib["default"]` gives."""
 
 from __future__ import annotations
 
