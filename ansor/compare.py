@@ -21,21 +21,25 @@ from .task import SearchTask
 
 ROUNDS = 9
 REST = 0.1
+SLICE = 0.05
 
 
 def timed_in_turns(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Seconds of each run, `rounds` figures, taken in turns so that all see the same machine.
 
-    The threads of a matrix library look for work for a while after it returned; a rest lets them fall asleep.
+    The threads of a matrix library look for work for a while after it returned; a rest lets them fall asleep.  Waking
+    up takes as long as a short program, so a figure is the mean over a slice of time.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             time.sleep(REST)
             run()
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
+            start, calls, seconds = time.perf_counter(), 0, 0.0
+            while seconds < SLICE:
+                run()
+                calls, seconds = calls + 1, time.perf_counter() - start
+            times[name].append(seconds / calls)
     return times
 
 
