@@ -1,8 +1,10 @@
 """codegen_c: lowered programs as C source, compiled by the system's C compiler and called on NumPy arrays."""
 
+from te_lite.timing import Timing
+
 from .emit import emit
 from .errors import CallError, CompileError, EmitError
 from .host import Options, host_options
-from .module import Module, Timing, build
+from .module import Module, build
 
 __all__ = ["CallError", "CompileError", "EmitError", "Module", "Options", "Timing", "build", "emit", "host_options"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
+from te_lite.timing import Timing
 
 from .compile import load
 from .emit import emit, entry_name, written_buffers
@@ -19,33 +19,6 @@ from .host import Options
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_CALLS = 1 << 30
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds per call; one entry of `results` per repeat."""
-
-    results: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.results))
-
-    @property
-    def median(self) -> float:
-        return float(np.median(self.results))
-
-    @property
-    def min(self) -> float:
-        return min(self.results)
-
-    @property
-    def max(self) -> float:
-        return max(self.results)
-
-    @property
-    def std(self) -> float:
-        return float(np.std(self.results))
 
 
 class Module:

@@ -11,6 +11,7 @@ import numpy as np
 
 from te_lite.errors import require
 from te_lite.stmt import Buffer, LoweredFunc
+from te_lite.timing import Timing
 
 from .compile import compile_source
 from .device import CudaDevice, DeviceProgram
@@ -27,21 +28,6 @@ class Pointer:
     """Somebody else's device memory."""
 
     pointer: int
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Seconds per call; `results` has one figure a repeat."""
-
-    results: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.results))
-
-    @property
-    def median(self) -> float:
-        return float(np.median(self.results))
 
 
 @lru_cache(maxsize=8)

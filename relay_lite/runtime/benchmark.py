@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from te_lite.errors import require
+from te_lite.timing import Timing
 
 from ..errors import GraphError
 
@@ -17,32 +16,8 @@ WIDTH = 12
 GROWTH = 1.618
 
 
-@dataclass(frozen=True, repr=False)
-class BenchmarkResult:
-    """`results` are seconds per call, one figure a repeat; printing gives the table in milliseconds."""
-
-    results: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return float(np.mean(self.results))
-
-    @property
-    def median(self) -> float:
-        return float(np.median(self.results))
-
-    @property
-    def max(self) -> float:
-        return float(np.max(self.results))
-
-    @property
-    def min(self) -> float:
-        return float(np.min(self.results))
-
-    @property
-    def std(self) -> float:
-        """Of the population."""
-        return float(np.std(self.results))
+class BenchmarkResult(Timing):
+    """Printing gives the table in milliseconds."""
 
     def __repr__(self) -> str:
         return (
