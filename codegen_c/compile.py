@@ -13,6 +13,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,6 +28,7 @@ FLAGS = (
     "-fno-tree-loop-if-convert",
     "-std=gnu11", "-fPIC", "-shared", "-w",
 )  # fmt: skip
+_COMPLAINTS = ("error", "multiple definition", "undefined reference")
 
 
 def compiler_command() -> tuple[str, ...]:
@@ -71,33 +74,55 @@ def library_path(source: str, timeout: float | None = None) -> Path:
     `timeout` is in seconds.  Raises CompileError with the compiler's first complaint, when it takes too long, and
     when the library cannot be written.
     """
+    return compiled(source, FLAGS, ".so", ("-lm",), "the program", timeout)
+
+
+def compiled(
+    source: str, flags: Sequence[str], suffix: str, libraries: Sequence[str], what: str, timeout: float | None = None
+) -> Path:
+    """The stored file that the compiler makes of a source with these flags; equal ones are made once.
+
+    Errors as for `library_path`; `what` names the source in them.
+    """
     command = compiler_command()
-    text = "\0".join((source, *FLAGS, *command, compiler_version(command)))
-    path = store_path() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.so"
+    text = "\0".join((source, *flags, *command, compiler_version(command)))
+    path = stored_path(text.encode(), suffix)
     if not path.exists():
-        _compile(command, source, path, timeout)
+        with build_folder() as build:
+            given, made = build / "program.c", build / "made"
+            try:
+                given.write_text(source)
+                run_compiler([*flags, str(given), "-o", str(made), *libraries], what, build, timeout)
+                os.replace(made, path)
+            except OSError as e:
+                raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
     return path
 
 
-def _compile(command: tuple[str, ...], source: str, path: Path, timeout: float | None) -> None:
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix="build_") as build:
-        out, text = Path(build) / "out.so", Path(build) / "program.c"
-        try:
-            text.write_text(source)
-            done = subprocess.run(
-                [*command, *FLAGS, str(text), "-o", str(out), "-lm"],
-                capture_output=True, text=True, check=False, timeout=timeout,
-            )  # fmt: skip
-            if done.returncode == 0:
-                os.replace(out, path)
-        except subprocess.TimeoutExpired as e:
-            raise CompileError(f"compile: {Path(command[0]).name} took longer than {timeout} s") from e
-        except OSError as e:
-            raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
+def stored_path(content: bytes, suffix: str) -> Path:
+    """The place in the store of what is made of `content`."""
+    return store_path() / f"{hashlib.sha256(content).hexdigest()[:32]}{suffix}"
+
+
+@contextmanager
+def build_folder() -> Iterator[Path]:
+    """A temporary folder beside the stored libraries, so that what is made there can be moved into place."""
+    with tempfile.TemporaryDirectory(dir=store_path(), prefix="build_") as build:
+        yield Path(build)
+
+
+def run_compiler(arguments: Sequence[str], what: str, build: Path, timeout: float | None = None) -> None:
+    """Call the compiler.  Raises CompileError with its first complaint about `what`, without the folder's name."""
+    command = compiler_command()
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=timeout)
+    except subprocess.TimeoutExpired as e:
+        raise CompileError(f"compile: {name} took longer than {timeout} s") from e
     if done.returncode != 0:
-        lines = [x for x in done.stderr.splitlines() if "error" in x] or done.stderr.splitlines() or ["no message"]
-        where = lines[0].replace(str(text), "program.c").strip()
-        raise CompileError(f"compile: {Path(command[0]).name} refuses the program: {where}")
+        said = done.stderr.splitlines()
+        lines = [x for x in said if any(word in x for word in _COMPLAINTS)] or said or ["no message"]
+        raise CompileError(f"compile: {name} refuses {what}: {lines[0].replace(f'{build}/', '').strip()}")
 
 
 @lru_cache(maxsize=512)

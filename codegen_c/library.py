@@ -11,10 +11,7 @@ run the steps `first .. last - 1`, once or `number` times with the seconds taken
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +19,12 @@ from pathlib import Path
 from te_lite.c_text import BYTES
 from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt
 
-from .compile import FLAGS, compiler_command, compiler_version, store_path
-from .errors import CompileError
+from .compile import FLAGS, build_folder, compiled, run_compiler, stored_path
 from .host import Options, host_options
 
 RUN, SECONDS = "network_run", "network_seconds"
 _OBJECT_FLAGS = (*[f for f in FLAGS if f != "-shared"], "-c")
 _LINK_FLAGS = ("-shared", "-fopenmp", "-Wl,-Bsymbolic", "-Wl,-z,defs")
-_COMPLAINTS = ("error", "multiple definition", "undefined reference")
 
 
 @dataclass(frozen=True)
@@ -104,44 +99,25 @@ def object_code(source: str, name: str = "program") -> bytes:
 
     Raises CompileError with the compiler's first complaint.  Threads may compile side by side.
     """
-    command = compiler_command()
-    text = "\0".join((source, *_OBJECT_FLAGS, *command, compiler_version(command)))
-    path = store_path() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.o"
-    if not path.exists():
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix="build_") as build:
-            given, made = Path(build) / "program.c", Path(build) / "program.o"
-            given.write_text(source)
-            _compiler([*command, *_OBJECT_FLAGS, str(given), "-o", str(made)], f"kernel {name}", build)
-            os.replace(made, path)
-    return path.read_bytes()
+    return compiled(source, _OBJECT_FLAGS, ".o", (), f"kernel {name}").read_bytes()
 
 
 def link(objects: Mapping[str, bytes]) -> bytes:
     """The shared library of object files by name.  Raises CompileError when a name is defined twice or missing."""
-    with tempfile.TemporaryDirectory(dir=store_path(), prefix="link_") as build:
-        files = []
-        for name, code in objects.items():
-            files.append(str(Path(build) / f"{name}.o"))
-            Path(files[-1]).write_bytes(code)
-        out = Path(build) / "network.so"
-        _compiler([*compiler_command(), *_LINK_FLAGS, *files, "-o", str(out), "-lm"], "library", build)
+    with build_folder() as build:
+        files = [build / f"{name}.o" for name in objects]
+        for file, code in zip(files, objects.values(), strict=True):
+            file.write_bytes(code)
+        out = build / "network.so"
+        run_compiler([*_LINK_FLAGS, *map(str, files), "-o", str(out), "-lm"], "to link the library", build)
         return out.read_bytes()
 
 
 def library_file(code: bytes) -> Path:
     """A file with the bytes of a shared library, to be loaded; it lives as long as the store of libraries."""
-    path = store_path() / f"{hashlib.sha256(code).hexdigest()[:32]}.so"
+    path = stored_path(code, ".so")
     if not path.exists():
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new_", delete=False) as file:
-            file.write(code)
-        os.replace(file.name, path)
+        with build_folder() as build:
+            (build / "library.so").write_bytes(code)
+            os.replace(build / "library.so", path)
     return path
-
-
-def _compiler(command: Sequence[str], subject: str, folder: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = done.stderr.splitlines()
-        lines = [x for x in said if any(word in x for word in _COMPLAINTS)] or said or ["no message"]
-        what = lines[0].replace(f"{folder}/", "").strip()
-        raise CompileError(f"{subject}: {Path(command[0]).name} refuses it: {what}")
