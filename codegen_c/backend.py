@@ -19,6 +19,7 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
+from . import caches
 from .compile import compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
 from .errors import CallError, CompileError
@@ -26,7 +27,6 @@ from .module import build
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64
-FLUSH_BYTES = 1 << 27
 GROWTH = 1.618
 
 
@@ -50,23 +50,22 @@ class CProgram:
         """Seconds per call, `repeat` figures.
 
         Each is the mean of `number` calls in a row; `number` grows until they last `min_repeat_ms` (spec autoscheduler
-        9.3).  With `flush` a buffer larger than the caches is written before each figure.
+        9.3).  With `flush` only the first argument is in the caches before each figure (`caches.py`).
         """
-        pointers = [a.ctypes.data for a in args]
         costs = []
         for _ in range(repeat):
-            seconds = self._once(number, pointers, flush)
+            seconds = self._once(number, args, flush)
             while seconds * 1e3 < min_repeat_ms:
                 per_call = max(seconds / number, 1e-9)
                 number = int(max(min_repeat_ms * 1e-3 / per_call + 1, math.ceil(number * GROWTH)))
-                seconds = self._once(number, pointers, flush)
+                seconds = self._once(number, args, flush)
             costs.append(seconds / number)
         return costs
 
-    def _once(self, number: int, pointers: list[int], flush: bool) -> float:
-        if flush:
-            np.full(FLUSH_BYTES, 1, np.uint8)
-        return float(self._seconds(number, *pointers))
+    def _once(self, number: int, args: Sequence[Array], flush: bool) -> float:
+        if flush and args:
+            caches.flush(args[0].ctypes.data, args[0].nbytes)
+        return float(self._seconds(number, *[a.ctypes.data for a in args]))
 
 
 class CDevice:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 
 from ansor.dispatch import ApplyHistoryBest, Source
 from ansor.measure.api import Runner
+from ansor.measure.local import LocalRunner
 from ansor.records import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
@@ -39,6 +41,7 @@ from .reference import run
 PathLike = str | os.PathLike[str]
 ROUND = 64
 SMALL_ROUND = 4
+REPEAT = 10
 TOLERANCE = 1e-4
 WINOGRAD_TOLERANCE = 1e-3
 """For networks with F(4, 3), whose transforms lose more digits."""
@@ -59,24 +62,37 @@ def standings(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[Standing, ...
 
 def tune(
     tasks: Sequence[SearchTask], weights: Sequence[int], log: PathLike, trials: int, *, seed: int | None = None,
-    time_limit: float | None = None, verbose: int = 1, runner: Runner | str = "local",
+    time_limit: float | None = None, verbose: int = 1, runner: Runner | None = None,
 ) -> int:  # fmt: skip
     """Measure what `log` lacks of `trials` records of these tasks; gives the number that it has in the end.
 
     With records of all tasks in the log, the tuning goes on as if it had not stopped.  `time_limit`, in seconds, ends
-    it early.  Raises what `TaskScheduler.tune` raises, BudgetError too: every task without a record needs a trial.
+    it early.  `runner` defaults to `network_runner` of the tasks' target.  Raises what `TaskScheduler.tune` raises,
+    BudgetError too: every task without a record needs a trial.
     """
     recorder = RecordToFile(log)
     done = sum(s.trials for s in standings(log, tasks))
     if tasks and done < trials:
         scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
-        options = TuningOptions(
-            trials - done, num_measures_per_round=per_round(trials, len(tasks)), verbose=verbose, runner=runner,
-            measure_callbacks=[recorder], time_limit=time_limit,
-        )  # fmt: skip
-        scheduler.tune(options)
+        with closing(network_runner(tasks[0].target)) if runner is None else nullcontext(runner) as measuring:
+            options = TuningOptions(
+                trials - done, num_measures_per_round=per_round(trials, len(tasks)), verbose=verbose, runner=measuring,
+                measure_callbacks=[recorder], time_limit=time_limit,
+            )  # fmt: skip
+            scheduler.tune(options)
         done = sum(scheduler.task_trials)
     return done
+
+
+def network_runner(target: Target) -> LocalRunner:
+    """Measures programs on this machine as they will run in a network.
+
+    On a processor the weights come from memory then, which the caches of few can hold together, and only what the
+    kernel before has written is at hand; a program runs once at a time, so ten figures make up for the noise.
+    """
+    if target.kind.name != "c":
+        return LocalRunner()
+    return LocalRunner(number=1, repeat=REPEAT, min_repeat_ms=0, enable_cpu_cache_flush=True)
 
 
 def per_round(trials: int, tasks: int) -> int:

@@ -2,7 +2,7 @@
 
 A request is a number of bytes and the steps during which they are needed.  The largest requests are placed first,
 each at the lowest place where no request that lives at the same time lies (known as greedy by size).  On networks such
-as ResNet or Inception the arena comes out at the lower bound `peak_bytes`, or a ninth above it.
+as ResNet or Inception the arena comes out at the lower bound `peak_bytes`, or a ninth above it, but for the gaps.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ class Request:
 def pack(requests: Sequence[Request], alignment: int) -> tuple[list[int], int]:
     """`(offsets, bytes of the arena)`: a place for each request, a multiple of `alignment`.
 
-    Requests that live at the same time do not overlap.
+    Requests that live at the same time do not overlap, and at least `alignment` bytes lie between them: tensors whose
+    sizes are multiples of a page would begin in the same sets of the caches otherwise, and their loads and stores be
+    taken for one another (a tenth of the time of ResNet-18 on a processor).
     """
-    sizes = [-(-max(r.nbytes, 1) // alignment) * alignment for r in requests]
+    sizes = [(-(-r.nbytes // alignment) + 1) * alignment for r in requests]
     offsets = [0] * len(requests)
     placed: list[int] = []
     for k in sorted(range(len(requests)), key=lambda k: (-sizes[k], requests[k].first, k)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,6 +29,8 @@ def test_no_bytes_are_shared_at_one_time(wanted: list[Request], alignment: int) 
     assert not collisions(wanted, offsets)
     assert all(o % alignment == 0 and o + r.nbytes <= total for o, r in zip(offsets, wanted, strict=True))
     assert total >= peak_bytes(wanted)
+    apart = [replace(r, nbytes=r.nbytes + alignment) for r in wanted]
+    assert not collisions(apart, offsets)
 
 
 def test_the_check_sees_what_is_planted() -> None:
@@ -47,7 +51,7 @@ def test_the_check_sees_what_is_planted() -> None:
 
 def test_a_chain_needs_two_buffers() -> None:
     chain = [Request(1000, k, k + 1) for k in range(30)]
-    assert pack(chain, 8)[1] == 2000 == peak_bytes(chain)
+    assert pack(chain, 8)[1] == 2016 == peak_bytes(chain) + 2 * 8
 
 
 def test_networks_are_packed_tightly() -> None:
