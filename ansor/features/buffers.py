@@ -1,4 +1,4 @@
-"""Columns of the storage that a row uses: bytes, lines, reuse, stride (spec autoscheduler 7.6, group 2)."""
+"""Columns of the storage that a row uses: bytes, lines, reuse, stride."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 
 from te_lite.reads import Form
 
+from ..population.tape import recorded
 from .cover import Cover, Value, coefficients, dims_at
 from .plan import Access
-from .shape import Matrix, Shape
+from .shape import Level, Matrix, Shape, at, stacked
 
 
 class Memory:
@@ -70,22 +71,25 @@ def buffer_columns(
 
 def _lines(memory: Memory, unique: Value, points: Value, line: float, shape: Shape) -> dict[str, Value]:
     moving = sorted(memory.loop_steps)
-    steps = np.zeros((len(moving) + 1, shape.n))
-    row_of = np.full(len(shape.nest.loops) + 1, -1)
-    for row, j in enumerate(moving):
-        steps[row] = memory.loop_steps[j]
-        row_of[j] = row
+    steps = stacked(shape.n, *[memory.loop_steps[j] for j in moving], 0.0)
+    row_of = tuple([moving.index(j) if j in moving else -1 for j in range(len(shape.nest.loops))])
     found = shape.innermost(moving)
-    step = shape.at(steps, row_of[found])
-    still = shape.at(shape.inside, found + 1) * (found >= 0) + (found < 0) * shape.inside[0]
+    step = at(steps, _looked_up(row_of, found))
+    still = at(shape.inside, found + 1)
     lines = np.maximum(1.0, points / still * np.minimum(1.0, step * memory.access.element / line))
     run = _contiguous(memory) * memory.access.element
     unique_lines = np.maximum(1.0, unique / np.minimum(run, line))
     return {
         "lines": np.maximum(lines, unique_lines),
         "unique_lines": unique_lines,
-        "stride": shape.at(steps, row_of[shape.last]),
+        "stride": at(steps, _looked_up(row_of, shape.last)),
     }
+
+
+@recorded
+def _looked_up(rows: tuple[int, ...], level: Level) -> Level:
+    """The row of each level; -1 for level -1."""
+    return np.array((*rows, -1))[level]
 
 
 def _contiguous(memory: Memory) -> Value:
@@ -117,7 +121,7 @@ def _reuse(memory: Memory, total: Matrix, shape: Shape) -> dict[str, Value]:
         "reuse_loop": by_loop,
         "reuse_serial": serial,
         "reuse_none": none,
-        "reuse_dis_iter": shape.at(shape.inside, level) * some,
-        "reuse_dis_bytes": shape.at(total, level) * some,
-        "reuse_ct": np.where(serial, float(access.others), shape.at(shape.lengths, still) * by_loop),
+        "reuse_dis_iter": at(shape.inside, level) * some,
+        "reuse_dis_bytes": at(total, level) * some,
+        "reuse_ct": np.where(serial, float(access.others), at(shape.lengths, still) * by_loop),
     }

@@ -1,4 +1,4 @@
-"""Operations in the computation of one point, by kind (spec autoscheduler 7.6, group 1).
+"""Operations in the computation of one point, by kind (appendix B of the Ansor paper, group 1).
 
 The expression is the body as it is computed: inlined stages expanded, and for a reduction the combiner applied to
 the running value and the source.  Index arithmetic counts as integer operations.  Constants count nothing.

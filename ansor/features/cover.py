@@ -23,6 +23,7 @@ from te_lite.reads import Affine, Form, Quotient, Scaled, Sum
 from te_lite.region import Linear, LoopAtom
 from te_lite.state import SplitRel
 
+from ..population.tape import recorded
 from .nest import Loop, Nest
 from .plan import Access
 
@@ -36,13 +37,16 @@ Interval = tuple[Value, Value, Value]
 _INTEGERS = (int, np.integer)
 
 
-class Lanes:
-    """Reads the extents and coefficients of the lanes `chunk` as float64."""
+@recorded
+def _floats(lanes: Any) -> Value:
+    return np.asanyarray(lanes).astype(np.float64)
 
-    def __init__(self, bounds: Bounds, chunk: slice) -> None:
-        self.bounds = bounds
-        self.chunk = chunk
-        self.n = chunk.stop - chunk.start
+
+class Lanes:
+    """Reads the extents and coefficients of `n` lanes as float64: those of `chunk`, or all (None)."""
+
+    def __init__(self, bounds: Bounds, n: Any, chunk: slice | None = None) -> None:
+        self.bounds, self.n, self.chunk = bounds, n, chunk
         self._extents: dict[tuple[int, int], Value] = {}
         self._sizes: dict[int, list[Value]] = {}
         self._strides: dict[int, dict[int, Value]] = {}
@@ -54,7 +58,7 @@ class Lanes:
             return float(x)
         known = self._values.get(id(x))
         if known is None:
-            known = self._values[id(x)] = (x, np.asanyarray(x)[self.chunk].astype(np.float64))
+            known = self._values[id(x)] = (x, _floats(x if self.chunk is None else x[self.chunk]))
         return known[1]
 
     def extent(self, stage: int, uid: int) -> Value:

@@ -2,11 +2,11 @@
 
 What depends on structure only is planned once (`plan.py`); the rest is arithmetic on float64 lanes, in chunks of
 lanes that keep the memory small.  One program is one lane, so both give the same numbers.
+
+For the rows of a variant this arithmetic is recorded, from the decisions to the columns, and played from then on.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -14,22 +14,20 @@ from te_lite.bounds import infer_bounds
 from te_lite.state import State
 
 from ..hardware import HardwareParams
+from ..population.played import Player
 from ..population.programs import Programs
+from ..population.tape import recorded
 from .buffers import Memory, buffer_columns
 from .cover import Cover, Lanes, Value, touched
 from .kernel import kernel_columns, launch, launch_columns, storage_bytes
+from .layout import Columns, Features, Layout
 from .marks import auto_unroll, loop_marks, mark_columns, pragma_unrolled
 from .plan import Plan, RowPlan, plan_of
-from .schema import INDEX, SAMPLES, SCHEMA
-from .shape import Matrix, Shape
+from .schema import SAMPLES
+from .shape import Marks, Matrix, Shape, at, stacked
 from .warp import fetched_bytes, warp_columns
 
-Features = np.ndarray[Any, np.dtype[np.float32]]
-Columns = dict[str, Value]
-
 CHUNK = 2048
-_PAD = 16
-_PLAIN = [i for i, c in enumerate(SCHEMA) if c.scale == "none"]
 
 
 def programs_of(state: State) -> Programs:
@@ -48,37 +46,37 @@ def extract(programs: Programs, hardware: HardwareParams) -> Features:
 
     Rows are the computed stages (neither inputs nor inlined) in order, columns those of `SCHEMA`.
     """
-    plan = plan_of(programs.bounds)
-    out: Features = np.empty((programs.n, len(plan.rows), len(SCHEMA)), np.float32)
-    work: Features = np.empty((2, len(SCHEMA), min(programs.n, CHUNK) + _PAD), np.float32)
-    for start in range(0, programs.n, CHUNK):
-        chunk = slice(start, min(start + CHUNK, programs.n))
-        for r, columns in enumerate(_Extraction(programs, plan, hardware, chunk).run()):
-            _fill(out[chunk, r], columns, *work)
-    return out
+    played = _player.played(programs, hardware)
+    parts = []
+    for chunk in _chunks(programs.n):
+        if played is None:
+            lanes, layout = _columns(programs, hardware, chunk)
+        else:
+            lanes, layout = played.lanes(chunk), played.meaning
+        parts.append(layout.matrix(lanes, chunk.stop - chunk.start))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _fill(out: Features, columns: Columns, values: Features, logs: Features) -> None:
-    """Put columns (all at least 0) on their scale, log2(1 + x) or as they are, into `out`, float32 [n, columns].
+def _chunks(n: int) -> list[slice]:
+    return [slice(start, min(start + CHUNK, n)) for start in range(0, max(n, 1), CHUNK)]
 
-    The rows of the working arrays `values` and `logs` are a little longer than n: with a power of two between them,
-    reading across would make them fight for the same lines of the cache.
-    """
-    n = len(out)
-    values.fill(0)
-    for name, value in columns.items():
-        values[INDEX[name], :n] = value
-    np.log2(np.add(values, 1, out=logs), out=logs)
-    logs[_PLAIN] = values[_PLAIN]
-    out[...] = logs[:, :n].T
+
+def _columns(programs: Programs, hardware: HardwareParams, chunk: slice | None = None) -> tuple[list[Value], Layout]:
+    """The columns of all rows, of all programs or a chunk: the different lanes, and where they go."""
+    n = programs.n if chunk is None else chunk.stop - chunk.start
+    lanes = Lanes(programs.bounds, n, chunk)
+    layout = Layout(_Extraction(programs, plan_of(programs.bounds), hardware, lanes).run())
+    return layout.sources, layout
+
+
+_player = Player(_columns)
 
 
 class _Extraction:
     """The unscaled columns of the rows of one chunk of lanes."""
 
-    def __init__(self, programs: Programs, plan: Plan, hardware: HardwareParams, chunk: slice) -> None:
-        self.programs, self.plan, self.hardware = programs, plan, hardware
-        self.lanes = Lanes(programs.bounds, chunk)
+    def __init__(self, programs: Programs, plan: Plan, hardware: HardwareParams, lanes: Lanes) -> None:
+        self.programs, self.plan, self.hardware, self.lanes = programs, plan, hardware, lanes
         self.flops: dict[int, Value] = {}
         self.fetched: dict[int, Value] = {}
 
@@ -115,10 +113,7 @@ class _Extraction:
         fixed = {access.fixed for access in row.accesses} - {frozenset()}
         covers = {frozenset(): shape.cover, **{f: Cover(row.nest, self.lanes, f) for f in fixed}}
         seen = [touched(access, covers[access.fixed]) for access in row.accesses]
-        total = shape.rows(len(shape.extents) + 1)
-        for level, line in enumerate(total):
-            for bytes_ in seen:
-                line += bytes_[level]
+        total = stacked(shape.n, *[sum(levels, 0.0) for levels in zip(*seen, strict=True)])
         out = _curve(row, total, shape)
         fetched: Value = 0.0
         for b, (access, bytes_) in enumerate(zip(row.accesses, seen, strict=True)):
@@ -149,7 +144,7 @@ class _Extraction:
 
 def _outer(row: RowPlan, shape: Shape, around: Value, lanes: Lanes) -> Columns:
     """Allocation, and the size of the nest."""
-    number = shape.long.sum(axis=0)
+    number = _count(shape.long)
     out = {"outer_prod": shape.inside[0], "num_loops": number}
     if row.argument:
         return out
@@ -167,14 +162,21 @@ def _curve(row: RowPlan, total: Matrix, shape: Shape) -> Columns:
     """Operations per byte of the innermost level whose iterations reach each sample."""
     if not row.flops:
         return {}
-    logs = np.log2(shape.inside)
-    place = np.floor(logs / np.maximum(logs[0], 1e-9) * SAMPLES).astype(np.intp)
+    curve = _sampled(row.flops * shape.inside / total, shape.inside)
+    return {f"arith_intensity_{i}": curve[i] for i in range(SAMPLES)}
+
+
+@recorded
+def _count(marks: Marks) -> Value:
+    return marks.sum(axis=0)
+
+
+@recorded
+def _sampled(intensity: Matrix, inside: Matrix) -> Value:
+    """The intensity of each sample, [SAMPLES, n]: that of the innermost level whose place is at least the sample's."""
+    logs = np.log2(inside)
+    place = np.floor(logs / np.maximum(logs[0], 1e-9) * SAMPLES).astype(np.int8)
     place[0] = SAMPLES
-    intensity = row.flops * shape.inside / total
-    curve = np.full((SAMPLES + 1, shape.n), -1.0)
-    lanes = np.arange(shape.n)
-    for level in range(len(logs)):
-        curve[place[level], lanes] = intensity[level]
-    for i in reversed(range(SAMPLES)):
-        np.copyto(curve[i], curve[i + 1], where=curve[i] < 0)
-    return {f"arith_intensity_{i}": curve[i + 1] for i in range(SAMPLES)}
+    reached = place[:, None] >= np.arange(1, SAMPLES + 1, dtype=np.int8)[:, None]
+    level = reached.view(np.uint8).sum(axis=0, dtype=np.uint8).astype(np.intp) - 1
+    return at(intensity, level)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..population.programs import Programs
+from ..population.tape import recorded
 from .cover import Lanes, Value
 from .nest import Loop, Nest
 from .schema import POSITIONS
-from .shape import Shape
+from .shape import Level, Matrix, Shape, at
 
 Mark = Any
 """bool, or bool [lanes]."""
@@ -41,23 +42,34 @@ def mark_columns(name: str, marks: list[Mark], shape: Shape) -> dict[str, Value]
     out: dict[str, Value] = {f"{name}_at_{position}": 0.0 for position in POSITIONS}
     if not any([mark is not False for mark in marks]):
         return {**out, f"{name}_num": 0.0, f"{name}_prod": 0.0, f"{name}_len": 0.0, f"{name}_at_none": 1.0}
-    marked = np.zeros((len(marks) + 1, shape.n), bool)
+    reduce = tuple([loop.reduce for loop in shape.nest.loops])
+    found = _marked_columns(shape.n, shape.lengths, shape.places, shape.last, shape.first, reduce, *marks)
+    keys = [f"{name}_{key}" for key in _MARKED]
+    return {**out, **{key: found[i] for i, key in enumerate(keys)}}
+
+
+_MARKED = (*[f"at_{position}" for position in POSITIONS], "num", "prod", "len")
+
+
+@recorded
+def _marked_columns(
+    n: int, lengths: Matrix, places: Any, last: Level, first: Level, is_reduce: tuple[bool, ...], *marks: Mark
+) -> list[Value]:
+    """The columns `_MARKED` of a row with marks."""
+    marked = np.zeros((len(marks) + 1, n), bool)
     for j, mark in enumerate(marks):
         marked[j] = mark
-    inner, outer = shape.at(marked, shape.last), shape.at(marked, shape.first)
-    marked[:-1] &= shape.long
+    inner, outer = at(marked, last), at(marked, first)
+    marked[:-1] &= places > 0
     number = marked.sum(axis=0)
-    innermost = (marked[:-1] * shape.places).max(axis=0, initial=0) - 1
-    spatial = marked[[j for j, loop in enumerate(shape.nest.loops) if not loop.reduce]].any(axis=0)
-    reduce = marked[[j for j, loop in enumerate(shape.nest.loops) if loop.reduce]].any(axis=0)
-    for kind, only in (("spatial", spatial & ~reduce), ("reduce", reduce & ~spatial)):
-        out[f"{name}_at_inner_{kind}"] = only & inner
-        out[f"{name}_at_outer_{kind}"] = only & outer & ~inner
-        out[f"{name}_at_middle_{kind}"] = only & ~outer & ~inner
-    out[f"{name}_at_mixed"] = spatial & reduce
-    out[f"{name}_at_none"] = ~(spatial | reduce)
-    product = np.where(marked, shape.lengths, 1.0).prod(axis=0) * np.minimum(number, 1)
-    return {**out, f"{name}_num": number, f"{name}_prod": product, f"{name}_len": shape.at(shape.lengths, innermost)}
+    innermost = (marked[:-1] * places).max(axis=0, initial=0).astype(np.intp) - 1
+    spatial = marked[[j for j, reduce in enumerate(is_reduce) if not reduce]].any(axis=0)
+    reduce = marked[[j for j, reduce in enumerate(is_reduce) if reduce]].any(axis=0)
+    out = [~(spatial | reduce)]
+    for only in (spatial & ~reduce, reduce & ~spatial):
+        out += [only & inner, only & ~outer & ~inner, only & outer & ~inner]
+    product = np.where(marked, lengths, 1.0).prod(axis=0) * np.minimum(number, 1)
+    return [*out, spatial & reduce, number, product, at(lengths, innermost)]
 
 
 def auto_unroll(k: int, programs: Programs, lanes: Lanes) -> Value:

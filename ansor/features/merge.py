@@ -13,7 +13,8 @@ from te_lite.step import Length
 
 from ..hardware import HardwareParams
 from ..population.programs import Programs
-from .extraction import Features, extract
+from .extraction import extract
+from .layout import Features
 from .plan import structure
 
 

@@ -1,6 +1,6 @@
 """What every feature column says: its name, unit, group, formula and scale.
 
-One row describes one computed stage.  The columns express what Ansor's 164 do (spec autoscheduler 7.6), with its
+One row describes one computed stage.  The columns express what Ansor's 164 do (appendix B of the Ansor paper), with its
 faults corrected, and what a GPU adds.  Where the meaning departs from Ansor's:
 
     computation     multiply-adds are found; only points inside the guards count; `if_then_else` is a selection

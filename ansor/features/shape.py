@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ..population.tape import recorded
 from .cover import Cover, Value
 
 Level = np.ndarray[Any, np.dtype[np.intp]]
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
+Marks = np.ndarray[Any, np.dtype[np.bool_]]
+Numbers = np.ndarray[Any, np.dtype[np.int16]]
 
 
 class Shape:
@@ -23,29 +26,60 @@ class Shape:
         self.nest, self.cover = cover.nest, cover
         self.n = cover.lanes.n
         self.extents = cover.extents
-        count = len(self.extents)
-        self.inside: Matrix = np.ones((count + 1, self.n))
-        self.lengths: Matrix = np.zeros((count + 1, self.n))
-        for j in reversed(range(count)):
-            self.lengths[j] = self.extents[j]
-            np.multiply(self.inside[j + 1], self.extents[j], out=self.inside[j])
-        self.long = self.lengths[:-1] > 1
-        numbers = np.arange(1, count + 1, dtype=np.int16)[:, None]
-        self.places = self.long * numbers
-        self.last = self.innermost(list(range(count)))
-        from_end = (self.long * numbers[::-1]).max(axis=0, initial=0).astype(np.intp)
-        self.first = np.where(from_end > 0, count - from_end, -1)
-        self._lanes = np.arange(self.n)
-
-    def rows(self, count: int) -> Matrix:
-        """`count` rows of zeros."""
-        return np.zeros((count, self.n))
+        self.inside: Matrix = _inside(self.n, *self.extents)
+        self.lengths: Matrix = stacked(self.n, *self.extents, 0.0)
+        self.long = _long(self.lengths)
+        self.places = _numbered(self.long)
+        self.last = self.innermost(list(range(len(self.extents))))
+        self.first = _outermost(self.long)
 
     def innermost(self, loops: list[int]) -> Level:
         """The innermost of `loops` longer than 1, in every lane; -1 where there is none."""
-        found: Level = self.places[loops].max(axis=0, initial=0).astype(np.intp) - 1
+        found: Level = _innermost(self.places, tuple(loops))
         return found
 
-    def at(self, matrix: Matrix, level: Level) -> Value:
-        """The value of each lane at its level."""
-        return matrix[level, self._lanes]
+
+@recorded
+def stacked(n: int, *rows: Value) -> Matrix:
+    """Row values as the rows of a matrix, [len(rows), n]."""
+    out = np.empty((len(rows), n))
+    for j, row in enumerate(rows):
+        out[j] = row
+    return out
+
+
+@recorded
+def at(matrix: Matrix, level: Level) -> Value:
+    """The value of each lane at its level (intp [..., n]); -1 is the last one."""
+    n = matrix.shape[1]
+    return matrix.ravel().take(level * n + np.arange(n))
+
+
+@recorded
+def _inside(n: int, *extents: Value) -> Matrix:
+    out = np.ones((len(extents) + 1, n))
+    for j in reversed(range(len(extents))):
+        np.multiply(out[j + 1], extents[j], out=out[j])
+    return out
+
+
+@recorded
+def _long(lengths: Matrix) -> Marks:
+    return lengths[:-1] > 1
+
+
+@recorded
+def _numbered(long: Marks) -> Numbers:
+    return long * np.arange(1, len(long) + 1, dtype=np.int16)[:, None]
+
+
+@recorded
+def _innermost(places: Numbers, loops: tuple[int, ...]) -> Level:
+    found: Level = places[list(loops)].max(axis=0, initial=0).astype(np.intp) - 1
+    return found
+
+
+@recorded
+def _outermost(long: Marks) -> Level:
+    from_end = (long * np.arange(len(long), 0, -1, dtype=np.int16)[:, None]).max(axis=0, initial=0).astype(np.intp)
+    return np.where(from_end > 0, len(long) - from_end, -1)

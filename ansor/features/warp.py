@@ -10,6 +10,7 @@ import numpy as np
 
 from te_lite.bounds import BLOCKS, THREADS
 
+from ..population.tape import recorded
 from .buffers import Memory
 from .cover import Value
 from .nest import Nest
@@ -106,8 +107,13 @@ def _bank_conflict(memory: Memory) -> Value:
         taken = np.minimum(extent, rest)
         rest = np.ceil(rest / taken)
         moves = np.greater(step, 0)
-        stride = np.asanyarray(np.ceil(step / WORD_BYTES)).astype(np.int64)
-        reached = np.minimum(taken, BANKS / np.gcd(stride, BANKS))
+        reached = np.minimum(taken, _banks(step))
         words = np.where(moves, words * taken, words)
         banks = np.where(moves, np.minimum(BANKS, banks * reached), banks)
     return np.maximum(1.0, words / banks / width)
+
+
+@recorded
+def _banks(step: Value) -> Value:
+    """The banks that steps of so many bytes reach."""
+    return BANKS / np.gcd(np.asanyarray(np.ceil(step / WORD_BYTES)).astype(np.int64), BANKS)

@@ -20,8 +20,10 @@ from ..annotate.shared import element_bytes, kernel_of, shared_bytes
 from ..annotate.tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
 from ..hardware import HardwareParams
 from .draw import Mask
+from .played import Player
 from .programs import Programs
 from .space import Matrix, Space, Tile
+from .tape import Symbol
 
 VECTORS_PER_LOOP = 8
 """A vector loop may be cut into so many vectors of `vector_unit_bytes`; the CUDA emitter writes no longer ones."""
@@ -41,6 +43,17 @@ def fits(programs: Programs, hardware: HardwareParams) -> Mask:
     threads of a block, virtual threads of a stage, bytes of shared memory of a block, elements and bytes of the local
     arrays of a thread, bytes of a vector loop.
     """
+    played = _player.played(programs, hardware)
+    everything = slice(0, programs.n)
+    kept = _kept(programs, hardware) if played is None else [*played.lanes(everything), played.meaning]
+    out = np.ones(programs.n, np.bool_)
+    for limit in kept:
+        out &= limit
+    return out
+
+
+def _kept(programs: Programs, hardware: HardwareParams) -> list[Any]:
+    """For each limit whether it is kept: bools or lanes."""
     bounds = programs.bounds
     numbers: list[tuple[Any, int]] = [
         (n, hardware.vector_unit_bytes * VECTORS_PER_LOOP) for n in vector_bytes(programs)
@@ -50,10 +63,16 @@ def fits(programs: Programs, hardware: HardwareParams) -> Mask:
     numbers += [(n, hardware.max_shared_memory_per_block) for n in shared_bytes(bounds).values()]
     for elements, size in accumulators(bounds).values():
         numbers += [(elements, MAX_ACCUMULATORS), (size, hardware.max_local_memory_per_block)]
-    out = np.ones(programs.n, np.bool_)
-    for number, most in numbers:
-        out &= np.asarray(number) <= most
-    return out
+    return [number <= most for number, most in numbers]
+
+
+def _kept_lanes(programs: Programs, hardware: HardwareParams) -> tuple[list[Any], bool]:
+    """The limits that depend on the row, and whether all others are kept."""
+    kept = _kept(programs, hardware)
+    return [x for x in kept if isinstance(x, Symbol)], all(x for x in kept if not isinstance(x, Symbol))
+
+
+_player = Player(_kept_lanes)
 
 
 def _bound_to(stage: Stage, tag: str) -> Any:

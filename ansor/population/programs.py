@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,34 +44,76 @@ class Programs:
     unroll: Mapping[int, Any] = field(default_factory=dict)
 
 
-def programs(variant: Variant, rows: Matrix, target: Target | str, hardware: HardwareParams) -> Programs:
+@dataclass(frozen=True)
+class Origin:
+    """Everything that decides a population: rows of a variant as columns, int64 [n] each, and where they run."""
+
+    variant: Variant
+    columns: list[Any]
+    target: Target
+    hardware: HardwareParams
+
+    def programs(self, n: Any) -> Programs:
+        """The programs of `n` rows; columns may also be ints (of one row) or symbols of a tape, and `n` one too."""
+        variant, columns = self.variant, self.columns
+        bounds = infer_bounds(_filled(_recipe(variant, self.target, self.hardware), columns))
+        loops = set(loops_of_programs(bounds.state))
+        unroll = _choices(variant.space, "unroll", columns, loops)
+        if self.target.is_gpu:
+            return Programs(bounds, n, unroll=unroll)
+        parallel = settled_depths(bounds.state, _choices(variant.space, "parallel", columns, loops))
+        vectorize = {}
+        for k, count in _choices(variant.space, "vectorize", columns, loops).items():
+            most = smaller(len(lane_loops(bounds.state, k)), len(bounds.state.stages[k].leaf) - parallel.get(k, 0))
+            vectorize[k] = smaller(count, most)
+        return Programs(bounds, n, parallel, vectorize, unroll)
+
+
+class RowPrograms(Programs):
+    """The programs of rows.  Their loops are worked out when they are first asked for."""
+
+    origin: Origin
+
+    def __init__(self, origin: Origin, n: int) -> None:
+        object.__setattr__(self, "origin", origin)
+        object.__setattr__(self, "n", n)
+
+    @cached_property
+    def _made(self) -> Programs:
+        return self.origin.programs(self.n)
+
+    @property
+    def bounds(self) -> Bounds:
+        return self._made.bounds
+
+    @property
+    def parallel(self) -> Mapping[int, Any]:
+        return self._made.parallel
+
+    @property
+    def vectorize(self) -> Mapping[int, Any]:
+        return self._made.vectorize
+
+    @property
+    def unroll(self) -> Mapping[int, Any]:
+        return self._made.unroll
+
+
+def programs(variant: Variant, rows: Matrix, target: Target | str, hardware: HardwareParams) -> RowPrograms:
     """The programs of `rows` (int64 [n, width]), one lane each.
 
     Numbers of parallel and vector loops that do not fit a program mean what `concrete` makes of them: parallel loops
     inside others count only where the others have extent 1, and vector loops end where parallel ones begin.
     """
-    return _programs(variant, list(np.ascontiguousarray(rows.T)), len(rows), target, hardware)
+    target = Target.of(target)
+    columns = list(np.array(rows.T, np.int64, order="C"))
+    return RowPrograms(Origin(variant, columns, target, hardware.completed(target)), len(rows))
 
 
 def program(variant: Variant, row: np.ndarray, target: Target | str, hardware: HardwareParams) -> Programs:
     """The program of one row (int64 [width]), with ints."""
-    return _programs(variant, row.tolist(), 1, target, hardware)
-
-
-def _programs(variant: Variant, columns: list[Any], n: int, target: Target | str, hardware: HardwareParams) -> Programs:
     target = Target.of(target)
-    hardware = hardware.completed(target)
-    bounds = infer_bounds(_filled(_recipe(variant, target, hardware), columns))
-    loops = set(loops_of_programs(bounds.state))
-    unroll = _choices(variant.space, "unroll", columns, loops)
-    if target.is_gpu:
-        return Programs(bounds, n, unroll=unroll)
-    parallel = settled_depths(bounds.state, _choices(variant.space, "parallel", columns, loops))
-    vectorize = {}
-    for k, count in _choices(variant.space, "vectorize", columns, loops).items():
-        most = smaller(len(lane_loops(bounds.state, k)), len(bounds.state.stages[k].leaf) - parallel.get(k, 0))
-        vectorize[k] = smaller(count, most)
-    return Programs(bounds, n, parallel, vectorize, unroll)
+    return Origin(variant, row.tolist(), target, hardware.completed(target)).programs(1)
 
 
 def _choices(space: Space, kind: ChoiceKind, columns: list[Any], stages: set[int]) -> dict[int, Any]:

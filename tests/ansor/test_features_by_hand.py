@@ -187,7 +187,7 @@ def test_values_that_loops_run_through(case: str) -> None:
     """Cover and steps of the axes against a list of all values."""
     bounds = infer_bounds(replay(te.ComputeDAG(matmul(12, 10, 3)), CASES[case]))
     stage = bounds.state.stages[2]
-    cover = Cover(nests_of(bounds)[2], Lanes(bounds, slice(0, 1)))
+    cover = Cover(nests_of(bounds)[2], Lanes(bounds, 1))
     loops = [(loop.uid, int(stage.vars[loop.uid].extent or 0)) for loop in cover.nest.loops]
     for level in range(len(loops) + 1):
         seen = values_of(stage, loops, level)
@@ -214,7 +214,7 @@ def test_values_that_loops_around_run_through(steps: list[Step], rows: int) -> N
     z = te.compute((12, 10), lambda i, j: y[i, j] + 1.0, name="z")
     bounds = infer_bounds(replay(te.ComputeDAG([x, z]), steps))
     nest = nests_of(bounds)[1]
-    cover = Cover(nest, Lanes(bounds, slice(0, 1)))
+    cover = Cover(nest, Lanes(bounds, 1))
     loops = [(loop.stage, loop.uid) for loop in nest.loops[: nest.around]]
     extents = [int(bounds.state.stages[s].vars[u].extent or 0) for s, u in loops]
     for axis, region in enumerate(bounds.regions[1]):

@@ -1,0 +1,237 @@
+"""A function of lanes is written down once, operation by operation, and from then on run from the list.
+
+    record   the function is called with symbols for its arrays; every NumPy function that is called on a symbol becomes
+             an operation on the tape, and what was computed before is not computed again
+    play     the operations whose results are wanted, one after the other, on arrays of any number of lanes
+
+The list has no Python in it but one loop.  The results are bit for bit those of the function: it never asks for the
+truth of a lane, so it does the same operations for all arrays.  Only the order of two operands that may
+change places is not kept.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from functools import wraps
+from typing import Any, NoReturn
+
+import numpy as np
+
+Op = Callable[..., Any]
+Operation = tuple[Op, tuple[int, ...], int]
+"""Operation, places of its arguments, place of its result."""
+
+Step = tuple[Op, int, int, tuple[int, ...], int]
+"""Operation, registers of its first and second argument, of all of more than two, of its result; -1 and () for none."""
+
+_COMMUTE = frozenset((np.add, np.multiply, np.minimum, np.maximum, np.bitwise_and, np.logical_and))
+_NEUTRAL: dict[Op, float] = {np.multiply: 1, np.bitwise_and: True}
+
+
+def _operator(op: Op) -> Any:
+    return lambda self, other: self.tape.call(op, self, other)
+
+
+def _reflected(op: Op) -> Any:
+    return lambda self, other: self.tape.call(op, other, self)
+
+
+class Symbol:
+    """An array that is not known yet.  `sample` is what it is for one lane; it tells types, and no choice rests on it.
+
+    Raises TypeError when it is asked for its truth or its elements, or used in a NumPy function with options.
+    """
+
+    __slots__ = ("place", "sample", "tape")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, tape: Tape, place: int, sample: Any) -> None:
+        self.tape, self.place, self.sample = tape, place, sample
+
+    def __array_ufunc__(self, ufunc: Op, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options:
+            raise TypeError(f"{ufunc.__name__}: only plain calls can be recorded, got method={method!r} {options=}")
+        return self.tape.call(ufunc, *inputs)
+
+    def __array_function__(self, function: Op, types: Any, args: Any, options: Any) -> Any:
+        if options:
+            raise TypeError(f"{function.__name__}: only plain calls can be recorded, got {options=}")
+        return self.tape.call(function, *args)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a symbol of a tape was asked for its truth")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("a symbol of a tape was asked for its elements")
+
+    def __neg__(self) -> Any:
+        return self.tape.call(np.negative, self)
+
+    def __abs__(self) -> Any:
+        return self.tape.call(np.absolute, self)
+
+    def __invert__(self) -> Any:
+        return self.tape.call(np.invert, self)
+
+    __getitem__ = _operator(operator.getitem)
+    __add__, __radd__ = _operator(np.add), _reflected(np.add)
+    __sub__, __rsub__ = _operator(np.subtract), _reflected(np.subtract)
+    __mul__, __rmul__ = _operator(np.multiply), _reflected(np.multiply)
+    __truediv__, __rtruediv__ = _operator(np.divide), _reflected(np.divide)
+    __floordiv__, __rfloordiv__ = _operator(np.floor_divide), _reflected(np.floor_divide)
+    __mod__, __rmod__ = _operator(np.remainder), _reflected(np.remainder)
+    __and__, __rand__ = _operator(np.bitwise_and), _reflected(np.bitwise_and)
+    __or__, __ror__ = _operator(np.bitwise_or), _reflected(np.bitwise_or)
+    __lt__, __le__ = _operator(np.less), _operator(np.less_equal)
+    __gt__, __ge__ = _operator(np.greater), _operator(np.greater_equal)
+    __eq__, __ne__ = _operator(np.equal), _operator(np.not_equal)
+
+
+def recorded(function: Op) -> Op:
+    """A function of arrays and hashable values that a tape has as a single operation.
+
+    It must give the same for the same arguments, and leave its arguments as they are.
+    """
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        for a in args:
+            if type(a) is Symbol:
+                return a.tape.call(function, *args)
+        return function(*args)
+
+    return call
+
+
+class Tape:
+    """The operations so far; inputs, constants and results have places, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.inputs: list[int] = []
+        self.constants: dict[int, Any] = {}
+        self.operations: list[Operation] = []
+        self.samples: list[Any] = []
+        self._known: dict[Hashable, Any] = {}
+
+    def input(self, sample: Any) -> Symbol:
+        """The next argument of the program that is recorded."""
+        self.inputs.append(self._place(sample))
+        return Symbol(self, self.inputs[-1], sample)
+
+    def call(self, op: Op, *args: Any) -> Any:
+        """The result of an operation on symbols and constants."""
+        places = tuple([a.place if type(a) is Symbol else self._constant(a) for a in args])
+        key = (op, places[::-1]) if op in _COMMUTE and places[0] > places[1] else (op, places)
+        known = self._known.get(key)
+        if known is None:
+            samples = self.samples
+            sample = op(*[samples[p] for p in places])
+            known = self._unchanged(op, args, sample) if op in _NEUTRAL else None
+            if known is None:
+                known = Symbol(self, len(samples), sample)
+                samples.append(sample)
+                self.operations.append((op, places, known.place))
+            self._known[key] = known
+        return known
+
+    def _unchanged(self, op: Op, args: Sequence[Any], result: Any) -> Symbol | None:
+        """The argument that the operation gives back as it is."""
+        for a, b in (args, args[::-1]):
+            if type(a) is Symbol and type(b) is not Symbol and b == _NEUTRAL[op] and a.sample.dtype == result.dtype:
+                return a
+        return None
+
+    def _place(self, sample: Any) -> int:
+        self.samples.append(sample)
+        return len(self.samples) - 1
+
+    def _constant(self, value: Any) -> int:
+        """The place of a constant.  Equal ones that are not the same, as 1, 1.0 and True, have different places."""
+        if isinstance(value, np.ndarray | np.generic):
+            if value.ndim:
+                raise TypeError(f"an array that is no symbol has no place on a tape, got shape={value.shape}")
+            value = value.item()
+        plain = type(value) is int or (type(value) is float and value != 0)
+        key = type(value), value if plain else repr(value)
+        place: int | None = self._known.get(key)
+        if place is None:
+            place = self._known[key] = self._place(value)
+            self.constants[place] = value
+        return place
+
+
+class Program:
+    """What `outputs` need of a tape.  Registers whose values are no longer needed are used again."""
+
+    def __init__(self, tape: Tape, outputs: Sequence[Symbol]) -> None:
+        last = _last_uses(tape, [o.place for o in outputs])
+        register = {place: k for k, place in enumerate(tape.inputs)}
+        constants: dict[tuple[int, str], int] = {}
+        self._start: list[Any] = [None] * len(register)
+        self._steps: list[Step] = []
+        free: list[int] = []
+        for i, (op, places, result) in enumerate(tape.operations):
+            if result not in last:
+                continue
+            args = [register.get(p, -1) for p in places]
+            done = [k for k, p in zip(args, places, strict=True) if k >= 0 and last[p] == i]
+            if -1 in args:
+                kind = _kind(tape, op, places)
+                for j, p in enumerate(places):
+                    if args[j] < 0:
+                        args[j] = constants.setdefault((p, kind), len(self._start))
+                        if args[j] == len(self._start):
+                            self._start.append(_stored(tape.constants[p], kind))
+            if not free:
+                free.append(len(self._start))
+                self._start.append(None)
+            out = register[result] = free.pop()
+            self._steps.append(_step(op, args, out))
+            free += done if len(done) < 2 else {*done}
+        self._outputs = [register[o.place] for o in outputs]
+        self._inputs = len(tape.inputs)
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for these inputs.  Raises ValueError for another number of them than were recorded."""
+        if len(inputs) != self._inputs:
+            raise ValueError(f"program of a tape: {self._inputs} inputs are needed, got {len(inputs)}")
+        r = self._start.copy()
+        r[: self._inputs] = inputs
+        for op, a, b, rest, out in self._steps:
+            if b >= 0:
+                r[out] = op(r[a], r[b])
+            elif a >= 0:
+                r[out] = op(r[a])
+            else:
+                r[out] = op(*[r[k] for k in rest])
+        return [r[k] for k in self._outputs]
+
+
+def _kind(tape: Tape, op: Op, places: Sequence[int]) -> str:
+    """The letter of the type that all arrays have that go into an operation of NumPy; "" when they differ."""
+    kinds = {tape.samples[p].dtype.char for p in places if p not in tape.constants} if isinstance(op, np.ufunc) else ()
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _stored(value: Any, kind: str) -> Any:
+    """A constant as an operation gets it: beside arrays of floats or ints as an array, which NumPy reads faster."""
+    fits = {"d": (int, float), "l": (int,)}.get(kind, ())
+    return np.array(value, kind) if type(value) in fits else value
+
+
+def _step(op: Op, args: list[int], out: int) -> Step:
+    if len(args) == 2:
+        return op, args[0], args[1], (), out
+    return (op, args[0], -1, (), out) if len(args) == 1 else (op, -1, -1, tuple(args), out)
+
+
+def _last_uses(tape: Tape, wanted: Sequence[int]) -> dict[int, int]:
+    """The last operation that reads each place that is needed; one past the end for what is wanted or an input."""
+    last = dict.fromkeys((*tape.inputs, *wanted), len(tape.operations))
+    for i in reversed(range(len(tape.operations))):
+        _, places, result = tape.operations[i]
+        if result in last:
+            for p in places:
+                last.setdefault(p, i)
+    return last
