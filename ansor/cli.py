@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, distill, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, distill, devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -17,13 +17,14 @@ import numpy as np
 
 from te_lite.errors import TeError
 
-from . import cli_network, cli_vta
+from . import cli_devices, cli_network, cli_vta
 from .catalog import CATALOG, register_catalog
 from .compare import compare
 from .cost_model import XGBModel
 from .doctor import doctor
 from .errors import NoRecordError, TaskError
 from .measure.api import MeasureInput, MeasureResult
+from .measure.local import LocalRunner
 from .policy import SketchPolicy
 from .progress import rate_text, seconds_text
 from .records import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     trials = "how many programs to measure, beside those that the log holds already (default: 64)"
     tune.add_argument("--trials", type=int, default=64, help=trials)
     tune.add_argument("--seconds", type=float, help="stop after so many seconds")
+    tune.add_argument("--devices", help=cli_devices.OPTION)
     tune.add_argument("--log", help="where records go (default: WORKLOAD.json); a log that exists is continued")
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
@@ -63,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     distill.add_argument("log")
     distill.add_argument("-o", "--output", help="the file to write (default: LOG.best.json)")
 
+    cli_devices.add_parser(commands)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
 
@@ -89,10 +92,12 @@ def tune(args: argparse.Namespace) -> int:
         inputs, results = RecordReader(log).read_lines()
         policy.preload_measured_states(log, zip(inputs, results, strict=True))
         model.update(inputs, results)
+    runner = LocalRunner(devices=cli_devices.devices_of(args.devices))
     options = TuningOptions(
         num_measure_trials=args.trials,
         num_measures_per_round=min(64, max(16, args.trials // 8)),
         verbose=args.verbose,
+        runner=runner,
         measure_callbacks=[recorder],
         time_limit=args.seconds,
     )
@@ -101,6 +106,8 @@ def tune(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"stopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED
+    finally:
+        runner.close()
     inp, res = load_best_record(log, key, task.target)
     if inp is None or res is None:
         raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}")
@@ -161,6 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return best(args)
             case "distill":
                 return distill(args)
+            case cli_devices.NAME:
+                return cli_devices.devices()
         return doctor()
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -7,6 +7,7 @@ from typing import Any
 
 from te_lite.errors import require
 
+from . import cli_devices
 from .errors import TaskError
 from .registry import front_end
 from .seed import checked_seed
@@ -21,6 +22,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--target", default="c", help="what to compile for (default: c)")
     trials = "how many programs to measure in all; those in the log count (default: 200)"
     parser.add_argument("--trials", type=int, default=200, help=trials)
+    parser.add_argument("--devices", help=cli_devices.OPTION)
     parser.add_argument("--log", help="where records go (default: by network and target); one that exists is continued")
     parser.add_argument("--layout", default="NHWC", help="NHWC (default) or NCHW")
     parser.add_argument("--batch-size", type=int, default=1)
@@ -39,6 +41,7 @@ def tune_network(args: argparse.Namespace) -> int:
     require(args.batch_size >= 1, TaskError, "--batch-size", "a positive number is needed", got=args.batch_size)
     if args.seed is not None:
         checked_seed("--seed", args.seed)
+    args.devices = cli_devices.devices_of(args.devices)
     args.image_size = None if args.image_size is None else _extents("--image-size", args.image_size)
     args.shape = dict([_named_shape(text) for text in args.shape])
     code: int = front_end("relay_lite.cli", NAME).tune_network(args)

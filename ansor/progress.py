@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, TextIO
 
@@ -16,12 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from .measure.api import MeasureErrorNo, MeasureInput, MeasureResult
+from .measure.devices import DeviceUse
 from .workloads import key_text
 
 if TYPE_CHECKING:
     from .task import SearchTask
 
 PLAIN_EVERY = 8
+MOST_DEVICES = 8
+Usage = Callable[[], Sequence[DeviceUse]]
 
 
 class Display(Protocol):
@@ -35,6 +38,9 @@ class Display(Protocol):
 
     def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
         """A candidate is done; `best` is the least cost so far, in seconds."""
+
+    def devices(self, usage: Usage) -> None:
+        """Whom to ask what each of several devices did so far."""
 
 
 def seconds_text(seconds: float) -> str:
@@ -58,6 +64,19 @@ def outcome_text(result: MeasureResult) -> str:
     return f"{name}: {result.error_msg}" if result.error_msg else name
 
 
+def use_lines(uses: Sequence[DeviceUse]) -> list[str]:
+    """What each device did: `cuda 0 (NVIDIA H200): 128 trials, 9.81 trials/s, 97% busy`; many are summed up."""
+    if len(uses) > MOST_DEVICES:
+        busy, seconds = sum(u.busy for u in uses) / len(uses), max(u.seconds for u in uses)
+        lost = sum(u.lost for u in uses)
+        uses = [DeviceUse(f"{len(uses)} devices", sum(u.trials for u in uses), busy, seconds, lost)]
+    return [
+        f"{u.device}: {u.trials} trials, {u.rate:.3g} trials/s, {u.share:.0%} busy"
+        + (f", {u.lost} workers lost" if u.lost else "")
+        for u in uses
+    ]
+
+
 class SilentDisplay:
     """Says nothing."""
 
@@ -69,6 +88,9 @@ class SilentDisplay:
         """Nothing."""
 
     def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
+        """Nothing."""
+
+    def devices(self, usage: Usage) -> None:
         """Nothing."""
 
 
@@ -106,6 +128,7 @@ class PlainDisplay:
         self.every = every
         self.tally = _Tally()
         self.trials = 0
+        self.usage: Usage = list
 
     def say(self, text: str) -> None:
         print(text, file=self.stream or sys.stdout, flush=True)
@@ -121,6 +144,8 @@ class PlainDisplay:
             bad = self.tally.failures()
             elapsed = time.monotonic() - self.tally.start
             self.say(f"{self.tally.done} trials in {elapsed:.1f} s, {best}" + (f"; failed: {bad}" if bad else ""))
+            for line in use_lines(self.usage()):
+                self.say(line)
 
     def _best(self, task: SearchTask) -> str:
         assert self.tally.best is not None
@@ -140,6 +165,10 @@ class PlainDisplay:
         if self.every and result.ok:
             self.say(str(inp.task.compute_dag.infer_bound_from_state(inp.state)))
 
+    def devices(self, usage: Usage) -> None:
+        """Plain text shows them at the end."""
+        self.usage = usage
+
 
 class LiveDisplay:
     """A bar and a small table that are redrawn in place."""
@@ -150,6 +179,7 @@ class LiveDisplay:
         self.doing = ""
         self.title = ""
         self.flops = 0.0
+        self.usage: Usage = list
         self.live: Live | None = None
 
     @contextmanager
@@ -171,7 +201,8 @@ class LiveDisplay:
         rows = [("task", self.title)]
         if self.tally.best is not None:
             rows.append(("best", f"{seconds_text(self.tally.best)}  {rate_text(self.flops, self.tally.best)}"))
-        rows += [("last", self.tally.last), ("failed", self.tally.failures() or "0"), ("now", self.doing)]
+        rows += [("last", self.tally.last), ("failed", self.tally.failures() or "0")]
+        rows += [("device", line) for line in use_lines(self.usage())] + [("now", self.doing)]
         for name, value in rows:
             if value:
                 table.add_row(Text(name, "dim"), Text(value))
@@ -184,6 +215,9 @@ class LiveDisplay:
         self.tally.add(result, best)
         if self.live is not None:
             self.bar.update(self.bar_task, completed=self.tally.done)
+
+    def devices(self, usage: Usage) -> None:
+        self.usage = usage
 
 
 def make_display(verbose: int) -> Display:

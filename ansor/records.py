@@ -1,8 +1,10 @@
-"""Measurement records, one JSON object a line, readable by TVM and able to read TVM's (spec autoscheduler 3.5).
+"""Measurement records, one JSON object a line, readable by TVM and able to read TVM's.
 
     {"i": [[workload key, target, [8 hardware numbers], target host, layout option, [input names]], [[], [steps]]],
      "r": [[costs in seconds], error number, seconds in all, time of day], "v": version}
 
+A record of a run on several devices has also `"d"`, the name of the one that ran the program, and a version of our
+own; what the devices did by then stands in lines that start with `# devices`, which every reader skips.
 A line never runs code and never stops a reader: bad ones are skipped and counted.
 """
 
@@ -11,22 +13,25 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
 from te_lite.step import DoubleBuffer, FreePragma, SetScope, from_json, to_json
 
-from .journal import append_lines, ensure_writable, replace_file, scan_lines
-from .measure.api import MeasureErrorNo, MeasureInput, MeasureResult
+from .journal import append_lines, ensure_writable
+from .measure.api import MeasureInput, MeasureResult
+from .record_file import LineReader, Pair, PathLike, best_of, distill
 from .target import Target
 from .task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from .workloads import calc_workload_dis_factor, decode_workload_key
+
+if TYPE_CHECKING:
+    from .measure.devices import DeviceUse
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
@@ -34,25 +39,26 @@ _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
 _OWN_STEPS = (FreePragma, DoubleBuffer, SetScope)
 _MAX_STEPS = 10_000
 _MAX_COSTS = 10_000
+_MAX_DEVICE = 200
 logger = logging.getLogger("ansor")
 
-Record = tuple[MeasureInput, MeasureResult]
-PathLike = str | os.PathLike[str]
+Record = Pair[MeasureInput]
 
 
 # ------------------------------------------------------------------------------------------------- one line
 
 
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
-    """The line of a record.  Lines with steps that TVM does not know carry a version of our own.
+    """The line of a record.  Lines with steps or keys that TVM does not know carry a version of our own.
 
     Raises RecordError for a cost, or seconds in all, that no reader would take: infinite, NaN, negative, no number.
     """
-    own = any(isinstance(s, _OWN_STEPS) for s in inp.steps)
+    own = bool(res.device) or any(isinstance(s, _OWN_STEPS) for s in inp.steps)
     steps = [to_json(s) for s in inp.steps]
     costs = [seconds_of(cost, "record, costs") for cost in res.costs]
     result = [costs, int(res.error_no), seconds_of(res.all_cost, "record, seconds in all"), int(res.timestamp)]
-    line = {"i": [inp.task.facts().to_json(), [[], steps]], "r": result, "v": OWN_VERSION if own else VERSION}
+    device = {"d": res.device[:_MAX_DEVICE]} if res.device else {}
+    line = {"i": [inp.task.facts().to_json(), [[], steps]], "r": result, **device, "v": OWN_VERSION if own else VERSION}
     return json.dumps(line, allow_nan=False)
 
 
@@ -60,12 +66,16 @@ def load_record_from_string(line: str | bytes) -> Record:
     """Read one line.  Raises RecordError, in one sentence, for whatever is no record."""
     data = parse_line(line)
     require(isinstance(data, dict), RecordError, "record", "a JSON object is needed", type=type(data).__name__)
-    require(set(data) == {"i", "r", "v"}, RecordError, "record", "the keys must be i, r, v", keys=sorted(data)[:8])
+    ok = set(data) - {"d"} == {"i", "r", "v"}
+    require(ok, RecordError, "record", "the keys must be i, r, v, and perhaps d", keys=sorted(data)[:8])
     version = data["v"]
     known = isinstance(version, str) and version in _VERSIONS
     law = f"the version must be one of {', '.join(_VERSIONS)}"
     require(known, RecordError, "record", law, version=str(version)[:40])
-    return _read_input(data["i"]), read_result(data["r"])
+    device = data.get("d", "")
+    ok = isinstance(device, str) and len(device) <= _MAX_DEVICE
+    require(ok, RecordError, "record, d", "the name of a device is a short text", got=str(device)[:40])
+    return _read_input(data["i"]), replace(read_result(data["r"]), device=device)
 
 
 def _no_constant(text: str) -> Any:
@@ -147,47 +157,11 @@ def seconds_of(value: Any, where: str) -> float:
 # ------------------------------------------------------------------------------------------------- one file
 
 
-class RecordReader:
+class RecordReader(LineReader[MeasureInput]):
     """The records of a file; bad lines are skipped, counted in `num_bad` and the first of them kept in `bad`."""
 
-    KEPT = 20
-
     def __init__(self, filename: PathLike) -> None:
-        self.filename = Path(filename)
-        self.num_bad = 0
-        self.bad: list[tuple[int, str]] = []
-
-    def __iter__(self) -> Iterator[Record]:
-        """All records.  Raises JournalError when the file cannot be read."""
-        self.num_bad, self.bad = 0, []
-        for number, line in scan_lines(self.filename):
-            if line is not None and (line[:1] in (b"#", b" ") or not line):
-                continue
-            try:
-                require(line is not None, RecordError, "record", "the line is too long")
-                record = load_record_from_string(line or b"")
-            except RecordError as error:
-                self.num_bad += 1
-                self.bad = (self.bad + [(number, str(error))])[: self.KEPT]
-                continue
-            yield record
-        if self.num_bad:
-            logger.warning("%s", self.complaint())
-
-    def complaint(self) -> str:
-        """One sentence on the bad lines; empty when there are none."""
-        if not self.num_bad:
-            return ""
-        lines = "1 unreadable line was" if self.num_bad == 1 else f"{self.num_bad} unreadable lines were"
-        return f"{self.filename}: {lines} skipped; line {self.bad[0][0]}: {self.bad[0][1]}"
-
-    def read_lines(
-        self, max_lines: int | None = None, skip_lines: int = 0
-    ) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        """`(inputs, results)` of at most `max_lines` records after the first `skip_lines`."""
-        stop = None if max_lines is None else skip_lines + max_lines
-        pairs = list(islice(self, skip_lines, stop))
-        return [inp for inp, _ in pairs], [res for _, res in pairs]
+        super().__init__(filename, load_record_from_string, logger)
 
 
 def load_records(filename: PathLike) -> Iterator[Record]:
@@ -209,6 +183,10 @@ class RecordToFile:
 
     def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         save_records(self.filename, inputs, results)
+
+    def usage(self, uses: Sequence[DeviceUse]) -> None:
+        """Append a comment line on what each device did so far; readers skip it."""
+        append_lines(self.filename, [f"# devices {json.dumps([use.to_json() for use in uses])}"])
 
 
 # ------------------------------------------------------------------------------------------------- the best
@@ -255,14 +233,14 @@ def target_kind(task: SearchTask) -> str:
         return ""
 
 
+def workload_of(inp: MeasureInput) -> tuple[str, str]:
+    """What tells workloads apart: target kind and workload key."""
+    return target_kind(inp.task), inp.task.workload_key
+
+
 def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
     """The best error-free record of each (target kind, workload key), in order of appearance."""
-    best: dict[tuple[str, str], Record] = {}
-    for inp, res in pairs:
-        key = (target_kind(inp.task), inp.task.workload_key)
-        if res.error_no == MeasureErrorNo.NO_ERROR and (key not in best or res.cost < best[key][1].cost):
-            best[key] = (inp, res)
-    return best
+    return best_of((workload_of(inp), (inp, res)) for inp, res in pairs)
 
 
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
@@ -270,9 +248,4 @@ def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
 
     Gives the number of records written.  Raises JournalError when a file cannot be read or written.
     """
-    pairs = list(load_records(in_file))
-    if Path(out_file).exists() and not (Path(in_file).exists() and os.path.samefile(in_file, out_file)):
-        pairs += list(load_records(out_file))
-    best = best_records(pairs)
-    replace_file(out_file, [dump_record_to_string(inp, res) for inp, res in best.values()])
-    return len(best)
+    return distill(in_file, out_file, load_records, lambda pairs: best_records(pairs).values(), dump_record_to_string)

@@ -40,6 +40,11 @@ def backend_module(kind: str) -> str:
     return _MODULES[kind]
 
 
+def backend_kinds() -> tuple[str, ...]:
+    """The target kinds that have a backend."""
+    return tuple(_MODULES)
+
+
 def load_backend(module: str, kind: str) -> Backend:
     """Import a backend module and give its `BACKEND`.  Raises BackendError when the module is missing."""
     try:

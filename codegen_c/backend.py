@@ -1,7 +1,8 @@
 """What the search needs of target `c`: source text, built programs, and running them with time measured.
 
-A built program is a directory with `program.c`, `program.so` and `program.json` (its entry point and arguments).
-Programs run on the processor that compiles them, so the search never does both at once.
+A built program is a directory with `program.c`, `program.so` and `program.json` (its entry point and arguments); one
+for other machines has a text for each family of processors instead, and no library.  Programs run on the processor
+that compiles them, so the search never does both at once.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from . import caches
 from .compile import compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
 from .errors import CallError, CompileError
+from .host import PROCESSORS, host_family
 from .module import build
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64
+SOURCE, LIBRARY = "program.c", "program.so"
 GROWTH = 1.618
 
 
@@ -35,7 +38,7 @@ class CProgram:
 
     def __init__(self, directory: Path) -> None:
         facts = json.loads((directory / "program.json").read_text())
-        library = ctypes.CDLL(str(directory / "program.so"))
+        library = ctypes.CDLL(str(directory / LIBRARY))
         pointers = [ctypes.c_void_p] * int(facts["arguments"])
         self._call = library[facts["entry"]]
         self._call.restype, self._call.argtypes = None, pointers
@@ -88,8 +91,32 @@ class CDevice:
         return handle
 
     def load(self, directory: str) -> CProgram:
-        """Load a built program."""
-        return CProgram(Path(directory))
+        """Load a built program; one that came from another machine as text is compiled here first."""
+        place = Path(directory)
+        if not (place / LIBRARY).exists():
+            _compile(place, _text_for_this_processor(place))
+        return CProgram(place)
+
+
+def _text_for_this_processor(place: Path) -> str:
+    """The name of the file.  Raises CompileError when there is only text for processors of another family."""
+    own = f"program.{host_family()}.c"
+    if (place / own).exists():
+        return own
+    family = json.loads((place / "program.json").read_text())["family"]
+    law = f"was written for another processor than this, which is {host_family()}; use the runner's own builder"
+    require(family == host_family(), CompileError, "the program", law, family=family)
+    return SOURCE
+
+
+def _compile(place: Path, name: str) -> None:
+    """Make the library of a program from its text.  Raises CompileError."""
+    shutil.copyfile(library_path((place / name).read_text()), place / LIBRARY)
+
+
+def _write_facts(func: LoweredFunc, place: Path) -> None:
+    facts = {"entry": entry_name(func), "arguments": len(func.args), "family": host_family()}
+    (place / "program.json").write_text(json.dumps(facts))
 
 
 class CBackend:
@@ -97,6 +124,7 @@ class CBackend:
 
     kind = "c"
     shares_host = True
+    host_files = (LIBRARY,)
 
     def check(self, target: str) -> None:
         """Raises CompileError when there is no C compiler."""
@@ -108,12 +136,20 @@ class CBackend:
 
     def build(self, func: LoweredFunc, target: str, directory: str) -> None:
         """Compile into `directory`.  Raises EmitError or CompileError."""
-        source = emit(func)
         place = Path(directory)
-        (place / "program.c").write_text(source)
-        shutil.copyfile(library_path(source), place / "program.so")
-        facts = {"entry": entry_name(func), "arguments": len(func.args)}
-        (place / "program.json").write_text(json.dumps(facts))
+        (place / SOURCE).write_text(emit(func))
+        _compile(place, SOURCE)
+        _write_facts(func, place)
+
+    def check_portable(self, target: str) -> None:
+        """Text can be written everywhere."""
+
+    def build_portable(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """Only text, for each family of processors; it is compiled where it runs.  Raises EmitError."""
+        place = Path(directory)
+        for family, options in PROCESSORS.items():
+            (place / f"program.{family}.c").write_text(emit(func, options=options))
+        _write_facts(func, place)
 
     def open(self, index: int) -> CDevice:
         """The processor; there is one."""

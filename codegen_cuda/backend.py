@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ansor.hardware import HardwareParams
+from ansor.measure.devices import DeviceInfo
 from te_lite.stmt import LoweredFunc
 
 from .compile import available_compilers, compile_source, compiler_name
-from .device import CudaDevice, architecture, device_numbers, driver
+from .device import CudaDevice, architecture, device_count, device_numbers, driver
 from .emit import emit
 from .errors import DeviceError
 from .facts import program_facts
@@ -52,11 +53,21 @@ class CudaBackend:
 
     kind = "cuda"
     shares_host = False
+    host_files = ()
 
     def check(self, target: str) -> None:
         """Raises DeviceError without a GPU, CompileError without a compiler."""
         architecture()
         compiler_name()
+
+    def check_portable(self, target: str) -> None:
+        """Raises CompileError without a compiler, DeviceError when no architecture is known."""
+        compiler_name()
+        target_architecture(target)
+
+    def build_portable(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """As `build`: a device runs what was compiled for its architecture, wherever that was."""
+        self.build(func, target, directory)
 
     def source(self, func: LoweredFunc, target: str) -> str:
         """The CUDA C++ text; needs no device.  Raises EmitError."""
@@ -79,6 +90,11 @@ class CudaBackend:
     def open(self, index: int) -> CudaDevice:
         """Device number `index`.  Raises DeviceError."""
         return open_device(index)
+
+    def devices(self) -> list[DeviceInfo]:
+        """The GPUs that the driver shows.  Raises DeviceError, one sentence, when there are none."""
+        numbers = [device_numbers(k) for k in range(device_count())]
+        return [DeviceInfo(self.kind, k, found.name, found.summary()) for k, found in enumerate(numbers)]
 
     def report(self) -> list[tuple[str, bool, str]]:
         """The compilers, the sanitizer, the driver, and the numbers of the devices."""

@@ -39,6 +39,13 @@ def driver() -> Any:
     return module
 
 
+def device_count() -> int:
+    """How many devices the driver shows, at least one.  Raises DeviceError."""
+    count = int(driver().Device.count())
+    require(count > 0, DeviceError, NO_GPU, "the driver shows no device")
+    return count
+
+
 def architecture(index: int = 0) -> str:
     """The architecture of device `index`, like `sm_90`; makes no context."""
     cuda = driver()
@@ -50,8 +57,8 @@ def architecture(index: int = 0) -> str:
 
 @dataclass(frozen=True)
 class DeviceNumbers:
-    """What the driver says of a device: bytes of shared memory of a block (without and with asking for it) and of L2,
-    registers of a block, clocks in kHz.
+    """What the driver says of a device: bytes of shared memory of a block (without and with asking for it), of L2 and
+    of memory, registers of a block, clocks in kHz.
     """
 
     name: str
@@ -65,6 +72,11 @@ class DeviceNumbers:
     l2_bytes: int
     clock_khz: int
     memory_clock_khz: int
+    memory_bytes: int
+
+    def summary(self) -> str:
+        """What tells devices apart: architecture, multiprocessors, memory."""
+        return f"{self.arch}, {self.multiprocessors} SMs, {self.memory_bytes / 2**30:.0f} GiB"
 
     def text(self) -> str:
         """One line for people."""
@@ -87,6 +99,7 @@ def device_numbers(index: int = 0) -> DeviceNumbers:
         device.name(), arch, read("MULTIPROCESSOR_COUNT"), read("MAX_SHARED_MEMORY_PER_BLOCK"),
         read("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"), read("MAX_REGISTERS_PER_BLOCK"), read("MAX_THREADS_PER_BLOCK"),
         read("WARP_SIZE"), read("L2_CACHE_SIZE"), read("CLOCK_RATE"), read("MEMORY_CLOCK_RATE"),
+        int(device.total_memory()),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from ansor.target import Target
 from .extract import extract_tasks
 from .network import load_network
 from .network_times import network_times, times_text
-from .tune_network import check, compile_best, standings, tune
+from .tune_network import check, compile_best, network_runner, standings, tune
 
 INTERRUPTED = 130
 REPEAT, MIN_REPEAT_MS = 3, 500
@@ -41,7 +42,11 @@ def tune_network(args: argparse.Namespace) -> int:
     say(f"{network.name} has {len(tasks)} tasks; {done} of {args.trials} trials are in {log}")
     say("Tune...")
     try:
-        tune(tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose)
+        with closing(network_runner(target, args.devices)) as runner:
+            tune(
+                tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose,
+                runner=runner,
+            )  # fmt: skip
     except KeyboardInterrupt:
         print(f"stopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED

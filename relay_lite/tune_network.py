@@ -84,15 +84,15 @@ def tune(
     return done
 
 
-def network_runner(target: Target) -> LocalRunner:
-    """Measures programs on this machine as they will run in a network.
+def network_runner(target: Target, devices: str | Sequence[int] | None = None) -> LocalRunner:
+    """Measures programs on this machine as they will run in a network; `devices` as `LocalRunner` takes them.
 
     On a processor the weights come from memory then, which the caches of few can hold together, and only what the
     kernel before has written is at hand; a program runs once at a time, so ten figures make up for the noise.
     """
     if target.kind.name != "c":
-        return LocalRunner()
-    return LocalRunner(number=1, repeat=REPEAT, min_repeat_ms=0, enable_cpu_cache_flush=True)
+        return LocalRunner(devices=devices)
+    return LocalRunner(number=1, repeat=REPEAT, min_repeat_ms=0, enable_cpu_cache_flush=True, devices=devices)
 
 
 def per_round(trials: int, tasks: int) -> int:

@@ -12,12 +12,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ansor.errors import BackendError
+from ansor.hardware import HardwareParams
 from ansor.measure.api import Device as MeasureDevice
-from ansor.measure.api import MeasureErrorNo
+from ansor.measure.api import MeasureErrorNo, MeasureInput
+from ansor.measure.devices import DeviceInfo
+from ansor.task import SearchTask
 from ansor.template.config import ConfigEntity
 from ansor.template.measure import Refusal, RunOptions
 from ansor.template.task import Task, Workload
-from te_lite import Tensor
+from te_lite import ComputeDAG, Tensor
 from te_lite.errors import TeError
 from te_lite.reference import evaluate
 from te_lite.stmt import LoweredFunc
@@ -25,12 +28,14 @@ from te_lite.stmt import LoweredFunc
 from . import templates
 from .build import Array, Module
 from .compiler import Program, compile_schedule
-from .config import Config
+from .config import TARGETS, Config, preset
 from .errors import VtaError
 from .sim import PYNQ, CycleModel
+from .simulated import ProgramWriter, SimulatedDevice
 
 POISON = 0x55
 SEED = 2020
+NO_LIMITS = HardwareParams(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 class Trials:
@@ -43,6 +48,7 @@ class Trials:
         self.config = config or Config()
         self.model = model
         self._expected: dict[Workload, list[Array]] = {}
+        self._search_tasks: dict[Workload, SearchTask] = {}
 
     def build(self, task: Task, config: ConfigEntity) -> Program | Refusal:
         """The program of a configuration, or the reason why there is none."""
@@ -73,24 +79,39 @@ class Trials:
                     return Refusal(MeasureErrorNo.WRONG_ANSWER, text)
         return (launch.timing(self.model).ms / 1e3,)
 
+    def program(self, task: Task, config: ConfigEntity) -> MeasureInput:
+        """A configuration as a program that other machines can run.  Raises TeError when there is none."""
+        with templates.on_machine(self.config):
+            schedule, tensors = task.instantiate(config)
+        if task.workload not in self._search_tasks:
+            inputs = {t.name: array for t, array in _inputs(tensors).items()}
+            self._search_tasks[task.workload] = SearchTask(
+                compute_dag=ComputeDAG(tensors), target=task.target, hardware_params=NO_LIMITS, task_inputs=inputs
+            )
+        return MeasureInput(self._search_tasks[task.workload], steps=schedule.state.steps)
+
+    def program_builder(self) -> ProgramWriter:
+        """The builder of such programs."""
+        return ProgramWriter(self.config)
+
     def _arrays(self, task: Task) -> list[Array]:
         """Random inputs and what the outputs must be, in the order of the arguments."""
         if task.workload not in self._expected:
             _, tensors = task.instantiate(task.config_space.get(0))
-            self._expected[task.workload] = _reference(tensors)
+            found = evaluate(tensors, _inputs(tensors))
+            self._expected[task.workload] = [found[t] for t in tensors]
         return self._expected[task.workload]
 
 
-def _reference(tensors: Sequence[Tensor]) -> list[Array]:
+def _inputs(tensors: Sequence[Tensor]) -> dict[Tensor, Array]:
     """int8 inputs over their whole range; others so small that sums of them stay away from the limits."""
     rng = np.random.default_rng(SEED)
-    inputs = {}
+    inputs: dict[Tensor, Array] = {}
     for t in tensors:
         if not hasattr(t.op, "body"):
             high = 128 if t.dtype == "int8" else 1 << 15
             inputs[t] = rng.integers(-high, high, t.shape).astype(t.dtype)
-    found = evaluate(tensors, inputs)
-    return [found[t] for t in tensors]
+    return inputs
 
 
 def _refuse(what: str) -> NoReturn:
@@ -119,8 +140,12 @@ class VtaBackend:
         _refuse("a program")
 
     def open(self, index: int) -> MeasureDevice:
-        """Raise BackendError."""
-        _refuse("a program")
+        """The simulated machine of preset number `index`, for programs that a template made elsewhere."""
+        return SimulatedDevice(preset(TARGETS[index]), self.templates.model)
+
+    def devices(self) -> list[DeviceInfo]:
+        """The machines that can be simulated, one a preset."""
+        return [DeviceInfo(self.kind, k, preset(name).model, f"simulator of {name}") for k, name in enumerate(TARGETS)]
 
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
         """Raise BackendError."""

@@ -12,10 +12,12 @@ from .api import (
     Program,
     Runner,
 )
+from .devices import DeviceInfo, DeviceUse, list_devices
 from .local import LocalBuilder, LocalRPCMeasureContext, LocalRunner
 from .measurer import ProgramMeasurer
 
 __all__ = [
-    "Backend", "BuildResult", "Builder", "Device", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner",
-    "MeasureCallback", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Program", "ProgramMeasurer", "Runner",
+    "Backend", "BuildResult", "Builder", "Device", "DeviceInfo", "DeviceUse", "LocalBuilder", "LocalRPCMeasureContext",
+    "LocalRunner", "MeasureCallback", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Program", "ProgramMeasurer",
+    "Runner", "list_devices",
 ]  # fmt: skip

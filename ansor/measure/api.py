@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from ansor.hardware import HardwareParams
     from ansor.task import SearchTask
 
+    from .devices import DeviceInfo, DeviceUse
+
 Array = np.ndarray[Any, np.dtype[Any]]
 FAILED_COST = 1e10
 
 
 class MeasureErrorNo(IntEnum):
-    """How a candidate ended; the numbers are those of TVM's records (spec autoscheduler 3.6)."""
+    """How a candidate ended; the numbers are those of TVM's records."""
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -76,13 +78,17 @@ class BuildResult:
 
 @dataclass(frozen=True)
 class MeasureResult:
-    """`costs` in seconds per call, one a repeat (`[1e10]` after an error); `all_cost` the seconds spent in all."""
+    """`costs` in seconds per call, one a repeat (`[1e10]` after an error); `all_cost` the seconds spent in all.
+
+    `device` names the device that ran the program where a runner drives several.
+    """
 
     costs: tuple[float, ...]
     error_no: int
     error_msg: str
     all_cost: float
     timestamp: int
+    device: str = ""
 
     @property
     def ok(self) -> bool:
@@ -159,6 +165,28 @@ class ReportsHardware(Protocol):
         """The numbers of the first device of `target`.  Raises the backend's error when there is none."""
 
 
+class ListsDevices(Protocol):
+    """What a backend may have besides: its devices, see `ansor.measure.devices`."""
+
+    def devices(self) -> list[DeviceInfo]:
+        """The devices of this machine.  Raises the backend's error, one sentence, when there are none."""
+
+
+class Portable(Protocol):
+    """What a backend may have besides, when a built program is of no use on other machines.
+
+    `host_files` are the files of a built program that stay here; `Device.load` makes them anew from the others.
+    """
+
+    host_files: tuple[str, ...]
+
+    def check_portable(self, target: str) -> None:
+        """Raise the backend's error, one sentence, when no programs for other machines can be built here."""
+
+    def build_portable(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """As `Backend.build`, without the files of `host_files`."""
+
+
 class Builder(Protocol):
     """Builds candidates; `n_parallel` of them at a time."""
 
@@ -181,6 +209,16 @@ class Runner(Protocol):
         """Stop the workers, and the run in progress in another thread; the next `run` starts new ones."""
 
 
+class ManyDevices(Runner, Protocol):
+    """A runner whose `run` may be called from several threads at once."""
+
+    def slots(self, task: SearchTask) -> int:
+        """How many candidates of a task it runs at a time, at least 1."""
+
+    def usage(self) -> list[DeviceUse]:
+        """What each device did so far."""
+
+
 class PairedRunner(Runner, Protocol):
     """A runner that can also time several programs in turns."""
 
@@ -193,3 +231,10 @@ class MeasureCallback(Protocol):
 
     def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """`inputs[k]` ended as `results[k]`; `policy` is the search policy, or None."""
+
+
+class KeepsUsage(MeasureCallback, Protocol):
+    """A callback that also hears, after every round, what the devices did since the start."""
+
+    def usage(self, uses: Sequence[DeviceUse]) -> None:
+        """One entry a device; not called when the runner drives no named devices."""

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import shutil
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from functools import lru_cache
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ansor.errors import MeasureError, TaskError
+from ansor.errors import TaskError
 from ansor.hardware import host_cores
-from ansor.registry import backend, backend_module
-from te_lite.dag_json import dag_to_json
-from te_lite.errors import TeError
+from ansor.registry import backend
+from te_lite.errors import TeError, require
 from te_lite.step import to_json
 
-from .api import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
-from .workers import Reply, Worker, WorkerPool, Workshop
+from .api import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from .devices import DeviceUse, choose_devices, wanted_devices
+from .payload import task_payload
+from .station import RunOptions, Station, failed, outcome
+from .stations import Stations
+from .workers import Reply, WorkerPool, Workshop
 
 if TYPE_CHECKING:
     from ansor.task import SearchTask
 
 PREPARE_TIMEOUT = 600.0
-INPUT_SEED = 20201019
-ROUNDS = 5
 logger = logging.getLogger("ansor")
-
-
-@lru_cache(maxsize=8)
-def task_payload(task: SearchTask) -> dict[str, Any]:
-    """What every job of a task carries: the computation, the target and the backend module."""
-    dag = dag_to_json(task.compute_dag)
-    kind = task.target.kind.name
-    digest = hashlib.sha256(f"{kind} {json.dumps(dag)}".encode())
-    for name, array in sorted(task.task_inputs.items()):
-        digest.update(name.encode() + array.tobytes())
-    return {
-        "task": digest.hexdigest()[:24], "dag": dag, "kind": kind, "backend": backend_module(kind),
-        "target": str(task.target), "layout": int(task.layout_rewrite_option),
-    }  # fmt: skip
 
 
 def _positive(owner: str, **values: float) -> None:
@@ -61,22 +43,14 @@ def _counts(owner: str, **values: int) -> None:
             raise TaskError(f"{owner}: {name} must be a positive integer, got {value!r}")
 
 
-def _outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErrorNo) -> tuple[int, str]:
-    """The error number and message of a reply."""
-    match reply.failure:
-        case "timeout":
-            return int(timeout_error), reply.message
-        case "died":
-            return int(death_error), reply.message
-    return int(reply.data["error_no"]), str(reply.data.get("message", ""))
-
-
 class LocalBuilder:
     """Builds candidates in `n_parallel` worker processes (default: the processors at hand), `timeout` seconds each.
 
     Replaying the steps, lowering and compiling all happen in the worker, under the time limit.  `build_func` is
-    "default"; a backend knows what its programs are made of.
+    "default"; a backend knows what its programs are made of.  With `portable` they are for other machines (`Portable`).
     """
+
+    portable = False
 
     def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
         n_parallel = host_cores() if n_parallel is None else n_parallel
@@ -94,7 +68,9 @@ class LocalBuilder:
         """Queue a candidate.  Raises the backend's error when nothing can be built and run on this machine."""
         target = inp.task.target
         if str(target) not in self._checked:
-            backend(target.kind.name).check(str(target))
+            device = backend(target.kind.name)
+            check = getattr(device, "check_portable", device.check) if self.portable else device.check
+            check(str(target))
             self._checked.add(str(target))
         if self._workshop is None or self._pool is None:
             self._workshop = Workshop()
@@ -106,11 +82,14 @@ class LocalBuilder:
             unfit.set_result(BuildResult("", (), int(MeasureErrorNo.INSTANTIATION_ERROR), str(error), 0.0))
             return unfit
         directory = self._workshop.new("build_")
-        job = {**task_payload(inp.task), "op": "build", "steps": steps, "directory": str(directory)}
+        job = {
+            **task_payload(inp.task), "op": "build", "steps": steps, "directory": str(directory),
+            "portable": self.portable,
+        }  # fmt: skip
         return self._pool.submit(job, self.timeout, lambda reply: self._result(directory, reply))
 
     def _result(self, directory: Path, reply: Reply) -> BuildResult:
-        error_no, message = _outcome(reply, MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST)
+        error_no, message = outcome(reply, MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST)
         if error_no:
             shutil.rmtree(directory, ignore_errors=True)
         if error_no:
@@ -128,12 +107,15 @@ class LocalBuilder:
 
 
 class LocalRunner:
-    """Runs candidates one after the other in a worker process of its own, `timeout` seconds each.
+    """Runs candidates in a worker process a device, one at a time on each, `timeout` seconds each.
 
     A cost is the mean of at least `number` calls that last `min_repeat_ms`; `repeat` costs are taken, with
     `cooldown_interval` seconds of rest after each candidate.  `enable_cpu_cache_flush` empties the caches before
     every cost and therefore forces `number=1, min_repeat_ms=0`.  Every program is run on poisoned outputs and compared
     with the reference first (`check.py`); inputs are random, from a fixed seed, or the task's own.
+
+    `devices`, "all" or a list of numbers, drives several devices of one model; results then say which one ran them,
+    and a candidate whose worker died or hung is run once more on a fresh worker.  Without it, `device` is the one.
     """
 
     def __init__(
@@ -145,6 +127,7 @@ class LocalRunner:
         cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
         device: int = 0,
+        devices: Sequence[int] | str | None = None,
     ) -> None:
         _positive("LocalRunner", timeout=timeout)
         _counts("LocalRunner", number=number, repeat=repeat)
@@ -161,114 +144,75 @@ class LocalRunner:
         self.cooldown_interval = cooldown_interval
         self.enable_cpu_cache_flush = enable_cpu_cache_flush
         self.device = device
-        self._workshop: Workshop | None = None
-        self._worker: Worker | None = None
-        self._ready: tuple[int, str] | None = None
-        self._data: dict[str, Path] = {}
+        self.devices = None if devices is None else wanted_devices("LocalRunner", devices)
+        law = "device and devices exclude each other"
+        require(self.devices is None or device == 0, TaskError, "LocalRunner", law, device=device, devices=devices)
+        self._stations: dict[str, Stations] = {}
         self._lock = threading.Lock()
 
-    def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        """Run one candidate.  Raises MeasureError when its task has no reference."""
-        with self._lock:
-            return self._run(inp, built)
+    @property
+    def _options(self) -> RunOptions:
+        retries = 0 if self.devices is None else 1
+        return RunOptions(
+            self.timeout, self.number, self.repeat, self.min_repeat_ms, self.cooldown_interval,
+            self.enable_cpu_cache_flush, PREPARE_TIMEOUT, retries,
+        )  # fmt: skip
 
-    def _run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+    def _opened(self, kind: str) -> Stations:
+        """The stations of a target kind.  Raises as `slots` does."""
+        with self._lock:
+            if kind not in self._stations:
+                chosen = [self.device] if self.devices is None else choose_devices(kind, self.devices)
+                self._stations[kind] = Stations(chosen, self._options)
+            return self._stations[kind]
+
+    def slots(self, task: SearchTask) -> int:
+        """How many candidates of a task are run at a time: the number of devices.
+
+        Raises MeasureError when one that is wanted is missing or they are not of one model, and the backend's error
+        when there are none.
+        """
+        return len(self._opened(task.target.kind.name))
+
+    def usage(self) -> list[DeviceUse]:
+        """What each of `devices` did since the workers were started; empty without `devices`."""
+        return [use for stations in list(self._stations.values()) for use in stations.use()]
+
+    def pids(self) -> list[int]:
+        """The numbers of the worker processes."""
+        return [pid for stations in list(self._stations.values()) for pid in stations.pids()]
+
+    @contextmanager
+    def _station(self, task: SearchTask) -> Iterator[Station]:
+        """An idle station; waits for one."""
+        station = None
+        while station is None:
+            with self._opened(task.target.kind.name).idle() as station:
+                if station is not None:
+                    yield station
+
+    def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+        """Run one candidate.  Raises MeasureError when its task has no reference, and as `slots` does."""
         if built.error_no:
             return failed(built.error_no, built.error_msg, built.time_cost)
-        start = time.monotonic()
-        payload = task_payload(inp.task)
-        worker = self._prepared_worker(inp.task, payload)
-        job = {
-            "op": "run", "task": payload["task"], "directory": built.filename, "number": self.number,
-            "repeat": self.repeat, "min_repeat_ms": self.min_repeat_ms, "flush": self.enable_cpu_cache_flush,
-            "packed": built.args,
-        }  # fmt: skip
-        reply = worker.call(job, self.timeout)
-        error_no, message = _outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
-        if error_no >= MeasureErrorNo.RUNTIME_DEVICE:
-            worker.kill()
-        shutil.rmtree(built.filename, ignore_errors=True)
-        time.sleep(self.cooldown_interval)
-        spent = built.time_cost + time.monotonic() - start
-        if error_no:
-            return failed(error_no, message, spent)
-        return MeasureResult(tuple(reply.data["costs"]), 0, "", spent, int(time.time()))
+        with self._station(inp.task) as station:
+            return station.run(inp, built)
 
     def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
-        """Time programs of one task in turns, `ROUNDS` figures each; none for those that cannot be built or run."""
-        with self._lock:
-            payload = task_payload(inputs[0].task)
-            worker = self._prepared_worker(inputs[0].task, payload)
-            job = {
-                "op": "compare", "task": payload["task"], "directories": [b.filename for b in builds],
-                "number": self.number, "min_repeat_ms": self.min_repeat_ms, "rounds": ROUNDS,
-                "flush": self.enable_cpu_cache_flush, "packed": [b.args for b in builds],
-            }  # fmt: skip
-            reply = worker.call(job, self.timeout * ROUNDS * len(builds))
-            error_no, _ = _outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
-            if error_no:
-                worker.kill()
-            for built in builds:
-                if built.filename:
-                    shutil.rmtree(built.filename, ignore_errors=True)
-            return [[] for _ in builds] if error_no else [list(t) for t in reply.data["times"]]
-
-    def _prepared_worker(self, task: SearchTask, payload: dict[str, Any]) -> Worker:
-        """The worker, holding the task's inputs and references."""
-        if self._workshop is None or self._worker is None:
-            self._workshop = Workshop()
-            self._worker = Worker(self._workshop)
-        self._worker.ensure_started()
-        if self._ready == (self._worker.started, payload["task"]):
-            return self._worker
-        job = {
-            **payload, "op": "prepare", "directory": str(self._task_directory(task, payload)), "seed": INPUT_SEED,
-            "device": self.device,
-        }  # fmt: skip
-        reply = self._worker.call(job, PREPARE_TIMEOUT)
-        error_no, message = _outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
-        if error_no:
-            raise MeasureError(f"{task.name}: its inputs and reference outputs cannot be made: {message}")
-        self._ready = (self._worker.started, payload["task"])
-        return self._worker
-
-    def _task_directory(self, task: SearchTask, payload: dict[str, Any]) -> Path:
-        """Where the arrays of a task lie; inputs that the task gives are put there first."""
-        assert self._workshop is not None
-        if payload["task"] not in self._data:
-            directory = self._workshop.new("task_")
-            for k, t in enumerate(task.compute_dag.tensors):
-                if t in task.compute_dag.inputs and t.name in task.task_inputs:
-                    np.save(directory / f"{k}.npy", task.task_inputs[t.name], allow_pickle=False)
-            self._data[payload["task"]] = directory
-        return self._data[payload["task"]]
+        """Time programs of one task in turns on one device, a few figures each; none for those that do not run."""
+        with self._station(inputs[0].task) as station:
+            return station.compare(inputs, builds)
 
     def close(self) -> None:
-        """Stop the worker, in the middle of a run too, and remove its files."""
-        while not self._lock.acquire(timeout=0.05):
-            busy = self._worker
-            if busy is not None:
-                busy.interrupt()
-        try:
-            worker, self._worker = self._worker, None
-            workshop, self._workshop = self._workshop, None
-            self._ready = None
-            self._data = {}
-            if worker is not None:
-                worker.kill()
-            if workshop is not None:
-                workshop.close()
-        finally:
-            self._lock.release()
+        """Stop the workers, in the middle of a run too, and remove their files."""
+        with self._lock:
+            stations, self._stations = self._stations, {}
+        for one in stations.values():
+            one.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_worker", None) is not None:
+        if getattr(self, "_stations", None):
             self.close()
-
-
-def failed(error_no: int, message: str, seconds: float) -> MeasureResult:
-    """The result of a candidate that failed."""
-    return MeasureResult((FAILED_COST,), error_no, message, seconds, int(time.time()))
 
 
 class LocalRPCMeasureContext:
@@ -289,6 +233,7 @@ class LocalRPCMeasureContext:
         cooldown_interval: float = 0.0,
         enable_cpu_cache_flush: bool = False,
         device: int = 0,
+        devices: Sequence[int] | str | None = None,
     ) -> None:
         if (priority, n_parallel) != (1, 1):
             raise TaskError(
@@ -296,7 +241,7 @@ class LocalRPCMeasureContext:
                 f" got priority={priority} n_parallel={n_parallel}"
             )
         self.runner = LocalRunner(
-            timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, device
+            timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, device, devices
         )
 
     def __del__(self) -> None:

@@ -22,6 +22,8 @@ from .pipeline import Pipeline
 if TYPE_CHECKING:
     from ansor.task import SearchTask
 
+    from .devices import DeviceUse
+
 FINALISTS = 5
 logger = logging.getLogger("ansor")
 
@@ -80,6 +82,7 @@ class ProgramMeasurer:
         self.callbacks = tuple(callbacks)
         self.max_continuous_error = max_continuous_error or self.DEFAULT_MAX_CONTINUOUS_ERROR
         self.display: Display = make_display(verbose)
+        self.display.devices(self.usage)
         self._pipeline = Pipeline(builder, runner)
         self._batches: list[Batch] = []
         self._shown: Batch | None = None
@@ -138,6 +141,7 @@ class ProgramMeasurer:
             while not batch.complete:
                 self._arrived(*self._pipeline.take())
         self._batches.remove(batch)
+        self._tell_usage()
         return [batch.results[batch.first + k] for k in range(len(batch.inputs))]
 
     @contextmanager
@@ -150,6 +154,19 @@ class ProgramMeasurer:
             yield
         finally:
             self._shown = None
+
+    def usage(self) -> list[DeviceUse]:
+        """What each device did so far; empty for a runner that does not say (`ManyDevices`)."""
+        usage = getattr(self.runner, "usage", None)
+        return usage() if usage else []
+
+    def _tell_usage(self) -> None:
+        """Callbacks that keep it (`KeepsUsage`) hear what the devices did."""
+        uses = self.usage()
+        for callback in self.callbacks if uses else ():
+            keep = getattr(callback, "usage", None)
+            if keep is not None:
+                keep(uses)
 
     def close(self) -> None:
         """Stop the workers and forget what was not measured yet; callbacks hear of all that was."""

@@ -1,4 +1,4 @@
-"""Building and running side by side: worker processes build, one thread runs whatever is built first.
+"""Building and running side by side: worker processes build, a thread for each device runs whatever is built first.
 
 A program that compiles for seconds delays nobody but itself, and candidates of the next round are built while those
 of this one are still run.  Of what is built, the oldest round is run first: its results are waited for.  On a target
@@ -16,13 +16,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import TYPE_CHECKING
 
 from ansor.registry import backend
 
 from .api import Builder, BuildResult, MeasureInput, MeasureResult, Runner
 
+if TYPE_CHECKING:
+    from ansor.task import SearchTask
+
 BATCH_PER_WORKER = 4
 Done = tuple[int, MeasureResult]
+
+
+def alone(task: SearchTask, runner: Runner) -> bool:
+    """Whether nothing may be built while something is measured: programs run on the processor that compiles them.
+
+    A runner that measures on other machines says so by its attribute `elsewhere`.
+    """
+    return backend(task.target.kind.name).shares_host and not getattr(runner, "elsewhere", False)
 
 
 @dataclass(order=True)
@@ -38,9 +50,9 @@ class _Job:
 
 @dataclass(frozen=True, eq=False)
 class _Lane:
-    """The thread that runs programs, and those that wait for it."""
+    """The threads that run programs, and those programs that wait for them."""
 
-    thread: ThreadPoolExecutor
+    threads: ThreadPoolExecutor
     jobs: queue.PriorityQueue[_Job]
 
 
@@ -61,19 +73,26 @@ class Pipeline:
         """Take the candidates of a round in; they are built from now on unless the host must be quiet."""
         this = next(self._rounds)
         for number, inp in numbered:
-            if backend(inp.task.target.kind.name).shares_host:
+            if alone(inp.task, self.runner):
                 self._waiting.append((number, inp))
             else:
-                if self._lane is None:
-                    self._lane = _Lane(ThreadPoolExecutor(1, thread_name_prefix="ansor-runner"), queue.PriorityQueue())
-                self.builder.submit(inp).add_done_callback(partial(self._built, self._lane, this, number, inp))
+                lane = self._open_lane(inp.task)
+                self.builder.submit(inp).add_done_callback(partial(self._built, lane, this, number, inp))
+
+    def _open_lane(self, task: SearchTask) -> _Lane:
+        """The lane; it has as many threads as the runner has slots for the task that comes first."""
+        if self._lane is None:
+            slots = getattr(self.runner, "slots", None)
+            threads = ThreadPoolExecutor(slots(task) if slots else 1, thread_name_prefix="ansor-runner")
+            self._lane = _Lane(threads, queue.PriorityQueue())
+        return self._lane
 
     def _built(self, lane: _Lane, this: int, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
         """Called in a thread of the builder; nothing is run once the pipeline was closed."""
         if self._lane is lane:
             lane.jobs.put(_Job(this, next(self._places), number, inp, build))
             with suppress(RuntimeError):
-                lane.thread.submit(self._run_next, lane)
+                lane.threads.submit(self._run_next, lane)
 
     def _run_next(self, lane: _Lane) -> None:
         job = lane.jobs.get()
@@ -110,11 +129,11 @@ class Pipeline:
         self._waiting = []
         self._quiet.clear()
         if lane is not None:
-            lane.thread.shutdown(wait=False, cancel_futures=True)
+            lane.threads.shutdown(wait=False, cancel_futures=True)
         self.builder.close()
         self.runner.close()
         if lane is not None:
-            lane.thread.shutdown(wait=True)
+            lane.threads.shutdown(wait=True)
         left = []
         while not self._done.empty():
             number, outcome = self._done.get()

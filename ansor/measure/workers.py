@@ -28,6 +28,7 @@ from ansor.errors import MeasureError
 from .channel import ChannelClosed, receive, send
 
 START_TIMEOUT = 120.0
+STARTS = 4
 SELF_DESTRUCT = 30.0
 T = TypeVar("T")
 
@@ -75,9 +76,18 @@ class Worker:
         return self._process.pid if self._process is not None else None
 
     def ensure_started(self) -> None:
-        """Start the process unless it runs.  Raises MeasureError when it does not come up."""
+        """Start the process unless it runs.  Raises MeasureError when none comes up in `STARTS` attempts."""
         if self._process is not None and self._process.poll() is None:
             return
+        for left in reversed(range(STARTS)):
+            try:
+                self._start()
+                return
+            except MeasureError:
+                if left == 0:
+                    raise
+
+    def _start(self) -> None:
         self.kill()
         ours, theirs = socket.socketpair()
         scratch = self.workshop.new("worker_")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ansor.hardware import HardwareParams
+from ansor.measure.devices import DeviceInfo, list_devices
 from ansor.task import SearchTask
 from codegen_cuda import backend, device
 from codegen_cuda.errors import DeviceError
@@ -23,7 +24,10 @@ NUMBERS = {
 @pytest.fixture
 def one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver with one device, without PyCUDA."""
-    gpu = SimpleNamespace(name=lambda: "NVIDIA H200", compute_capability=lambda: (9, 0), get_attribute=NUMBERS.get)
+    gpu = SimpleNamespace(
+        name=lambda: "NVIDIA H200", compute_capability=lambda: (9, 0), get_attribute=NUMBERS.get,
+        total_memory=lambda: 143771 << 20,
+    )  # fmt: skip
     devices: Any = lambda index: gpu  # noqa: E731
     devices.count = lambda: 1
     names = SimpleNamespace(**{name: name for name in NUMBERS})
@@ -62,6 +66,19 @@ def test_the_report_has_the_numbers(one_gpu: None) -> None:
         "NVIDIA H200, sm_90, 132 SMs at 1980 MHz, shared memory 48 KiB a block (227 KiB on request), 65536 registers, "
         "L2 60 MiB, memory at 3201 MHz",
     )
+
+
+def test_the_devices_are_listed(one_gpu: None) -> None:
+    (found,) = list_devices("cuda")
+    assert found == DeviceInfo("cuda", 0, "NVIDIA H200", "sm_90, 132 SMs, 140 GiB")
+    assert found.label == "cuda 0 (NVIDIA H200)"
+
+
+def test_a_driver_that_shows_no_device_is_one_sentence(one_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As CUDA_VISIBLE_DEVICES may have it."""
+    monkeypatch.setattr(device.driver().Device, "count", lambda: 0)
+    with pytest.raises(DeviceError, match=r"needs an NVIDIA GPU .*: the driver shows no device"):
+        list_devices("cuda")
 
 
 def test_without_a_device_there_is_one_sentence(no_gpu: None) -> None:
