@@ -22,7 +22,7 @@ class PythonBasedMeasureCallback:
 
 
 class PreloadMeasuredStates:
-    """An init callback: what the log holds of the policy's task is never measured again (spec autoscheduler 6.8)."""
+    """An init callback: what the log holds of the policy's task is never measured again."""
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.filename = filename

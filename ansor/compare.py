@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from te_lite.reference import evaluate, random_inputs
 from .driver import build_function
 from .errors import MeasureError
 from .measure.check import mismatch, poison, reduction_terms, tolerance
-from .nd import aligned_empty
+from .nd import aligned_copy
 from .progress import seconds_text
 from .task import SearchTask
 
@@ -24,11 +24,13 @@ REST = 0.1
 SLICE = 0.05
 
 
-def timed_in_turns(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+def timed_in_turns(
+    runs: Mapping[str, Callable[[], object]], rounds: int, slice_s: float = SLICE
+) -> dict[str, list[float]]:
     """Seconds of each run, `rounds` figures, taken in turns so that all see the same machine.
 
     The threads of a matrix library look for work for a while after it returned; a rest lets them fall asleep.  Waking
-    up takes as long as a short program, so a figure is the mean over a slice of time.
+    up takes as long as a short program, so a figure is the mean over a slice of `slice_s` seconds.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
@@ -36,7 +38,7 @@ def timed_in_turns(runs: dict[str, Callable[[], object]], rounds: int) -> dict[s
             time.sleep(REST)
             run()
             start, calls, seconds = time.perf_counter(), 0, 0.0
-            while seconds < SLICE:
+            while seconds < slice_s:
                 run()
                 calls, seconds = calls + 1, time.perf_counter() - start
             times[name].append(seconds / calls)
@@ -51,10 +53,7 @@ def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict
     """
     tensors = task.compute_dag.tensors
     inputs = random_inputs(tensors, rng)
-    arrays = []
-    for t in tensors:
-        arrays.append(aligned_empty(t.shape, t.dtype))
-        arrays[-1][...] = inputs[t] if t in inputs else poison(t.shape, t.dtype)
+    arrays = [aligned_copy(inputs[t] if t in inputs else poison(t.shape, t.dtype)) for t in tensors]
     schedule, args = task.apply_best(str(log))
     best = build_function(schedule, args, task.target, "best")
     untuned = build_function(task.compute_dag.init_state, tensors, task.target, "untuned")

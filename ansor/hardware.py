@@ -1,4 +1,4 @@
-"""The numbers of a machine that shape the search space (spec autoscheduler 9.6).
+"""The numbers of a machine that shape the search space.
 
 The eight fields, in this order, are what a record line stores.
 """

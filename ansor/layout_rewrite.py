@@ -1,4 +1,4 @@
-"""Layouts of constant weights made to fit a program (spec autoscheduler 10).
+"""Layouts of constant weights made to fit a program.
 
 An operation may say that an input is free to be stored in any order (`layout_free_placeholders`).  Given a tuned
 program, the order in which its loops read that input is known, and the input can be stored in that order: either the

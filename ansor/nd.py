@@ -59,6 +59,13 @@ def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
     return made
 
 
+def aligned_copy(source: Array) -> Array:
+    """A C-contiguous copy that starts at a multiple of 64 bytes."""
+    made = aligned_empty(source.shape, source.dtype)
+    made[...] = source
+    return made
+
+
 class NDArray:
     """An array in the memory of this machine."""
 

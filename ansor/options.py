@@ -1,4 +1,4 @@
-"""Options of sketch generation and sampling, under the names of TVM's search parameters (spec autoscheduler 6.1)."""
+"""Options of sketch generation and sampling, under the names of TVM's search parameters."""
 
 from __future__ import annotations
 

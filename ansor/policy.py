@@ -68,7 +68,7 @@ class EmptyPolicy:
 
 
 class SketchPolicy:
-    """Evolutionary search over the sketches of a task (Ansor, section 5; spec autoscheduler 6).
+    """Evolutionary search over the sketches of a task (section 5 of the Ansor paper).
 
     A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
     proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
@@ -77,7 +77,7 @@ class SketchPolicy:
     `extra_sketch_rules` names, with commas, the rules beyond Ansor's whose sketches are searched too
     (docs/extra_rules.md).
 
-    The parameters carry TVM's names (spec autoscheduler 6.1).  `seed` decides the whole sequence of candidates;
+    The parameters carry TVM's names.  `seed` decides the whole sequence of candidates;
     without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
     Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
     """

@@ -1,6 +1,6 @@
 """The ways to cut a loop into tiles: all ordered factorisations of an extent, tabulated once.
 
-A decision is then a row of a table (design 2.2; spec autoscheduler 5.1).
+A decision is then a row of a table.
 """
 
 from __future__ import annotations

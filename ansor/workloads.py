@@ -1,7 +1,7 @@
 """Named workloads and their keys: how a record says which computation it belongs to.
 
 A key is the JSON text of a list: `[function name, argument ...]` for a registered function, or
-`[hash, shape ...]` for tensors that were registered by themselves (spec autoscheduler 1.2, 2.7).
+`[hash, shape ...]` for tensors that were registered by themselves.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def key_text(workload_key: str) -> str:
 def calc_workload_dis_factor(query: tuple[Any, ...], record: tuple[Any, ...]) -> float:
     """How many times larger the workload `query` is than `record`; both are `(flat arguments, name)`.
 
-    1 for equal workloads, infinity when `record` does not divide `query` (spec autoscheduler 11.2).
+    1 for equal workloads, infinity when `record` does not divide `query`.
     """
     (args, name), (other_args, other_name) = query, record
     if name != other_name or args is None or other_args is None or len(args) != len(other_args):

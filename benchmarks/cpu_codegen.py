@@ -23,6 +23,7 @@ import codegen_c
 import te_lite as te
 from ansor.annotate import sample
 from ansor.compare import timed_in_turns
+from ansor.nd import aligned_copy
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from te_lite import Tensor
@@ -83,8 +84,8 @@ def interleaved(runs: dict[str, Callable[[], object]], rounds: int = 25) -> dict
 def matmul_against_numpy() -> dict[str, float]:
     """Milliseconds of matmul 1024 by our schedule and by NumPy; the results must agree."""
     rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((1024, 1024), dtype=np.float32) for _ in range(2))
-    c = np.full((1024, 1024), np.nan, np.float32)
+    a, b = (aligned_copy(rng.standard_normal((1024, 1024), dtype=np.float32)) for _ in range(2))
+    c = aligned_copy(np.full((1024, 1024), np.nan, np.float32))
     schedule, args = packed_matmul(1024)
     module = codegen_c.build(te.lower(schedule, args, name="matmul"))
     module(a, b, c)
@@ -103,7 +104,7 @@ def conv_against_untuned(trials: int) -> dict[str, float]:
         task.tune(options, search_policy=ansor.SketchPolicy(task, seed=1, verbose=0))
         schedule, args = task.apply_best(log)
     inputs = random_inputs(tensors, np.random.default_rng(0))
-    arrays = [inputs.get(t, np.full(t.shape, np.nan, t.dtype)) for t in tensors]
+    arrays = [aligned_copy(inputs.get(t, np.full(t.shape, np.nan, t.dtype))) for t in tensors]
     tuned = codegen_c.build(te.lower(schedule, args, name="tuned"))
     untuned = codegen_c.build(te.lower(task.compute_dag.init_state, name="untuned"))
     return interleaved({"best": lambda: tuned(*arrays), "untuned": lambda: untuned(*arrays)}, rounds=7)

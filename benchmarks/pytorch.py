@@ -1,4 +1,4 @@
-"""PyTorch's time for an operator, taken in turns with our program's on the same cores (extra `[bench]`).
+"""PyTorch's operators, to be timed in turns with our programs on the same cores (extra `[bench]`).
 
 The libraries behind PyTorch choose among kernels by memory format, so a convolution is timed in both formats and the
 better one counts.  Both sides write float32 and use as many threads as this process has processors.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,6 @@ from ansor.hardware import host_cores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], Any]
-SLICE_S = 0.3
 TOLERANCE = 1e-3
 
 
@@ -55,31 +52,6 @@ def _torch() -> Any:
     torch.set_num_threads(host_cores())
     torch.set_grad_enabled(False)
     return torch
-
-
-def in_turns(ours: Mapping[str, Run], theirs: Mapping[str, Run], rounds: int) -> dict[str, float]:
-    """Seconds per call of every run, the median of `rounds` slices of `SLICE_S` seconds taken in turns."""
-    runs = {**ours, **theirs}
-    calls = {name: _calls(run) for name, run in runs.items()}
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            run()
-            start = time.perf_counter()
-            for _ in range(calls[name]):
-                run()
-            times[name].append((time.perf_counter() - start) / calls[name])
-    return {name: statistics.median(t) for name, t in times.items()}
-
-
-def _calls(run: Run) -> int:
-    """How many calls take about `SLICE_S` seconds."""
-    run()
-    start, calls = time.perf_counter(), 0
-    while time.perf_counter() - start < SLICE_S:
-        run()
-        calls += 1
-    return calls
 
 
 def check(ours: Array, theirs: Run) -> None:

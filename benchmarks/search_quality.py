@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,10 @@ import numpy as np
 import ansor
 from ansor.analytical import AnalyticalModel
 from ansor.catalog import CATALOG, register_catalog
+from ansor.compare import timed_in_turns
 from ansor.journal import append_lines, scan_lines
 from ansor.measure.analytical import AnalyticalRunner
+from ansor.nd import aligned_copy
 from benchmarks import plots, pytorch, report
 from te_lite.reference import random_inputs
 from te_lite.state import State
@@ -47,6 +50,7 @@ WORKLOADS = {
 LIMITS = {"conv2d_layer": 2.75, "matmul_1024": 1.29, "conv2d_56": 2.43}
 TVM_SECONDS = {"conv2d_layer": 292.0, "matmul_1024": 540.0, "conv2d_56": 331.0}
 TVM_TRIALS = 128
+SLICE = 0.3
 SHOWN = (16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -225,16 +229,17 @@ def compare(
 ) -> dict[str, Any]:
     """Time the best programs of some logs in turns with PyTorch's operator."""
     inputs = random_inputs(task.compute_dag.tensors, np.random.default_rng(0))
-    arrays = [inputs[t] for t in task.compute_dag.inputs]
+    arrays = [aligned_copy(inputs[t]) for t in task.compute_dag.inputs]
     theirs = pytorch.matmul(arrays) if "matmul" in name else pytorch.conv2d_bias_relu(arrays, WORKLOADS[name][1][-1])
     ours = {}
     for k, log in enumerate(logs):
         module = ansor.build(best_state(task, log, options.compare_at), task.compute_dag.tensors, task.target)
-        out = np.full(task.compute_dag.tensors[-1].shape, np.nan, np.float32)
+        out = aligned_copy(np.full(task.compute_dag.tensors[-1].shape, np.nan, np.float32))
         module(*arrays, out)
         pytorch.check(out, next(iter(theirs.values())))
         ours[f"ours, run {k}"] = lambda module=module, out=out: module(*arrays, out)
-    times = pytorch.in_turns(ours, theirs, options.rounds)
+    figures = timed_in_turns({**ours, **theirs}, options.rounds, SLICE)
+    times = {name: statistics.median(seconds) for name, seconds in figures.items()}
     mine = [times[key] for key in ours]
     library = min(times[key] for key in theirs)
     return {

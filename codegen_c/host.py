@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,6 +27,16 @@ class Options:
     masks: bool = False
 
 
+PROCESSORS = {
+    "avx512vl": Options(masks=True),
+    "avx512": Options(),
+    "avx2": Options(vector_bytes=32, registers=12),
+    "neon": Options(vector_bytes=16, registers=24),
+    "sse": Options(vector_bytes=16, registers=12),
+}
+"""The families of processors that programs are written for."""
+
+
 @lru_cache(maxsize=1)
 def _cpu_flags() -> frozenset[str]:
     info = Path("/proc/cpuinfo")
@@ -38,17 +48,21 @@ def _cpu_flags() -> frozenset[str]:
     return frozenset()
 
 
+def host_family() -> str:
+    """The family of this processor."""
+    flags = _cpu_flags()
+    if "avx512f" in flags:
+        return "avx512vl" if "avx512vl" in flags else "avx512"
+    if "avx2" in flags:
+        return "avx2"
+    return "neon" if platform.machine() in ("aarch64", "arm64") else "sse"
+
+
 def host_options() -> Options:
     """The options that suit this processor; `CODEGEN_C_THREADS` sets the number of threads."""
     text = os.environ.get("CODEGEN_C_THREADS", "")
     threads = int(text) if text.isdigit() and int(text) > 0 else None
-    flags = _cpu_flags()
-    if "avx512f" in flags:
-        return Options(num_threads=threads, masks="avx512vl" in flags)
-    if "avx2" in flags:
-        return Options(vector_bytes=32, registers=12, num_threads=threads)
-    wide_file = platform.machine() in ("aarch64", "arm64")
-    return Options(vector_bytes=16, registers=24 if wide_file else 12, num_threads=threads)
+    return replace(PROCESSORS[host_family()], num_threads=threads)
 
 
 _INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "popcnt", "amx", "vaes", "vpclmul", "gfni", "movbe", "adx")

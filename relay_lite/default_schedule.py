@@ -1,14 +1,14 @@
 """A sound program for a kernel that nobody has tuned.
 
 For a kernel with reductions, a few dozen programs are drawn from Ansor's sketches with a fixed seed and ranked by the
-analytical model; the best one that lowers, and that `accept` does not refuse, is taken.  Other kernels, and those for
+analytical model; the best one that lowers, and that the target does not refuse, is taken.  Other kernels, and those for
 which no sketch gives a program, get plain nests: parallel rows with vector columns on a CPU, one thread an element on
 a GPU.  Equal kernels get equal programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
@@ -23,13 +23,10 @@ from ansor.proposals import Proposals
 from ansor.scoring import Scorer
 from ansor.sketch import generate_sketches
 from ansor.task import SearchTask
-from te_lite.errors import TeError
-from te_lite.lower import lower
 from te_lite.replay import apply
 from te_lite.state import REDUCE, ROOT, State
 from te_lite.step import ComputeInline
-from te_lite.stmt import LoweredFunc
-from te_lite.tensor import ComputeOp, Tensor
+from te_lite.tensor import ComputeOp
 
 DRAWN = 512
 TRIED = 12
@@ -39,26 +36,12 @@ VECTOR = 16
 ENOUGH = 64
 THREADS = 128
 
-Accept = Callable[[LoweredFunc], None]
 
-
-def default_program(task: SearchTask, args: Sequence[Tensor], name: str, accept: Accept) -> tuple[State, LoweredFunc]:
-    """A program of `task` and its loop nest, called `name`, over the tensors `args`.
-
-    `accept` raises a TeError for a loop nest that the device cannot run.  Raises the error of the plain nest when
-    that is refused as well.
-    """
-    for state in drawn_states(task) if _reduces(task) else ():
-        try:
-            func = lower(state, args, name)
-            accept(func)
-        except TeError:
-            continue
-        return state, func
-    state = plain_state(task)
-    func = lower(state, args, name)
-    accept(func)
-    return state, func
+def default_states(task: SearchTask) -> Iterator[State]:
+    """Programs of `task`, to be tried one after the other; the last one is the plain nest."""
+    if _reduces(task):
+        yield from drawn_states(task)
+    yield plain_state(task)
 
 
 def _reduces(task: SearchTask) -> bool:

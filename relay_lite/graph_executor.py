@@ -71,8 +71,14 @@ class GraphModule:
             self._write(place, value)
 
     def get_input(self, index: str | int, out: Any = None) -> Any:
-        """An input or parameter as it is now, or copied into `out`.  Raises UnknownInput."""
-        return self._read(self._input(index), out)
+        """An input or parameter as it is now, or copied into `out`.  Raises UnknownInput.
+
+        Who has an input may write to it, so it counts as set.
+        """
+        place = self._input(index)
+        if out is None:
+            self.module.given.add(place.name)
+        return self._read(place, out)
 
     def get_num_inputs(self) -> int:
         """How many inputs there are, parameters included."""
@@ -92,7 +98,9 @@ class GraphModule:
 
         Raises UnknownInput, WrongShape, or GraphError for another dtype, device or alignment.
         """
-        self._attach(self._input(key), value)
+        place = self._input(key)
+        self._attach(place, value)
+        self.module.given.add(place.name)
 
     def load_params(self, data: bytes) -> None:
         """Copy parameters from the bytes of `relay_lite.save_param_dict`; unknown names are passed over."""
@@ -109,9 +117,18 @@ class GraphModule:
     # ------------------------------------------------------------------------------------------------- run
 
     def run(self, /, **inputs: Any) -> None:
-        """Set `inputs` by name, if there are any, and run the network.  On a GPU this does not wait for the end."""
+        """Set `inputs` by name, if there are any, and run the network.  On a GPU this does not wait for the end.
+
+        Raises GraphError when an input was never set, naming those that are missing.
+        """
         self._set_known(inputs)
+        self._require_inputs()
         self._executor.run()
+
+    def _require_inputs(self) -> None:
+        missing = [place.name for place in self.plan.inputs if place.name not in self.module.given]
+        law = f"inputs must be set before the network runs; missing: {', '.join(missing)}"
+        require(not missing, GraphError, "GraphModule", law)
 
     def get_output(self, index: int, out: Any = None) -> Any:
         """Output number `index`, an array that the next run overwrites; or a copy in `out`.  Raises UnknownInput."""
@@ -148,7 +165,8 @@ class GraphModule:
         """A function without arguments that times `run`, see `TimeEvaluator`.
 
         `cache_flush_bytes` are overwritten before every attempt; `f_preproc` is called before every repeat.
-        Raises GraphError for another function, or a device that is not that of the network.
+        Raises GraphError for another function, or a device that is not that of the network; when it is called, also
+        for inputs that were never set.
         """
         require(func_name == "run", GraphError, "time_evaluator", "the function is 'run'", func_name=func_name)
         self._check_device(dev)
@@ -158,8 +176,12 @@ class GraphModule:
             executor.flush(cache_flush_bytes)
             executor.synchronize()
 
+        def seconds(number: int) -> float:
+            self._require_inputs()
+            return executor.seconds(number)
+
         return TimeEvaluator(
-            executor.seconds, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+            seconds, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
             repeats_to_cooldown, f_preproc, before if cache_flush_bytes else executor.synchronize,
         )  # fmt: skip
 
@@ -197,7 +219,11 @@ class GraphModule:
         return seconds
 
     def profile(self, number: int = 10) -> list[tuple[str, float]]:
-        """The kernel of every step in order, and its seconds as the mean of `number` calls in a row."""
+        """The kernel of every step in order, and its seconds as the mean of `number` calls in a row.
+
+        Raises GraphError when an input was never set.
+        """
+        self._require_inputs()
         seconds = self._executor.seconds
         for k in range(len(self.plan.steps)):
             seconds(1, k, k + 1)
@@ -213,6 +239,7 @@ class GraphModule:
 
     def _write(self, place: TensorPlace, value: Any) -> None:
         self._executor.write(place.storage, _host_array(place, value))
+        self.module.given.add(place.name)
 
     def _read(self, place: TensorPlace, out: Any) -> Any:
         found = self._executor.array(place.storage, place.shape, place.dtype)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, count
 
-from ansor.dispatch import ApplyHistoryBest, DispatchContext
+from ansor.dispatch import DispatchContext
 from ansor.target import Target
 from ansor.task import SearchTask
 from te_lite.errors import TeError
@@ -16,25 +17,30 @@ from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.stmt import LoweredFunc
 
-from .default_schedule import default_program
+from .default_schedule import default_states
 from .errors import GraphError
-from .ir import Function, FunctionCall, post_order
+from .ir import Function
 from .lower_group import LoweredGroup, lower_group
 from .runtime.assemble import reshaped_params
-from .transform import AutoSchedulerLayoutRewrite, Sequential
+from .transform.layout_rewrite import Layouts, Packed, pack_weights, packs_weights, with_packed
 
+Accept = Callable[[LoweredFunc], None]
 logger = logging.getLogger("relay_lite")
 
 
 @dataclass(frozen=True, eq=False)
 class GroupProgram:
-    """A group with the program that was chosen for it, called `name`; `recorded` says that it came from a record."""
+    """A group with the program that was chosen for it, called `name`; `recorded` says that it came from a record.
+
+    It takes those parameters packed, by position, that `layouts` names.
+    """
 
     name: str
     function: Function
     group: LoweredGroup
     state: State
     func: LoweredFunc
+    layouts: Layouts
     recorded: bool
 
     @property
@@ -53,68 +59,71 @@ class GroupProgram:
 
 
 def choose_program(
-    function: Function, target: Target, accept: Callable[[LoweredFunc], None], taken: Container[str] = ()
+    function: Function, target: Target, accept: Accept, taken: Container[str] = (), weights: Sequence[int] = ()
 ) -> GroupProgram:
     """The program of the current dispatch context for a group, or a default one; its name is none of `taken`.
 
-    `accept` raises a TeError for a loop nest that the target cannot run.  Raises GraphError for a record that does
-    not fit, naming the kernel.
+    The group takes those of its parameters `weights` packed that the program reads in an order of its own.  `accept`
+    raises a TeError for a loop nest that the target cannot run.  Raises GraphError for a record that does not fit,
+    naming the kernel, and for a group without a record the error of the last default program when all are refused.
     """
     group = lower_group(function, target.kind.name)
-    name = next(n for n in chain([group.name], map(f"{group.name}_{{}}".format, count(1))) if n not in taken)
-    args = list(dict.fromkeys(group.tensors))
     try:
         state = DispatchContext.current.query(target, group.workload_key, group.is_complex, group.dag, group.name)
         if state is not None:
             state = state if state.dag is group.dag else replay(group.dag, state.steps)
-            func = lower(state, args, name)
-            accept(func)
-            return GroupProgram(name, function, group, state, func, True)
+            return _lowered(with_packed(function, group, state, weights), accept, taken, True)
     except TeError as error:
         raise GraphError(f"kernel {group.name}: its recorded program cannot be used: {error}") from error
-    task = SearchTask(compute_dag=group.dag, target=target, desc=group.name)
-    state, func = default_program(task, args, name, accept)
-    return GroupProgram(name, function, group, state, func, False)
+    refused: TeError | None = None
+    for state in default_states(SearchTask(compute_dag=group.dag, target=target, desc=group.name)):
+        try:
+            return _lowered(with_packed(function, group, state, weights), accept, taken, False)
+        except TeError as error:
+            refused = error
+    assert refused is not None
+    raise refused
 
 
-def choose_programs(
-    fused: Function, target: Target, accept: Callable[[LoweredFunc], None]
-) -> tuple[Function, dict[Function, GroupProgram]]:
+def _lowered(packed: Packed, accept: Accept, taken: Container[str], recorded: bool) -> GroupProgram:
+    group = packed.group
+    name = next(n for n in chain([group.name], map(f"{group.name}_{{}}".format, count(1))) if n not in taken)
+    func = lower(packed.state, list(dict.fromkeys(group.tensors)), name)
+    accept(func)
+    return GroupProgram(name, packed.function, group, packed.state, func, packed.layouts, recorded)
+
+
+def choose_programs(fused: Function, target: Target, accept: Accept) -> tuple[Function, dict[Function, GroupProgram]]:
     """Programs for all groups of a fused graph that need a kernel.
 
     Default programs may want their constant weights in another order, as recorded ones do; the graph that comes back
     has the weights packed so.  Groups that are worth tuning and have no record are named in one warning.
     """
-    programs = _choose(groups_of(fused), {}, target, accept)
-    _warn_of_defaults(list(programs.values()), target)
-    with ApplyHistoryBest(None) as chosen:
-        for program in programs.values():
-            if not program.recorded:
-                chosen.update(target, program.group.workload_key, program.state)
-        packed = Sequential([AutoSchedulerLayoutRewrite(target)])(fused)
-        return packed, _choose(groups_of(packed), programs, target, accept)
+    packs, taken = packs_weights(target), set[str]()
+    programs: dict[Function, GroupProgram] = {}
+    untuned: dict[Function, None] = {}
+
+    @cache
+    def program(function: Function, weights: tuple[int, ...]) -> GroupProgram:
+        found = choose_program(function, target, accept, taken, weights)
+        found = programs.setdefault(found.function, found)
+        taken.add(found.name)
+        if found.group.is_complex and not found.recorded:
+            untuned[function] = None
+        return found
+
+    def choose(function: Function, weights: tuple[int, ...]) -> tuple[Function, Layouts]:
+        if reshaped_params(function) is not None:
+            return function, {}
+        found = program(function, weights if packs else ())
+        return found.function, found.layouts
+
+    packed = pack_weights(fused, choose)
+    _warn_of_defaults([str(function.attrs.get("name", "main")) for function in untuned], target)
+    return packed, programs
 
 
-def _choose(
-    functions: Sequence[Function], known: Mapping[Function, GroupProgram], target: Target,
-    accept: Callable[[LoweredFunc], None],
-) -> dict[Function, GroupProgram]:  # fmt: skip
-    """The programs of the functions, each under a name of its own; those that are known are kept."""
-    out = {f: known[f] for f in functions if f in known}
-    for f in functions:
-        if f not in out:
-            out[f] = choose_program(f, target, accept, {p.name for p in out.values()})
-    return out
-
-
-def groups_of(fused: Function) -> list[Function]:
-    """The different groups that need a kernel, in order of first use."""
-    calls = [node.function for node in post_order(fused.body) if isinstance(node, FunctionCall)]
-    return [f for f in dict.fromkeys(calls) if reshaped_params(f) is None]
-
-
-def _warn_of_defaults(programs: Sequence[GroupProgram], target: Target) -> None:
-    names = [p.name for p in programs if p.group.is_complex and not p.recorded]
+def _warn_of_defaults(names: Sequence[str], target: Target) -> None:
     if names:
         kernels = "kernel has" if len(names) == 1 else "kernels have"
         logger.warning("target %s: %d %s no record and got a default program, which may be slow: %s",

@@ -1,4 +1,4 @@
-"""From a network to groups of operators: the passes in their order (spec graph_frontend 2.1)."""
+"""From a network to groups of operators: the passes in their order."""
 
 from __future__ import annotations
 

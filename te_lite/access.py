@@ -1,4 +1,4 @@
-"""How each operation reads each other one: the facts that scheduling decisions rest on (spec autoscheduler 2.3, 2.4).
+"""How each operation reads each other one: the facts that scheduling decisions rest on.
 
 Operations are named by their position in the order of the program, which is also their stage number.
 """

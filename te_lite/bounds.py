@@ -1,4 +1,4 @@
-"""Bound inference: how far every loop runs and which region every stage computes (spec autoscheduler 2.8).
+"""Bound inference: how far every loop runs and which region every stage computes.
 
 Consumers come before producers.  A stage that is computed inside a loop of another one covers what its consumers
 read while the loops outside that point stand still and the loops inside run through; loops bound to threads that

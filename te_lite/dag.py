@@ -1,4 +1,4 @@
-"""The computation of a workload: operations in stage order, FLOP count, text and identity (spec autoscheduler 2).
+"""The computation of a workload: operations in stage order, FLOP count, text and identity.
 
 The methods that act on states are conveniences with TVM's names; they import what they call when they are called.
 """
@@ -104,7 +104,7 @@ class ComputeDAG:
         return Schedule(state), list(self.tensors)
 
     def workload_key(self) -> str:
-        """`[md5 of the hash text, shape of each tensor ...]` as JSON (spec autoscheduler 2.7)."""
+        """`[md5 of the hash text, shape of each tensor ...]` as JSON."""
         digest = hashlib.md5(hash_text(self.ops).encode("utf-8"), usedforsecurity=False).hexdigest()
         return json.dumps([digest, *(list(t.shape) for t in self.tensors)])
 
@@ -116,7 +116,7 @@ class ComputeDAG:
 
 
 def _analysis_order(tensors: tuple[Tensor, ...]) -> list[Operation]:
-    """Producers first; among ready operations the one discovered last goes first (spec autoscheduler 2.2)."""
+    """Producers first; among ready operations the one discovered last goes first."""
     priority: dict[object, int] = {}
     degree: dict[object, int] = {}
     readers: dict[object, list[Operation]] = {}

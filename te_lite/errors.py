@@ -31,7 +31,10 @@ class InterpError(TeError):
 
 
 def require(ok: object, error: type[TeError], subject: str, law: str, **got: object) -> None:
-    """Raise `error` unless `ok`.  The message reads `<subject>: <law>, got a=1 b=2`."""
+    """Raise `error` unless `ok`.
+
+    The message reads `<subject>: <law>, got a=1 b=2`; a value called `got` stands without its name.
+    """
     if not ok:
-        values = " ".join(f"{key}={value!r}" for key, value in got.items())
+        values = " ".join(repr(value) if key == "got" else f"{key}={value!r}" for key, value in got.items())
         raise error(f"{subject}: {law}" + (f", got {values}" if values else ""))

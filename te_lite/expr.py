@@ -12,7 +12,7 @@
 Nodes compare by structure and cache their hash; variables compare by identity.  `a == b` builds a `Compare`
 node whose truth value is structural equality, so it serves both as an expression and in dictionaries.
 Construction folds constants and the neutral elements only; nothing is re-associated, since the printed text of
-a workload is its identity (spec autoscheduler 2.7).  Index arithmetic is simplified in `simplify.py`.
+a workload is its identity.  Index arithmetic is simplified in `simplify.py`.
 """
 
 from __future__ import annotations
@@ -476,10 +476,12 @@ def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
+    """The smaller one; when one is NaN, either of the two, as the program happens to compare them."""
     return binary("min", a, b)
 
 
 def maximum(a: ExprLike, b: ExprLike) -> Expr:
+    """The larger one; when one is NaN, either of the two, as the program happens to compare them."""
     return binary("max", a, b)
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic that reads the same on one integer and on an int64 array of lanes (design 2.2).
+"""Arithmetic that reads the same on one integer and on an int64 array of lanes.
 
 No function here asks for the truth of an extent: choices are made by `where`.
 """

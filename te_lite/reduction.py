@@ -112,7 +112,8 @@ def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[.
         return Reduce(_BUILTIN[key], (source,), _axes(axis, name), where)
 
     reducer.__name__ = name
-    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds), or combine two values."
+    lost = " A NaN may get lost on the way." if op in ("min", "max") else ""
+    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds), or combine two values.{lost}"
     return reducer
 
 

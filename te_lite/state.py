@@ -1,4 +1,4 @@
-"""A partially scheduled program: an immutable value that is the replay of its steps (design 2.1).
+"""A partially scheduled program: an immutable value that is the replay of its steps.
 
 A stage keeps every iterator it ever had (`vars`, roots first), the order of its current loops (`leaf`), and the
 split and fuse relations that lead from one to the other.  Extents are ints, int64 arrays with one lane per

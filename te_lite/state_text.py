@@ -1,4 +1,4 @@
-"""Print a state as a loop nest (spec autoscheduler 3.2); the text also identifies a program in the search.
+"""Print a state as a loop nest; the text also identifies a program in the search.
 
 A loop prints where it starts and how far it runs.  Inferred bounds let axes start anywhere: `for i2 (x % 4 * 14,15)`
 counts from a place that the loops around its stage decide.

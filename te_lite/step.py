@@ -1,4 +1,4 @@
-"""Transform steps: small frozen values, with the letters and field order of TVM's records (spec autoscheduler 3.3).
+"""Transform steps: small frozen values, with the letters and field order of TVM's records.
 
     step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
          | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR

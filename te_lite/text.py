@@ -1,4 +1,4 @@
-"""Print expressions and DAGs; nodes do not know how to print themselves (spec autoscheduler 2.7)."""
+"""Print expressions and DAGs; nodes do not know how to print themselves."""
 
 from __future__ import annotations
 

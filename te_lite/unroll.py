@@ -1,7 +1,7 @@
 """Decide which loops are unrolled, and write out those whose unrolling lets selections fold.
 
 A serial loop is unrolled when the statements it would become, counted with all its inner copies, stay within the
-`auto_unroll_max_step` of its stage, and everything inside is unrolled too (spec autoscheduler 5.5).  Most unrolled
+`auto_unroll_max_step` of its stage, and everything inside is unrolled too.  Most unrolled
 loops stay loops, for the compiler of the emitted source to unroll.
 """
 

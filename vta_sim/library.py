@@ -23,6 +23,7 @@ import numpy as np
 from ansor.nd import DeviceId
 from ansor.template.config import ConfigEntity
 from ansor.template.dispatch import DispatchContext
+from ansor.template.fallback import FallbackConfigEntity
 from relay_lite.errors import GraphError
 from relay_lite.ir import Array, Function, IRModule, bind_params, main_function
 from te_lite.errors import TeError, require
@@ -77,13 +78,13 @@ class VtaLibrary:
 
 
 class _Chosen(DispatchContext):
-    """What a library says, and nothing for what it does not know."""
+    """What a library says, and the fallback for what it does not know."""
 
     def __init__(self, configs: Mapping[Workload, ConfigEntity]) -> None:
         self._configs = configs
 
-    def query(self, target: Any, workload: tuple[Any, ...]) -> Any:
-        return self._configs.get(workload)
+    def _query_inside(self, target: str | None, workload: tuple[Any, ...]) -> Any:
+        return self._configs.get(workload, FallbackConfigEntity())
 
 
 def build(

@@ -1,4 +1,4 @@
-"""Where untiled stages are computed on CPUs: inlined, on their own, or inside a loop of their consumer (spec 5.3).
+"""Where untiled stages are computed on CPUs: inlined, on their own, or inside a loop of their consumer.
 
 Only structure is asked here, and extents that are known to be 1, so a state whose lengths are undecided or lanes will
 do as well as a bounded one.

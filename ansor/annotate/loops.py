@@ -1,4 +1,4 @@
-"""Annotate loops: vectorized and unrolled ones (spec autoscheduler 5.5, 5.7).
+"""Annotate loops: vectorized and unrolled ones.
 
 Which loops can become lanes depends on structure only; `most_lanes` reads extents, ints or lanes.
 """
@@ -31,13 +31,13 @@ def loops_of_programs(state: State) -> list[int]:
 def lane_loops(state: State, k: int) -> list[Iter]:
     """The innermost loops of stage `k` that may become lanes, innermost first; a tiled stage gives its last tile."""
     stage = state.stages[k]
-    unrolled = {it.uid for it in always_unrolled(stage)}
+    tiled, unrolled = is_tiled(stage), {it.uid for it in always_unrolled(stage)}
     out: list[Iter] = []
     for it in reversed(stage.iters):
         held = state.attached_to(k, it.uid) or it.uid in unrolled
         if held or it.kind == REDUCE or it.annotation != "none":
             break
-        if is_tiled(stage) and any(root_axes(stage, it.uid) & root_axes(stage, inner.uid) for inner in out):
+        if tiled and any(root_axes(stage, it.uid) & root_axes(stage, inner.uid) for inner in out):
             break
         out.append(it)
     return out
@@ -48,17 +48,17 @@ def most_lanes(bounded: State, k: int, depth: Any, max_size: int) -> Any:
 
     Loops of a tile are lanes together only where they lie side by side: the inner ones run through whole axes.
     """
-    stage = bounded.stages[k]
+    stage, tiled = bounded.stages[k], is_tiled(bounded.stages[k])
     count: Any = 0
     lanes: Any = 1
     most: Any = max_size
     for it in lane_loops(bounded, k):
         lanes = lanes * it.extent
         count = count + where(lanes <= most, 1, 0)
-        if is_tiled(stage):
+        if tiled:
             whole = product([stage.vars[root].extent for root in root_axes(stage, it.uid)])
             most = where(it.extent == whole, most, 0)
-    return smaller(count, len(bounded.stages[k].leaf) - depth)
+    return smaller(count, len(stage.leaf) - depth)
 
 
 def add_vectorize(state: State, counts: Mapping[int, int]) -> State:

@@ -1,4 +1,4 @@
-"""Which outer loops of a program run in parallel (spec autoscheduler 5.4).
+"""Which outer loops of a program run in parallel.
 
 A choice is a depth for each stage: how many of its outermost loops run in parallel, fused into one.  Where the loops
 around other stages all have extent 1, what is inside them is marked instead: a depth of an attached stage, or a depth

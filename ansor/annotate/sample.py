@@ -1,4 +1,4 @@
-"""Turn a sketch into one complete program at random, valid by construction (spec autoscheduler 5).
+"""Turn a sketch into one complete program at random, valid by construction (section 4.2 of the Ansor paper).
 
 CPU: tile sizes, places of untiled stages, parallel, unroll, vectorize.  GPU: tile sizes, threads, unroll.
 """

@@ -1,4 +1,4 @@
-"""Bind the loops of a sketch to blocks, virtual threads and threads (spec autoscheduler 5.6).
+"""Bind the loops of a sketch to blocks, virtual threads and threads (section 4.2 of the Ansor paper).
 
 Everything here is structure: lengths, widths and numbers of threads may be ints or undecided.  Shared copies are
 fetched by all threads of a block together, in vectors.

@@ -1,4 +1,4 @@
-"""Choose the undecided split lengths of a sketch (spec autoscheduler 5.1).
+"""Choose the undecided split lengths of a sketch (section 4.2 of the Ansor paper).
 
 On CPUs every tuple of a loop's factor table is equally likely.  On GPUs the lengths of one kernel are drawn together,
 uniformly among the assignments whose virtual threads and threads fit the machine: the tables of the axes are grouped

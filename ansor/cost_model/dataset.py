@@ -37,7 +37,7 @@ class Dataset:
     def throughputs(self) -> Array:
         """float64 [n] in [0, 1]: the least cost of the program's task divided by its own; 0 after a failure.
 
-        A task that has seen nothing but failures has only zeros (TVM: ones, spec autoscheduler 7.1).
+        A task that has seen nothing but failures has only zeros (TVM: ones).
         """
         best = np.full(int(self.tasks.max(initial=-1)) + 1, np.inf)
         np.minimum.at(best, self.tasks, self.costs)

@@ -1,4 +1,4 @@
-"""The pack-sum objective: the score of a program is the sum of the scores of its rows (spec autoscheduler 7.1, 7.2).
+"""The pack-sum objective: the score of a program is the sum of the scores of its rows (Ansor paper, 5.2).
 
 Trees score rows, but only programs have a label.  With x_p the sum over the rows of program p, y_p its label and w_p
 its weight, the loss is half the sum of w_p (x_p - y_p)^2 over the programs, so for each row i of p

@@ -1,1 +1,1 @@
-"""Thousands of candidates at once: decision matrices, and what can be done with them as arrays (design 2.2)."""
+"""Thousands of candidates at once: decision matrices, and what can be done with them as arrays."""

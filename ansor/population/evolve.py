@@ -1,4 +1,4 @@
-"""Evolutionary search over decision matrices (section 5.1 of the Ansor paper, spec autoscheduler 6.4).
+"""Evolutionary search over decision matrices (section 5.1 of the Ansor paper).
 
 Every generation is scored once.  Parents are drawn from the best programs of all generations so far, by score, with
 a reserved share for every variant, so that the population neither loses its best nor collapses to one structure.

@@ -217,7 +217,7 @@ class NewChoice:
 CPU_MUTATIONS: tuple[Mutation, ...] = (
     MoveFactor(0.90), NewChoice("unroll", 0.04), NewChoice("parallel", 0.01), NewChoice("vectorize", 0.02),
 )  # fmt: skip
-"""TVM's weights (spec autoscheduler 6.5); its weight 0.05 for compute locations is a move to another variant here."""
+"""TVM's weights; its weight 0.05 for compute locations is a move to another variant here."""
 
 GPU_MUTATIONS: tuple[Mutation, ...] = (
     MoveFactor(0.90), NewChoice("unroll", 0.10), NewChoice("fetch", 0.05), NewChoice("threads", 0.05),

@@ -1,4 +1,4 @@
-"""The programs next to one program: every row that differs by one decision (Droplet search, spec anchors 7.3)."""
+"""The programs next to one program: every row that differs by one decision (Droplet search)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of rows of a variant at random, valid by construction (spec autoscheduler 5, as arrays).
+"""Thousands of rows of a variant at random, valid by construction (section 4.2 of the Ansor paper, as arrays).
 
 Tiles are uniform over their tables; on a GPU the tiles of a kernel's threads are drawn together by the counts of their
 `ThreadPlan`, and rows that need more shared memory than a block has are drawn again.  What then depends on extents

@@ -1,4 +1,4 @@
-"""Rules that add stages holding copies: shared-memory reads and accumulators (spec autoscheduler 4.4)."""
+"""Rules that add stages holding copies: shared-memory reads and accumulators (section 4.1 of the Ansor paper)."""
 
 from __future__ import annotations
 

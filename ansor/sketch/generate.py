@@ -1,4 +1,4 @@
-"""The walk that turns a computation into sketches (spec autoscheduler 4.1, 4.2).
+"""The walk that turns a computation into sketches (section 4.1 of the Ansor paper).
 
 Stages are visited from the last to the first; every rule that applies forks the state.  States are taken breadth
 first, so those that needed fewer visits come out first.

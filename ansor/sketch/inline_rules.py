@@ -1,4 +1,4 @@
-"""Rules for stages that need no tiles of their own: inline, place, unroll, or leave alone (spec autoscheduler 4.4)."""
+"""Rules for stages that need no tiles of their own: inline, place, unroll, or leave alone (Ansor paper, 4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that rules ask about a state (spec autoscheduler 4.3).
+"""Questions that rules ask about a state (table 1 of the Ansor paper).
 
 A stage is named by its number `k`.  What an *operation* is like comes from the access analysis of the state's
 current operations; what was *done* to a stage is read off its loops and the step list.

@@ -1,4 +1,4 @@
-"""Parallelism inside reductions: rfactor on CPUs, reductions across threads on GPUs (spec autoscheduler 4.4)."""
+"""Parallelism inside reductions: rfactor on CPUs, reductions across threads on GPUs (Ansor paper, 4.1)."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class SketchRule(Protocol):
 
 
 class PreloadCustomSketchRule:
-    """A rule of the user's own; custom rules are asked before all others (spec autoscheduler 4.4).
+    """A rule of the user's own; custom rules are asked before all others.
 
     `meet_condition_func(policy, state, stage_id)` returns PASS, APPLY or APPLY_AND_SKIP_REST;
     `apply_func(policy, state, stage_id)` returns a list of `[state, next stage id]`.  A state may be wrapped in an

@@ -1,4 +1,4 @@
-"""Multi-level tiling, alone and fused with an element-wise consumer (spec autoscheduler 4.4)."""
+"""Multi-level tiling, alone and fused with an element-wise consumer (section 4.1 of the Ansor paper)."""
 
 from __future__ import annotations
 

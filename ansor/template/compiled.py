@@ -1,4 +1,4 @@
-"""Templates whose programs are compiled (targets `c` and `cuda`): measured by the builder and runner of `ansor`.
+"""Templates whose programs are measured by a builder and a runner of `ansor`: compiled ones, and all on a fleet.
 
 What a template returns, a schedule and its tensors, is a program of a search task; it is built, checked against the
 reference and timed in worker processes like any other.
@@ -7,54 +7,64 @@ reference and timed in worker processes like any other.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import ansor.measure.api as api
-from ansor.hardware import host_cores
-from ansor.measure.local import LocalBuilder as ProgramBuilder
-from ansor.measure.local import LocalRunner as ProgramRunner
 from ansor.task import SearchTask
 from te_lite import ComputeDAG
 from te_lite.errors import TeError
 
+from .config import ConfigEntity
 from .measure import MeasureInput, MeasureResult, failed
 from .task import Task
 
-if TYPE_CHECKING:
-    from .local import LocalBuilder, LocalRunner
-
 Begun = tuple[api.MeasureInput, Future[api.BuildResult]]
+Programs = Callable[[Task, ConfigEntity], api.MeasureInput]
+
+
+class CompiledPrograms:
+    """A configuration as a program of a search task.  Raises TeError when the template, or its schedule, refuses it."""
+
+    def __init__(self) -> None:
+        self._search_task: SearchTask | None = None
+
+    def __call__(self, task: Task, config: ConfigEntity) -> api.MeasureInput:
+        schedule, tensors = task.instantiate(config)
+        if self._search_task is None:
+            self._search_task = SearchTask(compute_dag=ComputeDAG(tensors), target=task.target)
+        return api.MeasureInput(self._search_task, steps=schedule.state.steps)
 
 
 class CompiledMeasurer:
-    """Builds several configurations at a time and runs them one after the other; outputs are always checked."""
+    """Builds several configurations at a time; they are run one after the other here, side by side on a fleet.
 
-    def __init__(self, task: Task, builder: LocalBuilder, runner: LocalRunner) -> None:
+    `programs` makes a program of a configuration.
+    """
+
+    def __init__(
+        self, task: Task, programs: Programs, builder: api.Builder, runner: api.Runner, n_parallel: int
+    ) -> None:  # fmt: skip
         self.task = task
-        self.n_parallel = builder.n_parallel or host_cores()
-        self._builder = ProgramBuilder(builder.timeout, self.n_parallel)
-        self._runner = ProgramRunner(
-            runner.timeout, runner.number, runner.repeat, runner.min_repeat_ms, runner.cooldown_interval
-        )
-        self._search_task: SearchTask | None = None
-
-    def _program(self, inp: MeasureInput) -> api.MeasureInput:
-        """The configuration as a program.  Raises TeError when the template, or its schedule, refuses it."""
-        schedule, tensors = self.task.instantiate(inp.config)
-        if self._search_task is None:
-            self._search_task = SearchTask(compute_dag=ComputeDAG(tensors), target=self.task.target)
-        return api.MeasureInput(self._search_task, steps=schedule.state.steps)
+        self.n_parallel = n_parallel
+        self._programs = programs
+        self._builder = builder
+        self._runner = runner
+        self._threads: ThreadPoolExecutor | None = None
 
     def measure(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """The results, in the order of the inputs."""
-        return [self._finish(begun) for begun in [self._begin(inp) for inp in inputs]]
+        begun = [self._begin(inp) for inp in inputs]
+        if not getattr(self._runner, "elsewhere", False):
+            return [self._finish(b) for b in begun]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.n_parallel, thread_name_prefix="ansor-template")
+        return list(self._threads.map(self._finish, begun))
 
     def _begin(self, inp: MeasureInput) -> Begun | MeasureResult:
         start = time.monotonic()
         try:
-            program = self._program(inp)
+            program = self._programs(self.task, inp.config)
         except TeError as error:
             spent = time.monotonic() - start
             return failed(api.MeasureErrorNo.INSTANTIATION_ERROR, str(error), spent, int(time.time()))
@@ -72,3 +82,5 @@ class CompiledMeasurer:
         """Stop the workers."""
         self._builder.close()
         self._runner.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)

@@ -8,9 +8,9 @@ answers with the fallback, every knob's first choice.
 from __future__ import annotations
 
 import logging
-from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
+from ansor.context import Context
 from ansor.target import Target
 
 from .fallback import FallbackConfigEntity
@@ -18,18 +18,14 @@ from .fallback import FallbackConfigEntity
 logger = logging.getLogger("autotvm")
 
 
-class DispatchContext:
-    """A source of configurations; `with` makes it the current one, and it passes on what it does not know."""
-
-    current: ClassVar[DispatchContext]
-    _outer: DispatchContext | None = None
+class DispatchContext(Context):
+    """A source of configurations; `with` makes it this thread's current one, and it passes on what it does not know."""
 
     def query(self, target: Target | str | None, workload: tuple[Any, ...]) -> Any:
         """The configuration for a workload.  Without a target that of any target will do."""
-        found = self._query_inside(None if target is None else str(target), workload)
-        if found is None and self._outer is not None:
-            return self._outer.query(target, workload)
-        return found
+        name = None if target is None else str(target)
+        answers = (context._query_inside(name, workload) for context in self._outwards())
+        return next((config for config in answers if config is not None), None)
 
     def update(self, target: Target | str, workload: tuple[Any, ...], config: Any) -> None:
         """Let `config` be the answer for a workload from now on."""
@@ -37,18 +33,6 @@ class DispatchContext:
 
     def _query_inside(self, target: str | None, workload: tuple[Any, ...]) -> Any:
         raise NotImplementedError
-
-    def __enter__(self) -> Any:
-        self._outer = DispatchContext.current
-        DispatchContext.current = self
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._outer is not None
-        DispatchContext.current = self._outer
-        self._outer = None
 
 
 class ApplyConfig(DispatchContext):
@@ -93,4 +77,4 @@ def get_config() -> Any:
     return DispatchContext.current.query(None, ())
 
 
-DispatchContext.current = FallbackContext()
+DispatchContext.outermost = FallbackContext()

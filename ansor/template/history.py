@@ -6,12 +6,16 @@ with ApplyHistoryBest("vta.log"):        or        with apply_history_best("vta.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
+from ansor.record_file import best_of, pairs_of
 from ansor.target import Target
 
 from .dispatch import DispatchContext
-from .record import Source, pairs_of, target_key
+from .record import Pair, Source, load_from_file, target_key
+
+Key = tuple[str, tuple[Any, ...]]
 
 
 class ApplyHistoryBest(DispatchContext):
@@ -21,30 +25,31 @@ class ApplyHistoryBest(DispatchContext):
     """
 
     def __init__(self, records: Source | None) -> None:
-        self._best: dict[tuple[str, tuple[Any, ...]], tuple[float, Any]] = {}
+        self._best: dict[Key, Pair] = {}
+        self._told: dict[Key, Any] = {}
         if records is not None:
             self.load(records)
 
     def load(self, records: Source) -> None:
         """Add records.  Raises JournalError when a file cannot be read."""
-        for inp, res in pairs_of(records):
-            if not res.ok:
-                continue
-            kind, model = target_key(inp.target)
-            for key in {f"{kind}/{model}", f"{kind}/", ""}:
-                known = self._best.get((key, inp.workload))
-                if known is None or res.cost < known[0]:
-                    self._best[key, inp.workload] = (res.cost, inp.config)
+        pairs = pairs_of(records, load_from_file)
+        keyed = ((key, pair) for pair in pairs for key in _keys(pair[0].target, pair[0].workload))
+        self._best = best_of(chain(self._best.items(), keyed))
 
     def update(self, target: Target | str, workload: tuple[Any, ...], config: Any) -> None:
-        kind, model = target_key(str(target))
-        for key in {f"{kind}/{model}", f"{kind}/", ""}:
-            self._best[key, workload] = (0.0, config)
+        self._told.update(dict.fromkeys(_keys(str(target), workload), config))
 
     def _query_inside(self, target: str | None, workload: tuple[Any, ...]) -> Any:
-        key = "" if target is None else "/".join(target_key(target))
-        found = self._best.get((key, workload))
-        return None if found is None else found[1]
+        key = ("" if target is None else "/".join(target_key(target)), workload)
+        if key in self._told:
+            return self._told[key]
+        return self._best[key][0].config if key in self._best else None
+
+
+def _keys(target: str, workload: tuple[Any, ...]) -> list[Key]:
+    """What a record of `target` answers: its kind and model, its kind, and no target at all."""
+    kind, model = target_key(target)
+    return [(key, workload) for key in {f"{kind}/{model}", f"{kind}/", ""}]
 
 
 apply_history_best = ApplyHistoryBest

@@ -1,4 +1,4 @@
-"""Records of measured configurations, one JSON object a line, as autotvm writes them (spec vta 14.4).
+"""Records of measured configurations, one JSON object a line, as autotvm writes them.
 
     {"input": [target, template, args, kwargs], "config": {"index": 17, "code_hash": null, "entity": [...]},
      "result": [[costs in seconds], error number, seconds in all, time of day], "version": 0.2, "tvm_version": ...}
@@ -14,13 +14,12 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from ansor.errors import TaskError
-from ansor.journal import append_lines, replace_file, scan_lines
+from ansor.journal import append_lines
 from ansor.measure.api import MeasureResult
+from ansor.record_file import LineReader, best_of, distill
 from ansor.records import parse_line, read_result, seconds_of
 from ansor.target import Target
 from te_lite.errors import RecordError, TeError, require
@@ -106,33 +105,12 @@ def load_from_file(filename: PathLike) -> Iterator[Pair]:
 
     Raises JournalError when the file cannot be read.
     """
-    bad, first = 0, ""
-    for number, line in scan_lines(filename):
-        if line is not None and (not line or line[:1] in (b"#", b" ")):
-            continue
-        try:
-            require(line is not None, RecordError, "record", "the line is too long")
-            pair = decode(line or b"")
-        except RecordError as error:
-            bad, first = bad + 1, first or f"line {number}: {error}"
-            continue
-        yield pair
-    if bad:
-        lines = "1 unreadable line was" if bad == 1 else f"{bad} unreadable lines were"
-        logger.warning("%s: %s skipped; %s", filename, lines, first)
+    return iter(LineReader(filename, decode, logger))
 
 
 def save(filename: PathLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
     """Append records: one write, one fsync.  Raises JournalError when they cannot be stored."""
     append_lines(filename, [encode(inp, res) for inp, res in zip(inputs, results, strict=True)])
-
-
-def pairs_of(records: Source) -> Iterable[Pair]:
-    """The pairs of a file, of several files, or as they are given."""
-    if isinstance(records, str | os.PathLike):
-        return load_from_file(records)
-    items: list[Any] = list(records)
-    return chain.from_iterable(load_from_file(x) if isinstance(x, str | os.PathLike) else [x] for x in items)
 
 
 # --------------------------------------------------------------------------------------------------- the best
@@ -152,12 +130,7 @@ def target_key(target: str) -> tuple[str, str]:
 
 def best_pairs(pairs: Iterable[Pair]) -> list[Pair]:
     """The error-free record of the least mean cost of each (target kind, model, workload), in order of appearance."""
-    best: dict[tuple[Any, ...], Pair] = {}
-    for inp, res in pairs:
-        key = (*target_key(inp.target), inp.workload)
-        if res.ok and (key not in best or res.cost < best[key][1].cost):
-            best[key] = (inp, res)
-    return list(best.values())
+    return list(best_of(((*target_key(inp.target), inp.workload), (inp, res)) for inp, res in pairs).values())
 
 
 def pick_best(in_file: PathLike, out_file: PathLike) -> int:
@@ -165,9 +138,4 @@ def pick_best(in_file: PathLike, out_file: PathLike) -> int:
 
     Gives the number of records written.  Raises JournalError when a file cannot be read or written.
     """
-    pairs = list(load_from_file(in_file))
-    if Path(out_file).exists() and not (Path(in_file).exists() and os.path.samefile(in_file, out_file)):
-        pairs += list(load_from_file(out_file))
-    best = best_pairs(pairs)
-    replace_file(out_file, [encode(inp, res) for inp, res in best])
-    return len(best)
+    return distill(in_file, out_file, load_from_file, best_pairs, encode)

@@ -111,8 +111,8 @@ def _plain(arg: Any) -> Any:
 
 
 def deserialize_args(args: Sequence[Any]) -> list[Any]:
-    """The arguments again, with placeholders for tensors."""
-    return [te.placeholder(a[1], dtype=a[2]) if _is_tensor(a) else a for a in args]
+    """The arguments again, with placeholders for tensors: `arg0`, `arg1` and so on."""
+    return [te.placeholder(a[1], a[2], f"arg{k}") if _is_tensor(a) else a for k, a in enumerate(args)]
 
 
 def _is_tensor(arg: Any) -> bool:

@@ -22,7 +22,7 @@ from ..make import call
 from ..types import TensorType, Type
 from .define import Array, Shape, define, dtype_of, integer, integers, numbers, rank, same_dtype, tensors
 from .registry import Attrs, OpPattern
-from .window import SPATIAL, Window, all_sides, check_layout, pick, to_layout
+from .window import SPATIAL, Window, all_sides, check_layout, pick, repeated, to_layout
 
 Ints = int | Sequence[int]
 
@@ -144,6 +144,22 @@ def _te(args: Sequence[Any], attrs: Attrs, n: int, what: str) -> list[Tensor]:
     return [topi.nn.conv(*common, found.groups, *layouts, dtype)]
 
 
+def conv_defaults(n: int, data_layout: str, kernel_layout: str) -> dict[str, Any]:
+    """The attributes that every convolution of `n` spatial dimensions has."""
+    return {
+        "strides": (1,) * n,
+        "padding": (0,) * 2 * n,
+        "dilation": (1,) * n,
+        "groups": 1,
+        "channels": None,
+        "kernel_size": None,
+        "data_layout": data_layout,
+        "kernel_layout": kernel_layout,
+        "out_layout": "",
+        "out_dtype": "",
+    }
+
+
 def _define(n: int) -> None:
     name = f"nn.conv{n}d"
     define(
@@ -152,16 +168,7 @@ def _define(n: int) -> None:
         lambda types, attrs: conv_type(types, attrs, n, name),
         lambda args, attrs: _numpy(args, attrs, n, name),
         lambda args, attrs, target: _te(args, attrs, n, name),
-        strides=(1,) * n,
-        padding=(0,) * 2 * n,
-        dilation=(1,) * n,
-        groups=1,
-        channels=None,
-        kernel_size=None,
-        data_layout=DATA[n],
-        kernel_layout=KERNEL[n],
-        out_layout="",
-        out_dtype="",
+        **conv_defaults(n, DATA[n], KERNEL[n]),
     )
 
 
@@ -174,15 +181,15 @@ for _n in (1, 2, 3):
 
 def window_attrs(n: int, what: str, strides: Ints, padding: Ints, dilation: Ints) -> dict[str, Shape]:
     """The attributes of a window with one entry for every dimension (and side, for the padding)."""
-    steps, spread = integers(strides, what), integers(dilation, what)
     return {
-        "strides": steps * n if len(steps) == 1 else steps,
+        "strides": repeated(strides, n, what),
         "padding": all_sides(padding, n, what),
-        "dilation": spread * n if len(spread) == 1 else spread,
+        "dilation": repeated(dilation, n, what),
     }
 
 
-def _call(
+def conv_call(
+    name: str,
     n: int,
     data: Expr,
     weight: Expr,
@@ -192,9 +199,8 @@ def _call(
     kernel_size: Ints | None,
     **rest: Any,
 ) -> Call:
-    name = f"nn.conv{n}d"
-    size = None if kernel_size is None else integers(kernel_size, name)
-    size = size * n if size is not None and len(size) == 1 else size
+    """The convolution `name` of `n` spatial dimensions; `rest` are the attributes beside the window."""
+    size = None if kernel_size is None else repeated(kernel_size, n, name)
     return call(name, data, weight, **window_attrs(n, name, strides, padding, dilation), kernel_size=size, **rest)
 
 
@@ -213,9 +219,9 @@ def conv1d(
     out_dtype: str = "",
 ) -> Call:
     """1-D convolution; `padding` is one integer or (left, right)."""
-    return _call(1, data, weight, strides, padding, dilation, kernel_size, groups=groups, channels=channels,
-                 data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
-                 out_dtype=out_dtype)  # fmt: skip
+    return conv_call("nn.conv1d", 1, data, weight, strides, padding, dilation, kernel_size, groups=groups,
+                     channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+                     out_dtype=out_dtype)  # fmt: skip
 
 
 def conv2d(
@@ -236,9 +242,9 @@ def conv2d(
 
     `groups` equal to the channels is a depthwise convolution.  Channels and kernel size are checked when given.
     """
-    return _call(2, data, weight, strides, padding, dilation, kernel_size, groups=groups, channels=channels,
-                 data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
-                 out_dtype=out_dtype)  # fmt: skip
+    return conv_call("nn.conv2d", 2, data, weight, strides, padding, dilation, kernel_size, groups=groups,
+                     channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+                     out_dtype=out_dtype)  # fmt: skip
 
 
 def conv3d(
@@ -256,6 +262,6 @@ def conv3d(
     out_dtype: str = "",
 ) -> Call:
     """3-D convolution; `padding` is one integer, three, or (front, top, left, back, bottom, right)."""
-    return _call(3, data, weight, strides, padding, dilation, kernel_size, groups=groups, channels=channels,
-                 data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
-                 out_dtype=out_dtype)  # fmt: skip
+    return conv_call("nn.conv3d", 3, data, weight, strides, padding, dilation, kernel_size, groups=groups,
+                     channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+                     out_dtype=out_dtype)  # fmt: skip

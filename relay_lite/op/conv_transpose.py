@@ -13,12 +13,11 @@ from te_lite.topi.testing.convolution import convolve_transposed
 
 from ..errors import GraphError
 from ..ir import Call, Expr
-from ..make import call
 from ..types import TensorType, Type
-from .conv import DATA, Ints, check_named, window_attrs
-from .define import Array, Shape, define, dtype_of, floats, integer, integers, rank, same_dtype, tensors
+from .conv import DATA, Ints, check_named, conv_call, conv_defaults, window_attrs
+from .define import Array, Shape, define, dtype_of, floats, integer, rank, same_dtype, tensors
 from .registry import Attrs, OpPattern
-from .window import SPATIAL, check_layout, pick, to_layout
+from .window import SPATIAL, check_layout, pick, repeated, to_layout
 
 KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}
 
@@ -26,8 +25,7 @@ KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}
 def _amounts(attrs: Attrs, n: int, what: str) -> tuple[Shape, Shape, Shape]:
     """Strides, padding (all befores, then all afters) and output padding."""
     window = window_attrs(n, what, attrs["strides"], attrs["padding"], attrs["dilation"])
-    extra = integers(attrs["output_padding"], what)
-    extra = extra * n if len(extra) == 1 else extra
+    extra = repeated(attrs["output_padding"], n, what)
     require(window["dilation"] == (1,) * n, GraphError, what, "dilation must be 1", dilation=window["dilation"])
     strides = window["strides"]
     small = len(strides) == len(extra) == n and all(0 <= e < s for e, s in zip(extra, strides, strict=True))
@@ -112,17 +110,8 @@ def _define(n: int) -> None:
         lambda types, attrs: _type(types, attrs, n, name),
         lambda args, attrs: _numpy(args, attrs, n, name),
         lambda args, attrs, target: _te(args, attrs, n, target),
-        strides=(1,) * n,
-        padding=(0,) * 2 * n,
-        dilation=(1,) * n,
-        groups=1,
-        channels=None,
-        kernel_size=None,
-        data_layout=DATA[n],
-        kernel_layout=KERNEL[n],
-        out_layout="",
+        **conv_defaults(n, DATA[n], KERNEL[n]),
         output_padding=(0,) * n,
-        out_dtype="",
     )
 
 
@@ -130,22 +119,11 @@ for _n in (1, 2, 3):
     _define(_n)
 
 
-def _call(
-    n: int,
-    data: Expr,
-    weight: Expr,
-    strides: Ints,
-    padding: Ints,
-    dilation: Ints,
-    kernel_size: Ints | None,
-    output_padding: Ints,
-    **rest: Any,
-) -> Call:
+def _call(n: int, data: Expr, weight: Expr, strides: Ints, padding: Ints, dilation: Ints, kernel_size: Ints | None,
+          output_padding: Ints, **rest: Any) -> Call:  # fmt: skip
     name = f"nn.conv{n}d_transpose"
-    extra = integers(output_padding, name)
-    size = None if kernel_size is None else integers(kernel_size, name)
-    return call(name, data, weight, **window_attrs(n, name, strides, padding, dilation), kernel_size=size,
-                output_padding=extra * n if len(extra) == 1 else extra, **rest)  # fmt: skip
+    return conv_call(name, n, data, weight, strides, padding, dilation, kernel_size,
+                     output_padding=repeated(output_padding, n, name), **rest)  # fmt: skip
 
 
 def conv1d_transpose(

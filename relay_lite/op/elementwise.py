@@ -158,7 +158,7 @@ define(
 # ---------------------------------------------------------------------------------------------------- calls
 
 
-def unary_call(name: str) -> Callable[[Expr], Call]:
+def unary_call(name: str, note: str = "") -> Callable[[Expr], Call]:
     """The function that applies the operator `name` to one node."""
 
     def apply(data: Expr) -> Call:
@@ -166,7 +166,7 @@ def unary_call(name: str) -> Callable[[Expr], Call]:
 
     short = name.split(".")[-1]
     apply.__name__ = apply.__qualname__ = short
-    apply.__doc__ = f"Element by element `{short}`; the shape of `data`."
+    apply.__doc__ = f"Element by element `{short}`; the shape of `data`.{note}"
     return apply
 
 
@@ -192,7 +192,7 @@ trunc = unary_call("trunc")
 abs = unary_call("abs")
 negative = unary_call("negative")
 sign = unary_call("sign")
-relu = unary_call("nn.relu")
+relu = unary_call("nn.relu", "  A compiled network may make 0 of a NaN.")
 copy = unary_call("copy")
 isnan = unary_call("isnan")
 logical_not = unary_call("logical_not")

@@ -15,9 +15,9 @@ from ..errors import GraphError
 from ..ir import Call, Expr
 from ..make import call
 from ..types import TensorType, Type
-from .define import Array, Shape, choice, define, dtype_of, floats, integer, integers, rank, tensors
+from .define import Array, Shape, choice, define, dtype_of, floats, integer, rank, tensors
 from .registry import Attrs, OpPattern
-from .window import check_layout, pick, to_layout
+from .window import check_layout, pick, repeated, to_layout
 
 UPSAMPLING = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}
 
@@ -27,8 +27,7 @@ def _resized(x: TensorType, size: Any, layout: Any, method: str, what: str) -> t
     rank(x, 4, what)
     if method != "nearest_neighbor":
         floats(x, what)
-    wanted = integers(size, what)
-    wanted = wanted * 2 if len(wanted) == 1 else wanted
+    wanted = repeated(size, 2, what)
     ok = len(wanted) == 2 and min(wanted) > 0
     require(ok, GraphError, what, "the size must be two integers of at least 1", size=size)
     extents = dict(zip("HW", wanted, strict=True))
@@ -85,8 +84,8 @@ def _resize(x: Array, size: Sequence[int], attrs: Attrs) -> Array:
 
 def _resize_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     layout = attrs["layout"]
-    size = integers(attrs["size"], "image.resize2d")
-    out = _resize(to_layout(args[0], layout, "NCHW"), size * 2 if len(size) == 1 else size, attrs)
+    size = repeated(attrs["size"], 2, "image.resize2d")
+    out = _resize(to_layout(args[0], layout, "NCHW"), size, attrs)
     return np.ascontiguousarray(to_layout(out, "NCHW", layout)).astype(attrs["out_dtype"] or args[0].dtype)
 
 

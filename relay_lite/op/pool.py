@@ -16,9 +16,9 @@ from ..ir import Call, Expr
 from ..make import call
 from ..types import TensorType, Type
 from .conv import DATA, Ints, window_attrs
-from .define import Array, Shape, define, floats, integers, numbers, rank, tensors
+from .define import Array, Shape, define, floats, numbers, rank, tensors
 from .registry import Attrs, OpPattern
-from .window import SPATIAL, Window, check_layout, pick, to_layout
+from .window import SPATIAL, Window, check_layout, pick, repeated, to_layout
 
 Check = Callable[[TensorType, str], str]
 CHECKS: dict[str, Check] = {"max": numbers, "avg": floats}
@@ -113,8 +113,7 @@ def _output_size(attrs: Attrs, size: Shape, what: str) -> Shape:
     """The extents that are asked for; those of the data when none are."""
     if attrs["output_size"] is None:
         return size
-    wanted = integers(attrs["output_size"], what)
-    wanted = wanted * len(size) if len(wanted) == 1 else wanted
+    wanted = repeated(attrs["output_size"], len(size), what)
     ok = len(wanted) == len(size) and min(wanted) > 0
     law = f"output_size must be {len(size)} integers of at least 1"
     require(ok, GraphError, what, law, output_size=attrs["output_size"])
@@ -222,8 +221,7 @@ def _call(
     n: int, name: str, data: Expr, pool_size: Ints, strides: Ints, dilation: Ints, padding: Ints, layout: str,
     out_layout: str, ceil_mode: bool, **rest: bool,
 ) -> Call:  # fmt: skip
-    size = integers(pool_size, name)
-    return call(name, data, pool_size=size * n if len(size) == 1 else size, layout=layout, out_layout=out_layout,
+    return call(name, data, pool_size=repeated(pool_size, n, name), layout=layout, out_layout=out_layout,
                 ceil_mode=ceil_mode, **window_attrs(n, name, strides, padding, dilation), **rest)  # fmt: skip
 
 

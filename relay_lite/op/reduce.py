@@ -19,7 +19,7 @@ from ..make import call
 from ..types import TensorType, Type
 from .define import Array, Shape, define, floats, numbers, same_dtype, some_axes, tensors
 from .elementwise import sqrt
-from .registry import Attrs, OpPattern
+from .registry import Attrs, Compute, Infer, Numpy, OpPattern
 
 Axis = int | Sequence[int] | None
 
@@ -41,7 +41,11 @@ def _reduce_te(te: Callable[..., Tensor], x: Tensor, attrs: Attrs, what: str) ->
     return te(x, axes, attrs["keepdims"]) if axes else topi.cpp.identity(x)
 
 
-def _define(name: str, check: Callable[[TensorType, str], str], numpy: Callable[..., Any], te: Any) -> None:
+def _define(name: str, infer: Infer, meaning: Numpy, compute: Compute, **more: Any) -> None:
+    define(name, OpPattern.COMM_REDUCE, infer, meaning, compute, axis=None, keepdims=False, exclude=False, **more)
+
+
+def _define_value(name: str, check: Callable[[TensorType, str], str], numpy: Callable[..., Any], te: Any) -> None:
     def infer(types: Sequence[Type], attrs: Attrs) -> Type:
         (x,) = tensors(types, 1, name)
         return _reduced(x, attrs, name, check(x, name))
@@ -50,16 +54,7 @@ def _define(name: str, check: Callable[[TensorType, str], str], numpy: Callable[
         (x,) = args
         return np.asarray(numpy(x, axis=_axes(x.ndim, attrs, name), keepdims=attrs["keepdims"]), x.dtype)
 
-    define(
-        name,
-        OpPattern.COMM_REDUCE,
-        infer,
-        meaning,
-        lambda args, attrs, target: [_reduce_te(te, args[0], attrs, name)],
-        axis=None,
-        keepdims=False,
-        exclude=False,
-    )
+    _define(name, infer, meaning, lambda args, attrs, target: [_reduce_te(te, args[0], attrs, name)])
 
 
 def _bool(x: TensorType, what: str) -> str:
@@ -67,12 +62,12 @@ def _bool(x: TensorType, what: str) -> str:
     return x.dtype
 
 
-_define("sum", numbers, np.sum, topi.sum)
-_define("prod", numbers, np.prod, topi.prod)
-_define("max", numbers, np.max, topi.max)
-_define("min", numbers, np.min, topi.min)
-_define("all", _bool, np.all, topi.all)
-_define("any", _bool, np.any, topi.any)
+_define_value("sum", numbers, np.sum, topi.sum)
+_define_value("prod", numbers, np.prod, topi.prod)
+_define_value("max", numbers, np.max, topi.max)
+_define_value("min", numbers, np.min, topi.min)
+_define_value("all", _bool, np.all, topi.all)
+_define_value("any", _bool, np.any, topi.any)
 
 
 # -------------------------------------------------------------------------------------- positions of extremes
@@ -98,16 +93,7 @@ def _define_position(name: str, numpy: Callable[..., Any], te: Any) -> None:
         found = np.asarray(numpy(_flat_axes(x, axes), -1), np.int32)
         return found.reshape(reduced_shape(x.shape, axes, attrs["keepdims"]))
 
-    define(
-        name,
-        OpPattern.COMM_REDUCE,
-        infer,
-        meaning,
-        lambda args, attrs, target: [_reduce_te(te, args[0], attrs, name)],
-        axis=None,
-        keepdims=False,
-        exclude=False,
-    )
+    _define(name, infer, meaning, lambda args, attrs, target: [_reduce_te(te, args[0], attrs, name)])
 
 
 _define_position("argmax", np.argmax, topi.argmax)
@@ -122,6 +108,11 @@ def _mean_type(types: Sequence[Type], attrs: Attrs) -> Type:
     return _reduced(x, attrs, "mean", floats(x, "mean"))
 
 
+def _mean_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
+    (x,) = args
+    return np.asarray(x.mean(_axes(x.ndim, attrs, "mean"), keepdims=attrs["keepdims"]), x.dtype)
+
+
 def _count(shape: Shape, attrs: Attrs, what: str) -> int:
     return math.prod([shape[d] for d in _axes(len(shape), attrs, what)])
 
@@ -132,18 +123,7 @@ def _mean_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
     return [topi.divide(_reduce_te(topi.sum, x, attrs, "mean"), count)]
 
 
-define(
-    "mean",
-    OpPattern.COMM_REDUCE,
-    _mean_type,
-    lambda args, attrs: np.asarray(
-        args[0].mean(_axes(args[0].ndim, attrs, "mean"), keepdims=attrs["keepdims"]), args[0].dtype
-    ),
-    _mean_te,
-    axis=None,
-    keepdims=False,
-    exclude=False,
-)
+_define("mean", _mean_type, _mean_numpy, _mean_te)
 
 
 def _variance_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -173,17 +153,7 @@ def _variance_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]
     return [topi.divide(total, const(float(count), x.dtype))]
 
 
-define(
-    "variance",
-    OpPattern.COMM_REDUCE,
-    _variance_type,
-    _variance_numpy,
-    _variance_te,
-    axis=None,
-    keepdims=False,
-    exclude=False,
-    unbiased=False,
-)
+_define("variance", _variance_type, _variance_numpy, _variance_te, unbiased=False)
 
 
 # ---------------------------------------------------------------------------------------------------- calls

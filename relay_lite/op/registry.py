@@ -28,7 +28,7 @@ Compute: TypeAlias = Callable[[Sequence[Any], Attrs, str], list[Tensor]]
 
 
 class OpPattern(IntEnum):
-    """How an operator fuses; the order is used in comparisons (spec graph_frontend 2.9)."""
+    """How an operator fuses; the order is used in comparisons."""
 
     ELEMWISE = 0
     BROADCAST = 1

@@ -96,6 +96,12 @@ def pads(padding: Any, n: int, what: str) -> tuple[Shape, Shape]:
     return before, after
 
 
+def repeated(value: Any, n: int, what: str) -> Shape:
+    """An integer or integers as a tuple, where a single one stands for all `n` dimensions."""
+    values = integers(value, what)
+    return values * n if len(values) == 1 else values
+
+
 def all_sides(padding: Any, n: int, what: str) -> Shape:
     """The padding as all befores, then all afters: the form in which calls keep it."""
     before, after = pads(padding, n, what)

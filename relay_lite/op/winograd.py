@@ -20,7 +20,7 @@ from ..errors import GraphError
 from ..ir import Call, Expr
 from ..make import call
 from ..types import TensorType, Type
-from .conv import Ints, check_named, window_attrs
+from .conv import Ints, check_named, conv_call, conv_defaults
 from .define import Array, define, dtype_of, floats, rank, same_dtype, tensors
 from .registry import Attrs, OpPattern
 from .window import Window
@@ -119,16 +119,7 @@ define(
     _conv_numpy,
     _conv_te,
     tile_size=4,
-    strides=(1, 1),
-    padding=(0, 0, 0, 0),
-    dilation=(1, 1),
-    groups=1,
-    channels=None,
-    kernel_size=None,
-    data_layout="NHWC",
-    kernel_layout="HWIO",
-    out_layout="",
-    out_dtype="",
+    **conv_defaults(2, "NHWC", "HWIO"),
 )
 
 
@@ -153,6 +144,6 @@ def contrib_conv2d_winograd_without_weight_transform(
     out_dtype: str = "",
 ) -> Call:
     """3x3 convolution of [N, H, W, CI] with a transformed weight [a, a, CO, CI], a = tile_size + 2."""
-    return call(CONV, data, weight, tile_size=tile_size, **window_attrs(2, CONV, strides, padding, dilation),
-                groups=groups, channels=channels, kernel_size=kernel_size, data_layout=data_layout,
-                kernel_layout=kernel_layout, out_layout=out_layout, out_dtype=out_dtype)  # fmt: skip
+    return conv_call(CONV, 2, data, weight, strides, padding, dilation, kernel_size, tile_size=tile_size, groups=groups,
+                     channels=channels, data_layout=data_layout, kernel_layout=kernel_layout, out_layout=out_layout,
+                     out_dtype=out_dtype)  # fmt: skip

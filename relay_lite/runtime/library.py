@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansor.nd import DeviceId, NDArray, aligned_empty, cpu
+from ansor.nd import DeviceId, NDArray, aligned_copy, cpu
 from te_lite.errors import require
 
 from ..errors import GraphError
@@ -66,9 +66,7 @@ class NetworkLibrary:
     def aligned_value(self, name: str) -> Array:
         """A parameter at an address that is a multiple of 64 bytes; executors on the processor share it."""
         if name not in self._held:
-            value = self.values[name]
-            made = aligned_empty(value.shape, value.dtype)
-            made[...] = value
+            made = aligned_copy(self.values[name])
             made.setflags(write=False)
             self._held[name] = made
         return self._held[name]
@@ -115,11 +113,15 @@ class NetworkLibrary:
 
 @dataclass(frozen=True, eq=False)
 class NetworkOnDevice:
-    """A network with its memory on a device; `GraphModule` gives it its methods."""
+    """A network with its memory on a device; `GraphModule` gives it its methods.
+
+    `given` are the names of the inputs that have a value.
+    """
 
     library: NetworkLibrary
     executor: Executor
     device: DeviceId
+    given: set[str] = field(default_factory=set)
 
 
 def load(path: str | os.PathLike[str]) -> NetworkLibrary:

@@ -1,4 +1,4 @@
-"""Where the results of a node meet again: the post-dominator tree of a graph (spec graph_frontend 2.9).
+"""Where the results of a node meet again: the post-dominator tree of a graph.
 
 Nodes are numbered, arguments before readers.  A node's parent in the tree is the first node that every path from it
 to a result passes through.  Whatever lies between a node and its parent is read there and nowhere else, so the two

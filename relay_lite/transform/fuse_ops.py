@@ -1,4 +1,4 @@
-"""Which operators become one kernel (spec graph_frontend 2.9): groups that grow along the post-dominator tree.
+"""Which operators become one kernel: groups that grow along the post-dominator tree.
 
 A convolution takes the elementwise operators after it, elementwise operators take each other and join a reduction,
 injective operators join each other.  A group holds at most one operator of kind `OUT_ELEMWISE_FUSABLE`, its anchor.

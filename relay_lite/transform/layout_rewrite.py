@@ -1,4 +1,4 @@
-"""Weights of tuned kernels are stored in the order in which the kernels read them (spec autoscheduler 10, 12.6).
+"""Weights of tuned kernels are stored in the order in which the kernels read them.
 
 After fusion every group is a kernel to be.  Where the current dispatch context has a program for it, and the operator
 of the group reads a constant weight, the constant is packed now and the group takes the packed one.  Inside the group
@@ -8,7 +8,9 @@ become reads of the packed weight.  The program is told to the dispatch context 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ansor.dispatch import DispatchContext
@@ -26,6 +28,7 @@ from ..lower_group import LoweredGroup, lower_group
 from ..op.registry import Attrs, Op, OpPattern, register
 from ..types import TensorType, Type
 from ..visit import call, rewrite
+from .context import PassContext
 from .sequential import Pass
 
 WEIGHTED = (
@@ -34,7 +37,10 @@ WEIGHTED = (
 )  # fmt: skip
 """The operators whose argument 1 may be packed."""
 
+NAME, LEVEL = "AutoSchedulerLayoutRewrite", 3
+
 Layouts = Mapping[int, PackedLayout]
+Choose = Callable[[Function, tuple[int, ...]], tuple[Function, Layouts]]
 
 
 def AutoSchedulerLayoutRewrite(target: Target | str = "c") -> Pass:  # a class in TVM, and written like one
@@ -42,77 +48,89 @@ def AutoSchedulerLayoutRewrite(target: Target | str = "c") -> Pass:  # a class i
     kind = Target.of(target)
 
     def run(function: Function) -> Function:
-        return _Packer(kind).run(function) if kind.kind.name == "c" else function
+        @cache
+        def choose(group: Function, weights: tuple[int, ...]) -> tuple[Function, Layouts]:
+            return _told(group, weights, kind) if weights else (group, {})
 
-    return Pass("AutoSchedulerLayoutRewrite", 3, (), run)
+        return pack_weights(function, choose) if kind.kind.name == "c" else function
+
+    return Pass(NAME, LEVEL, (), run)
 
 
-class _Packer:
-    """What one run of the pass has found out: layouts by group, packed groups, packed constants."""
+def packs_weights(target: Target) -> bool:
+    """Whether the pass runs in the current PassContext, and does something for the target."""
+    return target.kind.name == "c" and PassContext.current().enabled(NAME, LEVEL)
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.layouts: dict[Function, Layouts] = {}
-        self.states: dict[Function, State] = {}
-        self.groups: dict[tuple[Function, tuple[int, ...]], Function] = {}
-        self.constants: dict[tuple[Expr, PackedLayout], Constant] = {}
 
-    def run(self, function: Function) -> Function:
-        return rewrite(function, self._pack)
+def _told(function: Function, weights: tuple[int, ...], target: Target) -> tuple[Function, Layouts]:
+    """A group as the program of the dispatch context wants it, which knows the packed one from now on."""
+    group, context = lower_group(function, target.kind.name), DispatchContext.current
+    try:
+        state = context.query(target, group.workload_key, group.is_complex, group.dag, group.name)
+        if state is None:
+            return function, {}
+        packed = with_packed(function, group, state, weights)
+    except TeError as error:
+        raise GraphError(f"kernel {group.name}: its recorded program cannot be used: {error}") from error
+    if packed.layouts:
+        context.update(target, packed.group.workload_key, packed.state)
+    return packed.function, packed.layouts
 
-    def _pack(self, node: Expr) -> Expr:
+
+def pack_weights(graph: Function, choose: Choose) -> Function:
+    """A fused graph with constant weights packed.
+
+    `choose` gets a group and the positions of those arguments that are weights and constant; it gives the group to
+    call instead, and the layouts in which that one takes some of them.
+    """
+    packed: dict[tuple[Expr, PackedLayout], Constant] = {}
+
+    def pack(weight: Expr, layout: PackedLayout) -> Constant:
+        assert isinstance(weight, Constant)
+        if (weight, layout) not in packed:
+            packed[weight, layout] = Constant(layout.pack(weight.value))
+        return packed[weight, layout]
+
+    def change(node: Expr) -> Expr:
         if not isinstance(node, FunctionCall):
             return node
-        group = node.function
-        if group not in self.layouts:
-            self.layouts[group] = self._layouts(group)
-        layouts = {k: layout for k, layout in self.layouts[group].items() if isinstance(node.args[k], Constant)}
-        if not layouts:
-            return node
-        args = [self._packed(a, layouts[k]) if k in layouts else a for k, a in enumerate(node.args)]
-        return FunctionCall(self._packed_group(group, layouts), tuple(args))
+        weights = tuple([k for k in _weights(node.function) if isinstance(node.args[k], Constant)])
+        function, layouts = choose(node.function, weights)
+        args = [pack(a, layouts[k]) if k in layouts else a for k, a in enumerate(node.args)]
+        return node if function is node.function else FunctionCall(function, tuple(args))
 
-    def _packed(self, weight: Expr, layout: PackedLayout) -> Constant:
-        assert isinstance(weight, Constant)
-        key = (weight, layout)
-        if key not in self.constants:
-            self.constants[key] = Constant(layout.pack(weight.value))
-        return self.constants[key]
+    return rewrite(graph, change)
 
-    def _layouts(self, function: Function) -> Layouts:
-        """In which order the program of a group reads those parameters that may be packed."""
-        params = {p: k for k, p in enumerate(function.params)}
-        weights = [
-            node.args[1] for node in post_order(function.body) if isinstance(node, Call) and node.op.name in WEIGHTED
-        ]
-        free = {params[w] for w in weights if isinstance(w, Var)}
-        if not free:
-            return {}
-        group = lower_group(function, self.target.kind.name)
-        try:
-            state = self._program(group)
-            found = packed_layouts(state) if state is not None else {}
-        except TeError as error:
-            raise GraphError(f"kernel {group.name}: its recorded program cannot be used: {error}") from error
-        if state is None:
-            return {}
-        self.states[function] = state
-        layouts = {group.inputs[group.tensors.index(t)]: layout for t, layout in found.items()}
-        return {k: layout for k, layout in layouts.items() if k in free}
 
-    def _program(self, group: LoweredGroup) -> State | None:
-        context = DispatchContext.current
-        return context.query(self.target, group.workload_key, group.is_complex, group.dag, group.name)
+def _weights(function: Function) -> list[int]:
+    """The parameters of a group that an operator reads as its weight."""
+    nodes = [node for node in post_order(function.body) if isinstance(node, Call) and node.op.name in WEIGHTED]
+    return [k for k, p in enumerate(function.params) if any(node.args[1] is p for node in nodes)]
 
-    def _packed_group(self, function: Function, layouts: Layouts) -> Function:
-        """The group that takes some parameters packed, whose program the dispatch context knows from now on."""
-        key = (function, tuple(layouts))
-        if key not in self.groups:
-            made = self.groups[key] = take_packed(function, layouts)
-            group = lower_group(made, self.target.kind.name)
-            state = replay(group.dag, self.states[function].steps)
-            DispatchContext.current.update(self.target, group.workload_key, state)
-        return self.groups[key]
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A group that takes some parameters in another layout (by position), what it computes, and its program."""
+
+    function: Function
+    layouts: Layouts
+    group: LoweredGroup
+    state: State
+
+
+def with_packed(function: Function, group: LoweredGroup, state: State, weights: Sequence[int]) -> Packed:
+    """A group that takes those of its `weights` packed that its program reads in an order of its own.
+
+    It is the group itself when there are none.  Raises a TeError for a program that does not fit.
+    """
+    found = packed_layouts(state) if weights else {}
+    positions = {group.inputs[group.tensors.index(t)]: layout for t, layout in found.items()}
+    layouts = {k: layout for k, layout in positions.items() if k in weights}
+    if not layouts:
+        return Packed(function, {}, group, state)
+    made = take_packed(function, layouts)
+    computed = lower_group(made, "c")
+    return Packed(made, layouts, computed, replay(computed.dag, state.steps))
 
 
 def take_packed(function: Function, layouts: Layouts) -> Function:

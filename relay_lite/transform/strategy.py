@@ -1,4 +1,4 @@
-"""Which computation an operator gets on a target, where there is a choice (spec autoscheduler 12.4, 12.5).
+"""Which computation an operator gets on a target, where there is a choice.
 
 The one choice so far: a 3x3 convolution in NHWC can be computed by the winograd method, on tiles of m x m results.
 """

@@ -1,7 +1,7 @@
 """The operators and layers whose speed is reported, each as the list of its inputs and outputs.
 
-`OPERATORS` holds the single operators and subgraphs of the operator benchmark (spec performance_anchors 2.6, with
-its argument orders), `SHAPES` their four shapes at batch 1, `WORKLOADS` some layers as users write them.
+`OPERATORS` holds the single operators and subgraphs that the Ansor paper measures (sections 7.1 and 7.2), `SHAPES`
+their four shapes at batch 1, `WORKLOADS` some layers as users write them.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ isnan = unary("isnan", named=True)
 
 
 def relu(x: Tensor) -> Tensor:
-    """`max(x, 0)` (stage `T_relu`)."""
+    """`max(x, 0)` (stage `T_relu`); a compiled program may make 0 of a NaN."""
     return map_elements(x, lambda e: binary("max", e, const(0, e.dtype)), "relu")
 
 

@@ -1,4 +1,4 @@
-"""The workloads of TVM's sketch tests (spec autoscheduler 13.1)."""
+"""The workloads of TVM's sketch tests."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_rows_that_are_read_along_are_packed() -> None:
 
 
 def test_unknown_rules_are_refused() -> None:
-    with pytest.raises(TaskError, match=f"known are {', '.join(EXTRA_RULES)}, got got='splitk'"):
+    with pytest.raises(TaskError, match=f"known are {', '.join(EXTRA_RULES)}, got 'splitk'"):
         extra_sketches(DAGS["relu"], "c", rules=["splitk"])
 
 

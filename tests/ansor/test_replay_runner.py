@@ -67,7 +67,7 @@ def test_a_program_that_the_log_lacks(tmp_path: Path) -> None:
     with pytest.raises(ansor.MeasureError, match="has no record"):
         tune(task, strict, tmp_path / "other")
     assert [json.loads(x)["r"][1] for x in tune(task, lenient, tmp_path / "third", trials=5)].count(8) == 1
-    with pytest.raises(ansor.TaskError, match="'raise' or 'fail', got got='guess'"):
+    with pytest.raises(ansor.TaskError, match="'raise' or 'fail', got 'guess'"):
         ReplayRunner([], missing="guess")  # type: ignore[arg-type]
     with pytest.raises(ansor.JournalError):
         ReplayRunner(tmp_path / "nothing")

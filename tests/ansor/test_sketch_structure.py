@@ -1,4 +1,4 @@
-"""What TVM's own sketch tests assert (spec autoscheduler 13.2), and workloads that stop TVM with an error."""
+"""What TVM's own sketch tests assert, and workloads that stop TVM with an error."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_unknown_target(text: str) -> None:
 
 
 def test_target_refuses_loose_words() -> None:
-    with pytest.raises(TaskError, match=r"options are -name or -name=value, got got='sm_90'"):
+    with pytest.raises(TaskError, match=r"options are -name or -name=value, got 'sm_90'"):
         Target("cuda sm_90")
     with pytest.raises(TaskError, match="is written as a text"):
         Target(7)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def test_completion_keeps_what_was_given() -> None:
     assert some.completed("cuda").to_json() == [4, 16, 64, 49152, 2**31 - 1, 1024, 8, 16]
     whole = HardwareParams(*range(1, 9))
     assert whole.completed("cuda") is whole
-    with pytest.raises(TaskError, match="max_threads_per_block: a GPU needs at least 1, got got=0"):
+    with pytest.raises(TaskError, match="max_threads_per_block: a GPU needs at least 1, got 0"):
         HardwareParams(target="c").completed("cuda")
 
 

@@ -18,7 +18,7 @@ from ansor.template.record import decode, encode, load_from_file, pick_best, sav
 from te_lite.errors import RecordError
 from tests.conformance.tuner import LAYERS, conv_task
 
-# the format of a published record of an accelerator's convolution (spec vta 14.4)
+# the format of a published record of an accelerator's convolution
 LINE = json.dumps({
     "input": [
         "ext_dev -device=vta -keys=vta,cpu -model=pynq_1x16", "conv2d_packed.vta",

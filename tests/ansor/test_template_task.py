@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -95,6 +96,29 @@ def test_history_best() -> None:
     assert context.query("c", sim.workload) is None
     context.update("vta -model=sim", sim.workload, sim.config_space.get(4))
     assert context.query("vta -model=sim", sim.workload).index == 4
+
+
+def test_contexts_of_threads_are_apart() -> None:
+    """Two threads run a template at the same time, each with a configuration of its own that it has entered twice."""
+    task, outermost = task_of(), DispatchContext.current
+    data = te.placeholder((1, 16, 14, 14), dtype="int8")
+    turns, seen = threading.Barrier(2, timeout=60), {}
+
+    def work(index: int) -> None:
+        mine = ApplyConfig(task.config_space.get(index))
+        with mine, mine:
+            turns.wait()
+            seen[index] = scaled(data, 2, (1, 1))[0]
+            turns.wait()
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in (0, 1)]
+    with ApplyConfig(task.config_space.get(0)) as own:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert DispatchContext.current is own
+    assert seen == {0: 3, 1: 5} and DispatchContext.current is outermost
 
 
 def test_ansor_contexts_are_another_stack() -> None:

@@ -18,8 +18,8 @@ from relay_lite.default_schedule import TRIED, drawn_states, plain_state
 from relay_lite.errors import GraphError
 from relay_lite.extract import extract_tasks
 from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import Constant, Expr, Function, FunctionCall, IRModule, Tuple, free_vars
-from relay_lite.kernels import choose_program, groups_of
+from relay_lite.ir import Constant, Expr, Function, FunctionCall, IRModule, Tuple, free_vars, post_order
+from relay_lite.kernels import choose_program, choose_programs
 from relay_lite.make import call, var
 from relay_lite.optimize import optimize
 from relay_lite.transform import PassContext
@@ -213,8 +213,13 @@ def test_default_programs_are_right(name: str, kind: str) -> None:
         assert oracle.mismatch(func, lambda f, args: build_c(f)(*args)) is None
 
 
+def first_group(fused: Function) -> Function:
+    """The group of the first kernel."""
+    return next(node.function for node in post_order(fused.body) if isinstance(node, FunctionCall))
+
+
 def test_defaults_are_the_same_every_time() -> None:
-    function = groups_of(optimize(small_network(), None, "c"))[0]
+    function = first_group(optimize(small_network(), None, "c"))
     target = ansor.Target("c")
     first, second = [choose_program(function, target, lambda func: None) for _ in range(2)]
     assert str(first.func) == str(second.func) and not first.recorded
@@ -222,7 +227,7 @@ def test_defaults_are_the_same_every_time() -> None:
 
 def test_a_program_that_is_refused_gives_way() -> None:
     """The plain nest is taken when nothing drawn is accepted; when that is refused too, its error is the answer."""
-    function = groups_of(optimize(small_network(), None, "c"))[0]
+    function = first_group(optimize(small_network(), None, "c"))
     refused: list[te.LoweredFunc] = []
 
     def accept_plain(func: te.LoweredFunc) -> None:
@@ -278,9 +283,47 @@ def test_constant_weights_are_packed_for_default_programs() -> None:
     given = rng.uniform(-1, 1, (9, 64)).astype("float32")
     for lib in (loose, bound):
         module = GraphModule(lib["default"]())
-        module.run(x=given)
-        module.set_input(x=given, w=weight)
-        module.run()
+        module.run(x=given, w=weight)
         np.testing.assert_allclose(module.get_output(0).numpy(), np.maximum(given @ weight.T, 0), rtol=0, atol=1e-5)
     with PassContext(opt_level=2):
         assert set(build(function, {"w": weight}).kernels) == {"fused_nn_dense_nn_relu"}
+
+
+def test_every_kernel_is_lowered_once() -> None:
+    """Packed or not, recorded or not; a group whose weight is an input in one call and constant in another is two."""
+    x, v = var("x", (3, 20)), var("v", (20, 20))
+    w = Constant(np.random.default_rng(0).uniform(-1, 1, (20, 20)).astype("float32"))
+    twice = Function((x, v), call("nn.dense", call("nn.dense", x, v), w))
+    for graph, kernels in ((small_network(), None), (twice, {"fused_nn_dense", "fused_nn_dense_packed"})):
+        tasks, _ = extract_tasks(graph, None, "c")
+        for records in ([], [(sampled(tasks[0], 0), result(1.0))]):
+            lowered: list[te.LoweredFunc] = []
+            with PassContext(opt_level=3), ansor.ApplyHistoryBest(records):
+                fused = optimize(graph, None, "c", for_build=bool(records))
+                packed, programs = choose_programs(fused, ansor.Target("c"), lowered.append)
+            assert lowered == [program.func for program in programs.values()]
+            assert kernels is None or {func.name for func in lowered} == kernels
+            called = {node.function for node in post_order(packed.body) if isinstance(node, FunctionCall)}
+            assert set(programs) <= called
+
+
+def test_a_packed_program_that_is_refused_gives_way() -> None:
+    """The next default program packs the weight for itself; in the end the plain nest runs."""
+    rng = np.random.default_rng(0)
+    x, weight = var("x", (9, 64)), rng.uniform(-1, 1, (48, 64)).astype("float32")
+    with PassContext(opt_level=3):
+        fused = optimize(Function((x,), call("nn.dense", x, Constant(weight))), None, "c")
+    seen: list[te.LoweredFunc] = []
+
+    def accept(func: te.LoweredFunc) -> None:
+        seen.append(func)
+        if len(seen) <= TRIED:
+            raise te.LowerError("refused")
+
+    packed, programs = choose_programs(fused, ansor.Target("c"), accept)
+    (program,) = programs.values()
+    assert len(seen) == TRIED + 1 and program.func is seen[-1] and len({str(f) for f in seen}) > 2
+    (node,) = [n for n in post_order(packed.body) if isinstance(n, FunctionCall)]
+    assert [a.shape for a in node.args] == [p.shape for p in node.function.params] and node.function is program.function
+    given = rng.uniform(-1, 1, (9, 64)).astype("float32")
+    np.testing.assert_allclose(reference.run(packed, {"x": given}), given @ weight.T, rtol=0, atol=1e-5)

@@ -181,6 +181,29 @@ def test_errors(module: GraphModule) -> None:
         module.module.library["default"](ansor.cpu(1))
 
 
+def test_inputs_that_were_never_set_are_named(module: GraphModule) -> None:
+    """By every way to run; parameters have values, and what was set once stays set, however it was set."""
+    inputs = drawn(3)
+    with pytest.raises(GraphError, match=r"^GraphModule: inputs must be set before the network runs; missing: x, k$"):
+        module.run()
+    evaluator = module.time_evaluator("run", number=1, repeat=1)
+    for run in (lambda: module.run(x=inputs["x"], data=0), evaluator, module.profile, module.benchmark,
+                lambda: module.benchmark(end_to_end=True)):  # fmt: skip
+        with pytest.raises(GraphError, match=r"missing: k$"):
+            run()
+    module.get_input("k").copyfrom(inputs["k"])
+    module.run()
+    check(module, inputs)
+    assert evaluator().mean > 0
+    GraphModule(module.module).run()
+    other = GraphModule(module.module.library["default"]())
+    other.set_input_zero_copy("x", ansor.nd.array(inputs["x"]))
+    with pytest.raises(GraphError, match=r"missing: k$"):
+        other.run()
+    other.run(k=inputs["k"])
+    check(other, inputs)
+
+
 def test_copies_of_outputs(module: GraphModule) -> None:
     inputs = drawn(6)
     module.run(**inputs)

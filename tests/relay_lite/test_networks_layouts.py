@@ -10,7 +10,7 @@ import pytest
 from relay_lite import reference
 from relay_lite.testing import dcgan, densenet, dqn, inception_v3, mobilenet, resnet, resnet_3d, squeezenet, vgg
 from relay_lite.testing.init import Workload
-from tests.relay_lite.live_networks import before_softmax, live_params
+from relay_lite.testing.live import before_softmax, live_params
 
 _TURN = {4: (2, 3, 1, 0), 5: (2, 3, 4, 1, 0)}
 _LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}

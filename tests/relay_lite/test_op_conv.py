@@ -117,7 +117,7 @@ def test_transposed_is_the_adjoint_of_the_convolution() -> None:
     x, w, y = (rng.normal(size=s) for s in ((2, 3, 7, 6), (4, 3, 3, 3), (2, 4, 4, 3)))
     forward = relay.nn.conv2d(relay.var("x", x.shape, "float64"), relay.var("w", w.shape, "float64"), 2, 1)
     back = relay.nn.conv2d_transpose(relay.var("y", y.shape, "float64"), relay.var("w", w.shape, "float64"), 2, 1,
-                                     output_padding=(0, 1))  # fmt: skip
+                                     kernel_size=3, output_padding=(0, 1))  # fmt: skip
     left = (forward.op.numpy([x, w], forward.attrs) * y).sum()
     right = (back.op.numpy([y, w], back.attrs) * x).sum()
     np.testing.assert_allclose(left, right, rtol=1e-12)
@@ -135,7 +135,7 @@ def test_winograd_is_the_convolution(tile: int, size: tuple[int, int], padding: 
     transform = relay.nn.contrib_conv2d_winograd_weight_transform(relay.var("w", w.shape), tile)
     (u,) = check(transform, {"w": w})
     call = relay.nn.contrib_conv2d_winograd_without_weight_transform(
-        relay.var("x", x.shape), relay.var("u", u.shape), tile, 1, padding, channels=5, kernel_size=(3, 3)
+        relay.var("x", x.shape), relay.var("u", u.shape), tile, 1, padding, channels=5, kernel_size=3
     )
     (got,) = check(call, {"x": x, "u": u}, own_rtol=1e-3)
     direct = relay.nn.conv2d(relay.var("x", x.shape), relay.var("w", w.shape), 1, padding, data_layout="NHWC")

@@ -1,4 +1,4 @@
-"""What the analysis says of TVM's example workloads (spec autoscheduler 13.3), and what the language refuses."""
+"""What the analysis says of TVM's example workloads, and what the language refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far loops run: TVM's state tests (spec autoscheduler 13.4) and the corners of bound inference (2.8)."""
+"""How far loops run: TVM's state tests and the corners of bound inference."""
 
 from __future__ import annotations
 

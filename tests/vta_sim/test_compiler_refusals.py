@@ -147,7 +147,7 @@ def test_arrays_that_do_not_fit() -> None:
     tensors = Conv(1, 4, 4, 2, 2, (3, 3), (1, 1), (1, 1)).requantized()
     module: Module = build(schedule_conv2d_packed(ConvKnobs(1, 4, 4), tensors[-1]), tensors)
     arrays = [np.zeros(t.shape, np.int8) for t in tensors]
-    with pytest.raises(QueueError, match="module: 3 arrays are needed, got got=2"):
+    with pytest.raises(QueueError, match="module: 3 arrays are needed, got 2"):
         module(*arrays[:2])
     with pytest.raises(QueueError, match=r"weights: must be int8 \[2, 2, 3, 3, 16, 16\], got dtype='int8' shape="):
         module(arrays[0], arrays[0], arrays[2])

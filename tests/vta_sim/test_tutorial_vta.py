@@ -230,7 +230,7 @@ def test_environment(tmp_path: Path) -> None:
 
 
 def test_boards_and_wrong_files() -> None:
-    with pytest.raises(BackendError, match="there are no boards here, the runners are sim, tsim, got got='pynq'"):
+    with pytest.raises(BackendError, match="there are no boards here, the runners are sim, tsim, got 'pynq'"):
         autotvm.RPCRunner("pynq", "0.0.0.0", 9190)
     assert autotvm.RPCRunner("sim", number=5, timeout=60, check_correctness=True).number == 5
     with pytest.raises(BackendError, match="there is no board 'pynq' here"):

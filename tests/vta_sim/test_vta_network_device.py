@@ -177,7 +177,7 @@ def test_wrong_uses_of_the_executor() -> None:
     module = VtaModule(graph_pack(quantized(), 1, 16, 8))
     with pytest.raises(GraphError, match="there is no result before run"):
         module.get_output(0)
-    with pytest.raises(GraphError, match="the inputs are data, got got='image'"):
+    with pytest.raises(GraphError, match="the inputs are data, got 'image'"):
         module.set_input("image", 1)
     with pytest.raises(GraphError, match="the inputs are data"):
         module.run()

@@ -1,4 +1,4 @@
-"""Rules beyond Ansor's: split reductions, coarser injective stages, padded shared tiles (spec anchors 7)."""
+"""Rules beyond Ansor's: split reductions, coarser injective stages, padded shared tiles (docs/extra_rules.md)."""
 
 from .generate import EXTRA_RULES, extra_sketches
 

@@ -1,4 +1,4 @@
-"""Direct convolutions in 1, 2 and 3 dimensions, of any layout, with groups and dilation (spec graph_frontend 4.2)."""
+"""Direct convolutions in 1, 2 and 3 dimensions, of any layout, with groups and dilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposed convolutions: dilate, pad, and convolve with the mirrored filter (spec graph_frontend 4.6)."""
+"""Transposed convolutions: dilate, pad, and convolve with the mirrored filter."""
 
 from __future__ import annotations
 

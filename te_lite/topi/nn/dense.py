@@ -1,4 +1,4 @@
-"""Matrix products (spec graph_frontend 4.5)."""
+"""Matrix products."""
 
 from __future__ import annotations
 

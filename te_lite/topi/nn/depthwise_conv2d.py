@@ -1,4 +1,4 @@
-"""Depthwise convolutions: every channel has its own filters (spec graph_frontend 4.3)."""
+"""Depthwise convolutions: every channel has its own filters."""
 
 from __future__ import annotations
 

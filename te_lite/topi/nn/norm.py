@@ -1,4 +1,4 @@
-"""Normalisations for inference (spec graph_frontend 4.9)."""
+"""Normalisations for inference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling by windows, adaptive pooling and global pooling (spec graph_frontend 4.8)."""
+"""Pooling by windows, adaptive pooling and global pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""softmax and its logarithm (spec graph_frontend 4.7)."""
+"""softmax and its logarithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Winograd convolution: 3x3 filters of stride 1 by transforms to points and back (spec graph_frontend 4.4).
+"""Winograd convolution: 3x3 filters of stride 1 by transforms to points and back.
 
 Y = A^T [ (G g G^T) * (B^T d B) ] A      a tile of m x m outputs from a = m + 2 inputs squared
 """
