@@ -1,11 +1,13 @@
 """The true optimum of the ten convolutions of ResNet-18 on VTA: every configuration is built, checked and simulated.
 
     python -m benchmarks.vta_exhaustive --journal FILE [--processes 2] [--json FILE] [--times FILE]
+    python -m benchmarks.vta_exhaustive --sample 60 [--json FILE]
 
 The journal has a line for each configuration; a run that was interrupted goes on where it ended.  `--times` writes the
 modelled times of all valid configurations, so that tuners can be compared without simulating.  A trial is what a tuner
 measures: instantiation, compilation, functional simulation, comparison with a reference, clock cycles.  Criteria: the
-median of a valid trial 0.15 s or less, of an invalid one 5 ms or less (seconds of one core).
+median of a valid trial 0.15 s or less, of an invalid one 5 ms or less.  `--sample` times that many random
+configurations of each layer one after the other, without a journal, which is soon done on a machine that is idle.
 """
 
 from __future__ import annotations
@@ -161,9 +163,33 @@ def seconds_of(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return figures
 
 
+def sampled(layers: dict[str, Layer], number: int) -> list[Outcome]:
+    """The outcomes of that many random configurations of each layer, the same in every run."""
+    rng, backend = np.random.default_rng(0), Trials()
+    found = []
+    for name, layer in layers.items():
+        task = layer_task(layer)
+        chosen = rng.choice(len(task.config_space), number, replace=False).tolist()
+        found += [outcome(backend, name, task, index) for index in chosen]
+    return found
+
+
+def print_trials(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """What a trial takes; gives the figures."""
+    valid = seconds_of([o for o in outcomes if o.ms is not None])
+    invalid = seconds_of([o for o in outcomes if o.ms is None])
+    print(f"{len(outcomes)} configurations, {sum(o.ms is not None for o in outcomes)} valid")
+    print(f"a valid trial: {valid['cpu_median']:.3f} s of a core, {valid['wall_median']:.3f} s (criterion 0.15 s)")
+    milliseconds = invalid["cpu_median"] * 1e3, invalid["wall_median"] * 1e3
+    print(f"an invalid one: {milliseconds[0]:.2f} ms of a core, {milliseconds[1]:.2f} ms (criterion 5 ms)")
+    return {"configurations": len(outcomes), "valid_trial": valid, "invalid_trial": invalid}
+
+
 def arguments() -> argparse.Namespace:
     p = report.parser(__doc__ or "")
-    p.add_argument("--journal", required=True, type=Path)
+    what = p.add_mutually_exclusive_group(required=True)
+    what.add_argument("--journal", type=Path)
+    what.add_argument("--sample", type=int, metavar="N", help="time N configurations of each layer")
     p.add_argument("--processes", type=int, default=2)
     p.add_argument("--layers", nargs="+", choices=list(LAYERS), default=list(LAYERS))
     p.add_argument("--times", type=Path, metavar="FILE", help="write the times of all valid configurations")
@@ -174,18 +200,16 @@ def main() -> None:
     options = arguments()
     report.let_blas_choose()
     layers = {name: LAYERS[name] for name in options.layers}
+    if options.sample:
+        report.write_json(options.json, print_trials(sampled(layers, options.sample)))
+        return
     outcomes = complete(layers, options.journal, options.processes)
     rows = [summary(name, layer, [o for o in outcomes if o.layer == name]) for name, layer in layers.items()]
     report.table([[row[key] for key in list(row)[: len(HEADER)]] for row in rows], HEADER)
-    valid = seconds_of([o for o in outcomes if o.ms is not None])
-    invalid = seconds_of([o for o in outcomes if o.ms is None])
-    print(f"{len(outcomes)} configurations, {sum(row['valid'] for row in rows)} valid")
-    print(f"a valid trial: {valid['cpu_median']:.3f} s of a core, {valid['wall_median']:.3f} s (criterion 0.15 s)")
-    milliseconds = invalid["cpu_median"] * 1e3, invalid["wall_median"] * 1e3
-    print(f"an invalid one: {milliseconds[0]:.2f} ms of a core, {milliseconds[1]:.2f} ms (criterion 5 ms)")
+    trials = print_trials(outcomes)
     if options.times:
         write_times(options.times, times_of(outcomes))
-    report.write_json(options.json, {"valid_trial": valid, "invalid_trial": invalid, "layers": rows})
+    report.write_json(options.json, {**trials, "layers": rows})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,26 @@ from tests.conformance.tuner import LAYERS, all_scores, conv_task
 def test_features_of_a_whole_space() -> None:
     space = conv_task().config_space
     rows = FeatureTable(space, "knob").rows(np.arange(len(space)))
-    assert rows.dtype == np.float32 and rows.shape == (1600, 12)
+    assert rows.dtype == np.float32 and rows.shape == (1600, 12 + 21)
     for index in (0, 17, 1599):
-        assert rows[index].tolist() == space.get(index).get_flatten_feature()
-    wide = FeatureTable(space, "itervar").rows(np.arange(len(space)))
-    assert wide.shape == (1600, 12 + 5 * 8) and np.isfinite(wide).all()
+        sizes = [v[1] if kind == "sp" else v for _, kind, v in space.get(index).values()]
+        assert rows[index, :12].tolist() == space.get(index).get_flatten_feature()
+        np.testing.assert_allclose(rows[index, 12:], [np.log2(a * b) for a, b in combinations(sizes, 2)], rtol=1e-6)
+    table = FeatureTable(space, "itervar")
+    wide = table.rows(np.arange(len(space)))
+    assert wide.shape == (1600, table.columns) == (1600, 12 + 5 * 8 + 21) and np.isfinite(wide).all()
+
+
+def test_products_of_sizes_only() -> None:
+    """Splits and positive numbers are sizes; zeros, texts and annotations are not."""
+    space = ConfigSpace()
+    space.define_split("t", 12, num_outputs=2)
+    for name, choices in (("n", [2, 8]), ("zero", [0, 1]), ("text", ["a", "b"])):
+        space.define_knob(name, choices)
+    table = FeatureTable(space, "knob")
+    index = space.index_of(space.get(len(space) - 1))
+    assert table.columns == 2 + 3 + 1 and index is not None
+    assert table.rows(np.array([index]))[0].tolist() == pytest.approx([1, 12, 8, 1, 1, np.log2(12 * 8)])
 
 
 def test_itervar_features_by_hand() -> None:

@@ -102,7 +102,7 @@ def test_annotate_policies() -> None:
 
 
 def vta_space(output: int, inputs: int, outputs: int) -> ConfigSpace:
-    """The seven knobs of the packed convolution (spec vta 9.3)."""
+    """The seven knobs of the packed convolution."""
     space = ConfigSpace()
     for name, extent in (("b", 1), ("h", output), ("w", output), ("ci", inputs), ("co", outputs)):
         space.define_split(f"tile_{name}", extent, num_outputs=2)
@@ -120,7 +120,7 @@ def vta_space(output: int, inputs: int, outputs: int) -> ConfigSpace:
     ],
 )  # fmt: skip
 def test_published_indices(shape: Any, length: int, index: int | None, knobs: Any) -> None:
-    """Sizes of the spaces, and indices of published records, of the ResNet-18 convolutions (spec vta 9.6, 12)."""
+    """Sizes of the spaces, and indices of published records, of the ResNet-18 convolutions."""
     space = vta_space(*shape)
     assert len(space) == length
     if index is not None:

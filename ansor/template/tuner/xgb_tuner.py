@@ -1,7 +1,9 @@
 """The tuner with a cost model: trees are trained on what was measured, and say what to measure next.
 
 Configurations are proposed in plans of `plan_size`.  Before every plan the model is trained anew; a small share of the
-plan is random, so that the model sees what it does not believe in.
+plan is random, so that the model sees what it does not believe in.  When a plan's length of trials brought nothing
+better, most of the next plan is random: what the model likes may be only one of several regions that are good, and it
+would go on with what is left of that, however poor.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from .tuner import Tuner
 from .xgb_model import KnobModel
 
 RANDOM_SHARE = 0.05
+STALLED_SHARE = 0.7
 
 
 class XGBTuner(Tuner):
@@ -67,7 +70,7 @@ class XGBTuner(Tuner):
         """Indices the model likes best, and some random ones; random ones only while nothing can be learnt."""
         if not self.model.fit(np.array(self._indices, np.int64), np.array(self._scores)):
             return self.unseen.sample(self.plan_size, self.rng)
-        random = self.unseen.sample(int(self.rng.binomial(self.plan_size, RANDOM_SHARE)), self.rng)
+        random = self.unseen.sample(int(self.rng.binomial(self.plan_size, self._random_share())), self.rng)
         wanted = self.plan_size - len(random)
         candidates = int(wanted * (self.diversity_filter_ratio or 1))
         best = self.optimizer.find(self.model.predict, candidates, self.unseen, self.rng)
@@ -76,3 +79,8 @@ class XGBTuner(Tuner):
             rows = diverse(self.model.predict(indices), self.space.digits(indices), wanted)
             best = [best[k] for k in rows]
         return list(dict.fromkeys([*best[:wanted], *random])) or self.unseen.sample(self.plan_size, self.rng)
+
+    def _random_share(self) -> float:
+        last = self._scores[-self.plan_size :]
+        stalled = len(self._scores) > len(last) and max(last) <= max(self._scores[: -self.plan_size])
+        return STALLED_SHARE if stalled else RANDOM_SHARE
