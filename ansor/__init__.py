@@ -14,6 +14,7 @@ from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .driver import build, lower
 from .errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
+from .fleet import RPCRunner, request_remote
 from .hardware import HardwareParams
 from .layout_rewrite import rewrite_layout_from_state
 from .measure import (
@@ -57,10 +58,10 @@ __all__ = [
     "EmptyPolicy", "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder", "LocalRPCMeasureContext",
     "LocalRunner", "LogEstimatedLatency", "MeasureCallback", "MeasureError", "MeasureErrorNo", "MeasureInput",
     "MeasureResult", "NoRecordError", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
-    "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RandomModel", "RecordReader", "RecordToFile",
-    "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback", "TuningOptions",
-    "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string", "extract_tasks", "gpu",
-    "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower", "make_workload_key",
-    "nd", "register_backend", "register_workload", "register_workload_tensors", "rewrite_layout_from_state",
-    "save_records", "target", "task_scheduler", "workload_key_to_tensors",
+    "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader",
+    "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback",
+    "TuningOptions", "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
+    "extract_tasks", "gpu", "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower",
+    "make_workload_key", "nd", "register_backend", "register_workload", "register_workload_tensors", "request_remote",
+    "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "workload_key_to_tensors",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from te_lite.state import State
 
 from .measure.api import MeasureInput, MeasureResult
-from .registry import backend
+from .measure.pipeline import alone
 from .task import SearchTask
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def search_loop(
     progress = _Progress(early_stopping, time_limit)
     with measurer.closing_on_error():
         _rounds(policy, task, trials, per_round, measurer, retries, progress)
-        alone = backend(task.target.kind.name).shares_host
-        best = measurer.best_of(task) if alone else measurer.confirm(task)
+        best = measurer.best_of(task) if alone(task, measurer.runner) else measurer.confirm(task)
     return None if best is None else best.state
 
 
@@ -64,7 +63,7 @@ def _rounds(
     policy: Any, task: SearchTask, trials: int, per_round: int, measurer: ProgramMeasurer, retries: int,
     progress: _Progress,
 ) -> None:  # fmt: skip
-    ahead = 0 if backend(task.target.kind.name).shares_host else int(getattr(policy, "rounds_ahead", 1))
+    ahead = 0 if alone(task, measurer.runner) else int(getattr(policy, "rounds_ahead", 1))
     pending: deque[Batch] = deque()
     asked = empty = 0
     while asked < trials and empty <= retries and not progress.over():

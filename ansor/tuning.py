@@ -31,7 +31,8 @@ class TuningOptions:
     `num_measure_trials` candidates are measured, `num_measures_per_round` at a time; `early_stopping` ends the run
     after that many trials without a better one, `time_limit` after so many seconds (what is under way then is still
     measured).  `verbose` is 0 (silent), 1 (progress) or 2 (every result).
-    `builder` and `runner` are objects, or "local" for `LocalBuilder()` and `LocalRunner()`.
+    `builder` and `runner` are objects, or "local" for `LocalBuilder()`, which a runner on other machines has a kind of
+    its own of, and `LocalRunner()`.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class TuningOptions:
         self.early_stopping = None if early_stopping == -1 else early_stopping
         self.num_measures_per_round = num_measures_per_round
         self.verbose = verbose
-        self.builder: Builder = LocalBuilder() if builder == "local" else _given(builder, "builder")
         self.runner: Runner = LocalRunner() if runner == "local" else _given(runner, "runner")
+        elsewhere = getattr(self.runner, "elsewhere", False)
+        own: Any = getattr(self.runner, "builder", LocalBuilder) if elsewhere else LocalBuilder
+        self.builder: Builder = own() if builder == "local" else _given(builder, "builder")
         self.owned = [o for o, given in ((self.builder, builder), (self.runner, runner)) if given == "local"]
         self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks)
 

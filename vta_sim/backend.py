@@ -21,7 +21,7 @@ from ansor.template.config import ConfigEntity
 from ansor.template.measure import Refusal, RunOptions
 from ansor.template.task import Task, Workload
 from te_lite import ComputeDAG, Tensor
-from te_lite.errors import TeError
+from te_lite.errors import TeError, require
 from te_lite.reference import evaluate
 from te_lite.stmt import LoweredFunc
 
@@ -30,6 +30,8 @@ from .build import Array, Module
 from .compiler import Program, compile_schedule
 from .config import TARGETS, Config, preset
 from .errors import VtaError
+from .executor import VtaModule
+from .library import load_library
 from .sim import PYNQ, CycleModel
 from .simulated import ProgramWriter, SimulatedDevice
 
@@ -142,6 +144,17 @@ class VtaBackend:
     def open(self, index: int) -> MeasureDevice:
         """The simulated machine of preset number `index`, for programs that a template made elsewhere."""
         return SimulatedDevice(preset(TARGETS[index]), self.templates.model)
+
+    def load_network(self, path: str, index: int) -> VtaModule:
+        """A library that was exported, on the simulated machine of preset number `index`.
+
+        Raises GraphError for a file that is no library, BackendError for one that is for another machine.
+        """
+        library = load_library(path)
+        model = preset(TARGETS[index]).model
+        ok = library.config.model == model
+        require(ok, BackendError, "network", f"this machine is {model}", network=library.config.model)
+        return library.on()
 
     def devices(self) -> list[DeviceInfo]:
         """The machines that can be simulated, one a preset."""

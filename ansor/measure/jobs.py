@@ -29,6 +29,7 @@ from te_lite.step import from_json
 
 from .api import Array, Backend, Device, MeasureErrorNo, Program
 from .check import mismatch, poison, reduction_terms, tolerance
+from .networks import run_network
 
 MAX_MESSAGE = 512
 
@@ -96,6 +97,9 @@ class Workbench:
                 return self.run(job)
             case "compare":
                 return self.time_in_turns(job)
+            case "network":
+                with stage(MeasureErrorNo.RUNTIME_DEVICE):
+                    return run_network(job)
         raise JobFailure(MeasureErrorNo.UNKNOWN_ERROR, f"unknown job {job['op']!r}")
 
     def dag(self, job: dict[str, Any]) -> ComputeDAG:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..registry import backend
+from ..measure.pipeline import alone
 from ..search import begin_round, end_round
 from ..task import SearchTask
 from .policies import RoundPolicy
@@ -46,7 +46,7 @@ class Rounds:
         self.tasks = tuple(tasks)
         self.policies = tuple(policies)
         self.measurer = measurer
-        apart = not any(backend(t.target.kind.name).shares_host for t in self.tasks)
+        apart = not any(alone(t, measurer.runner) for t in self.tasks)
         self.ahead = int(apart and all(getattr(p, "rounds_ahead", 0) >= 1 for p in self.policies))
 
     def begin(self, task_id: int, trials: int) -> Round:

@@ -11,12 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansor.fleet.runner import RPCRunner
+from ansor.hardware import host_cores
 from ansor.measure.api import MeasureResult
+from ansor.measure.local import LocalBuilder as ProgramBuilder
+from ansor.measure.local import LocalRunner as ProgramRunner
 from ansor.registry import backend as backend_of
 from te_lite.errors import require
 
-from .compiled import CompiledMeasurer
+from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError
+from .fleet import FleetMeasure
 from .forked import ForkedPool
 from .measure import MeasureInput, Measurer, OpensMeasurer, RunOptions, TemplateBackend
 from .task import Task
@@ -45,10 +50,13 @@ class LocalBuilder:
         ok = self.n_parallel is None or isinstance(self.n_parallel, int)
         require(ok, TemplateError, "LocalBuilder", "n_parallel must be an integer or None", got=self.n_parallel)
 
-    def with_runner(self, runner: LocalRunner) -> OpensMeasurer:
+    def with_runner(self, runner: LocalRunner | RPCRunner) -> OpensMeasurer:
         """The measurements of this builder and a runner.  Raises TemplateError for another kind of runner."""
+        if isinstance(runner, RPCRunner):
+            return FleetMeasure(self.timeout, self.n_parallel or host_cores(), self.backend, runner)
         ok = isinstance(runner, LocalRunner)
-        require(ok, TemplateError, "measure_option", "the runner must be 'local' or a LocalRunner", got=runner)
+        law = "the runner must be 'local', a LocalRunner or an RPCRunner"
+        require(ok, TemplateError, "measure_option", law, got=runner)
         return LocalMeasure(self, runner)
 
 
@@ -93,11 +101,19 @@ class LocalMeasure:
             backend = getattr(device, "templates", None)
             if backend is None:
                 device.check(str(task.target))
-                return CompiledMeasurer(task, self.builder, self.runner)
+                return self._compiled(task)
         if self.builder.n_parallel is None:
             return InProcess(task, backend, self.runner.options)
         limits = (self.builder.timeout, self.runner.timeout)
         return InWorkers(task, backend, self.runner.options, self.builder.n_parallel, limits)
+
+    def _compiled(self, task: Task) -> Measurer:
+        n_parallel, runner = self.builder.n_parallel or host_cores(), self.runner
+        programs = ProgramRunner(
+            runner.timeout, runner.number, runner.repeat, runner.min_repeat_ms, runner.cooldown_interval
+        )
+        builder = ProgramBuilder(self.builder.timeout, n_parallel)
+        return CompiledMeasurer(task, CompiledPrograms(), builder, programs, n_parallel)
 
 
 class InProcess:

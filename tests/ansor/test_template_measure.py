@@ -233,7 +233,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: LocalBuilder(n_parallel=1.5), "n_parallel must be an integer or None"),
     (lambda: LocalRunner(repeat=-1), "repeat must be a positive number"),
     (lambda: autotvm.measure_option("remote"), "the builder must be 'local', a LocalBuilder"),
-    (lambda: autotvm.measure_option("local", "remote"), "the runner must be 'local' or a LocalRunner"),
+    (lambda: autotvm.measure_option("local", "remote"), "the runner must be 'local', a LocalRunner or an RPCRunner"),
     (lambda: autotvm.callback.progress_bar(3, si_prefix="x"), "the unit prefix must be one of"),
     (lambda: autotvm.callback.log_to_file("log", "pickle"), "the protocol must be json"),
 ]

@@ -1,8 +1,8 @@
-"""`autotvm`: templates and tuners, and runners by the name of a board."""
+"""`autotvm`: templates and tuners, and runners by the name of a key."""
 
 from __future__ import annotations
 
-from ansor.errors import BackendError
+from ansor import fleet
 from ansor.template import (
     ConfigEntity,
     LocalBuilder,
@@ -16,11 +16,11 @@ from ansor.template import (
     tophub,
     tuner,
 )
-from te_lite.errors import require
 
 from . import measure, task
 
 SIMULATORS = ("sim", "tsim")
+NOWHERE = "0.0.0.0"
 
 
 def RPCRunner(
@@ -31,14 +31,17 @@ def RPCRunner(
     number: int = 4,
     repeat: int = 3,
     check_correctness: bool = True,
-) -> LocalRunner:
-    """The runner for boards that a tracker knows as `key`.  The simulator is in this process, without a tracker.
+) -> LocalRunner | fleet.RPCRunner:
+    """The runner for devices that the tracker at `host:port` knows as `key`.
 
-    Raises BackendError for a board.
+    "0.0.0.0" is nobody's address: with it, the simulators `sim` and `tsim` are in this process, without a tracker.
+    Raises BackendError when there is no tracker, or no device under the key.
     """
-    law = f"there are no boards here, the runners are {', '.join(SIMULATORS)}"
-    require(key in SIMULATORS, BackendError, "RPCRunner", law, got=key)
-    return LocalRunner(timeout=timeout, number=number, repeat=repeat, check_correctness=check_correctness)
+    if key in SIMULATORS and host == NOWHERE:
+        return LocalRunner(timeout=timeout, number=number, repeat=repeat, check_correctness=check_correctness)
+    return fleet.RPCRunner(
+        key, host, port, timeout=timeout, number=number, repeat=repeat, check_correctness=check_correctness
+    )
 
 
 __all__ = [

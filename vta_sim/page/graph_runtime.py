@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansor.fleet.session import RemoteNetwork
 from relay_lite.errors import GraphError
 from te_lite.errors import require
 
@@ -13,8 +14,8 @@ from ..executor import VtaModule
 class GraphModule:
     """`module` is the network itself, which times itself: `module.time_evaluator("run", ctx, number=1, repeat=10)`."""
 
-    def __init__(self, module: VtaModule) -> None:
-        ok = isinstance(module, VtaModule)
+    def __init__(self, module: VtaModule | RemoteNetwork) -> None:
+        ok = isinstance(module, VtaModule | RemoteNetwork)
         require(ok, GraphError, "GraphModule", "is made from lib['default'](ctx)", got=type(module).__name__)
         self.module = module
 

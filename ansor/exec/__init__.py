@@ -1,0 +1,1 @@
+"""Programs of the fleet: `python -m ansor.exec.rpc_tracker`, `rpc_server` and `query_rpc_tracker`."""

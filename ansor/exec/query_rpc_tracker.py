@@ -1,0 +1,35 @@
+"""`python -m ansor.exec.query_rpc_tracker --host=127.0.0.1 --port=9190`: what is registered, what is free, who waits.
+
+Without options, TVM_TRACKER_HOST and TVM_TRACKER_PORT say where the tracker is.  Runs on any machine of the fleet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from ansor.errors import AnsorError
+from ansor.fleet.client import Fleet
+from ansor.fleet.table import report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables; the exit code."""
+    parser = argparse.ArgumentParser(prog="query_rpc_tracker", description="What the machines of a fleet do.")
+    parser.add_argument("--host", default=os.environ.get("TVM_TRACKER_HOST", "127.0.0.1"))
+    parser.add_argument("--port", type=int, default=int(os.environ.get("TVM_TRACKER_PORT", "9190")))
+    given = parser.parse_args(arguments)
+    try:
+        fleet = Fleet(given.host, given.port)
+        print(report(fleet.address, fleet.summary()))
+        fleet.close()
+    except AnsorError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""`python -m ansor.exec.rpc_server --tracker=HOST:PORT --key=KEY`: lend the devices of this machine to a fleet.
+
+Ends on Ctrl-C.  Exit codes: 0 stopped; 2 when the tracker or the devices cannot be had; 4 when the tracker refuses the
+devices, because those of the key are of another model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ansor.errors import AnsorError, BackendError
+from ansor.fleet.engine import split_address
+from ansor.fleet.server import serve
+from te_lite.errors import require
+
+
+def _backend(text: str) -> tuple[str, str]:
+    kind, _, module = text.partition("=")
+    require(kind and module, BackendError, "--backend", "it is KIND=MODULE", got=text)
+    return kind, module
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Be a server; the exit code."""
+    parser = argparse.ArgumentParser(prog="rpc_server", description="Lend the devices of this machine to a fleet.")
+    parser.add_argument("--tracker", required=True, metavar="HOST:PORT", help="where the tracker listens")
+    parser.add_argument("--key", required=True, help="the name under which clients ask for these devices")
+    what = "cuda, c, vta, or some of a kind, cuda:0,2; none to join without any (default: the GPUs, else the processor)"
+    parser.add_argument("--devices", metavar="KIND[:NUMBERS]", help=what)
+    more = "a Python module that serves a target kind here instead of the usual one; may be repeated"
+    parser.add_argument("--backend", action="append", default=[], metavar="KIND=MODULE", help=more)
+    given = parser.parse_args(arguments)
+    try:
+        serve(split_address(given.tracker), given.key, given.devices, dict(map(_backend, given.backend)))
+    except AnsorError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,6 @@
+"""The fleet: devices of many machines behind one tracker, on Ray (extra `[cluster]`), which is imported on demand."""
+
+from .runner import RPCRunner
+from .session import RemoteSession, request_remote
+
+__all__ = ["RPCRunner", "RemoteSession", "request_remote"]
