@@ -42,7 +42,7 @@ tune-vta: $(VENV)/.installed
 	$(RUN) -m ansor vta tune --trials $(VTA_TRIALS) --log $(VTA_LOG)
 
 test: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 --dist loadgroup -m "not slow and not gpu"
+	$(RUN) -m pytest -n 2 -m "not slow and not gpu"
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

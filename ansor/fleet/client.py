@@ -6,6 +6,7 @@ the client tells the tracker that it lives; what a client has that died is free 
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
@@ -74,6 +75,7 @@ class Fleet:
             raise
         self._beating = threading.Thread(target=self._beat, name="ansor-fleet-beat", daemon=True)
         self._beating.start()
+        atexit.register(self.close)
 
     # -------------------------------------------------------------------------------------------------- the tracker
 
@@ -109,14 +111,15 @@ class Fleet:
                 lost = True
                 raise
             finally:
-                self._tracker.give_back.remote(lease.number, lost)
+                if self._connection.open:
+                    self._tracker.give_back.remote(lease.number, lost)
 
     @contextmanager
     def _busy(self) -> Iterator[None]:
         """Somebody has a device or waits for one: `close` leaves the cluster after them."""
         with self._at_rest:
             if self._closed.is_set():
-                raise ClientClosed
+                raise self._left()
             self._inside += 1
         try:
             yield
@@ -134,6 +137,10 @@ class Fleet:
     def _gone(self) -> MeasureError:
         return MeasureError(f"fleet: the tracker at {self.address} is gone")
 
+    def _left(self) -> Exception:
+        """Why this client takes part no more."""
+        return self._gone() if self._orphaned else ClientClosed()
+
     def _wait(self, reference: Any, seconds: float = math.inf, lease: Lease | None = None) -> Any:
         """The value of a call.
 
@@ -149,7 +156,7 @@ class Fleet:
             asked, held = self._held
             if time.monotonic() > end or (lease and lease.since < asked and lease.number not in held):
                 raise TimeoutError
-        raise self._gone() if self._orphaned else ClientClosed
+        raise self._left()
 
     def _beat_once(self) -> None:
         now = time.monotonic()
@@ -197,7 +204,7 @@ class Fleet:
                 except BackendError as error:
                     raise HostLost(lease.label) from error
                 return self._hosts[lease.device]
-        raise self._gone() if self._orphaned else ClientClosed
+        raise self._left()
 
     def _look_up(self, name: str, found: Future[Any]) -> None:
         """Find an actor; the engine sets itself no time limit, so this has a thread of its own."""
@@ -208,6 +215,7 @@ class Fleet:
 
     def close(self) -> None:
         """Interrupt what is under way, give everything back, and leave."""
+        atexit.unregister(self.close)
         if self._stop():
             self._beating.join()
             ray = self._connection.ray

@@ -35,6 +35,7 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_niceness": "0",
     "RAY_health_check_period_ms": "500",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
 }
 Engine = Any
 
@@ -93,7 +94,10 @@ def _in_one_sentence(subject: str) -> Iterator[None]:
         reason: BaseException = error
         while reason.__cause__ is not None:
             reason = reason.__cause__
-        raise BackendError(f"{subject}: {' '.join(str(reason).split())}") from error
+        said = " ".join(str(reason).split())
+        if said.startswith("No node info found"):
+            said = "no machine of the fleet is this one; join it by an rpc_server with --devices=none"
+        raise BackendError(f"{subject}: {said}") from error
 
 
 class Member:
@@ -165,13 +169,13 @@ class Connection:
                         logging_level=logging.ERROR,
                     )  # fmt: skip
             Connection._users[self.address] = Connection._users.get(self.address, 0) + 1
-        self._open = True
+        self.open = True
 
     def close(self) -> None:
         """Leave the cluster when nobody in this process uses it any more."""
         with Connection._lock:
-            if self._open:
-                self._open = False
+            if self.open:
+                self.open = False
                 Connection._users[self.address] -= 1
                 if not Connection._users[self.address]:
                     self.ray.shutdown()

@@ -76,14 +76,13 @@ class RPCRunner:
         enable_cpu_cache_flush: bool = False,
         check_correctness: bool = True,
     ) -> None:
-        for name, value, least in (
-            ("priority", priority, None), ("n_parallel", 1 if n_parallel is None else n_parallel, 1),
-            ("number", number, 1), ("repeat", repeat, 1), ("port", port, 1),
-        ):  # fmt: skip
-            ok = isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
-            require(ok, TaskError, "RPCRunner", f"{name} must be an integer", got=value)
-        for name, figure in (("timeout", timeout), ("1 + min_repeat_ms", 1 + min_repeat_ms)):
-            require(0 < figure < float("inf"), TaskError, "RPCRunner", f"{name} must be a positive number", got=figure)
+        _require_integers(priority=priority)
+        _require_integers(1, port=port, n_parallel=n_parallel or 1, number=number, repeat=repeat)
+        law = "timeout must be above 0, min_repeat_ms and cooldown_interval at least 0"
+        ok = 0 < timeout < float("inf") and min_repeat_ms >= 0 and cooldown_interval >= 0
+        require(ok, TaskError, "RPCRunner", law, got=(timeout, min_repeat_ms, cooldown_interval))
+        ok = n_parallel is None or n_parallel >= 1
+        require(ok, TaskError, "RPCRunner", "n_parallel must be None or at least 1", got=n_parallel)
         self.key, self.host, self.port = key, host, port
         self.priority, self.n_parallel = priority, n_parallel
         self.options = RunOptions(
@@ -211,6 +210,13 @@ class RPCRunner:
     def __del__(self) -> None:
         if getattr(self, "_fleet", None) is not None:
             self.close()
+
+
+def _require_integers(least: int | None = None, **values: Any) -> None:
+    for name, value in values.items():
+        ok = isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+        law = f"{name} must be an integer" + ("" if least is None else f" of at least {least}")
+        require(ok, TaskError, "RPCRunner", law, got=value)
 
 
 def _files(task: SearchTask, builds: Sequence[BuildResult]) -> Files:

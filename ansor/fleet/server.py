@@ -16,7 +16,7 @@ from typing import Any
 
 from ansor.errors import BackendError, MeasureError
 from ansor.measure.devices import DeviceInfo, choose_devices, list_devices
-from ansor.registry import register_backend
+from ansor.registry import backend, register_backend
 from te_lite.errors import require
 
 from .engine import Connection, Member, load, require_answer
@@ -33,10 +33,18 @@ def find_devices(wanted: str | None) -> list[DeviceInfo]:
     """The devices that `--devices` names: `cuda` (all of a kind), `cuda:0,2`, `none`; without it the GPUs, else `c`.
 
     Raises MeasureError for a number that is not there or devices of several models, the backend's error when a kind
-    cannot be had here.
+    cannot be had here, or its programs are compiled where they run and that cannot be done.
     """
     if wanted == "none":
         return []
+    found = _found(wanted)
+    device = backend(found[0].kind)
+    if getattr(device, "host_files", ()):
+        device.check(found[0].kind)
+    return found
+
+
+def _found(wanted: str | None) -> list[DeviceInfo]:
     if wanted is None:
         try:
             return choose_devices("cuda", "all")

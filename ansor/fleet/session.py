@@ -12,6 +12,7 @@ The device is the session's own until it is closed.
 
 from __future__ import annotations
 
+import atexit
 import io
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -48,6 +49,7 @@ class RemoteSession:
             self._held.close()
             raise
         self.device = self._lease.label
+        atexit.register(self.close)
 
     def ask(self, op: str, files: Files | None = None, **more: Any) -> tuple[dict[str, Any], Files]:
         """One request to the device's machine, see `Desk.answer`."""
@@ -98,6 +100,7 @@ class RemoteSession:
 
     def close(self) -> None:
         """Give the device back; the files are removed."""
+        atexit.unregister(self.close)
         self._held.close()
 
     def __enter__(self) -> RemoteSession:

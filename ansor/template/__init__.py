@@ -14,6 +14,8 @@ with autotvm.apply_history_best("matmul.log"):
     schedule, tensors = matmul(512)
 """
 
+from ansor.fleet import RPCRunner
+
 from . import callback, measure, record, task, tophub, tuner
 from .annotate import AnnotateEntity
 from .config import ConfigEntity
@@ -32,7 +34,7 @@ from .task import Task, create, template
 __all__ = [
     "AnnotateEntity", "ApplyConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
     "FallbackConfigEntity", "FallbackContext", "InstantiationError", "LocalBuilder", "LocalRunner", "MeasureErrorNo",
-    "MeasureInput", "MeasureResult", "OtherOptionEntity", "Refusal", "ReorderEntity", "RunOptions", "SplitEntity",
-    "Task", "TemplateBackend", "TemplateError", "apply_history_best", "callback", "create", "get_config", "measure",
-    "measure_option", "record", "task", "template", "tophub", "tuner",
+    "MeasureInput", "MeasureResult", "OtherOptionEntity", "RPCRunner", "Refusal", "ReorderEntity", "RunOptions",
+    "SplitEntity", "Task", "TemplateBackend", "TemplateError", "apply_history_best", "callback", "create", "get_config",
+    "measure", "measure_option", "record", "task", "template", "tophub", "tuner",
 ]  # fmt: skip

@@ -79,7 +79,7 @@ def test_devices_by_name() -> None:
 @pytest.mark.parametrize(
     "options",
     [{"port": "x"}, {"priority": 1.5}, {"n_parallel": 0}, {"timeout": 0}, {"number": 0}, {"repeat": -1},
-     {"min_repeat_ms": -1}, {"timeout": float("inf")}],
+     {"min_repeat_ms": -1}, {"timeout": float("inf")}, {"cooldown_interval": -1}],
 )  # fmt: skip
 def test_runners_that_are_asked_wrongly(options: dict[str, object]) -> None:
     with pytest.raises(ansor.TaskError, match=r"^RPCRunner: "):
