@@ -14,8 +14,10 @@ from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .driver import build, lower
 from .errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
+from .extract import extract_tasks
 from .fleet import RPCRunner, request_remote
 from .hardware import HardwareParams
+from .layout_option import LayoutRewriteOption
 from .layout_rewrite import rewrite_layout_from_state
 from .measure import (
     BuildResult,
@@ -40,12 +42,13 @@ from .records import (
     load_records,
     save_records,
 )
-from .registry import extract_tasks, register_backend
+from .registry import register_backend
 from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
 from .target import Target
-from .task import SearchTask
-from .tuning import LayoutRewriteOption, TuningOptions
+from .task import SearchTask, register_actions
+from .task_actions import Actions
+from .tuning import TuningOptions
 from .workloads import (
     make_workload_key,
     register_workload,
@@ -65,3 +68,5 @@ __all__ = [
     "make_workload_key", "nd", "register_backend", "register_workload", "register_workload_tensors", "request_remote",
     "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "workload_key_to_tensors",
 ]  # fmt: skip
+
+register_actions(Actions())

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from .measure.api import MeasureCallback, MeasureInput, MeasureResult
+from .measure.protocols import MeasureCallback
+from .measure.values import MeasureInput, MeasureResult
 from .records import RecordToFile
-
-if TYPE_CHECKING:
-    from .policy import SketchPolicy
 
 
 class PythonBasedMeasureCallback:
@@ -21,13 +19,20 @@ class PythonBasedMeasureCallback:
         raise NotImplementedError
 
 
+class Preloads(Protocol):
+    """A policy that can begin with what a log knows."""
+
+    def preload_measured_states(self, filename: str | os.PathLike[str]) -> int:
+        """Take the records of a log as measured, and give their number."""
+
+
 class PreloadMeasuredStates:
     """An init callback: what the log holds of the policy's task is never measured again."""
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.filename = filename
 
-    def prepare(self, policy: SketchPolicy) -> None:
+    def prepare(self, policy: Preloads) -> None:
         policy.preload_measured_states(self.filename)
 
 

@@ -23,8 +23,8 @@ from .compare import compare
 from .cost_model import XGBModel
 from .doctor import doctor
 from .errors import NoRecordError, TaskError
-from .measure.api import MeasureInput, MeasureResult
 from .measure.local import LocalRunner
+from .measure.values import MeasureInput, MeasureResult
 from .policy import SketchPolicy
 from .progress import rate_text, seconds_text
 from .records import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record

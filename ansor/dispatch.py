@@ -11,7 +11,7 @@ from te_lite.replay import replay
 from te_lite.state import State
 
 from .context import Context
-from .measure.api import MeasureInput
+from .measure.values import MeasureInput
 from .record_file import best_of, pairs_of
 from .records import Record, load_records, workload_of
 from .target import Target

@@ -10,7 +10,7 @@ from te_lite.lower import lower
 from te_lite.state import State
 from te_lite.stmt import LoweredFunc
 
-from .registry import backend
+from .backends import backend
 from .target import Target
 
 NAME = "default_function"

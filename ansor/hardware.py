@@ -12,7 +12,7 @@ from typing import ClassVar
 from te_lite.errors import require
 
 from .errors import TaskError
-from .registry import backend
+from .registry import backend_module, load_backend
 from .target import Target
 
 UNLIMITED = 2**31 - 1
@@ -87,7 +87,8 @@ class HardwareParams:
         Raises BackendError or the backend's error when there is no device, TaskError for a target without drivers.
         """
         target = Target.of(target)
-        read = getattr(backend(target.kind.name), "hardware", None)
+        kind = target.kind.name
+        read = getattr(load_backend(backend_module(kind), kind), "hardware", None)
         if read is None:
             raise TaskError(f"target {target.text!r}: its devices do not tell their numbers")
         found: HardwareParams = read(target.text)

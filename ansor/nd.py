@@ -13,8 +13,8 @@ import numpy as np
 
 from te_lite.errors import require
 
+from .backends import backend
 from .errors import BackendError
-from .registry import backend
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64

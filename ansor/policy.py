@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,12 @@ from te_lite.errors import TeError, require
 from te_lite.state import State
 from te_lite.step import Step
 
-from .analytical import AnalyticalModel
+from .analytical.model import AnalyticalModel
+from .callbacks import PreloadMeasuredStates
 from .cost_model import CostModel, RandomModel
 from .errors import TaskError
-from .measure.api import MeasureInput, MeasureResult
+from .measure.measurer import ProgramMeasurer
+from .measure.values import MeasureInput, MeasureResult
 from .options import SketchOptions
 from .population.buckets import Row
 from .population.evolve import EvolveOptions
@@ -35,10 +37,6 @@ from .sketch import PreloadCustomSketchRule, generate_sketches
 from .sketch.extra import EXTRA_RULES, extra_sketches
 from .task import SearchTask
 from .tuning import callbacks_with
-
-if TYPE_CHECKING:
-    from .callbacks import PreloadMeasuredStates
-    from .measure.measurer import ProgramMeasurer
 
 RANDOM_ROUNDS_AHEAD = 8
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,12 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from .measure.api import MeasureErrorNo, MeasureInput, MeasureResult
-from .measure.devices import DeviceUse
+from .measure.values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from .task import SearchTask
 from .workloads import key_text
-
-if TYPE_CHECKING:
-    from .task import SearchTask
 
 PLAIN_EVERY = 8
 MOST_DEVICES = 8

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from te_lite.errors import RecordError, require
 
 from .journal import replace_file, scan_lines
-from .measure.api import MeasureResult
+from .measure.values import MeasureResult
 
 PathLike = str | os.PathLike[str]
 Input = TypeVar("Input")

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +24,11 @@ from te_lite.errors import RecordError, TeError, require
 from te_lite.step import DoubleBuffer, FreePragma, SetScope, from_json, to_json
 
 from .journal import append_lines, ensure_writable
-from .measure.api import MeasureInput, MeasureResult
+from .measure.values import DeviceUse, MeasureInput, MeasureResult
 from .record_file import LineReader, Pair, PathLike, best_of, distill
 from .target import Target
 from .task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from .workloads import calc_workload_dis_factor, decode_workload_key
-
-if TYPE_CHECKING:
-    from .measure.devices import DeviceUse
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"

@@ -9,7 +9,7 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .analytical import AnalyticalModel
+from .analytical.model import AnalyticalModel
 from .cost_model import CostModel, reads_features
 from .errors import TaskError
 from .features import extract

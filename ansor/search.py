@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from te_lite.state import State
 
-from .measure.api import MeasureInput, MeasureResult
+from .measure.measurer import Batch, ProgramMeasurer
 from .measure.pipeline import alone
+from .measure.values import MeasureInput, MeasureResult
 from .task import SearchTask
-
-if TYPE_CHECKING:
-    from .measure.measurer import Batch, ProgramMeasurer
-
 
 FIRST_ROUND = 32
 

@@ -6,23 +6,18 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from inspect import Parameter, signature
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import require
-from te_lite.lower import lower
 from te_lite.state import State
 
-from .driver import build_function
-from .errors import NoRecordError, TaskError
+from .errors import TaskError
 from .hardware import HardwareParams
-from .layout_rewrite import rewrite_layout_from_state
-from .registry import backend
+from .layout_option import LayoutRewriteOption
 from .target import Target
-from .tuning import LayoutRewriteOption, TuningOptions
 from .workloads import (
     WorkloadFunc,
     decode_workload_key,
@@ -51,6 +46,37 @@ class TaskFacts:
         hardware = list(self.hardware or [0] * len(HARDWARE_FIELDS))
         names = list(self.task_input_names)
         return [self.workload_key, self.target, hardware, self.target_host, self.layout_rewrite_option, names]
+
+
+class TaskActions(Protocol):
+    """What a task does by the help of layers above it: those that search, measure and read logs."""
+
+    def tune(self, task: SearchTask, options: Any, policy: Any, adaptive_training: bool) -> None:
+        """See `SearchTask.tune`."""
+
+    def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
+        """See `SearchTask.best_state`."""
+
+    def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
+        """The program with its layout-free inputs stored as `option` says."""
+
+    def build(self, task: SearchTask, state: State) -> Any:
+        """A program of the task as a function of arrays."""
+
+    def source(self, task: SearchTask, state: State) -> str:
+        """See `SearchTask.source`."""
+
+
+_registered: list[TaskActions] = []
+
+
+def register_actions(actions: TaskActions) -> None:
+    """The one hook of tasks: the layer above says how to tune one, and how to read its best program from a log."""
+    _registered[:] = [actions]
+
+
+def _actions() -> TaskActions:
+    return _registered[0]
 
 
 class SearchTask:
@@ -157,61 +183,19 @@ class SearchTask:
 
     # ------------------------------------------------------------------------------------------ what it can do
 
-    def tune(self, tuning_options: TuningOptions, search_policy: Any = None, adaptive_training: bool = False) -> None:
-        """Search for a good program; the results go to the callbacks of the options.
+    def tune(self, tuning_options: Any, search_policy: Any = None, adaptive_training: bool = False) -> None:
+        """Search for a good program, as `TuningOptions` say; the results go to the callbacks of the options.
 
         Without a policy it is `SketchPolicy(self, XGBModel(adaptive_training=...))`.  Ctrl-C stops the workers and
         passes on; every result that was measured has reached the callbacks by then.  Raises BackendError when the
         target cannot be had here, and TaskError for a policy that is none, is for another task, or knows no time limit
         when one is set.
         """
-        from .cost_model import XGBModel  # noqa: PLC0415
-        from .measure.measurer import ProgramMeasurer  # noqa: PLC0415
-        from .policy import SketchPolicy  # noqa: PLC0415
-
-        options = tuning_options
-        backend(self.target.kind.name)
-        policy = search_policy or SketchPolicy(
-            self, XGBModel(adaptive_training=adaptive_training), verbose=options.verbose
-        )
-        limits = self._checked_limits(policy, options.time_limit)
-        measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
-        try:
-            with measurer.display.run(self, options.num_measure_trials):
-                policy.search(
-                    options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
-                    **limits,
-                )  # fmt: skip
-        finally:
-            for worker in options.owned:
-                worker.close()
-
-    def _checked_limits(self, policy: Any, time_limit: float | None) -> dict[str, float]:
-        """The limit as an argument of the policy's `search`; a policy that cannot be used is refused."""
-        search: Any = getattr(policy, "search", None)
-        law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
-        require(callable(search), TaskError, "SearchTask.tune", law, search_policy=policy)
-        task = getattr(policy, "task", None)
-        if isinstance(task, SearchTask):
-            same = task.workload_key == self.workload_key and task.target.kind.name == self.target.kind.name
-            require(same, TaskError, "SearchTask.tune", "the policy is for another task", policy=task, task=self)
-        if time_limit is None:
-            return {}
-        parameters = signature(search).parameters.values()
-        ok = any(p.name == "time_limit" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
-        law = "a time limit is set, but the policy's method search has no parameter time_limit"
-        require(ok, TaskError, "SearchTask.tune", law, policy=type(policy).__name__)
-        return {"time_limit": time_limit}
+        _actions().tune(self, tuning_options, search_policy, adaptive_training)
 
     def best_state(self, log_file: str | os.PathLike[str], include_compatible: bool = False) -> State:
         """The best recorded program of this workload.  Raises NoRecordError when the log has none."""
-        from .measure.api import MeasureInput  # noqa: PLC0415
-        from .records import load_best_record  # noqa: PLC0415
-
-        inp, _ = load_best_record(log_file, self.workload_key, self.target, include_compatible)
-        if inp is None:
-            raise NoRecordError(f"Cannot find any valid schedule for {self.workload_key} in file {log_file}")
-        return MeasureInput(self, steps=inp.steps).state
+        return _actions().best_state(self, log_file, include_compatible)
 
     def apply_best(
         self,
@@ -226,7 +210,7 @@ class SearchTask:
         """
         given = self.layout_rewrite_option if layout_rewrite_option is None else layout_rewrite_option
         option = _layout_option("apply_best", given, self.target)
-        state = rewrite_layout_from_state(self.best_state(log_file, include_compatible), option).state
+        state = _actions().with_layout(self.best_state(log_file, include_compatible), option)
         return state.dag.apply_steps_from_state(state)
 
     def print_best(self, log_file: str | os.PathLike[str], print_mode: str = "schedule") -> str:
@@ -239,11 +223,11 @@ class SearchTask:
 
     def build_best(self, log_file: str | os.PathLike[str]) -> Any:
         """The best record as a function of arrays of the declared shapes, with `.source` and `.time(...)`."""
-        return build_function(self.best_state(log_file), self.compute_dag.tensors, self.target)
+        return _actions().build(self, self.best_state(log_file))
 
     def source(self, state: State) -> str:
         """The target's source text of a program of this task."""
-        return backend(self.target.kind.name).source(lower(state, self.compute_dag.tensors), str(self.target))
+        return _actions().source(self, state)
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target})"

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 from typing import Any
 
 from te_lite.errors import require
 
 from .errors import TaskError
-from .measure.api import Builder, MeasureCallback, Runner
 from .measure.local import LocalBuilder, LocalRunner
-
-
-class LayoutRewriteOption(IntEnum):
-    """What happens to the layout of inputs that an operation marks as layout-free, such as constant weights.
-
-    They stay as declared; a first stage of the program packs them; or they come packed in the order in which the
-    program reads them (`layout_rewrite`).  The numbers are those of the record format.
-    """
-
-    NO_REWRITE = 0
-    INSERT_TRANSFORM_STAGE = 1
-    REWRITE_FOR_PRE_TRANSFORMED = 2
+from .measure.protocols import Builder, MeasureCallback, Runner
 
 
 class TuningOptions:

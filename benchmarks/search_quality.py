@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.analytical import AnalyticalModel
+from ansor.analytical.model import AnalyticalModel
 from ansor.catalog import CATALOG, register_catalog
 from ansor.compare import timed_in_turns
 from ansor.journal import append_lines, scan_lines

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ansor.errors import BackendError
-from ansor.measure.api import MeasureErrorNo
+from ansor.measure.values import MeasureErrorNo
 from ansor.template import LocalBuilder, Refusal, RunOptions, Task, measure_option
 from ansor.template.callback import Monitor
 from ansor.template.config import ConfigEntity

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.registry import backend
+from ansor.backends import backend
 from ansor.target import Target
 
 from .extract import extract_tasks

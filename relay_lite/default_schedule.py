@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from ansor.analytical import AnalyticalModel
+from ansor.analytical.model import AnalyticalModel
 from ansor.moves import annotate, fuse, split
 from ansor.options import SketchOptions
 from ansor.population.concrete import concrete

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ansor.hardware import HardwareParams
+from ansor.layout_option import LayoutRewriteOption
 from ansor.target import Target
 from ansor.task import SearchTask
-from ansor.tuning import LayoutRewriteOption
 
 from .ir import Function, FunctionCall, IRModule, post_order
 from .lower_group import LoweredGroup, lower_group

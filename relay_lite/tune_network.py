@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ansor.dispatch import ApplyHistoryBest, Source
-from ansor.measure.api import Runner
 from ansor.measure.local import LocalRunner
+from ansor.measure.protocols import Runner
 from ansor.records import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore

@@ -13,9 +13,8 @@ import numpy as np
 
 from ansor.errors import BackendError
 from ansor.hardware import HardwareParams
-from ansor.measure.api import Device as MeasureDevice
-from ansor.measure.api import MeasureErrorNo, MeasureInput
-from ansor.measure.devices import DeviceInfo
+from ansor.measure.protocols import Device as MeasureDevice
+from ansor.measure.values import DeviceInfo, MeasureErrorNo, MeasureInput
 from ansor.task import SearchTask
 from ansor.template.config import ConfigEntity
 from ansor.template.measure import Refusal, RunOptions
@@ -121,7 +120,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 class VtaBackend:
-    """Follows `ansor.measure.api.Backend`; `templates` is all that it really has."""
+    """Follows `ansor.measure.protocols.Backend`; `templates` is all that it really has."""
 
     kind = "vta"
     shares_host = True

@@ -12,7 +12,7 @@ from te_lite.errors import TeError
 from te_lite.state import State
 
 from ..cost_model.api import PythonBasedModel
-from ..measure.api import MeasureInput, MeasureResult
+from ..measure.values import MeasureInput, MeasureResult
 from ..population.programs import Programs
 from ..task import SearchTask
 from .machine import Machine, machine_of

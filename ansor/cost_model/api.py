@@ -19,9 +19,10 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from ansor.measure.api import MeasureInput, MeasureResult
 from ansor.task import SearchTask
 from te_lite.state import State
+
+from ..measure.values import MeasureInput, MeasureResult
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from ansor.errors import TaskError
 from ansor.hardware import HardwareParams
-from ansor.measure.api import MeasureInput, MeasureResult
 from ansor.records import RecordReader
 from ansor.seed import checked_seed
 from ansor.task import SearchTask
 from te_lite.errors import TeError, require
 from te_lite.state import State
 
+from ..measure.values import MeasureInput, MeasureResult
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples, stacked
 from .features import FEATURES

@@ -22,7 +22,6 @@ import numpy as np
 
 from ansor.errors import MeasureError
 from ansor.hardware import HardwareParams
-from ansor.measure.api import BuildResult, MeasureInput, MeasureResult
 from ansor.measure.station import RunOptions, Station, TaskData
 from ansor.measure.workers import Workshop
 from ansor.registry import register_backend
@@ -30,6 +29,7 @@ from ansor.task import SearchTask
 from te_lite.dag_json import dag_from_json
 from te_lite.errors import TeError, require
 
+from ..measure.values import BuildResult, MeasureInput, MeasureResult
 from .desk import Desk
 from .message import Files, pack, unpack
 

@@ -17,25 +17,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ansor.errors import BackendError, MeasureError, TaskError
-from ansor.measure.api import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
-from ansor.measure.devices import DeviceUse
 from ansor.measure.local import LocalBuilder
 from ansor.measure.payload import task_payload
 from ansor.measure.station import RunOptions, failed
-from ansor.registry import backend
+from ansor.task import SearchTask
 from te_lite.errors import require
 
+from ..backends import backend
+from ..measure.values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from .client import ClientClosed, Fleet, HostLost, Lease
 from .host import result_from_json
 from .message import Files, pack, unpack
-
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
 
 MOST_HOSTS = 3
 MOST_THREADS = 1024

@@ -15,10 +15,12 @@ from functools import partial
 from typing import Any
 
 from ansor.errors import BackendError, MeasureError
-from ansor.measure.devices import DeviceInfo, choose_devices, list_devices
-from ansor.registry import backend, register_backend
 from te_lite.errors import require
 
+from ..backends import backend
+from ..measure.devices import choose_devices, list_devices
+from ..measure.values import DeviceInfo
+from ..registry import register_backend
 from .engine import Connection, Member, load, require_answer
 from .host import DeviceHost
 from .tracker import NAME, PROTOCOL, stop_on_signals

@@ -15,8 +15,8 @@ from te_lite.bounds import THREADS, Bounds, infer_bounds
 from te_lite.errors import TeError, require
 from te_lite.lanes import product
 
-from .api import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from .offline import NoBuilder, program_key
+from .values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 
 
 class AnalyticalRunner:

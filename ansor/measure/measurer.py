@@ -7,22 +7,19 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ansor.errors import MeasureError
 from ansor.progress import Display, make_display
+from ansor.task import SearchTask
 from te_lite.errors import require
 from te_lite.state import State
 
-from .api import Builder, MeasureCallback, MeasureInput, MeasureResult, Runner
 from .pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
-
-    from .devices import DeviceUse
+from .protocols import Builder, MeasureCallback, Runner
+from .values import DeviceUse, MeasureInput, MeasureResult
 
 FINALISTS = 5
 logger = logging.getLogger("ansor")

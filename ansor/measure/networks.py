@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ansor.errors import MeasureError
-from ansor.registry import load_backend
 from te_lite.errors import require
 
-from .api import MeasureErrorNo
+from ..backends import load_backend
+from .values import MeasureErrorNo
 
 
 def run_network(job: dict[str, Any]) -> dict[str, Any]:

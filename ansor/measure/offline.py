@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from te_lite.step import Split, Step
 
-from .api import BuildResult, MeasureInput
+from .values import BuildResult, MeasureInput
 
 ProgramKey = tuple[str, str, tuple[Step, ...]]
 

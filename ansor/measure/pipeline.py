@@ -16,14 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
 
-from ansor.registry import backend
+from ansor.task import SearchTask
 
-from .api import Builder, BuildResult, MeasureInput, MeasureResult, Runner
-
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
+from ..backends import backend
+from .protocols import Builder, Runner
+from .values import BuildResult, MeasureInput, MeasureResult
 
 BATCH_PER_WORKER = 4
 Done = tuple[int, MeasureResult]

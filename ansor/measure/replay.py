@@ -11,8 +11,8 @@ from ansor.errors import MeasureError, TaskError
 from ansor.records import Record, RecordReader, target_kind
 from te_lite.errors import require
 
-from .api import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from .offline import NoBuilder, ProgramKey, program_key
+from .values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 
 Missing = Literal["raise", "fail"]
 

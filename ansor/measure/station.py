@@ -14,20 +14,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ansor.errors import MeasureError
+from ansor.task import SearchTask
 from te_lite.errors import require
 
-from .api import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
-from .devices import DeviceUse
 from .payload import task_payload
+from .values import FAILED_COST, BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from .workers import Reply, Worker, Workshop
-
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
 
 INPUT_SEED = 20201019
 ROUNDS = 5

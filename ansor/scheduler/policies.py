@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,14 +12,12 @@ from te_lite.errors import require
 
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..errors import TaskError
-from ..measure.api import MeasureInput, MeasureResult
+from ..measure.measurer import ProgramMeasurer
+from ..measure.values import MeasureInput, MeasureResult
 from ..policy import SketchPolicy
 from ..records import Record, RecordReader
 from ..seed import checked_seed
 from ..task import SearchTask
-
-if TYPE_CHECKING:
-    from ..measure.measurer import ProgramMeasurer
 
 PathLike = str | os.PathLike[str]
 

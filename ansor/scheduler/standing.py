@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..measure.api import MeasureResult
+from ..measure.values import MeasureResult
 
 LEAST_COST = 1e-12
 

@@ -12,16 +12,17 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from te_lite.errors import require
 
+from ..backends import backend
 from ..errors import BudgetError, TaskError
 from ..measure.measurer import ProgramMeasurer
 from ..records import Record, RecordReader
-from ..registry import backend
 from ..seed import chosen_seed
 from ..task import SearchTask
+from ..tuning import TuningOptions
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import Board, GradientParams, Objective, evaluate, pick_by_gradient, pick_in_turn, stand_ins
 from .groups import group_tasks, leave_if_behind
@@ -30,9 +31,6 @@ from .report import Row, Summary
 from .restore import restore
 from .rounds import Round, Rounds
 from .standing import Standing
-
-if TYPE_CHECKING:
-    from ..tuning import TuningOptions
 
 PathLike = str | os.PathLike[str]
 UNUSED_GAMMA = 0.5

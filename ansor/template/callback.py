@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO
 
 from ansor.journal import ensure_writable
 from te_lite.errors import require
@@ -19,11 +19,14 @@ from .errors import TemplateError
 from .measure import MeasureInput, MeasureResult
 from .record import PathLike, save
 
-if TYPE_CHECKING:
-    from .tuner.tuner import Tuner
-
 logger = logging.getLogger("autotvm")
 SI_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+
+
+class HasBest(Protocol):
+    """A tuner, as far as the bar needs it."""
+
+    best_flops: float
 
 
 class Callback(Protocol):
@@ -83,7 +86,7 @@ class ProgressBar:
         seconds = time.monotonic() - self.start
         return f"\r{self.prefix} Current/Best: {figures} | Progress: ({self.done}/{self.total}) | {seconds:.2f} s"
 
-    def __call__(self, tuner: Tuner, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def __call__(self, tuner: HasBest, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         self.done += len(inputs)
         rates = [inp.task.flop / res.cost for inp, res in zip(inputs, results, strict=True) if res.ok]
         self.current = rates[-1] if rates else 0.0

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import ansor.measure.api as api
+import ansor.measure.protocols as protocols
+import ansor.measure.values as values
 from ansor.task import SearchTask
 from te_lite import ComputeDAG
 from te_lite.errors import TeError
@@ -19,8 +20,8 @@ from .config import ConfigEntity
 from .measure import MeasureInput, MeasureResult, failed
 from .task import Task
 
-Begun = tuple[api.MeasureInput, Future[api.BuildResult]]
-Programs = Callable[[Task, ConfigEntity], api.MeasureInput]
+Begun = tuple[values.MeasureInput, Future[values.BuildResult]]
+Programs = Callable[[Task, ConfigEntity], values.MeasureInput]
 
 
 class CompiledPrograms:
@@ -29,11 +30,11 @@ class CompiledPrograms:
     def __init__(self) -> None:
         self._search_task: SearchTask | None = None
 
-    def __call__(self, task: Task, config: ConfigEntity) -> api.MeasureInput:
+    def __call__(self, task: Task, config: ConfigEntity) -> values.MeasureInput:
         schedule, tensors = task.instantiate(config)
         if self._search_task is None:
             self._search_task = SearchTask(compute_dag=ComputeDAG(tensors), target=task.target)
-        return api.MeasureInput(self._search_task, steps=schedule.state.steps)
+        return values.MeasureInput(self._search_task, steps=schedule.state.steps)
 
 
 class CompiledMeasurer:
@@ -43,7 +44,7 @@ class CompiledMeasurer:
     """
 
     def __init__(
-        self, task: Task, programs: Programs, builder: api.Builder, runner: api.Runner, n_parallel: int
+        self, task: Task, programs: Programs, builder: protocols.Builder, runner: protocols.Runner, n_parallel: int
     ) -> None:  # fmt: skip
         self.task = task
         self.n_parallel = n_parallel
@@ -67,7 +68,7 @@ class CompiledMeasurer:
             program = self._programs(self.task, inp.config)
         except TeError as error:
             spent = time.monotonic() - start
-            return failed(api.MeasureErrorNo.INSTANTIATION_ERROR, str(error), spent, int(time.time()))
+            return failed(values.MeasureErrorNo.INSTANTIATION_ERROR, str(error), spent, int(time.time()))
         return program, self._builder.submit(program)
 
     def _finish(self, begun: Begun | MeasureResult) -> MeasureResult:
@@ -75,7 +76,7 @@ class CompiledMeasurer:
             return begun
         program, build = begun
         res = self._runner.run(program, build.result())
-        error_no = api.MeasureErrorNo(res.error_no)
+        error_no = values.MeasureErrorNo(res.error_no)
         return res if res.ok else failed(error_no, res.error_msg, res.all_cost, res.timestamp)
 
     def close(self) -> None:

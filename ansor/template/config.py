@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from te_lite.errors import RecordError, require
 
 from .axis import VirtualAxis, virtual_axis
 from .errors import InstantiationError, TemplateError
-from .knob import Entity, entity_from_json, knob_numbers
-
-if TYPE_CHECKING:
-    from .space import ConfigSpace
+from .knob import Entity, KnobSpace, entity_from_json, knob_numbers
 
 MOST_KNOBS = 256
+
+
+class HasKnobs(Protocol):
+    """The space of a configuration, as far as the configuration needs it."""
+
+    @property
+    def space_map(self) -> Mapping[str, KnobSpace]:
+        """The knobs by name."""
 
 
 class ConfigEntity:
@@ -30,7 +35,7 @@ class ConfigEntity:
         self,
         index: int | None,
         entity_map: dict[str, Entity],
-        space: ConfigSpace | None = None,
+        space: HasKnobs | None = None,
         code_hash: str | None = None,
     ) -> None:
         self.index = index

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansor.fleet.runner import PortableBuilder, RPCRunner
-from ansor.registry import backend as backend_of
 from te_lite.errors import require
 
+from ..backends import backend as backend_of
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError
 from .measure import Measurer

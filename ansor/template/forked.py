@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansor.errors import MeasureError
-from ansor.measure.api import MeasureErrorNo, MeasureResult
 from ansor.measure.channel import ChannelClosed, receive, send
 
+from ..measure.values import MeasureErrorNo, MeasureResult
 from .measure import failed
 
 GRACE = 30.0

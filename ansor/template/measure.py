@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ansor.measure.api import MeasureErrorNo, MeasureResult
-
+from ..measure.values import MeasureErrorNo, MeasureResult
 from .config import ConfigEntity
 from .task import Task
 

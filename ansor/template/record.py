@@ -18,12 +18,12 @@ from typing import Any
 
 from ansor.errors import TaskError
 from ansor.journal import append_lines
-from ansor.measure.api import MeasureResult
 from ansor.record_file import LineReader, best_of, distill
 from ansor.records import parse_line, read_result, seconds_of
 from ansor.target import Target
 from te_lite.errors import RecordError, TeError, require
 
+from ..measure.values import MeasureResult
 from .config import ConfigEntity
 from .measure import MeasureInput
 from .task import Task

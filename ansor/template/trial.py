@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansor.measure.api import MeasureErrorNo, MeasureResult
 from ansor.measure.jobs import JobFailure, stage
 
+from ..measure.values import MeasureErrorNo, MeasureResult
 from .config import ConfigEntity
 from .errors import InstantiationError
 from .measure import Refusal, RunOptions, TemplateBackend, failed

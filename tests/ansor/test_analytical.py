@@ -10,7 +10,8 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.analytical import CPU, GPU, GPUS, AnalyticalModel, Machine, machine_of, seconds
+from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
+from ansor.analytical.model import AnalyticalModel
 from ansor.annotate import sample
 from ansor.population.concrete import concrete
 from ansor.population.decisions import random_space

@@ -13,11 +13,11 @@ import te_lite as te
 from ansor.annotate import sample
 from ansor.errors import TaskError
 from ansor.hardware import HardwareParams
+from ansor.layout_option import LayoutRewriteOption
 from ansor.layout_rewrite import Rewritten, rewrite_layout_from_state
 from ansor.packing import PackedLayout, PackedView
 from ansor.reading_order import packed_layouts
 from ansor.sketch import generate_sketches
-from ansor.tuning import LayoutRewriteOption
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.expr import Binary, BufferLoad, Const, Expr, Var

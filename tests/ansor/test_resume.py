@@ -23,8 +23,8 @@ import pytest
 
 import ansor
 from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.api import BuildResult, MeasureInput, MeasureResult
 from ansor.measure.offline import NoBuilder
+from ansor.measure.values import BuildResult, MeasureInput, MeasureResult
 from tests.ansor.conftest import matmul
 
 TRIALS, KILLS, PER_ROUND = 60, 10, 8

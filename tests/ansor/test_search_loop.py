@@ -11,8 +11,8 @@ import pytest
 
 import ansor
 from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.api import BuildResult, MeasureInput, MeasureResult
 from ansor.measure.offline import NoBuilder
+from ansor.measure.values import BuildResult, MeasureInput, MeasureResult
 from ansor.population.concrete import concrete
 from ansor.population.neighbours import neighbours
 from ansor.proposals import program_text

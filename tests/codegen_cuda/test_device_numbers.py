@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ansor.hardware import HardwareParams
-from ansor.measure.devices import DeviceInfo, list_devices
+from ansor.measure.devices import list_devices
+from ansor.measure.values import DeviceInfo
 from ansor.task import SearchTask
 from codegen_cuda import backend, device
 from codegen_cuda.errors import DeviceError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.measure.api import MeasureInput, MeasureResult
+from ansor.measure.values import MeasureInput, MeasureResult
 from ansor.records import dump_record_to_string, load_record_from_string
 from ansor.task import SearchTask
 from te_lite import Schedule, Tensor

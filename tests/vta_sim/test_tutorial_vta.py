@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ansor.errors import BackendError
-from ansor.measure.api import MeasureResult
+from ansor.measure.values import MeasureResult
 from ansor.nd import DeviceId
 from ansor.template import ApplyHistoryBest, MeasureInput, RunOptions, record
 from ansor.template import task as template_task
