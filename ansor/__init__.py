@@ -7,17 +7,22 @@ sch, args = task.apply_best("log.json")
 
 from te_lite import ComputeDAG
 
-from . import nd, target
 from . import scheduler as task_scheduler
 from .callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
+from .core import nd, target
+from .core.build import build, lower
+from .core.errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
+from .core.hardware import HardwareParams
+from .core.layout_option import LayoutRewriteOption
+from .core.nd import cpu, device, gpu
+from .core.networks import extract_tasks
+from .core.registry import register_backend
+from .core.target import Target
+from .core.task import SearchTask, register_actions
+from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
-from .driver import build, lower
-from .errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
-from .extract import extract_tasks
 from .fleet import RPCRunner, request_remote
-from .hardware import HardwareParams
-from .layout_option import LayoutRewriteOption
 from .layout_rewrite import rewrite_layout_from_state
 from .measure import (
     BuildResult,
@@ -30,7 +35,6 @@ from .measure import (
     MeasureResult,
     ProgramMeasurer,
 )
-from .nd import cpu, device, gpu
 from .policy import EmptyPolicy, SketchPolicy
 from .records import (
     RecordReader,
@@ -42,19 +46,10 @@ from .records import (
     load_records,
     save_records,
 )
-from .registry import register_backend
 from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
-from .target import Target
-from .task import SearchTask, register_actions
 from .task_actions import Actions
 from .tuning import TuningOptions
-from .workloads import (
-    make_workload_key,
-    register_workload,
-    register_workload_tensors,
-    workload_key_to_tensors,
-)
 
 __all__ = [
     "AnsorError", "ApplyHistoryBest", "BackendError", "BudgetError", "BuildResult", "ComputeDAG", "DispatchContext",

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .measure.protocols import MeasureCallback
-from .measure.values import MeasureInput, MeasureResult
+from .core.measure_values import MeasureInput, MeasureResult
+from .core.protocols import MeasureCallback
 from .records import RecordToFile
 
 

@@ -20,19 +20,19 @@ from te_lite.errors import TeError
 from . import cli_devices, cli_network, cli_vta
 from .catalog import CATALOG, register_catalog
 from .compare import compare
+from .core.errors import NoRecordError, TaskError
+from .core.measure_values import MeasureInput, MeasureResult
+from .core.seeds import checked_seed
+from .core.target import Target
+from .core.task import SearchTask
+from .core.workloads import key_text
 from .cost_model import XGBModel
 from .doctor import doctor
-from .errors import NoRecordError, TaskError
 from .measure.local import LocalRunner
-from .measure.values import MeasureInput, MeasureResult
 from .policy import SketchPolicy
 from .progress import rate_text, seconds_text
 from .records import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
-from .seed import checked_seed
-from .target import Target
-from .task import SearchTask
 from .tuning import TuningOptions
-from .workloads import key_text
 
 INTERRUPTED = 130
 

@@ -8,9 +8,9 @@ from typing import Any
 from te_lite.errors import require
 
 from . import cli_devices
-from .errors import TaskError
-from .registry import front_end
-from .seed import checked_seed
+from .core.errors import TaskError
+from .core.registry import front_end
+from .core.seeds import checked_seed
 
 NAME = "tune-network"
 

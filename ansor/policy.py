@@ -18,11 +18,13 @@ from te_lite.step import Step
 
 from .analytical.model import AnalyticalModel
 from .callbacks import PreloadMeasuredStates
+from .core.errors import TaskError
+from .core.measure_values import MeasureInput, MeasureResult
+from .core.options import SketchOptions
+from .core.seeds import chosen_seed
+from .core.task import SearchTask
 from .cost_model import CostModel, RandomModel
-from .errors import TaskError
 from .measure.measurer import ProgramMeasurer
-from .measure.values import MeasureInput, MeasureResult
-from .options import SketchOptions
 from .population.buckets import Row
 from .population.evolve import EvolveOptions
 from .population.mutate import Mutation
@@ -32,10 +34,8 @@ from .proposals import Measured, Picked, Proposals
 from .records import Record, RecordReader, target_kind
 from .scoring import Scorer
 from .search import one_round, search_loop
-from .seed import chosen_seed
 from .sketch import PreloadCustomSketchRule, generate_sketches
 from .sketch.extra import EXTRA_RULES, extra_sketches
-from .task import SearchTask
 from .tuning import callbacks_with
 
 RANDOM_ROUNDS_AHEAD = 8

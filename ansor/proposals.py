@@ -16,8 +16,9 @@ from te_lite.errors import LowerError, require
 from te_lite.state import State
 from te_lite.step import Step
 
-from .errors import TaskError
-from .options import SketchOptions
+from .core.errors import TaskError
+from .core.options import SketchOptions
+from .core.task import SearchTask
 from .population.buckets import Row, spread
 from .population.concrete import concrete
 from .population.decisions import random_space
@@ -29,7 +30,6 @@ from .population.sample import sample_rows
 from .population.space import Group, Population, Variant
 from .population.unique import Seen
 from .population.variants import mutate_place, random_variant
-from .task import SearchTask
 
 CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200

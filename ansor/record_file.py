@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from te_lite.errors import RecordError, require
 
+from .core.measure_values import MeasureResult
 from .journal import replace_file, scan_lines
-from .measure.values import MeasureResult
 
 PathLike = str | os.PathLike[str]
 Input = TypeVar("Input")

@@ -10,14 +10,14 @@ import numpy as np
 from te_lite.errors import require
 
 from .analytical.model import AnalyticalModel
+from .core.errors import TaskError
+from .core.task import SearchTask
 from .cost_model import CostModel, reads_features
-from .errors import TaskError
 from .features import extract
 from .population.concrete import concrete
 from .population.limits import fits
 from .population.programs import programs
 from .population.space import Group
-from .task import SearchTask
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 

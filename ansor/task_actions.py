@@ -10,17 +10,17 @@ from te_lite.errors import require
 from te_lite.lower import lower
 from te_lite.state import State
 
-from .backends import backend
+from .core.backends import backend
+from .core.build import build_function
+from .core.errors import NoRecordError, TaskError
+from .core.layout_option import LayoutRewriteOption
+from .core.measure_values import MeasureInput
+from .core.task import SearchTask
 from .cost_model import XGBModel
-from .driver import build_function
-from .errors import NoRecordError, TaskError
-from .layout_option import LayoutRewriteOption
 from .layout_rewrite import rewrite_layout_from_state
 from .measure.measurer import ProgramMeasurer
-from .measure.values import MeasureInput
 from .policy import SketchPolicy
 from .records import load_best_record
-from .task import SearchTask
 from .tuning import TuningOptions
 
 

@@ -23,7 +23,7 @@ import codegen_c
 import te_lite as te
 from ansor.annotate import sample
 from ansor.compare import timed_in_turns
-from ansor.nd import aligned_copy
+from ansor.core.nd import aligned_copy
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from te_lite import Tensor

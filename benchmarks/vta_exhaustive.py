@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.errors import MeasureError
+from ansor.core.errors import MeasureError
 from ansor.journal import append_lines
 from ansor.template import RunOptions, Task, create
 from ansor.template.trial import trial

@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import BackendError
-from ansor.measure.values import MeasureErrorNo
+from ansor.core.errors import BackendError
+from ansor.core.measure_values import MeasureErrorNo
 from ansor.template import LocalBuilder, Refusal, RunOptions, Task, measure_option
 from ansor.template.callback import Monitor
 from ansor.template.config import ConfigEntity

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.backends import backend
-from ansor.target import Target
+from ansor.core.backends import backend
+from ansor.core.target import Target
 
 from .extract import extract_tasks
 from .network import load_network

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ansor.core.task import SearchTask
 from ansor.scheduler.standing import Standing
-from ansor.task import SearchTask
 
 from .graph_executor import GraphModule
 from .ir import Function, FunctionCall, post_order

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.protocols import Runner
+from ansor.core.target import Target
+from ansor.core.task import SearchTask
 from ansor.dispatch import ApplyHistoryBest, Source
 from ansor.measure.local import LocalRunner
-from ansor.measure.protocols import Runner
 from ansor.records import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
 from ansor.scheduler.standing import Standing
-from ansor.target import Target
-from ansor.task import SearchTask
 from ansor.tuning import TuningOptions
 from te_lite.errors import require
 

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ansor.errors import BackendError
-from ansor.hardware import HardwareParams
-from ansor.measure.protocols import Device as MeasureDevice
-from ansor.measure.values import DeviceInfo, MeasureErrorNo, MeasureInput
-from ansor.task import SearchTask
+from ansor.core.errors import BackendError
+from ansor.core.hardware import HardwareParams
+from ansor.core.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
+from ansor.core.protocols import Device as MeasureDevice
+from ansor.core.task import SearchTask
 from ansor.template.config import ConfigEntity
 from ansor.template.measure import Refusal, RunOptions
 from ansor.template.task import Task, Workload
@@ -120,7 +120,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 class VtaBackend:
-    """Follows `ansor.measure.protocols.Backend`; `templates` is all that it really has."""
+    """Follows `ansor.core.protocols.Backend`; `templates` is all that it really has."""
 
     kind = "vta"
     shares_host = True

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import relay_lite as relay
-from ansor.errors import TaskError
+from ansor.core.errors import TaskError
 from ansor.template import FallbackContext, apply_history_best
 from ansor.template.record import best_pairs, load_from_file
 from relay_lite.ir import Array, Function

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.nd import DeviceId
+from ansor.core.nd import DeviceId
 from ansor.template.config import ConfigEntity
 from ansor.template.dispatch import DispatchContext
 from ansor.template.fallback import FallbackConfigEntity

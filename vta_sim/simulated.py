@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput
 from ansor.measure.jobs import JobFailure
-from ansor.measure.values import BuildResult, MeasureErrorNo, MeasureInput
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.errors import TeError
 from te_lite.replay import replay

@@ -11,10 +11,10 @@ from te_lite.bounds import infer_bounds
 from te_lite.errors import TeError
 from te_lite.state import State
 
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.task import SearchTask
 from ..cost_model.api import PythonBasedModel
-from ..measure.values import MeasureInput, MeasureResult
 from ..population.programs import Programs
-from ..task import SearchTask
 from .machine import Machine, machine_of
 from .roofline import seconds
 

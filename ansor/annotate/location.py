@@ -17,7 +17,7 @@ from te_lite.replay import apply
 from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
 from te_lite.step import ComputeInline, ComputeRoot
 
-from ..moves import compute_at
+from ..core.schedule_primitives import compute_at
 from ..sketch.predicates import has_reduce_iter, is_tiled, needs_tiling, root_axes, single_consumer
 
 TRIES = 20

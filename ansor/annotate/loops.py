@@ -13,7 +13,7 @@ from te_lite.replay import apply
 from te_lite.state import INLINED, REDUCE, Iter, Stage, State
 from te_lite.step import Pragma
 
-from ..moves import annotate, fuse
+from ..core.schedule_primitives import annotate, fuse
 from ..sketch.predicates import UNROLL_INNER, has_reduce_iter, is_tiled, named_axes, root_axes
 
 CPU_UNROLL = (0, 16, 64, 512)

@@ -16,7 +16,7 @@ from typing import Any
 from te_lite.lanes import smaller, where
 from te_lite.state import REDUCE, ROOT, Iter, State
 
-from ..moves import annotate, fuse
+from ..core.schedule_primitives import annotate, fuse
 from .loops import always_unrolled, loops_of_programs
 
 Depths = Mapping[int, Any]

@@ -11,9 +11,9 @@ from te_lite.bounds import infer_bounds
 from te_lite.replay import apply
 from te_lite.state import State
 
-from ..hardware import HardwareParams
-from ..options import SketchOptions
-from ..target import Target
+from ..core.hardware import HardwareParams
+from ..core.options import SketchOptions
+from ..core.target import Target
 from .location import change_locations
 from .loops import CPU_UNROLL, GPU_UNROLL, add_unroll, add_vectorize, loops_of_programs, most_lanes, unrolled_stages
 from .parallel import add_parallel, default_depths

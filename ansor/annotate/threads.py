@@ -18,8 +18,8 @@ from te_lite.replay import apply
 from te_lite.state import ATTACHED, REDUCE, ROOT, State
 from te_lite.step import Length, Split
 
-from ..hardware import HardwareParams
-from ..moves import annotate, follow_fused_split, fuse, split
+from ..core.hardware import HardwareParams
+from ..core.schedule_primitives import annotate, follow_fused_split, fuse, split
 from ..sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling, root_axes, spatial_split_steps
 from .shared import element_bytes, shared_bytes
 

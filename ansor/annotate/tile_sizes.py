@@ -18,7 +18,7 @@ from te_lite.replay import replay
 from te_lite.state import ATTACHED, State
 from te_lite.step import Length, Split
 
-from ..hardware import HardwareParams
+from ..core.hardware import HardwareParams
 from ..sketch.predicates import needs_tiling, spatial_split_steps
 from ..tiling import choose_lengths, factor_table
 

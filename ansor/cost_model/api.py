@@ -19,10 +19,10 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from ansor.task import SearchTask
 from te_lite.state import State
 
-from ..measure.values import MeasureInput, MeasureResult
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.task import SearchTask
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -10,9 +10,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ansor.errors import AnsorError
 from ansor.fleet.client import Fleet
 from ansor.fleet.table import report
+
+from ..core.errors import AnsorError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from te_lite.bounds import infer_bounds
 from te_lite.state import State
 
-from ..hardware import HardwareParams
+from ..core.hardware import HardwareParams
 from ..population.played import Player
 from ..population.programs import Programs
 from ..population.tape import recorded

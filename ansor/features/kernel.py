@@ -13,7 +13,7 @@ import numpy as np
 from te_lite.bounds import BLOCKS, THREADS
 from te_lite.double_buffer import stored_elements, tile_count
 
-from ..hardware import HardwareParams
+from ..core.hardware import HardwareParams
 from .cover import Lanes, Value
 from .plan import Plan, RowPlan
 

@@ -11,7 +11,7 @@ from te_lite.bounds import infer_bounds
 from te_lite.state import Relation, SplitRel, Stage, State
 from te_lite.step import Length
 
-from ..hardware import HardwareParams
+from ..core.hardware import HardwareParams
 from ..population.programs import Programs
 from .extraction import extract
 from .layout import Features

@@ -20,8 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ansor.errors import BackendError, MeasureError
-
+from ..core.errors import BackendError, MeasureError
 from .engine import Connection
 from .tracker import NAME
 

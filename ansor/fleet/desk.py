@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansor.errors import MeasureError
 from ansor.measure.workers import Worker, Workshop
-from ansor.registry import backend_module
 from te_lite.errors import require
 
+from ..core.errors import MeasureError
+from ..core.registry import backend_module
 from .message import Files
 
 Answer = tuple[dict[str, Any], Files]

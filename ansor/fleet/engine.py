@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from ansor.errors import BackendError
 from te_lite.errors import require
 
+from ..core.errors import BackendError
 from .processes import descendants, end
 
 NAMESPACE = "ansor"

@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import MeasureError
-from ansor.hardware import HardwareParams
 from ansor.measure.station import RunOptions, Station, TaskData
 from ansor.measure.workers import Workshop
-from ansor.registry import register_backend
-from ansor.task import SearchTask
 from te_lite.dag_json import dag_from_json
 from te_lite.errors import TeError, require
 
-from ..measure.values import BuildResult, MeasureInput, MeasureResult
+from ..core.errors import MeasureError
+from ..core.hardware import HardwareParams
+from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.registry import register_backend
+from ..core.task import SearchTask
 from .desk import Desk
 from .message import Files, pack, unpack
 

@@ -13,8 +13,9 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from ansor.errors import MeasureError
 from te_lite.errors import require
+
+from ..core.errors import MeasureError
 
 _HEAD = struct.Struct(">I")
 Files = dict[str, bytes]

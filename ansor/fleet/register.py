@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansor.errors import MeasureError
 from te_lite.errors import require
+
+from ..core.errors import MeasureError
 
 PATIENCE = 10.0
 Answer = Callable[[dict[str, Any]], None]

@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import BackendError, MeasureError, TaskError
 from ansor.measure.local import LocalBuilder
 from ansor.measure.payload import task_payload
 from ansor.measure.station import RunOptions, failed
-from ansor.task import SearchTask
 from te_lite.errors import require
 
-from ..backends import backend
-from ..measure.values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.backends import backend
+from ..core.errors import BackendError, MeasureError, TaskError
+from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.task import SearchTask
 from .client import ClientClosed, Fleet, HostLost, Lease
 from .host import result_from_json
 from .message import Files, pack, unpack

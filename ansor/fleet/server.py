@@ -14,13 +14,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ansor.errors import BackendError, MeasureError
 from te_lite.errors import require
 
-from ..backends import backend
+from ..core.backends import backend
+from ..core.errors import BackendError, MeasureError
+from ..core.measure_values import DeviceInfo
+from ..core.registry import register_backend
 from ..measure.devices import choose_devices, list_devices
-from ..measure.values import DeviceInfo
-from ..registry import register_backend
 from .engine import Connection, Member, load, require_answer
 from .host import DeviceHost
 from .tracker import NAME, PROTOCOL, stop_on_signals

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ansor import nd
-from ansor.errors import MeasureError
-from ansor.nd import DeviceId
 from te_lite.errors import require
 from te_lite.timing import Timing
 
+from ..core import nd
+from ..core.errors import MeasureError
+from ..core.nd import DeviceId
 from .client import ClientClosed, Fleet, HostLost
 from .message import Files, pack, unpack
 

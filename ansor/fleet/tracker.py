@@ -11,8 +11,7 @@ import threading
 import time
 from typing import Any
 
-from ansor.errors import BackendError, MeasureError
-
+from ..core.errors import BackendError, MeasureError
 from .engine import Connection, Member, load, split_address
 from .register import Register
 

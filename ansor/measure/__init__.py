@@ -1,10 +1,10 @@
 """Measurement: values and protocols, worker processes, the local builder and runner, the measurer."""
 
+from ..core.measure_values import BuildResult, DeviceInfo, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.protocols import Backend, Builder, Device, MeasureCallback, Program, Runner
 from .devices import list_devices
 from .local import LocalBuilder, LocalRPCMeasureContext, LocalRunner
 from .measurer import ProgramMeasurer
-from .protocols import Backend, Builder, Device, MeasureCallback, Program, Runner
-from .values import BuildResult, DeviceInfo, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 
 __all__ = [
     "Backend", "BuildResult", "Builder", "Device", "DeviceInfo", "DeviceUse", "LocalBuilder", "LocalRPCMeasureContext",

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansor.errors import MeasureError, TaskError
-from ansor.hardware import host_cores
-from ansor.measure.values import DeviceInfo
 from te_lite.errors import require
 
-from ..backends import backend
+from ..core.backends import backend
+from ..core.errors import MeasureError, TaskError
+from ..core.hardware import host_cores
+from ..core.measure_values import DeviceInfo
 
 ALL = "all"
 Wanted = str | tuple[int, ...]

@@ -25,12 +25,12 @@ from te_lite.reference import evaluate, random_inputs
 from te_lite.replay import replay
 from te_lite.step import from_json
 
-from ..backends import load_backend
-from ..layout_option import LayoutRewriteOption
+from ..core.backends import load_backend
+from ..core.layout_option import LayoutRewriteOption
+from ..core.measure_values import MeasureErrorNo
+from ..core.protocols import Array, Backend, Device, Program
 from .check import mismatch, poison, reduction_terms, tolerance
 from .networks import run_network
-from .protocols import Array, Backend, Device, Program
-from .values import MeasureErrorNo
 
 MAX_MESSAGE = 512
 

@@ -10,18 +10,18 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from ansor.errors import TaskError
-from ansor.hardware import host_cores
-from ansor.task import SearchTask
 from te_lite.errors import TeError, require
 from te_lite.step import to_json
 
-from ..backends import backend
+from ..core.backends import backend
+from ..core.errors import TaskError
+from ..core.hardware import host_cores
+from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.task import SearchTask
 from .devices import choose_devices, wanted_devices
 from .payload import task_payload
 from .station import RunOptions, Station, failed, outcome
 from .stations import Stations
-from .values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from .workers import Reply, WorkerPool, Workshop
 
 PREPARE_TIMEOUT = 600.0

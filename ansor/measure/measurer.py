@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import MeasureError
 from ansor.progress import Display, make_display
-from ansor.task import SearchTask
 from te_lite.errors import require
 from te_lite.state import State
 
+from ..core.errors import MeasureError
+from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.protocols import Builder, MeasureCallback, Runner
+from ..core.task import SearchTask
 from .pipeline import Pipeline
-from .protocols import Builder, MeasureCallback, Runner
-from .values import DeviceUse, MeasureInput, MeasureResult
 
 FINALISTS = 5
 logger = logging.getLogger("ansor")

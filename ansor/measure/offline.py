@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from te_lite.step import Split, Step
 
-from .values import BuildResult, MeasureInput
+from ..core.measure_values import BuildResult, MeasureInput
 
 ProgramKey = tuple[str, str, tuple[Step, ...]]
 

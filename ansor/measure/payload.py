@@ -7,9 +7,10 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from ansor.registry import backend_module
-from ansor.task import SearchTask
 from te_lite.dag_json import dag_to_json
+
+from ..core.registry import backend_module
+from ..core.task import SearchTask
 
 
 @lru_cache(maxsize=8)

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from ansor.task import SearchTask
-
-from ..backends import backend
-from .protocols import Builder, Runner
-from .values import BuildResult, MeasureInput, MeasureResult
+from ..core.backends import backend
+from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.protocols import Builder, Runner
+from ..core.task import SearchTask
 
 BATCH_PER_WORKER = 4
 Done = tuple[int, MeasureResult]

@@ -7,12 +7,12 @@ import os
 from collections.abc import Iterable
 from typing import Literal
 
-from ansor.errors import MeasureError, TaskError
 from ansor.records import Record, RecordReader, target_kind
 from te_lite.errors import require
 
+from ..core.errors import MeasureError, TaskError
+from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from .offline import NoBuilder, ProgramKey, program_key
-from .values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 
 Missing = Literal["raise", "fail"]
 

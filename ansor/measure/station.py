@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import MeasureError
-from ansor.task import SearchTask
 from te_lite.errors import require
 
+from ..core.errors import MeasureError
+from ..core.measure_values import FAILED_COST, BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.task import SearchTask
 from .payload import task_payload
-from .values import FAILED_COST, BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from .workers import Reply, Worker, Workshop
 
 INPUT_SEED = 20201019

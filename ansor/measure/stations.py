@@ -6,8 +6,8 @@ import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ..core.measure_values import DeviceInfo, DeviceUse
 from .station import RunOptions, Station, TaskData
-from .values import DeviceInfo, DeviceUse
 from .workers import Workshop
 
 

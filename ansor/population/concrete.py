@@ -10,8 +10,8 @@ from te_lite.replay import replay
 from te_lite.state import SplitRel, State
 from te_lite.step import Pragma, Split, Step
 
-from ..hardware import HardwareParams
-from ..target import Target
+from ..core.hardware import HardwareParams
+from ..core.target import Target
 from .decisions import split_positions
 from .programs import Programs, hole_columns, program
 from .space import Space, Variant

@@ -20,11 +20,11 @@ from ..annotate.loops import CPU_UNROLL, GPU_UNROLL, lane_loops, loops_of_progra
 from ..annotate.parallel import deepest
 from ..annotate.threads import bind, copies, thread_counts, vector_widths
 from ..annotate.tile_sizes import fill, holes, thread_splits
-from ..errors import TaskError
-from ..hardware import HardwareParams
-from ..options import SketchOptions
+from ..core.errors import TaskError
+from ..core.hardware import HardwareParams
+from ..core.options import SketchOptions
+from ..core.target import Target
 from ..sketch.predicates import traced_steps
-from ..target import Target
 from ..tiling import factor_table
 from .space import Choice, ChoiceKind, Space, Tile
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import TaskError
+from ..core.errors import TaskError
 from .crossover import crossover
 from .draw import Mask, Scores, roulette
 from .mutate import Mutation, mutate

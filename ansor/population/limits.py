@@ -18,7 +18,7 @@ from te_lite.state import INLINED, Stage
 
 from ..annotate.shared import element_bytes, kernel_of, shared_bytes
 from ..annotate.tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
-from ..hardware import HardwareParams
+from ..core.hardware import HardwareParams
 from .draw import Mask
 from .played import Player
 from .programs import Programs

@@ -17,9 +17,9 @@ from te_lite.step import Annotate, ComputeAt, ComputeInline, ComputeRoot, Fuse, 
 
 from ..annotate.location import place_of
 from ..annotate.parallel import parallel_loops
-from ..hardware import HardwareParams
-from ..options import SketchOptions
-from ..target import Target
+from ..core.hardware import HardwareParams
+from ..core.options import SketchOptions
+from ..core.target import Target
 from .concrete import concrete, unroll_text
 from .decisions import rfactor_positions, space_of
 from .programs import hole_columns

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from ..hardware import HardwareParams
+from ..core.hardware import HardwareParams
 from .programs import Origin, Programs, RowPrograms
 from .tape import Program, Tape
 

@@ -21,8 +21,8 @@ from te_lite.step import FollowFusedSplit, FollowSplit, Split
 
 from ..annotate.loops import lane_loops, loops_of_programs
 from ..annotate.parallel import settled_depths
-from ..hardware import HardwareParams
-from ..target import Target
+from ..core.hardware import HardwareParams
+from ..core.target import Target
 from .decisions import split_positions
 from .space import ChoiceKind, Matrix, Space, Variant
 from .variants import structure

@@ -18,8 +18,8 @@ from ..annotate.loops import add_unroll, add_vectorize
 from ..annotate.parallel import add_parallel
 from ..annotate.threads import bind
 from ..annotate.tile_sizes import fill, holes
-from ..hardware import HardwareParams
-from ..target import Target
+from ..core.hardware import HardwareParams
+from ..core.target import Target
 from .space import Place, Space, Variant
 
 Depths = tuple[tuple[int, int], ...]

@@ -24,7 +24,7 @@ from numbers import Real
 
 from te_lite.errors import require
 
-from ..errors import TaskError
+from ..core.errors import TaskError
 from .groups import Groups, others, speeds
 from .standing import Standing
 

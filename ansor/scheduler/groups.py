@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from te_lite import ComputeDAG
 
-from ..task import SearchTask
-from ..workloads import decode_workload_key
+from ..core.task import SearchTask
+from ..core.workloads import decode_workload_key
 from .standing import Standing
 
 TAG = "auto_scheduler_task_scheduler_tag"

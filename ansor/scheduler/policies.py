@@ -10,14 +10,14 @@ import numpy as np
 
 from te_lite.errors import require
 
+from ..core.errors import TaskError
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.seeds import checked_seed
+from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..errors import TaskError
 from ..measure.measurer import ProgramMeasurer
-from ..measure.values import MeasureInput, MeasureResult
 from ..policy import SketchPolicy
 from ..records import Record, RecordReader
-from ..seed import checked_seed
-from ..task import SearchTask
 
 PathLike = str | os.PathLike[str]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..core.task import SearchTask
 from ..records import Record, target_kind
-from ..task import SearchTask
 from .standing import Standing, cost_of
 
 

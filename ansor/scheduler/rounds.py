@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from ..search import begin_round, end_round
-from ..task import SearchTask
 from .policies import RoundPolicy
 from .standing import cost_of
 

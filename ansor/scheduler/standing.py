@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..measure.values import MeasureResult
+from ..core.measure_values import MeasureResult
 
 LEAST_COST = 1e-12
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..backends import backend
-from ..errors import BudgetError, TaskError
+from ..core.backends import backend
+from ..core.errors import BudgetError, TaskError
+from ..core.seeds import chosen_seed
+from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..records import Record, RecordReader
-from ..seed import chosen_seed
-from ..task import SearchTask
 from ..tuning import TuningOptions
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import Board, GradientParams, Objective, evaluate, pick_by_gradient, pick_in_turn, stand_ins

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-import ansor.measure.protocols as protocols
-import ansor.measure.values as values
-from ansor.task import SearchTask
+import ansor.core.measure_values as values
+import ansor.core.protocols as protocols
 from te_lite import ComputeDAG
 from te_lite.errors import TeError
 
+from ..core.task import SearchTask
 from .config import ConfigEntity
 from .measure import MeasureInput, MeasureResult, failed
 from .task import Task

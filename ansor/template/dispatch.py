@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ansor.context import Context
-from ansor.target import Target
-
+from ..core.context import Context
+from ..core.target import Target
 from .fallback import FallbackConfigEntity
 
 logger = logging.getLogger("autotvm")

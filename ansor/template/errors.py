@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansor.errors import TaskError
+from ..core.errors import TaskError
 
 
 class TemplateError(TaskError):

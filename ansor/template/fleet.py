@@ -13,7 +13,7 @@ from typing import Any
 from ansor.fleet.runner import PortableBuilder, RPCRunner
 from te_lite.errors import require
 
-from ..backends import backend as backend_of
+from ..core.backends import backend as backend_of
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError
 from .measure import Measurer

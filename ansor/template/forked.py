@@ -18,10 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ansor.errors import MeasureError
 from ansor.measure.channel import ChannelClosed, receive, send
 
-from ..measure.values import MeasureErrorNo, MeasureResult
+from ..core.errors import MeasureError
+from ..core.measure_values import MeasureErrorNo, MeasureResult
 from .measure import failed
 
 GRACE = 30.0

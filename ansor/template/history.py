@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Any
 
 from ansor.record_file import best_of, pairs_of
-from ansor.target import Target
 
+from ..core.target import Target
 from .dispatch import DispatchContext
 from .record import Pair, Source, load_from_file, target_key
 

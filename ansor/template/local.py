@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansor.fleet.runner import RPCRunner
-from ansor.hardware import host_cores
 from ansor.measure.local import LocalBuilder as ProgramBuilder
 from ansor.measure.local import LocalRunner as ProgramRunner
 from te_lite.errors import require
 
-from ..backends import backend as backend_of
-from ..measure.values import MeasureResult
+from ..core.backends import backend as backend_of
+from ..core.hardware import host_cores
+from ..core.measure_values import MeasureResult
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError
 from .fleet import FleetMeasure

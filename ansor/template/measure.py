@@ -1,7 +1,7 @@
 """How configurations are measured: the values, and the protocol that a device follows.
 
 A device supplies a `TemplateBackend`: it turns a configuration into a program or says why not, and runs programs.  The
-backend object of a target kind (`ansor.registry`) has it as its attribute `templates`; other backends compile what
+backend object of a target kind (`ansor.core.registry`) has it as its attribute `templates`; other backends compile what
 `Task.instantiate` returns (compiled.py).
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..measure.values import MeasureErrorNo, MeasureResult
+from ..core.measure_values import MeasureErrorNo, MeasureResult
 from .config import ConfigEntity
 from .task import Task
 

@@ -21,10 +21,10 @@ from functools import cached_property, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import te_lite as te
-from ansor.target import Target
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import require
 
+from ..core.target import Target
 from .config import ConfigEntity
 from .dispatch import ApplyConfig, DispatchContext
 from .errors import TemplateError

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansor.measure.jobs import JobFailure, stage
 
-from ..measure.values import MeasureErrorNo, MeasureResult
+from ..core.measure_values import MeasureErrorNo, MeasureResult
 from .config import ConfigEntity
 from .errors import InstantiationError
 from .measure import Refusal, RunOptions, TemplateBackend, failed

@@ -18,8 +18,8 @@ import te_lite as te
 from ansor.annotate import fill, holes, sample
 from ansor.annotate.loops import CPU_UNROLL, GPU_UNROLL
 from ansor.annotate.shared import shared_bytes
-from ansor.hardware import HardwareParams
-from ansor.options import SketchOptions
+from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
 from te_lite import ComputeDAG

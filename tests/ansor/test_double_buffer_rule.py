@@ -48,7 +48,7 @@ WORKLOADS: dict[str, Callable[[], list[Tensor]]] = {
 def context(tensors: list[Tensor], target: str = "cuda") -> SketchContext:
     found = ansor.Target.of(target)
     return SketchContext(
-        te.ComputeDAG(tensors), found, HARDWARE[target].completed(found), ansor.options.SketchOptions()
+        te.ComputeDAG(tensors), found, HARDWARE[target].completed(found), ansor.core.options.SketchOptions()
     )
 
 

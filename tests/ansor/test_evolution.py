@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansor.errors import TaskError
+from ansor.core.errors import TaskError
 from ansor.population.draw import pick, roulette
 from ansor.population.evolve import Candidate, EvolveOptions, StageScores, evolve
 from ansor.population.limits import rows_fit

@@ -7,7 +7,7 @@ import pytest
 
 import te_lite as te
 from ansor.annotate.tile_sizes import draw_threads, thread_splits
-from ansor.hardware import HardwareParams
+from ansor.core.hardware import HardwareParams
 from ansor.population.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
 from ansor.population.programs import Programs
 from ansor.population.space import Matrix, Space

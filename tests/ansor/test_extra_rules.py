@@ -15,8 +15,8 @@ import te_lite as te
 from ansor.annotate import holes, sample
 from ansor.annotate.shared import shared_bytes
 from ansor.annotate.threads import copies
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
+from ansor.core.errors import TaskError
+from ansor.core.hardware import HardwareParams
 from ansor.population.concrete import concrete
 from ansor.population.decisions import space_of
 from ansor.population.parse import parse

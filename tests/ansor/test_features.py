@@ -10,8 +10,8 @@ import pytest
 
 import te_lite as te
 from ansor.annotate.sample import sample
+from ansor.core.hardware import HardwareParams
 from ansor.features import extract, programs_of, state_features, states_features
-from ansor.hardware import HardwareParams
 from ansor.population.concrete import concrete
 from ansor.population.decisions import spaces_of
 from ansor.population.programs import Programs, programs

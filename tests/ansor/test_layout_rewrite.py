@@ -11,9 +11,9 @@ import pytest
 import codegen_c
 import te_lite as te
 from ansor.annotate import sample
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
-from ansor.layout_option import LayoutRewriteOption
+from ansor.core.errors import TaskError
+from ansor.core.hardware import HardwareParams
+from ansor.core.layout_option import LayoutRewriteOption
 from ansor.layout_rewrite import Rewritten, rewrite_layout_from_state
 from ansor.packing import PackedLayout, PackedView
 from ansor.reading_order import packed_layouts

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.core.hardware import HardwareParams
 from ansor.features import extract
-from ansor.hardware import HardwareParams
 from ansor.population.decisions import spaces_of
 from ansor.population.limits import fits, threads_per_block
 from ansor.population.played import REMEMBERED, Player

@@ -9,9 +9,9 @@ import codegen_c
 import te_lite as te
 from ansor.annotate.shared import shared_bytes
 from ansor.annotate.tile_sizes import ThreadLimits, thread_plan
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
-from ansor.options import SketchOptions
+from ansor.core.errors import TaskError
+from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
 from ansor.population.concrete import concrete
 from ansor.population.decisions import random_space, space_of, spaces_of
 from ansor.population.programs import programs

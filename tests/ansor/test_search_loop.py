@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import ansor
+from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.measure.analytical import AnalyticalRunner
 from ansor.measure.offline import NoBuilder
-from ansor.measure.values import BuildResult, MeasureInput, MeasureResult
 from ansor.population.concrete import concrete
 from ansor.population.neighbours import neighbours
 from ansor.proposals import program_text

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from ansor import template as autotvm
+from ansor.core.registry import register_backend
 from ansor.measure.jobs import JobFailure
-from ansor.registry import register_backend
 from ansor.template import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, Refusal
 from ansor.template.tuner import GridSearchTuner, RandomTuner, XGBTuner
 from tests.ansor.test_template_space import matmul

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ansor.hardware import HardwareParams
+from ansor.core.hardware import HardwareParams
+from ansor.core.measure_values import DeviceInfo
+from ansor.core.task import SearchTask
 from ansor.measure.devices import list_devices
-from ansor.measure.values import DeviceInfo
-from ansor.task import SearchTask
 from codegen_cuda import backend, device
 from codegen_cuda.errors import DeviceError
 from tests.workloads import matmul

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansor.errors import MeasureError
+from ansor.core.errors import MeasureError
 from ansor.fleet.message import pack, unpack
 from ansor.fleet.register import Register
 from ansor.fleet.table import queue_status, report

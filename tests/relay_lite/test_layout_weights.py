@@ -12,8 +12,8 @@ import pytest
 import codegen_c
 import relay_lite as relay
 from ansor.annotate import sample
+from ansor.core.hardware import HardwareParams
 from ansor.dispatch import ApplyHistoryBest, DispatchContext
-from ansor.hardware import HardwareParams
 from ansor.packing import PackedLayout
 from ansor.reading_order import packed_layouts
 from ansor.sketch import generate_sketches

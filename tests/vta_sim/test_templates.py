@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 import te_lite as te
-from ansor.backends import backend
-from ansor.errors import BackendError
-from ansor.measure.values import MeasureErrorNo
+from ansor.core.backends import backend
+from ansor.core.errors import BackendError
+from ansor.core.measure_values import MeasureErrorNo
 from ansor.template import Refusal, RunOptions, Task, create, measure_option
 from ansor.template.tuner import GridSearchTuner
 from tests.vta_sim.conv import BEST, LAYERS, Layer

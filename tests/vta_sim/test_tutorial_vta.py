@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansor.errors import BackendError
-from ansor.measure.values import MeasureResult
-from ansor.nd import DeviceId
+from ansor.core.errors import BackendError
+from ansor.core.measure_values import MeasureResult
+from ansor.core.nd import DeviceId
 from ansor.template import ApplyHistoryBest, MeasureInput, RunOptions, record
 from ansor.template import task as template_task
 from ansor.template.measure import Refusal

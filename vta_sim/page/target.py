@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-import ansor.target
+import ansor.core.target
 from ansor.template.task import current_target
 
 from ..environment import get_env

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ansor.errors import BackendError
+from ansor.core.errors import BackendError
 from ansor.fleet import RemoteSession
 from relay_lite.transform import PassContext
 from te_lite.errors import require

@@ -23,7 +23,7 @@ from te_lite.step import CacheWrite, RFactor
 from te_lite.visit import free_vars
 
 from ...annotate.shared import element_bytes
-from ...moves import annotate, compute_at, fuse, reorder, split
+from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..generate import generate_sketches
 from ..predicates import has_reduce_iter, loop_length, needs_tiling, producers
 from ..rule import SketchContext

@@ -14,7 +14,7 @@ from te_lite.state import INLINED, State
 from te_lite.step import CacheRead
 
 from ...annotate.shared import element_bytes
-from ...moves import compute_at
+from ...core.schedule_primitives import compute_at
 from ..cache_rules import fetch_loop
 from ..generate import generate_sketches
 from ..predicates import needs_tiling

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ansor.task import SearchTask
 from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.step import Step
+
+from .task import SearchTask
 
 FAILED_COST = 1e10
 

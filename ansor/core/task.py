@@ -18,13 +18,7 @@ from .errors import TaskError
 from .hardware import HardwareParams
 from .layout_option import LayoutRewriteOption
 from .target import Target
-from .workloads import (
-    WorkloadFunc,
-    decode_workload_key,
-    make_workload_key,
-    register_dag,
-    workload_dag,
-)
+from .workloads import WorkloadFunc, decode_workload_key, make_workload_key, register_dag, workload_dag
 
 Array = np.ndarray[Any, np.dtype[Any]]
 HARDWARE_FIELDS = tuple(f.name for f in fields(HardwareParams))

@@ -1,6 +1,6 @@
 """The one place where the search reaches upward, by module name: backends by target kind, and the graph front end.
 
-A backend module has a `BACKEND` object that follows `ansor.measure.protocols.Backend`.
+A backend module has a `BACKEND` object that follows `ansor.core.protocols.Backend`.
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ansor.hardware import HardwareParams
-from ansor.measure.values import BuildResult, DeviceInfo, DeviceUse, MeasureInput, MeasureResult
-from ansor.task import SearchTask
 from te_lite.stmt import LoweredFunc
+
+from .hardware import HardwareParams
+from .measure_values import BuildResult, DeviceInfo, DeviceUse, MeasureInput, MeasureResult
+from .task import SearchTask
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -46,7 +47,7 @@ class Device(Protocol):
 
 
 class Backend(Protocol):
-    """What a device package supplies; found by target kind through `ansor.registry`.
+    """What a device package supplies; found by target kind through `ansor.core.registry`.
 
     `shares_host` says that programs run on the processor that compiles them, so nothing may be built while
     something is measured.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import registry
-from .measure.protocols import Backend
+from .protocols import Backend
 
 
 def load_backend(module: str, kind: str) -> Backend:
