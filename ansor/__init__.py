@@ -23,7 +23,7 @@ from .core.workloads import make_workload_key, register_workload, register_workl
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .fleet import RPCRunner, request_remote
-from .layout_rewrite import rewrite_layout_from_state
+from .layout.rewrite import rewrite_layout_from_state
 from .measure import (
     BuildResult,
     LocalBuilder,

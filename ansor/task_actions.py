@@ -17,7 +17,7 @@ from .core.layout_option import LayoutRewriteOption
 from .core.measure_values import MeasureInput
 from .core.task import SearchTask
 from .cost_model import XGBModel
-from .layout_rewrite import rewrite_layout_from_state
+from .layout.rewrite import rewrite_layout_from_state
 from .measure.measurer import ProgramMeasurer
 from .policy import SketchPolicy
 from .records import load_best_record

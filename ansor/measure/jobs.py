@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ansor.layout_rewrite import Rewritten, rewrite_layout_from_state
-from ansor.packing import PackedLayout
 from te_lite import ComputeDAG
 from te_lite.dag_json import dag_from_json
 from te_lite.lower import lower
@@ -29,6 +27,8 @@ from ..core.backends import load_backend
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
 from ..core.protocols import Array, Backend, Device, Program
+from ..layout.packing import PackedLayout
+from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from .check import mismatch, poison, reduction_terms, tolerance
 from .networks import run_network
 

@@ -14,9 +14,9 @@ from ansor.annotate import sample
 from ansor.core.errors import TaskError
 from ansor.core.hardware import HardwareParams
 from ansor.core.layout_option import LayoutRewriteOption
-from ansor.layout_rewrite import Rewritten, rewrite_layout_from_state
-from ansor.packing import PackedLayout, PackedView
-from ansor.reading_order import packed_layouts
+from ansor.layout.packing import PackedLayout, PackedView
+from ansor.layout.reading_order import packed_layouts
+from ansor.layout.rewrite import Rewritten, rewrite_layout_from_state
 from ansor.sketch import generate_sketches
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.dag_json import dag_from_json, dag_to_json

@@ -21,7 +21,7 @@ from te_lite.step import Annotate, CacheRead, ComputeAt, Fuse, Step
 from te_lite.tensor import ComputeOp, make_compute
 from te_lite.visit import transform
 
-from .core.layout_option import LayoutRewriteOption
+from ..core.layout_option import LayoutRewriteOption
 from .packing import PackedLayout, PackedView
 from .reading_order import packed_layouts
 

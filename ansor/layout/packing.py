@@ -22,7 +22,7 @@ from te_lite import Tensor
 from te_lite.errors import require
 from te_lite.expr import INDEX, Expr, Load, as_expr, binary
 
-from .core.errors import TaskError
+from ..core.errors import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
