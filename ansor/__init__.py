@@ -21,7 +21,6 @@ from .core.target import Target
 from .core.task import SearchTask, register_actions
 from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
-from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .fleet import RPCRunner, request_remote
 from .layout.rewrite import rewrite_layout_from_state
 from .measure import (
@@ -36,7 +35,8 @@ from .measure import (
     ProgramMeasurer,
 )
 from .policy import EmptyPolicy, SketchPolicy
-from .records import (
+from .records.dispatch import ApplyHistoryBest, DispatchContext, load_history_best
+from .records.lines import (
     RecordReader,
     RecordToFile,
     distill_record_file,

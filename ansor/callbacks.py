@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .core.measure_values import MeasureInput, MeasureResult
 from .core.protocols import MeasureCallback
-from .records import RecordToFile
+from .records.lines import RecordToFile
 
 
 class PythonBasedMeasureCallback:

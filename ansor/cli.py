@@ -31,7 +31,7 @@ from .doctor import doctor
 from .measure.local import LocalRunner
 from .policy import SketchPolicy
 from .progress import rate_text, seconds_text
-from .records import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
+from .records.lines import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
 from .tuning import TuningOptions
 
 INTERRUPTED = 130

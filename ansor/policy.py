@@ -31,7 +31,7 @@ from .population.mutate import Mutation
 from .population.neighbours import neighbours
 from .population.space import Group
 from .proposals import Measured, Picked, Proposals
-from .records import Record, RecordReader, target_kind
+from .records.lines import Record, RecordReader, target_kind
 from .scoring import Scorer
 from .search import one_round, search_loop
 from .sketch import PreloadCustomSketchRule, generate_sketches

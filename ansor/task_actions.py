@@ -20,7 +20,7 @@ from .cost_model import XGBModel
 from .layout.rewrite import rewrite_layout_from_state
 from .measure.measurer import ProgramMeasurer
 from .policy import SketchPolicy
-from .records import load_best_record
+from .records.lines import load_best_record
 from .tuning import TuningOptions
 
 

@@ -36,8 +36,8 @@ from ansor.analytical.model import AnalyticalModel
 from ansor.catalog import CATALOG, register_catalog
 from ansor.compare import timed_in_turns
 from ansor.core.nd import aligned_copy
-from ansor.journal import append_lines, scan_lines
 from ansor.measure.analytical import AnalyticalRunner
+from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report
 from te_lite.reference import random_inputs
 from te_lite.state import State

@@ -26,7 +26,7 @@ import numpy as np
 
 import te_lite as te
 from ansor.core.errors import MeasureError
-from ansor.journal import append_lines
+from ansor.records.journal import append_lines
 from ansor.template import RunOptions, Task, create
 from ansor.template.trial import trial
 from benchmarks import report

@@ -10,7 +10,7 @@ from itertools import chain, count
 
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
-from ansor.dispatch import DispatchContext
+from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
 from te_lite.lower import lower
 from te_lite.replay import replay

@@ -21,9 +21,9 @@ import numpy as np
 from ansor.core.protocols import Runner
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
-from ansor.dispatch import ApplyHistoryBest, Source
 from ansor.measure.local import LocalRunner
-from ansor.records import RecordReader, RecordToFile
+from ansor.records.dispatch import ApplyHistoryBest, Source
+from ansor.records.lines import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
 from ansor.scheduler.standing import Standing

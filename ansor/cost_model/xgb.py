@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.records import RecordReader
 from te_lite.errors import TeError, require
 from te_lite.state import State
 
@@ -26,6 +25,7 @@ from ..core.hardware import HardwareParams
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
 from ..core.task import SearchTask
+from ..records.lines import RecordReader
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples, stacked
 from .features import FEATURES

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..journal import append_lines, ensure_writable
+from ..records.journal import append_lines, ensure_writable
 from .report import Row, Summary, curve_text, table_text
 
 

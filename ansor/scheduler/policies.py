@@ -17,7 +17,7 @@ from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..measure.measurer import ProgramMeasurer
 from ..policy import SketchPolicy
-from ..records import Record, RecordReader
+from ..records.lines import Record, RecordReader
 
 PathLike = str | os.PathLike[str]
 

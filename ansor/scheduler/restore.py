@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..core.task import SearchTask
-from ..records import Record, target_kind
+from ..records.lines import Record, target_kind
 from .standing import Standing, cost_of
 
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from ansor.journal import ensure_writable
 from te_lite.errors import require
 
+from ..records.journal import ensure_writable
 from .errors import TemplateError
 from .measure import MeasureInput, MeasureResult
 from .record import PathLike, save

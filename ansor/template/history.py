@@ -9,9 +9,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from ansor.record_file import best_of, pairs_of
-
 from ..core.target import Target
+from ..records.files import best_of, pairs_of
 from .dispatch import DispatchContext
 from .record import Pair, Source, load_from_file, target_key
 

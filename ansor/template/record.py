@@ -16,14 +16,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ansor.journal import append_lines
-from ansor.record_file import LineReader, best_of, distill
-from ansor.records import parse_line, read_result, seconds_of
 from te_lite.errors import RecordError, TeError, require
 
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureResult
 from ..core.target import Target
+from ..records.files import LineReader, best_of, distill
+from ..records.journal import append_lines
+from ..records.lines import parse_line, read_result, seconds_of
 from .config import ConfigEntity
 from .measure import MeasureInput
 from .task import Task

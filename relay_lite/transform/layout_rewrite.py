@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 from ansor.core.target import Target
-from ansor.dispatch import DispatchContext
 from ansor.layout.packing import PackedLayout, PackedView
 from ansor.layout.reading_order import packed_layouts
+from ansor.records.dispatch import DispatchContext
 from te_lite import Tensor
 from te_lite.errors import TeError, require
 from te_lite.replay import replay

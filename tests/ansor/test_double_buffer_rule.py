@@ -22,7 +22,7 @@ from ansor.population.parse import parse
 from ansor.population.programs import programs
 from ansor.population.sample import sample_rows
 from ansor.population.variants import random_variant
-from ansor.records import OWN_VERSION, dump_record_to_string, load_record_from_string
+from ansor.records.lines import OWN_VERSION, dump_record_to_string, load_record_from_string
 from ansor.sketch import SketchContext, generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffer_sketches, double_buffered
 from ansor.sketch.extra.padded_shared import padded

@@ -13,9 +13,9 @@ import codegen_c
 import relay_lite as relay
 from ansor.annotate import sample
 from ansor.core.hardware import HardwareParams
-from ansor.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.layout.packing import PackedLayout
 from ansor.layout.reading_order import packed_layouts
+from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.sketch import generate_sketches
 from relay_lite import reference, transform
 from relay_lite.errors import GraphError

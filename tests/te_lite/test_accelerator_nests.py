@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from ansor.core.measure_values import MeasureInput, MeasureResult
 from ansor.core.task import SearchTask
-from ansor.records import dump_record_to_string, load_record_from_string
+from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite import Schedule, Tensor
 from te_lite.errors import LowerError, RecordError, ScheduleError
 from te_lite.interp import run

@@ -10,12 +10,12 @@ from te_lite.dag import ComputeDAG
 from te_lite.replay import replay
 from te_lite.state import State
 
-from .core.context import Context
-from .core.measure_values import MeasureInput
-from .core.target import Target
-from .core.workloads import calc_workload_dis_factor, decode_workload_key
-from .record_file import best_of, pairs_of
-from .records import Record, load_records, workload_of
+from ..core.context import Context
+from ..core.measure_values import MeasureInput
+from ..core.target import Target
+from ..core.workloads import calc_workload_dis_factor, decode_workload_key
+from .files import best_of, pairs_of
+from .lines import Record, load_records, workload_of
 
 Source = str | os.PathLike[str] | Iterable[Record] | Sequence[str | os.PathLike[str]]
 

@@ -23,12 +23,12 @@ import numpy as np
 from te_lite.errors import RecordError, TeError, require
 from te_lite.step import DoubleBuffer, FreePragma, SetScope, from_json, to_json
 
-from .core.measure_values import DeviceUse, MeasureInput, MeasureResult
-from .core.target import Target
-from .core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
-from .core.workloads import calc_workload_dis_factor, decode_workload_key
+from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.target import Target
+from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
+from ..core.workloads import calc_workload_dis_factor, decode_workload_key
+from .files import LineReader, Pair, PathLike, best_of, distill
 from .journal import append_lines, ensure_writable
-from .record_file import LineReader, Pair, PathLike, best_of, distill
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"

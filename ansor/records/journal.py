@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .core.errors import JournalError
+from ..core.errors import JournalError
 
 MAX_LINE = 1 << 20
 
