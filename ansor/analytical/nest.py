@@ -21,11 +21,11 @@ from te_lite.state import ATTACHED, INLINED, SplitRel, Stage
 from te_lite.tensor import Operation
 from te_lite.visit import free_vars, walk
 
-from ..annotate.shared import element_bytes
 from ..features.count import op_counts
 from ..features.nest import Nest as Structure
 from ..features.nest import nests_of
 from ..population.programs import Programs
+from ..sketch.shared_memory import element_bytes
 
 Key = tuple[int, int]
 

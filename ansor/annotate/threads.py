@@ -21,7 +21,7 @@ from te_lite.step import Length, Split
 from ..core.hardware import HardwareParams
 from ..core.schedule_primitives import annotate, follow_fused_split, fuse, split
 from ..sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling, root_axes, spatial_split_steps
-from .shared import element_bytes, shared_bytes
+from ..sketch.shared_memory import element_bytes, shared_bytes
 
 BLOCK, VTHREAD = "blockIdx.x", "vthread"
 WIDTHS = (1, 2, 4, 8, 16)

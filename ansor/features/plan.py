@@ -16,7 +16,7 @@ from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, expanded_bodies, 
 from te_lite.state import ATTACHED, INLINED, Relation, SplitRel, State
 from te_lite.visit import walk
 
-from ..annotate.shared import element_bytes
+from ..sketch.shared_memory import element_bytes
 from .count import Counts, flops, op_counts
 from .nest import Nest, nests_of
 from .schema import BUFFERS

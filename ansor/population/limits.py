@@ -16,9 +16,9 @@ from te_lite.bounds import THREADS, Bounds
 from te_lite.lanes import larger, product, where
 from te_lite.state import INLINED, Stage
 
-from ..annotate.shared import element_bytes, kernel_of, shared_bytes
 from ..annotate.tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
 from ..core.hardware import HardwareParams
+from ..sketch.shared_memory import element_bytes, kernel_of, shared_bytes
 from .draw import Mask
 from .played import Player
 from .programs import Programs

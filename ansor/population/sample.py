@@ -18,12 +18,12 @@ from te_lite.state import INLINED
 
 from ..annotate.loops import most_lanes
 from ..annotate.parallel import default_depths
-from ..annotate.shared import estimated_shared_bytes, shared_bytes
 from ..annotate.threads import copy_run
 from ..annotate.tile_sizes import thread_limits, thread_plan, thread_splits
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
+from ..sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from ..tiling import factor_table
 from .draw import Index, Mask, pick
 from .programs import Programs, programs

@@ -17,11 +17,11 @@ import codegen_c
 import te_lite as te
 from ansor.annotate import fill, holes, sample
 from ansor.annotate.loops import CPU_UNROLL, GPU_UNROLL
-from ansor.annotate.shared import shared_bytes
 from ansor.core.hardware import HardwareParams
 from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
+from ansor.sketch.shared_memory import shared_bytes
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.interp import run

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from ansor.annotate.sample import draw_gpu_lengths
-from ansor.annotate.shared import estimated_shared_bytes, shared_bytes
 from ansor.annotate.threads import bind_threads
 from ansor.annotate.tile_sizes import ThreadLimits, fill, holes, thread_plan
 from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
+from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from ansor.tiling import choose_lengths, divisors, factor_table
 from te_lite.bounds import infer_bounds
 from te_lite.errors import ScheduleError

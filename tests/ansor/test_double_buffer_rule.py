@@ -11,7 +11,6 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.annotate import sample
-from ansor.annotate.shared import estimated_shared_bytes, shared_bytes
 from ansor.annotate.tile_sizes import holes
 from ansor.features import SCHEMA, extract, state_features
 from ansor.features.merge import states_features
@@ -26,6 +25,7 @@ from ansor.records.lines import OWN_VERSION, dump_record_to_string, load_record_
 from ansor.sketch import SketchContext, generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffer_sketches, double_buffered
 from ansor.sketch.extra.padded_shared import padded
+from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from codegen_cuda.limits import usage
 from te_lite.bounds import infer_bounds
 from te_lite.interp import run

@@ -13,7 +13,6 @@ import pytest
 import codegen_c
 import te_lite as te
 from ansor.annotate import holes, sample
-from ansor.annotate.shared import shared_bytes
 from ansor.annotate.threads import copies
 from ansor.core.errors import TaskError
 from ansor.core.hardware import HardwareParams
@@ -25,6 +24,7 @@ from ansor.population.variants import random_variant
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.extra.injective import ITEMS
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
+from ansor.sketch.shared_memory import shared_bytes
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi

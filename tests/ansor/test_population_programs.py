@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from ansor.annotate import sample
-from ansor.annotate.shared import shared_bytes
 from ansor.population.concrete import concrete
 from ansor.population.decisions import random_space
 from ansor.population.parse import parse
@@ -20,6 +19,7 @@ from ansor.population.sample import sample_rows, settled
 from ansor.population.space import Matrix, Space, Variant
 from ansor.population.variants import home, random_variant
 from ansor.sketch import generate_sketches
+from ansor.sketch.shared_memory import shared_bytes
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.replay import replay

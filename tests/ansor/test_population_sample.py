@@ -7,7 +7,6 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.annotate.shared import shared_bytes
 from ansor.annotate.tile_sizes import ThreadLimits, thread_plan
 from ansor.core.errors import TaskError
 from ansor.core.hardware import HardwareParams
@@ -19,6 +18,7 @@ from ansor.population.sample import sample_rows
 from ansor.population.space import Variant
 from ansor.population.variants import has_nest, home, mutate_place, placed, random_variant
 from ansor.sketch import generate_sketches
+from ansor.sketch.shared_memory import shared_bytes
 from ansor.tiling import factor_table
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds

@@ -18,7 +18,7 @@ from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
 from te_lite.state import INLINED, State
 
-from ..sketch.predicates import NO_SPLIT, named_axes, split_steps
+from .predicates import NO_SPLIT, named_axes, split_steps
 
 _BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "float64": 8, "int64": 8}
 
