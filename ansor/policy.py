@@ -29,13 +29,13 @@ from .population.buckets import Row
 from .population.evolve import EvolveOptions
 from .population.mutate import Mutation
 from .population.neighbours import neighbours
-from .population.space import Group
 from .proposals import Measured, Picked, Proposals
 from .records.lines import Record, RecordReader, target_kind
 from .scoring import Scorer
 from .search import one_round, search_loop
 from .sketch import PreloadCustomSketchRule, generate_sketches
 from .sketch.extra import EXTRA_RULES, extra_sketches
+from .space.choices import Group
 from .tuning import callbacks_with
 
 RANDOM_ROUNDS_AHEAD = 8

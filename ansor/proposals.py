@@ -20,16 +20,16 @@ from .core.errors import TaskError
 from .core.options import SketchOptions
 from .core.task import SearchTask
 from .population.buckets import Row, spread
-from .population.concrete import concrete
-from .population.decisions import random_space
 from .population.evolve import EvolveOptions, Score, evolve
-from .population.limits import rows_fit
 from .population.mutate import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
-from .population.parse import parse
-from .population.sample import sample_rows
-from .population.space import Group, Population, Variant
-from .population.unique import Seen
-from .population.variants import mutate_place, random_variant
+from .space.choices import Group, Population, Variant
+from .space.decisions import random_space
+from .space.duplicates import Seen
+from .space.limits import rows_fit
+from .space.parse import parse
+from .space.sample import sample_rows
+from .space.states import concrete
+from .space.variants import mutate_place, random_variant
 
 CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200

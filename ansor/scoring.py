@@ -14,10 +14,10 @@ from .core.errors import TaskError
 from .core.task import SearchTask
 from .cost_model import CostModel, reads_features
 from .features import extract
-from .population.concrete import concrete
-from .population.limits import fits
-from .population.programs import programs
-from .population.space import Group
+from .space.choices import Group
+from .space.limits import fits
+from .space.programs import programs
+from .space.states import concrete
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -17,12 +17,12 @@ from ansor.analytical.model import AnalyticalModel
 from ansor.core.options import SketchOptions
 from ansor.core.schedule_primitives import annotate, fuse, split
 from ansor.core.task import SearchTask
-from ansor.population.concrete import concrete
 from ansor.population.evolve import EvolveOptions
-from ansor.population.space import Group
 from ansor.proposals import Proposals
 from ansor.scoring import Scorer
 from ansor.sketch import generate_sketches
+from ansor.space.choices import Group
+from ansor.space.states import concrete
 from te_lite.replay import apply
 from te_lite.state import REDUCE, ROOT, State
 from te_lite.step import ComputeInline

@@ -14,7 +14,7 @@ from te_lite.state import State
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from ..cost_model.api import PythonBasedModel
-from ..population.programs import Programs
+from ..space.programs import Programs
 from .machine import Machine, machine_of
 from .roofline import seconds
 

@@ -24,8 +24,8 @@ from te_lite.visit import free_vars, walk
 from ..features.count import op_counts
 from ..features.nest import Nest as Structure
 from ..features.nest import nests_of
-from ..population.programs import Programs
 from ..sketch.shared_memory import element_bytes
+from ..space.programs import Programs
 
 Key = tuple[int, int]
 

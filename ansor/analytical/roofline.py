@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..population.programs import Programs
+from ..space.programs import Programs
 from .cpu import cpu_seconds
 from .gpu import gpu_seconds
 from .machine import GPU, Machine

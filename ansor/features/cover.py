@@ -23,7 +23,7 @@ from te_lite.reads import Affine, Form, Quotient, Scaled, Sum
 from te_lite.region import Linear, LoopAtom
 from te_lite.state import SplitRel
 
-from ..population.tape import recorded
+from ..space.trace import recorded
 from .nest import Loop, Nest
 from .plan import Access
 

@@ -14,9 +14,9 @@ from te_lite.bounds import infer_bounds
 from te_lite.state import State
 
 from ..core.hardware import HardwareParams
-from ..population.played import Player
-from ..population.programs import Programs
-from ..population.tape import recorded
+from ..space.programs import Programs
+from ..space.replayed import Player
+from ..space.trace import recorded
 from .buffers import Memory, buffer_columns
 from .cover import Cover, Lanes, Value, touched
 from .kernel import kernel_columns, launch, launch_columns, storage_bytes

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..population.tape import Symbol
+from ..space.trace import Symbol
 from .cover import Value
 from .schema import INDEX, SCHEMA
 

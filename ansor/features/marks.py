@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..population.programs import Programs
-from ..population.tape import recorded
+from ..space.programs import Programs
+from ..space.trace import recorded
 from .cover import Lanes, Value
 from .nest import Loop, Nest
 from .schema import POSITIONS

@@ -12,7 +12,7 @@ from te_lite.state import Relation, SplitRel, Stage, State
 from te_lite.step import Length
 
 from ..core.hardware import HardwareParams
-from ..population.programs import Programs
+from ..space.programs import Programs
 from .extraction import extract
 from .layout import Features
 from .plan import structure

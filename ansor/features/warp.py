@@ -10,7 +10,7 @@ import numpy as np
 
 from te_lite.bounds import BLOCKS, THREADS
 
-from ..population.tape import recorded
+from ..space.trace import recorded
 from .buffers import Memory
 from .cover import Value
 from .nest import Nest

@@ -8,7 +8,6 @@ import math
 import numpy as np
 
 from ansor.analytical import GPU, Machine, machine_of, seconds
-from ansor.population.programs import Programs
 from te_lite.bounds import THREADS, Bounds, infer_bounds
 from te_lite.errors import TeError, require
 from te_lite.lanes import product
@@ -16,6 +15,7 @@ from te_lite.lanes import product
 from ..core.errors import TaskError
 from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from ..sketch.shared_memory import shared_bytes
+from ..space.programs import Programs
 from .offline import NoBuilder, program_key
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .space import Matrix, Space, Variant
+from ..space.choices import Matrix, Space, Variant
 
 Row = tuple[Variant, np.ndarray]
 

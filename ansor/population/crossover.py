@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from .draw import Index, Mask, Scores
-from .space import Matrix, Space
+from ..space.choices import Matrix, Space
+from ..space.draw import Index, Mask, Scores
 
 
 @lru_cache(maxsize=256)

@@ -17,12 +17,12 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
+from ..space.choices import Group, Matrix, Population, Space, Variant
+from ..space.draw import Mask, Scores, roulette
+from ..space.duplicates import Seen, first_of_each, row_keys
 from .crossover import crossover
-from .draw import Mask, Scores, roulette
 from .mutate import Mutation, mutate
 from .selection import Pool, Scored, best_of, fitness, joined
-from .space import Group, Matrix, Population, Space, Variant
-from .unique import Seen, first_of_each, row_keys
 
 REFILLS = 4
 MOVES = 4

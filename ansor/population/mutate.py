@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from ..tiling import divisors
-from .draw import Index, Mask, below, pick, roulette
-from .space import ChoiceKind, Matrix, Space, Tile
+from ..space.choices import ChoiceKind, Matrix, Space, Tile
+from ..space.draw import Index, Mask, below, pick, roulette
+from ..space.factor_tables import divisors
 
 ATTEMPTS = 4
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..tiling import divisors
-from .space import Matrix, Space, Tile
+from ..space.choices import Matrix, Space, Tile
+from ..space.factor_tables import divisors
 
 
 def neighbours(space: Space, row: np.ndarray) -> Matrix:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ansor.core.hardware import HardwareParams
 from ansor.features import INDEX, SCHEMA, extract, state_features
-from ansor.population.programs import Programs
+from ansor.space.programs import Programs
 from te_lite.state import INLINED, State
 
 HARDWARE = {

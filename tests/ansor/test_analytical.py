@@ -12,13 +12,13 @@ import ansor
 import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.analytical.model import AnalyticalModel
-from ansor.annotate import sample
-from ansor.population.concrete import concrete
-from ansor.population.decisions import random_space
-from ansor.population.programs import Programs, programs
-from ansor.population.sample import sample_rows
-from ansor.population.variants import random_variant
 from ansor.sketch import generate_sketches
+from ansor.space import annotate_sample as sample
+from ansor.space.decisions import random_space
+from ansor.space.programs import Programs, programs
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.variants import random_variant
 from te_lite.bounds import infer_bounds
 from te_lite.replay import apply, replay
 from te_lite.state import State

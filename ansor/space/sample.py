@@ -16,18 +16,18 @@ import numpy as np
 from te_lite.lanes import larger, smaller, where
 from te_lite.state import INLINED
 
-from ..annotate.loops import most_lanes
-from ..annotate.parallel import default_depths
-from ..annotate.threads import copy_run
-from ..annotate.tile_sizes import thread_limits, thread_plan, thread_splits
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
 from ..sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from ..tiling import factor_table
+from .choices import Choice, Matrix, Space, Tile, Variant
 from .draw import Index, Mask, pick
+from .factor_tables import factor_table
+from .parallel_loops import default_depths
 from .programs import Programs, programs
-from .space import Choice, Matrix, Space, Tile, Variant
+from .threads import copy_run
+from .tile_sizes import thread_limits, thread_plan, thread_splits
+from .vector_loops import most_lanes
 
 ROUNDS = 20
 MOST_DRAWS = 8

@@ -20,7 +20,7 @@ from te_lite.step import Length, Split
 
 from ..core.hardware import HardwareParams
 from ..sketch.predicates import needs_tiling, spatial_split_steps
-from ..tiling import choose_lengths, factor_table
+from .factor_tables import choose_lengths, factor_table
 
 Lengths = dict[int, tuple[int, ...]]
 Pair = tuple[int, int]

@@ -13,14 +13,14 @@ from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError, ScheduleError
 from te_lite.state import INLINED, State
 
-from ..annotate.location import TRIES, draw_places, place_of, places_for, put
-from ..annotate.loops import add_unroll, add_vectorize
-from ..annotate.parallel import add_parallel
-from ..annotate.threads import bind
-from ..annotate.tile_sizes import fill, holes
 from ..core.hardware import HardwareParams
 from ..core.target import Target
-from .space import Place, Space, Variant
+from .choices import Place, Space, Variant
+from .locations import TRIES, draw_places, place_of, places_for, put
+from .parallel_loops import add_parallel
+from .threads import bind
+from .tile_sizes import fill, holes
+from .vector_loops import add_unroll, add_vectorize
 
 Depths = tuple[tuple[int, int], ...]
 """Pairs of a stage and a number of its loops."""

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from ..core.hardware import HardwareParams
 from .programs import Origin, Programs, RowPrograms
-from .tape import Program, Tape
+from .trace import Program, Tape
 
 REMEMBERED = 64
 

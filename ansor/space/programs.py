@@ -19,13 +19,13 @@ from te_lite.lanes import product, smaller
 from te_lite.state import SplitRel, Stage, State
 from te_lite.step import FollowFusedSplit, FollowSplit, Split
 
-from ..annotate.loops import lane_loops, loops_of_programs
-from ..annotate.parallel import settled_depths
 from ..core.hardware import HardwareParams
 from ..core.target import Target
+from .choices import ChoiceKind, Matrix, Space, Variant
 from .decisions import split_positions
-from .space import ChoiceKind, Matrix, Space, Variant
+from .parallel_loops import settled_depths
 from .variants import structure
+from .vector_loops import lane_loops, loops_of_programs
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,19 @@ from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
 from ..sketch.shared_memory import estimated_shared_bytes
-from .location import change_locations
-from .loops import CPU_UNROLL, GPU_UNROLL, add_unroll, add_vectorize, loops_of_programs, most_lanes, unrolled_stages
-from .parallel import add_parallel, default_depths
+from .locations import change_locations
+from .parallel_loops import add_parallel, default_depths
 from .threads import bind_threads
 from .tile_sizes import Lengths, draw_free, draw_threads, fill, holes, thread_splits
+from .vector_loops import (
+    CPU_UNROLL,
+    GPU_UNROLL,
+    add_unroll,
+    add_vectorize,
+    loops_of_programs,
+    most_lanes,
+    unrolled_stages,
+)
 
 DRAWS = 400
 FILLS = 8

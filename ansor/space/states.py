@@ -1,4 +1,4 @@
-"""From a row to the steps of its program: exactly what `ansor.annotate.sample` makes for the same decisions."""
+"""From a row to the steps of its program: exactly what `ansor.space.annotate_sample` makes for the same decisions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from te_lite.step import Pragma, Split, Step
 
 from ..core.hardware import HardwareParams
 from ..core.target import Target
+from .choices import Space, Variant
 from .decisions import split_positions
 from .programs import Programs, hole_columns, program
-from .space import Space, Variant
 from .variants import Depths, structure
 
 

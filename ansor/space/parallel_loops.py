@@ -17,7 +17,7 @@ from te_lite.lanes import smaller, where
 from te_lite.state import REDUCE, ROOT, Iter, State
 
 from ..core.schedule_primitives import annotate, fuse
-from .loops import always_unrolled, loops_of_programs
+from .vector_loops import always_unrolled, loops_of_programs
 
 Depths = Mapping[int, Any]
 """How many of the outermost loops of a stage run in parallel; 0 for one that is missing."""

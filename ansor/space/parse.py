@@ -15,15 +15,15 @@ from te_lite.errors import ScheduleError
 from te_lite.state import State
 from te_lite.step import Annotate, ComputeAt, ComputeInline, ComputeRoot, Fuse, Pragma, Split, Step
 
-from ..annotate.location import place_of
-from ..annotate.parallel import parallel_loops
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
-from .concrete import concrete, unroll_text
+from .choices import Matrix, Place, Space, Variant
 from .decisions import rfactor_positions, space_of
+from .locations import place_of
+from .parallel_loops import parallel_loops
 from .programs import hole_columns
-from .space import Matrix, Place, Space, Variant
+from .states import concrete, unroll_text
 from .variants import Depths, has_nest, placed, structure
 
 UNROLL = re.compile(r"auto_unroll_max_step\$[0-9]{1,9}")

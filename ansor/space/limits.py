@@ -16,14 +16,14 @@ from te_lite.bounds import THREADS, Bounds
 from te_lite.lanes import larger, product, where
 from te_lite.state import INLINED, Stage
 
-from ..annotate.tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
 from ..core.hardware import HardwareParams
 from ..sketch.shared_memory import element_bytes, kernel_of, shared_bytes
+from .choices import Matrix, Space, Tile
 from .draw import Mask
-from .played import Player
 from .programs import Programs
-from .space import Matrix, Space, Tile
-from .tape import Symbol
+from .replayed import Player
+from .tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
+from .trace import Symbol
 
 VECTORS_PER_LOOP = 8
 """A vector loop may be cut into so many vectors of `vector_unit_bytes`; the CUDA emitter writes no longer ones."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from .choices import Group, Matrix, Variant
 from .draw import Mask
-from .space import Group, Matrix, Variant
 
 Keys = np.ndarray[Any, np.dtype[np.uint64]]
 

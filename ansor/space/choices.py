@@ -18,7 +18,7 @@ import numpy as np
 
 from te_lite.state import State
 
-from ..annotate.location import Place as Place
+from .locations import Place
 
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
 """int64 [number of programs, `Space.width`]."""

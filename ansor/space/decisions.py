@@ -15,18 +15,18 @@ from te_lite.errors import require
 from te_lite.state import REDUCE, SplitRel, State
 from te_lite.step import FollowFusedSplit, FollowSplit, RFactor, Split
 
-from ..annotate.location import movable_stages
-from ..annotate.loops import CPU_UNROLL, GPU_UNROLL, lane_loops, loops_of_programs, unrolled_stages
-from ..annotate.parallel import deepest
-from ..annotate.threads import bind, copies, thread_counts, vector_widths
-from ..annotate.tile_sizes import fill, holes, thread_splits
 from ..core.errors import TaskError
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
 from ..sketch.predicates import traced_steps
-from ..tiling import factor_table
-from .space import Choice, ChoiceKind, Space, Tile
+from .choices import Choice, ChoiceKind, Space, Tile
+from .factor_tables import factor_table
+from .locations import movable_stages
+from .parallel_loops import deepest
+from .threads import bind, copies, thread_counts, vector_widths
+from .tile_sizes import fill, holes, thread_splits
+from .vector_loops import CPU_UNROLL, GPU_UNROLL, lane_loops, loops_of_programs, unrolled_stages
 
 Factors = tuple[tuple[int, int], ...]
 """The factors of a sketch's rfactors: pairs of the position of a split and its length."""
