@@ -1,6 +1,6 @@
 """The loop nests of programs with their extents, as the analytical models look at them; ints and lanes alike.
 
-The structure is that of the features (`ansor.features.nest`): a nest is one stage with all loops around it, and a
+The structure is that of the features (`ansor.features.row_loops`): a nest is one stage with all loops around it, and a
 loop that was only fused is looked at as its parts, so a program looks the same whether its loops were fused for an
 annotation or not.
 """
@@ -22,8 +22,8 @@ from te_lite.tensor import Operation
 from te_lite.visit import free_vars, walk
 
 from ..features.count import op_counts
-from ..features.nest import Nest as Structure
-from ..features.nest import nests_of
+from ..features.row_loops import Nest as Structure
+from ..features.row_loops import nests_of
 from ..sketch.shared_memory import element_bytes
 from ..space.programs import Programs
 

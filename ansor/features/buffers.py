@@ -8,7 +8,7 @@ from te_lite.reads import Form
 
 from ..space.trace import recorded
 from .cover import Cover, Value, coefficients, dims_at
-from .plan import Access
+from .row_plans import Access
 from .shape import Level, Matrix, Shape, at, stacked
 
 

@@ -24,8 +24,8 @@ from te_lite.region import Linear, LoopAtom
 from te_lite.state import SplitRel
 
 from ..space.trace import recorded
-from .nest import Loop, Nest
-from .plan import Access
+from .row_loops import Loop, Nest
+from .row_plans import Access
 
 Value = Any
 """A float, or float64 [lanes]."""

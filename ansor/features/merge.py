@@ -14,8 +14,8 @@ from te_lite.step import Length
 from ..core.hardware import HardwareParams
 from ..space.programs import Programs
 from .extraction import extract
-from .layout import Features
-from .plan import structure
+from .matrix import Features
+from .row_plans import structure
 
 
 def states_features(states: Sequence[State], hardware: HardwareParams) -> list[Features]:

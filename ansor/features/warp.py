@@ -13,8 +13,8 @@ from te_lite.bounds import BLOCKS, THREADS
 from ..space.trace import recorded
 from .buffers import Memory
 from .cover import Value
-from .nest import Nest
-from .plan import RowPlan
+from .row_loops import Nest
+from .row_plans import RowPlan
 from .shape import Shape
 
 WARP = 32

@@ -15,7 +15,7 @@ from te_lite.double_buffer import stored_elements, tile_count
 
 from ..core.hardware import HardwareParams
 from .cover import Lanes, Value
-from .plan import Plan, RowPlan
+from .row_plans import Plan, RowPlan
 
 WORD_BYTES = 4
 WARP = 32

@@ -18,7 +18,7 @@ from te_lite.visit import walk
 
 from ..sketch.shared_memory import element_bytes
 from .count import Counts, flops, op_counts
-from .nest import Nest, nests_of
+from .row_loops import Nest, nests_of
 from .schema import BUFFERS
 
 Reads = dict[int, list[tuple[Form, ...]]]

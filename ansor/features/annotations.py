@@ -12,7 +12,7 @@ import numpy as np
 from ..space.programs import Programs
 from ..space.trace import recorded
 from .cover import Lanes, Value
-from .nest import Loop, Nest
+from .row_loops import Loop, Nest
 from .schema import POSITIONS
 from .shape import Level, Matrix, Shape, at
 
