@@ -21,9 +21,9 @@ from te_lite.bounds import BLOCKS, THREADS
 from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.state import FuseRel, SplitRel
 
+from .footprint import contiguous_run, distinct, innermost_within, spans, steps_of, stride, touched, unit_bytes
+from .loop_nests import Access, Key, Loop, Nest, extent_of_tags, free_loops, is_serial, iterations, largest, running
 from .machine import GPU
-from .nest import Access, Key, Loop, Nest, extent_of_tags, free_loops, is_serial, iterations, largest, running
-from .reach import contiguous_run, distinct, innermost_within, spans, steps_of, stride, touched, unit_bytes
 
 LAUNCH = 1.35e-6
 """Seconds of an empty kernel that is queued behind another one (measured on an H200, see benchmarks)."""

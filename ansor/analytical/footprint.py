@@ -19,7 +19,7 @@ from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, Unknown
 from te_lite.region import Linear, LoopAtom
 from te_lite.state import FuseRel, SplitRel
 
-from .nest import Access, Key, Loop, Nest, running
+from .loop_nests import Access, Key, Loop, Nest, running
 
 Runs = Mapping[Key, Any]
 """How many values each loop `(stage, uid)` runs through; a loop that is missing stands still."""
