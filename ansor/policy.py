@@ -16,7 +16,6 @@ from te_lite.errors import TeError, require
 from te_lite.state import State
 from te_lite.step import Step
 
-from .analytical.model import AnalyticalModel
 from .callbacks import PreloadMeasuredStates
 from .core.errors import TaskError
 from .core.measure_values import MeasureInput, MeasureResult
@@ -24,6 +23,7 @@ from .core.options import SketchOptions
 from .core.seeds import chosen_seed
 from .core.task import SearchTask
 from .cost_model import CostModel, RandomModel
+from .cost_model.analytical_model import AnalyticalModel
 from .measure.measurer import ProgramMeasurer
 from .population.buckets import Row
 from .population.evolve import EvolveOptions

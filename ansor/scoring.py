@@ -9,10 +9,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .analytical.model import AnalyticalModel
 from .core.errors import TaskError
 from .core.task import SearchTask
 from .cost_model import CostModel, reads_features
+from .cost_model.analytical_model import AnalyticalModel
 from .features import extract
 from .space.choices import Group
 from .space.limits import fits

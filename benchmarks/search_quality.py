@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.analytical.model import AnalyticalModel
 from ansor.catalog import CATALOG, register_catalog
 from ansor.compare import timed_in_turns
 from ansor.core.nd import aligned_copy
+from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.measure.analytical import AnalyticalRunner
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report

@@ -13,10 +13,10 @@ from math import prod
 
 import numpy as np
 
-from ansor.analytical.model import AnalyticalModel
 from ansor.core.options import SketchOptions
 from ansor.core.schedule_primitives import annotate, fuse, split
 from ansor.core.task import SearchTask
+from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.population.evolve import EvolveOptions
 from ansor.proposals import Proposals
 from ansor.scoring import Scorer

@@ -9,7 +9,7 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.analytical.model import AnalyticalModel
+from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.measure.analytical import AnalyticalRunner
 from ansor.population.mutate import GPU_MUTATIONS
 

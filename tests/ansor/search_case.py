@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ansor
-from ansor.analytical.model import AnalyticalModel
+from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.measure.analytical import AnalyticalRunner
 from ansor.measure.offline import NoBuilder
 from ansor.measure.replay import ReplayRunner

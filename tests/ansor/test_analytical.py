@@ -11,7 +11,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
-from ansor.analytical.model import AnalyticalModel
+from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
 from ansor.space import annotate_sample as sample
 from ansor.space.decisions import random_space

@@ -11,12 +11,12 @@ from te_lite.bounds import infer_bounds
 from te_lite.errors import TeError
 from te_lite.state import State
 
+from ..analytical.machine import Machine, machine_of
+from ..analytical.roofline import seconds
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
-from ..cost_model.api import PythonBasedModel
 from ..space.programs import Programs
-from .machine import Machine, machine_of
-from .roofline import seconds
+from .api import PythonBasedModel
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
