@@ -24,11 +24,11 @@ from .core.seeds import chosen_seed
 from .core.task import SearchTask
 from .cost_model import CostModel, RandomModel
 from .cost_model.analytical_model import AnalyticalModel
+from .evolve.buckets import Row
+from .evolve.evolution import EvolveOptions
+from .evolve.mutation import Mutation
+from .evolve.neighbours import neighbours
 from .measure.measurer import ProgramMeasurer
-from .population.buckets import Row
-from .population.evolve import EvolveOptions
-from .population.mutate import Mutation
-from .population.neighbours import neighbours
 from .proposals import Measured, Picked, Proposals
 from .records.lines import Record, RecordReader, target_kind
 from .scoring import Scorer

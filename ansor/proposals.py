@@ -19,9 +19,9 @@ from te_lite.step import Step
 from .core.errors import TaskError
 from .core.options import SketchOptions
 from .core.task import SearchTask
-from .population.buckets import Row, spread
-from .population.evolve import EvolveOptions, Score, evolve
-from .population.mutate import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
+from .evolve.buckets import Row, spread
+from .evolve.evolution import EvolveOptions, Score, evolve
+from .evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 from .space.choices import Group, Population, Variant
 from .space.decisions import random_space
 from .space.duplicates import Seen

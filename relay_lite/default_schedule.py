@@ -17,7 +17,7 @@ from ansor.core.options import SketchOptions
 from ansor.core.schedule_primitives import annotate, fuse, split
 from ansor.core.task import SearchTask
 from ansor.cost_model.analytical_model import AnalyticalModel
-from ansor.population.evolve import EvolveOptions
+from ansor.evolve.evolution import EvolveOptions
 from ansor.proposals import Proposals
 from ansor.scoring import Scorer
 from ansor.sketch import generate_sketches

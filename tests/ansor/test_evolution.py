@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansor.core.errors import TaskError
-from ansor.population.evolve import Candidate, EvolveOptions, StageScores, evolve
-from ansor.population.mutate import CPU_MUTATIONS, GPU_MUTATIONS
-from ansor.population.selection import BASE, Scored, best_of, fitness
+from ansor.evolve.evolution import Candidate, EvolveOptions, StageScores, evolve
+from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS
+from ansor.evolve.selection import BASE, Scored, best_of, fitness
 from ansor.space.choices import Group, Matrix, Space, Variant
 from ansor.space.draw import pick, roulette
 from ansor.space.duplicates import Seen

@@ -11,9 +11,9 @@ import pytest
 
 import ansor
 from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.evolve.neighbours import neighbours
 from ansor.measure.analytical import AnalyticalRunner
 from ansor.measure.offline import NoBuilder
-from ansor.population.neighbours import neighbours
 from ansor.proposals import program_text
 from ansor.space.states import concrete
 from te_lite.state import State

@@ -21,7 +21,7 @@ from ..space.choices import Group, Matrix, Population, Space, Variant
 from ..space.draw import Mask, Scores, roulette
 from ..space.duplicates import Seen, first_of_each, row_keys
 from .crossover import crossover
-from .mutate import Mutation, mutate
+from .mutation import Mutation, mutate
 from .selection import Pool, Scored, best_of, fitness, joined
 
 REFILLS = 4
