@@ -29,8 +29,8 @@ from .core.workloads import key_text
 from .cost_model import XGBModel
 from .doctor import doctor
 from .measure.local import LocalRunner
+from .measure.progress import rate_text, seconds_text
 from .policy import SketchPolicy
-from .progress import rate_text, seconds_text
 from .records.lines import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
 from .tuning import TuningOptions
 

@@ -17,7 +17,7 @@ from .core.errors import MeasureError
 from .core.nd import aligned_copy
 from .core.task import SearchTask
 from .measure.check import mismatch, poison, reduction_terms, tolerance
-from .progress import seconds_text
+from .measure.progress import seconds_text
 
 ROUNDS = 9
 REST = 0.1

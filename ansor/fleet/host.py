@@ -1,6 +1,6 @@
 """A device on the network: an actor on the device's machine that answers with measurements.
 
-Programs run in a worker process below the actor, the one that every runner has (`ansor.measure.station`): it may hang
+Programs run in a worker process below the actor, the one that every runner has (`ansor.measure.device_runner`): it may hang
 or crash, which costs a candidate one retry on a fresh worker.  The actor itself only unpacks messages, so it answers
 while a program hangs.  A client sends a task's computation once, when the host says that it needs it.
 """
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from ansor.measure.station import RunOptions, Station, TaskData
 from ansor.measure.workers import Workshop
 from te_lite.dag_json import dag_from_json
 from te_lite.errors import TeError, require
@@ -30,6 +29,7 @@ from ..core.hardware import HardwareParams
 from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ..core.registry import register_backend
 from ..core.task import SearchTask
+from ..measure.device_runner import RunOptions, Station, TaskData
 from .desk import Desk
 from .message import Files, pack, unpack
 

@@ -18,10 +18,10 @@ from ..core.errors import TaskError
 from ..core.hardware import host_cores
 from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.task import SearchTask
+from .device_runner import RunOptions, Station, failed, outcome
+from .device_runners import Stations
 from .devices import choose_devices, wanted_devices
 from .payload import task_payload
-from .station import RunOptions, Station, failed, outcome
-from .stations import Stations
 from .workers import Reply, WorkerPool, Workshop
 
 PREPARE_TIMEOUT = 600.0

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ansor.progress import Display, make_display
 from te_lite.errors import require
 from te_lite.state import State
 
@@ -20,6 +19,7 @@ from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.protocols import Builder, MeasureCallback, Runner
 from ..core.task import SearchTask
 from .pipeline import Pipeline
+from .progress import Display, make_display
 
 FINALISTS = 5
 logger = logging.getLogger("ansor")

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from .core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
-from .core.task import SearchTask
-from .core.workloads import key_text
+from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.task import SearchTask
+from ..core.workloads import key_text
 
 PLAIN_EVERY = 8
 MOST_DEVICES = 8

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..core.measure_values import DeviceInfo, DeviceUse
-from .station import RunOptions, Station, TaskData
+from .device_runner import RunOptions, Station, TaskData
 from .workers import Workshop
 
 
