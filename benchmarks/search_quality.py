@@ -36,7 +36,7 @@ from ansor.catalog import CATALOG, register_catalog
 from ansor.compare import timed_in_turns
 from ansor.core.nd import aligned_copy
 from ansor.cost_model.analytical_model import AnalyticalModel
-from ansor.measure.analytical import AnalyticalRunner
+from ansor.offline.analytical import AnalyticalRunner
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report
 from te_lite.reference import random_inputs

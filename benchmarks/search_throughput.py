@@ -25,7 +25,7 @@ from typing import Any
 import ansor
 import te_lite as te
 from ansor.features import extract
-from ansor.measure.analytical import AnalyticalRunner
+from ansor.offline.analytical import AnalyticalRunner
 from ansor.space.choices import Population
 from ansor.space.programs import programs
 from benchmarks import report

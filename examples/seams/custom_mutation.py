@@ -11,7 +11,7 @@ import ansor
 import te_lite as te
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.evolve.mutation import GPU_MUTATIONS
-from ansor.measure.analytical import AnalyticalRunner
+from ansor.offline.analytical import AnalyticalRunner
 
 
 class SwapLengths:

@@ -6,7 +6,7 @@ last ones.  The programs are "measured" by the analytical runner, so this runs w
 
 import ansor
 import te_lite as te
-from ansor.measure.analytical import AnalyticalRunner
+from ansor.offline.analytical import AnalyticalRunner
 from ansor.search import search_loop
 
 A = te.placeholder((1024, 4096), name="A")

@@ -23,8 +23,8 @@ import pytest
 
 import ansor
 from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.offline import NoBuilder
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder
 from tests.ansor.conftest import matmul
 
 TRIALS, KILLS, PER_ROUND = 60, 10, 8

@@ -12,8 +12,8 @@ import pytest
 import ansor
 from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.evolve.neighbours import neighbours
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.offline import NoBuilder
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder
 from ansor.proposals import program_text
 from ansor.space.states import concrete
 from te_lite.state import State

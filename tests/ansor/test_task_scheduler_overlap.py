@@ -13,8 +13,8 @@ import pytest
 
 import ansor
 from ansor.measure import BuildResult, MeasureResult
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.offline import NoBuilder
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder
 from ansor.scheduler.gradient import Board, GradientParams, pick_by_gradient
 from ansor.scheduler.groups import group_tasks
 from ansor.scheduler.standing import Standing

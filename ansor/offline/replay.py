@@ -12,7 +12,7 @@ from te_lite.errors import require
 from ..core.errors import MeasureError, TaskError
 from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from ..records.lines import Record, RecordReader, target_kind
-from .offline import NoBuilder, ProgramKey, program_key
+from .common import NoBuilder, ProgramKey, program_key
 
 Missing = Literal["raise", "fail"]
 

@@ -16,7 +16,7 @@ from ..core.errors import TaskError
 from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from ..sketch.shared_memory import shared_bytes
 from ..space.programs import Programs
-from .offline import NoBuilder, program_key
+from .common import NoBuilder, program_key
 
 
 class AnalyticalRunner:
