@@ -8,7 +8,6 @@ sch, args = task.apply_best("log.json")
 from te_lite import ComputeDAG
 
 from . import scheduler as task_scheduler
-from .callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
 from .core import nd, target
 from .core.build import build, lower
 from .core.errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
@@ -34,7 +33,10 @@ from .measure import (
     MeasureResult,
     ProgramMeasurer,
 )
-from .policy import EmptyPolicy, SketchPolicy
+from .policy.callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
+from .policy.sketch_policy import EmptyPolicy, SketchPolicy
+from .policy.task_actions import Actions
+from .policy.tuning_options import TuningOptions
 from .records.dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .records.lines import (
     RecordReader,
@@ -48,8 +50,6 @@ from .records.lines import (
 )
 from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
-from .task_actions import Actions
-from .tuning import TuningOptions
 
 __all__ = [
     "AnsorError", "ApplyHistoryBest", "BackendError", "BudgetError", "BuildResult", "ComputeDAG", "DispatchContext",

@@ -30,9 +30,9 @@ from .cost_model import XGBModel
 from .doctor import doctor
 from .measure.local import LocalRunner
 from .measure.progress import rate_text, seconds_text
-from .policy import SketchPolicy
+from .policy.sketch_policy import SketchPolicy
+from .policy.tuning_options import TuningOptions
 from .records.lines import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
-from .tuning import TuningOptions
 
 INTERRUPTED = 130
 

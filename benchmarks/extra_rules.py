@@ -19,7 +19,7 @@ import numpy as np
 import ansor
 import te_lite as te
 from ansor.core.measure_values import MeasureInput, MeasureResult
-from ansor.search import search_loop
+from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.space import annotate_sample as sample

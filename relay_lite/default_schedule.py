@@ -18,8 +18,8 @@ from ansor.core.schedule_primitives import annotate, fuse, split
 from ansor.core.task import SearchTask
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.evolve.evolution import EvolveOptions
-from ansor.proposals import Proposals
-from ansor.scoring import Scorer
+from ansor.policy.proposals import Proposals
+from ansor.policy.scoring import Scorer
 from ansor.sketch import generate_sketches
 from ansor.space.choices import Group
 from ansor.space.states import concrete

@@ -22,12 +22,12 @@ from ansor.core.protocols import Runner
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.measure.local import LocalRunner
+from ansor.policy.tuning_options import TuningOptions
 from ansor.records.dispatch import ApplyHistoryBest, Source
 from ansor.records.lines import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
 from ansor.scheduler.standing import Standing
-from ansor.tuning import TuningOptions
 from te_lite.errors import require
 
 from .build import build

@@ -16,7 +16,7 @@ from ..core.seeds import checked_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..measure.measurer import ProgramMeasurer
-from ..policy import SketchPolicy
+from ..policy.sketch_policy import SketchPolicy
 from ..records.lines import Record, RecordReader
 
 PathLike = str | os.PathLike[str]

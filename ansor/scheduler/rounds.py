@@ -15,7 +15,7 @@ from typing import Any
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
-from ..search import begin_round, end_round
+from ..policy.search_loop import begin_round, end_round
 from .policies import RoundPolicy
 from .standing import cost_of
 

@@ -21,8 +21,8 @@ from ..core.errors import BudgetError, TaskError
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
+from ..policy.tuning_options import TuningOptions
 from ..records.lines import Record, RecordReader
-from ..tuning import TuningOptions
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import Board, GradientParams, Objective, evaluate, pick_by_gradient, pick_in_turn, stand_ins
 from .groups import group_tasks, leave_if_behind

@@ -10,18 +10,18 @@ from te_lite.errors import require
 from te_lite.lower import lower
 from te_lite.state import State
 
-from .core.backends import backend
-from .core.build import build_function
-from .core.errors import NoRecordError, TaskError
-from .core.layout_option import LayoutRewriteOption
-from .core.measure_values import MeasureInput
-from .core.task import SearchTask
-from .cost_model import XGBModel
-from .layout.rewrite import rewrite_layout_from_state
-from .measure.measurer import ProgramMeasurer
-from .policy import SketchPolicy
-from .records.lines import load_best_record
-from .tuning import TuningOptions
+from ..core.backends import backend
+from ..core.build import build_function
+from ..core.errors import NoRecordError, TaskError
+from ..core.layout_option import LayoutRewriteOption
+from ..core.measure_values import MeasureInput
+from ..core.task import SearchTask
+from ..cost_model import XGBModel
+from ..layout.rewrite import rewrite_layout_from_state
+from ..measure.measurer import ProgramMeasurer
+from ..records.lines import load_best_record
+from .sketch_policy import SketchPolicy
+from .tuning_options import TuningOptions
 
 
 class Actions:

@@ -9,15 +9,15 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .core.errors import TaskError
-from .core.task import SearchTask
-from .cost_model import CostModel, reads_features
-from .cost_model.analytical_model import AnalyticalModel
-from .features import extract
-from .space.choices import Group
-from .space.limits import fits
-from .space.programs import programs
-from .space.states import concrete
+from ..core.errors import TaskError
+from ..core.task import SearchTask
+from ..cost_model import CostModel, reads_features
+from ..cost_model.analytical_model import AnalyticalModel
+from ..features import extract
+from ..space.choices import Group
+from ..space.limits import fits
+from ..space.programs import programs
+from ..space.states import concrete
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 

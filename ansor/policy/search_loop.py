@@ -13,10 +13,10 @@ from typing import Any
 
 from te_lite.state import State
 
-from .core.measure_values import MeasureInput, MeasureResult
-from .core.task import SearchTask
-from .measure.measurer import Batch, ProgramMeasurer
-from .measure.pipeline import alone
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.task import SearchTask
+from ..measure.measurer import Batch, ProgramMeasurer
+from ..measure.pipeline import alone
 
 FIRST_ROUND = 32
 

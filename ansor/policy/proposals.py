@@ -16,20 +16,20 @@ from te_lite.errors import LowerError, require
 from te_lite.state import State
 from te_lite.step import Step
 
-from .core.errors import TaskError
-from .core.options import SketchOptions
-from .core.task import SearchTask
-from .evolve.buckets import Row, spread
-from .evolve.evolution import EvolveOptions, Score, evolve
-from .evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
-from .space.choices import Group, Population, Variant
-from .space.decisions import random_space
-from .space.duplicates import Seen
-from .space.limits import rows_fit
-from .space.parse import parse
-from .space.sample import sample_rows
-from .space.states import concrete
-from .space.variants import mutate_place, random_variant
+from ..core.errors import TaskError
+from ..core.options import SketchOptions
+from ..core.task import SearchTask
+from ..evolve.buckets import Row, spread
+from ..evolve.evolution import EvolveOptions, Score, evolve
+from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
+from ..space.choices import Group, Population, Variant
+from ..space.decisions import random_space
+from ..space.duplicates import Seen
+from ..space.limits import rows_fit
+from ..space.parse import parse
+from ..space.sample import sample_rows
+from ..space.states import concrete
+from ..space.variants import mutate_place, random_variant
 
 CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200

@@ -7,9 +7,9 @@ from typing import Any
 
 from te_lite.errors import require
 
-from .core.errors import TaskError
-from .core.protocols import Builder, MeasureCallback, Runner
-from .measure.local import LocalBuilder, LocalRunner
+from ..core.errors import TaskError
+from ..core.protocols import Builder, MeasureCallback, Runner
+from ..measure.local import LocalBuilder, LocalRunner
 
 
 class TuningOptions:

@@ -16,27 +16,27 @@ from te_lite.errors import TeError, require
 from te_lite.state import State
 from te_lite.step import Step
 
+from ..core.errors import TaskError
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.options import SketchOptions
+from ..core.seeds import chosen_seed
+from ..core.task import SearchTask
+from ..cost_model import CostModel, RandomModel
+from ..cost_model.analytical_model import AnalyticalModel
+from ..evolve.buckets import Row
+from ..evolve.evolution import EvolveOptions
+from ..evolve.mutation import Mutation
+from ..evolve.neighbours import neighbours
+from ..measure.measurer import ProgramMeasurer
+from ..records.lines import Record, RecordReader, target_kind
+from ..sketch import PreloadCustomSketchRule, generate_sketches
+from ..sketch.extra import EXTRA_RULES, extra_sketches
+from ..space.choices import Group
 from .callbacks import PreloadMeasuredStates
-from .core.errors import TaskError
-from .core.measure_values import MeasureInput, MeasureResult
-from .core.options import SketchOptions
-from .core.seeds import chosen_seed
-from .core.task import SearchTask
-from .cost_model import CostModel, RandomModel
-from .cost_model.analytical_model import AnalyticalModel
-from .evolve.buckets import Row
-from .evolve.evolution import EvolveOptions
-from .evolve.mutation import Mutation
-from .evolve.neighbours import neighbours
-from .measure.measurer import ProgramMeasurer
 from .proposals import Measured, Picked, Proposals
-from .records.lines import Record, RecordReader, target_kind
 from .scoring import Scorer
-from .search import one_round, search_loop
-from .sketch import PreloadCustomSketchRule, generate_sketches
-from .sketch.extra import EXTRA_RULES, extra_sketches
-from .space.choices import Group
-from .tuning import callbacks_with
+from .search_loop import one_round, search_loop
+from .tuning_options import callbacks_with
 
 RANDOM_ROUNDS_AHEAD = 8
 

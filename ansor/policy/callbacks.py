@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from .core.measure_values import MeasureInput, MeasureResult
-from .core.protocols import MeasureCallback
-from .records.lines import RecordToFile
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.protocols import MeasureCallback
+from ..records.lines import RecordToFile
 
 
 class PythonBasedMeasureCallback:
