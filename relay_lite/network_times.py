@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansor.core.task import SearchTask
-from ansor.scheduler.standing import Standing
+from ansor.scheduler.task_progress import Standing
 
 from .graph_executor import GraphModule
 from .ir import Function, FunctionCall, post_order

@@ -27,7 +27,7 @@ from ansor.records.dispatch import ApplyHistoryBest, Source
 from ansor.records.lines import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
-from ansor.scheduler.standing import Standing
+from ansor.scheduler.task_progress import Standing
 from te_lite.errors import require
 
 from .build import build

@@ -26,7 +26,7 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from .groups import Groups, others, speeds
-from .standing import Standing
+from .task_progress import Standing
 
 RELATIVE_STEP = 1e-3
 

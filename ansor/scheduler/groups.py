@@ -14,7 +14,7 @@ from te_lite import ComputeDAG
 
 from ..core.task import SearchTask
 from ..core.workloads import decode_workload_key
-from .standing import Standing
+from .task_progress import Standing
 
 TAG = "auto_scheduler_task_scheduler_tag"
 LOG_BASE = 1.618

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..core.task import SearchTask
 from ..records.lines import Record, target_kind
-from .standing import Standing, cost_of
+from .task_progress import Standing, cost_of
 
 
 def restore(records: Iterable[Record], tasks: Sequence[SearchTask], per_round: int) -> tuple[Standing, ...]:

@@ -17,7 +17,7 @@ from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from ..policy.search_loop import begin_round, end_round
 from .policies import RoundPolicy
-from .standing import cost_of
+from .task_progress import cost_of
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from .policies import RoundPolicy, make_search_policies
 from .report import Row, Summary
 from .restore import restore
 from .rounds import Round, Rounds
-from .standing import Standing
+from .task_progress import Standing
 
 PathLike = str | os.PathLike[str]
 UNUSED_GAMMA = 0.5

@@ -21,7 +21,7 @@ from ansor.scheduler.gradient import (
     stand_ins,
 )
 from ansor.scheduler.groups import derive_similarity_tag, group_tasks, leave_if_behind
-from ansor.scheduler.standing import Standing
+from ansor.scheduler.task_progress import Standing
 
 COSTS = st.floats(1e-7, 10.0)
 PARAMS = GradientParams()

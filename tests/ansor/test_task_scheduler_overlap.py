@@ -17,7 +17,7 @@ from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.scheduler.gradient import Board, GradientParams, pick_by_gradient
 from ansor.scheduler.groups import group_tasks
-from ansor.scheduler.standing import Standing
+from ansor.scheduler.task_progress import Standing
 from tests.ansor.conftest import matmul
 from tests.ansor.fake_measure import ReadyBuilder
 

@@ -3,7 +3,7 @@
 import math
 
 from ansor.scheduler.report import Row, Summary, table_text
-from ansor.scheduler.standing import Standing
+from ansor.scheduler.task_progress import Standing
 
 PAGE = """\
 ----------------------------------------------------------------------
