@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ansor.autotvm.config import ConfigEntity
+from ansor.autotvm.measure import Refusal, RunOptions
+from ansor.autotvm.task import Task, Workload
 from ansor.core.errors import BackendError
 from ansor.core.hardware import HardwareParams
 from ansor.core.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
 from ansor.core.protocols import Device as MeasureDevice
 from ansor.core.task import SearchTask
-from ansor.template.config import ConfigEntity
-from ansor.template.measure import Refusal, RunOptions
-from ansor.template.task import Task, Workload
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import TeError, require
 from te_lite.reference import evaluate
@@ -116,7 +116,7 @@ def _inputs(tensors: Sequence[Tensor]) -> dict[Tensor, Array]:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise BackendError(f"target 'vta': {what} comes from a template (ansor.template), not from a sketch")
+    raise BackendError(f"target 'vta': {what} comes from a template (ansor.autotvm), not from a sketch")
 
 
 class VtaBackend:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import relay_lite as relay
+from ansor.autotvm import FallbackContext, apply_history_best
+from ansor.autotvm.record import best_pairs, load_from_file
 from ansor.core.errors import TaskError
-from ansor.template import FallbackContext, apply_history_best
-from ansor.template.record import best_pairs, load_from_file
 from relay_lite.ir import Array, Function
 from relay_lite.testing import resnet_v1
 from te_lite.errors import require

@@ -1,7 +1,7 @@
 """Files of records of any kind: read past their bad lines, and keep the best record of each workload.
 
 A record is what was measured and its result.  How a line is read and written, and what tells workloads apart, is the
-business of the kind: `ansor.records.lines` (programs) and `ansor.template.record` (configurations of templates).
+business of the kind: `ansor.records.lines` (programs) and `ansor.autotvm.record` (configurations of templates).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ansor import fleet
-from ansor.template import (
+from ansor.autotvm import (
     ConfigEntity,
     LocalBuilder,
     LocalRunner,

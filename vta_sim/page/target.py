@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 import ansor.core.target
-from ansor.template.task import current_target
+from ansor.autotvm.task import current_target
 
 from ..environment import get_env
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ansor.template.task import Task
-
+from ..task import Task
 from .tuner import Tuner
 
 BLOCK = 64

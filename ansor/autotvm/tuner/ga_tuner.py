@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ansor.template.errors import TemplateError
-from ansor.template.knob import Array
-from ansor.template.task import Task
 from te_lite.errors import require
 
+from ..errors import TemplateError
+from ..knob import Array
+from ..task import Task
 from .tuner import Tuner
 
 FIRST = 16

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ansor.template.errors import TemplateError
-from ansor.template.knob import Array
-from ansor.template.measure import MeasureInput, MeasureResult
-from ansor.template.task import Task
 from te_lite.errors import require
 
+from ..errors import TemplateError
+from ..knob import Array
+from ..measure import MeasureInput, MeasureResult
+from ..task import Task
 from .diversity import diverse
 from .optimizer import ModelOptimizer, chosen_optimizer
 from .tuner import Tuner

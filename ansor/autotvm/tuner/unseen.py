@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansor.template.errors import TemplateError
-from ansor.template.knob import Array
-from ansor.template.space import ConfigSpace
 from te_lite.errors import require
+
+from ..errors import TemplateError
+from ..knob import Array
+from ..space import ConfigSpace
 
 MOST_LISTED = 1 << 20
 PATIENCE = 64

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ansor.template.errors import TemplateError
-from ansor.template.knob import Array, Entity, KnobSpace, OtherOptionSpace, knob_numbers
-from ansor.template.space import ConfigSpace
-from ansor.template.split import SplitEntity, SplitSpace
 from te_lite.errors import require
+
+from ..errors import TemplateError
+from ..knob import Array, Entity, KnobSpace, OtherOptionSpace, knob_numbers
+from ..space import ConfigSpace
+from ..split import SplitEntity, SplitSpace
 
 FEATURE_TYPES = ("knob", "itervar")
 

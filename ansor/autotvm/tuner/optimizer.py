@@ -10,10 +10,10 @@ from typing import Protocol
 
 import numpy as np
 
-from ansor.template.errors import TemplateError
-from ansor.template.knob import Array
 from te_lite.errors import require
 
+from ..errors import TemplateError
+from ..knob import Array
 from .unseen import Unseen
 
 Score = Callable[[Array], Array]

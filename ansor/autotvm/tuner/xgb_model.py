@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from ansor.template.errors import TemplateError
-from ansor.template.knob import Array
-from ansor.template.measure import MeasureInput, MeasureResult
-from ansor.template.task import Task
 from te_lite.errors import require
 
+from ..errors import TemplateError
+from ..knob import Array
+from ..measure import MeasureInput, MeasureResult
+from ..task import Task
 from .features import FeatureTable, numbers_in
 
 LOSSES = {"reg": "reg:squarederror", "rank": "rank:pairwise"}

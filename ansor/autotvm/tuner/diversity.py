@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ansor.template.knob import Array
+from ..knob import Array
 
 
 def diverse(scores: Array, digits: Array, n: int, knob_weight: float = 1.0) -> list[int]:

@@ -22,14 +22,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ansor.template.callback import Callback, si_scale
-from ansor.template.config import ConfigEntity
-from ansor.template.errors import TemplateError
-from ansor.template.knob import Array
-from ansor.template.measure import MeasureInput, Measurer, MeasureResult, OpensMeasurer
-from ansor.template.task import Task
 from te_lite.errors import require
 
+from ..callback import Callback, si_scale
+from ..config import ConfigEntity
+from ..errors import TemplateError
+from ..knob import Array
+from ..measure import MeasureInput, Measurer, MeasureResult, OpensMeasurer
+from ..task import Task
 from .unseen import Unseen
 
 MANY_ERRORS = 150
