@@ -8,6 +8,7 @@ sch, args = task.apply_best("log.json")
 from te_lite import ComputeDAG
 
 from . import scheduler as task_scheduler
+from .cluster import RPCRunner, request_remote
 from .core import nd, target
 from .core.build import build, lower
 from .core.errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
@@ -20,7 +21,6 @@ from .core.target import Target
 from .core.task import SearchTask, register_actions
 from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
-from .fleet import RPCRunner, request_remote
 from .layout.rewrite import rewrite_layout_from_state
 from .measure import (
     BuildResult,

@@ -14,8 +14,7 @@ with autotvm.apply_history_best("matmul.log"):
     schedule, tensors = matmul(512)
 """
 
-from ansor.fleet import RPCRunner
-
+from ..cluster import RPCRunner
 from . import callback, measure, record, task, tophub, tuner
 from .annotate import AnnotateEntity
 from .config import ConfigEntity

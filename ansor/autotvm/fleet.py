@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ansor.fleet.runner import PortableBuilder, RPCRunner
 from te_lite.errors import require
 
+from ..cluster.runner import PortableBuilder, RPCRunner
 from ..core.backends import backend as backend_of
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError

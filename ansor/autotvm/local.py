@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansor.fleet.runner import RPCRunner
 from ansor.measure.local import LocalBuilder as ProgramBuilder
 from ansor.measure.local import LocalRunner as ProgramRunner
 from te_lite.errors import require
 
+from ..cluster.runner import RPCRunner
 from ..core.backends import backend as backend_of
 from ..core.hardware import host_cores
 from ..core.measure_values import MeasureResult

@@ -10,9 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ansor.fleet.client import Fleet
-from ansor.fleet.table import report
-
+from ..cluster.client import Fleet
+from ..cluster.table import report
 from ..core.errors import AnsorError
 
 

@@ -9,8 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ansor.fleet.tracker import track
-
+from ..cluster.tracker import track
 from ..core.errors import AnsorError
 
 PORT = 9190

@@ -29,7 +29,7 @@ import ansor
 import te_lite as te
 from ansor.autotvm import LocalBuilder, LocalRunner, Task, create, measure_option
 from ansor.autotvm.tuner import RandomTuner
-from ansor.fleet.runner import PortableBuilder
+from ansor.cluster.runner import PortableBuilder
 from ansor.measure import MeasureErrorNo as E
 from tests.ansor.conftest import matmul_task, states
 from tests.fleet.cluster import HEED_CTRL_C, ROOT, Cluster, Program, wait_until_none

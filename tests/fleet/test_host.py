@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import ansor
+from ansor.cluster.host import DeviceHost, result_from_json
+from ansor.cluster.message import pack, unpack
+from ansor.cluster.runner import PortableBuilder, _files, _inputs
 from ansor.core.measure_values import BuildResult
-from ansor.fleet.host import DeviceHost, result_from_json
-from ansor.fleet.message import pack, unpack
-from ansor.fleet.runner import PortableBuilder, _files, _inputs
 from ansor.measure import MeasureErrorNo as E
 from ansor.measure.device_runner import RunOptions
 from ansor.measure.payload import task_payload

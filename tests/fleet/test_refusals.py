@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import ansor
+from ansor.cluster import engine
+from ansor.cluster.server import find_devices
 from ansor.exec import query_rpc_tracker, rpc_server, rpc_tracker
-from ansor.fleet import engine
-from ansor.fleet.server import find_devices
 from tests.fleet.cluster import ROOT, free_port
 
 

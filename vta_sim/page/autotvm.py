@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansor import fleet
+from ansor import cluster as fleet
 from ansor.autotvm import (
     ConfigEntity,
     LocalBuilder,

@@ -30,8 +30,8 @@ from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ..core.registry import register_backend
 from ..core.task import SearchTask
 from ..measure.device_runner import RunOptions, Station, TaskData
-from .desk import Desk
 from .message import Files, pack, unpack
+from .remote_session import Desk
 
 TASKS = 8
 IDLE = RunOptions(10.0, 1, 1, 0, 0.0, False, 600.0)
