@@ -21,7 +21,7 @@ import numpy as np
 import ansor
 import codegen_c
 import te_lite as te
-from ansor.compare import timed_in_turns
+from ansor.cli.compare import timed_in_turns
 from ansor.core.nd import aligned_copy
 from ansor.sketch import generate_sketches
 from ansor.space import annotate_sample as sample

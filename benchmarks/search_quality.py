@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.catalog import CATALOG, register_catalog
-from ansor.compare import timed_in_turns
+from ansor.cli.catalog import CATALOG, register_catalog
+from ansor.cli.compare import timed_in_turns
 from ansor.core.nd import aligned_copy
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner

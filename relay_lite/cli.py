@@ -22,7 +22,7 @@ REPEAT, MIN_REPEAT_MS = 3, 500
 
 
 def tune_network(args: argparse.Namespace) -> int:
-    """Tune, compile, check and measure a network; `args` are the options of `ansor.cli_network`.
+    """Tune, compile, check and measure a network; `args` are the options of `ansor.cli.network`.
 
     Gives the exit code.  Raises TeError, one sentence, for whatever cannot be done.
     """

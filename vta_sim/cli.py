@@ -49,7 +49,7 @@ def packed_resnet(env: Environment, size: int, seed: int) -> Function:
 
 
 def tune(args: argparse.Namespace) -> int:
-    """Tune, compile, run and check ResNet-18; `args` are the options of `ansor.cli_vta`.  Gives the exit code."""
+    """Tune, compile, run and check ResNet-18; `args` are the options of `ansor.cli.vta`.  Gives the exit code."""
     env, seed, log = get_env(args.config), args.seed or 0, Path(args.log)
     print("Extract tasks...", flush=True)
     graph = packed_resnet(env, args.image_size, seed)

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 import ansor
-from ansor.cli import main
+from ansor.cli.main import main
 from ansor.core.measure_values import DeviceUse
 from ansor.measure import MeasureResult
 from ansor.measure.devices import list_devices

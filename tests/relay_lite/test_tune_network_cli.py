@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.cli import main
+from ansor.cli.main import main
 from relay_lite import cli
 from relay_lite.errors import GraphError
 from relay_lite.frontend.onnx.model import read_model

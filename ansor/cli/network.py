@@ -7,10 +7,10 @@ from typing import Any
 
 from te_lite.errors import require
 
-from . import cli_devices
-from .core.errors import TaskError
-from .core.registry import front_end
-from .core.seeds import checked_seed
+from ..core.errors import TaskError
+from ..core.registry import front_end
+from ..core.seeds import checked_seed
+from . import devices as cli_devices
 
 NAME = "tune-network"
 

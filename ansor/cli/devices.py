@@ -6,9 +6,9 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
-from .core.errors import TaskError
-from .core.registry import backend_kinds
-from .measure.devices import ALL, list_devices
+from ..core.errors import TaskError
+from ..core.registry import backend_kinds
+from ..measure.devices import ALL, list_devices
 
 NAME = "devices"
 OPTION = "devices to measure on: all, or numbers as in 0,1 (default: the first one)"

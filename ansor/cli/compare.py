@@ -12,12 +12,12 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.reference import evaluate, random_inputs
 
-from .core.build import build_function
-from .core.errors import MeasureError
-from .core.nd import aligned_copy
-from .core.task import SearchTask
-from .measure.check import mismatch, poison, reduction_terms, tolerance
-from .measure.progress import seconds_text
+from ..core.build import build_function
+from ..core.errors import MeasureError
+from ..core.nd import aligned_copy
+from ..core.task import SearchTask
+from ..measure.check import mismatch, poison, reduction_terms, tolerance
+from ..measure.progress import seconds_text
 
 ROUNDS = 9
 REST = 0.1

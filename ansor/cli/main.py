@@ -17,22 +17,24 @@ import numpy as np
 
 from te_lite.errors import TeError
 
-from . import cli_devices, cli_network, cli_vta
+from ..core.errors import NoRecordError, TaskError
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.seeds import checked_seed
+from ..core.target import Target
+from ..core.task import SearchTask
+from ..core.workloads import key_text
+from ..cost_model import XGBModel
+from ..measure.local import LocalRunner
+from ..measure.progress import rate_text, seconds_text
+from ..policy.sketch_policy import SketchPolicy
+from ..policy.tuning_options import TuningOptions
+from ..records.lines import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
+from . import devices as cli_devices
+from . import network as cli_network
+from . import vta as cli_vta
 from .catalog import CATALOG, register_catalog
 from .compare import compare
-from .core.errors import NoRecordError, TaskError
-from .core.measure_values import MeasureInput, MeasureResult
-from .core.seeds import checked_seed
-from .core.target import Target
-from .core.task import SearchTask
-from .core.workloads import key_text
-from .cost_model import XGBModel
 from .doctor import doctor
-from .measure.local import LocalRunner
-from .measure.progress import rate_text, seconds_text
-from .policy.sketch_policy import SketchPolicy
-from .policy.tuning_options import TuningOptions
-from .records.lines import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
 
 INTERRUPTED = 130
 

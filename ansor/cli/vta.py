@@ -7,9 +7,9 @@ from typing import Any
 
 from te_lite.errors import require
 
-from .core.errors import TaskError
-from .core.registry import front_end
-from .core.seeds import checked_seed
+from ..core.errors import TaskError
+from ..core.registry import front_end
+from ..core.seeds import checked_seed
 
 NAME = "vta"
 

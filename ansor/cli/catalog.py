@@ -13,8 +13,8 @@ from te_lite import Tensor, compute, placeholder, reduce_axis, topi
 from te_lite import sum as te_sum
 from te_lite.topi import benchmarks
 
-from .core.errors import TaskError
-from .core.workloads import WorkloadFunc, is_registered, make_workload_key, register_workload
+from ..core.errors import TaskError
+from ..core.workloads import WorkloadFunc, is_registered, make_workload_key, register_workload
 
 
 def matmul(n: int, m: int, k: int) -> list[Tensor]:

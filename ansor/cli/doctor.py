@@ -7,9 +7,9 @@ import os
 import platform
 import sys
 
-from .core.backends import backend
-from .core.errors import BackendError
-from .core.hardware import host_cores
+from ..core.backends import backend
+from ..core.errors import BackendError
+from ..core.hardware import host_cores
 
 PACKAGES = {"numpy": ("numpy",), "networkx": ("networkx",), "rich": ("rich",), "xgboost": ("xgboost", "xgboost-cpu")}
 Line = tuple[str, bool, str]
