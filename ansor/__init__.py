@@ -7,6 +7,7 @@ sch, args = task.apply_best("log.json")
 
 from te_lite import ComputeDAG
 
+from . import autotvm
 from . import scheduler as task_scheduler
 from .cluster import RPCRunner, request_remote
 from .core import nd, target
@@ -58,10 +59,12 @@ __all__ = [
     "MeasureResult", "NoRecordError", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
     "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback",
-    "TuningOptions", "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
+    "TuningOptions", "XGBModel", "autotvm", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
     "extract_tasks", "gpu", "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower",
     "make_workload_key", "nd", "register_backend", "register_workload", "register_workload_tensors", "request_remote",
-    "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "workload_key_to_tensors",
+    "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",
 ]  # fmt: skip
+
+template = autotvm  # its name in earlier versions
 
 register_actions(Actions())

@@ -1,4 +1,4 @@
-"""Templates with knobs and their tuners, under autotvm's names (`from ansor import template as autotvm`).
+"""Templates with knobs and their tuners, under autotvm's names (`from ansor import autotvm`).
 
 @autotvm.template("matmul")
 def matmul(n): ...                                           # reads autotvm.get_config(), see task.py

@@ -1,8 +1,8 @@
 """A device on the network: an actor on the device's machine that answers with measurements.
 
-Programs run in a worker process below the actor, the one that every runner has (`ansor.measure.device_runner`): it may hang
-or crash, which costs a candidate one retry on a fresh worker.  The actor itself only unpacks messages, so it answers
-while a program hangs.  A client sends a task's computation once, when the host says that it needs it.
+Programs run in a worker process below the actor, the one that every runner has (`ansor.measure.device_runner`): it may
+hang or crash, which costs a candidate one retry on a fresh worker.  The actor itself only unpacks messages, so it
+answers while a program hangs.  A client sends a task's computation once, when the host says that it needs it.
 """
 
 from __future__ import annotations

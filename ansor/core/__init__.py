@@ -1,4 +1,4 @@
-"""What everything else speaks of: targets, hardware, workloads, tasks, measurement values, and the protocols of devices.
+"""What everything else speaks of: targets, hardware, workloads, tasks, measurement values, protocols of devices.
 
 Law: values and protocols; nothing here searches, measures or reads a log.
 """

@@ -18,9 +18,9 @@ from te_lite.step import Annotate, ComputeAt, ComputeInline, ComputeRoot, Fuse, 
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
-from .choices import Matrix, Place, Space, Variant
+from .choices import Matrix, Space, Variant
 from .decisions import rfactor_positions, space_of
-from .locations import place_of
+from .locations import Place, place_of
 from .parallel_loops import parallel_loops
 from .programs import hole_columns
 from .states import concrete, unroll_text

@@ -15,8 +15,8 @@ from te_lite.state import INLINED, State
 
 from ..core.hardware import HardwareParams
 from ..core.target import Target
-from .choices import Place, Space, Variant
-from .locations import TRIES, draw_places, place_of, places_for, put
+from .choices import Space, Variant
+from .locations import TRIES, Place, draw_places, place_of, places_for, put
 from .parallel_loops import add_parallel
 from .threads import bind
 from .tile_sizes import fill, holes

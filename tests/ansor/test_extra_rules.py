@@ -12,7 +12,6 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.annotate import holes
 from ansor.core.errors import TaskError
 from ansor.core.hardware import HardwareParams
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
@@ -25,6 +24,7 @@ from ansor.space.parse import parse
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
 from ansor.space.threads import copies
+from ansor.space.tile_sizes import holes
 from ansor.space.variants import random_variant
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
