@@ -11,5 +11,6 @@ from .trees import Trees
 from .xgb import XGBModel
 
 __all__ = [
-    "AnalyticalModel", "CostModel", "Dataset", "FeatureModel", "PythonBasedModel", "RandomModel", "Trees", "XGBModel", "reads_features",
+    "AnalyticalModel", "CostModel", "Dataset", "FeatureModel", "PythonBasedModel", "RandomModel", "Trees", "XGBModel",
+    "reads_features",
 ]  # fmt: skip
