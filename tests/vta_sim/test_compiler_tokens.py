@@ -21,8 +21,8 @@ from vta_sim.compiler.kernels import KernelCall
 from vta_sim.compiler.steps import Call, Node, Repeat, Step
 from vta_sim.compiler.tokens import Ordered, OrderedLoop, ordered
 from vta_sim.compiler.transfer import Side, Transfer
-from vta_sim.errors import DeadlockError
-from vta_sim.kinds import Memory, Module
+from vta_sim.core.errors import DeadlockError
+from vta_sim.core.kinds import Memory, Module
 from vta_sim.runtime.kernel import GemmMode
 from vta_sim.sim import Launch
 from vta_sim.top import schedule_conv2d_packed

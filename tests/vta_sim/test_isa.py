@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.vta_sim.streams import CONFIGS
 from vta_sim import Config, IsaError
+from vta_sim.core.kinds import AluOp, Memory, Module
 from vta_sim.isa import (
     DEPS,
     Alu,
@@ -31,7 +32,6 @@ from vta_sim.isa import (
     unpack_uops,
 )
 from vta_sim.isa.layout import layout
-from vta_sim.kinds import AluOp, Memory, Module
 
 VECTORS = [  # instruction, low word, high word, text
     (

@@ -10,9 +10,9 @@ import pytest
 
 from tests.vta_sim.conv import ConvProgram, Layer, Tiles, reference
 from vta_sim import CommandQueue, Device, QueueError
+from vta_sim.core.kinds import AluOp, Memory, Module
 from vta_sim.isa import decode, disassemble
 from vta_sim.isa.instruction import Gemm, Load
-from vta_sim.kinds import AluOp, Memory, Module
 from vta_sim.runtime import KernelRecorder, UopCache
 from vta_sim.runtime.kernel import Kernel
 

@@ -15,14 +15,14 @@ from relay_lite.errors import GraphError
 from relay_lite.ir import Expr, Function
 from relay_lite.make import call
 from te_lite.reference import evaluate
-from vta_sim.errors import MachineError
+from vta_sim.core.errors import MachineError
+from vta_sim.core.kinds import AluOp
 from vta_sim.graph import Kernel, graph_pack
 from vta_sim.graph.alu import HIGH, LOW, Operation, apply, merge_bias, simplify
+from vta_sim.graph.reference import run_kernel
 from vta_sim.graph.split import CpuStep, VtaStep
 from vta_sim.graph.tensors import kernel_tensors
-from vta_sim.kinds import AluOp
-from vta_sim.network import CompiledCpu, VtaNetwork, reference_cpu
-from vta_sim.reference import run_kernel
+from vta_sim.network.vta_network import CompiledCpu, VtaNetwork, reference_cpu
 
 from .networks import PlainResnet, images, quantized, resnet
 

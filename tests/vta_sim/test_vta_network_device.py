@@ -16,15 +16,15 @@ from relay_lite import reference
 from relay_lite.errors import GraphError
 from relay_lite.types import TensorType
 from vta_sim import Config, Device
-from vta_sim.device_kernels import DeviceKernels
-from vta_sim.errors import CompileError
-from vta_sim.executor import VtaModule
+from vta_sim.core.errors import CompileError
+from vta_sim.core.kinds import AluOp
 from vta_sim.graph import Kernel, graph_pack
 from vta_sim.graph.alu import Operation
+from vta_sim.graph.reference import run_kernel
 from vta_sim.graph.schedule import choose_knobs
-from vta_sim.kinds import AluOp
-from vta_sim.network import VtaNetwork
-from vta_sim.reference import run_kernel
+from vta_sim.network.device_kernels import DeviceKernels
+from vta_sim.network.executor import VtaModule
+from vta_sim.network.vta_network import VtaNetwork
 from vta_sim.top import ConvKnobs, ConvShape
 
 from .networks import images, quantized

@@ -17,10 +17,10 @@ from te_lite.expr import Binary, BufferLoad, Cast, Const, Expr, Var, same
 from te_lite.stmt import Buffer, For
 from te_lite.stmt_text import head_text
 
-from ..config import LOOP_BITS, Config
-from ..errors import CompileError
+from ..core.config import LOOP_BITS, Config
+from ..core.errors import CompileError
+from ..core.kinds import Memory
 from ..isa.layout import Ints
-from ..kinds import Memory
 from ..runtime.kernel import HAZARD, MAX_LOOPS, AluMode, GemmMode, KernelRecorder, Mode, Record
 from .affine import Form, affine
 from .elementwise import Chain

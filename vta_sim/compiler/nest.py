@@ -20,7 +20,7 @@ from te_lite.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodi
 from te_lite.stmt_text import head_text
 from te_lite.visit import walk
 
-from ..errors import CompileError
+from ..core.errors import CompileError
 
 PLAIN = (ForKind.SERIAL, ForKind.UNROLLED)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from te_lite.errors import require
 from te_lite.stmt import Buffer
 
-from ..config import Config
-from ..errors import CompileError
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.errors import CompileError
+from ..core.kinds import Memory
 from .affine import affine
 from .elementwise import Chain, chains
 from .nest import Nest, Part

@@ -13,8 +13,8 @@ from te_lite.schedule import Schedule
 from te_lite.state import State
 from te_lite.stmt import Buffer
 
-from ..config import Config
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.kinds import Memory
 from ..runtime import CommandQueue
 from ..runtime.kernel import GemmMode
 from ..sim.dram import Buffer as DramBuffer

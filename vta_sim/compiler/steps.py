@@ -8,8 +8,8 @@ from itertools import groupby
 
 from te_lite.expr import Var
 
-from ..config import Config
-from ..kinds import Memory, Module
+from ..core.config import Config
+from ..core.kinds import Memory, Module
 from .kernels import KernelCall, element_calls, product_call
 from .nest import HostLoop, Nest, Part
 from .places import Places, is_elementwise

@@ -16,9 +16,9 @@ from te_lite.expr import BufferLoad, Call, Cast, Compare, Const, Expr, Logical, 
 from te_lite.stmt import Buffer
 from te_lite.stmt_text import pretty
 
-from ..config import Config
-from ..errors import CompileError
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.errors import CompileError
+from ..core.kinds import Memory
 from .affine import Form, affine
 from .nest import Part
 from .places import Places

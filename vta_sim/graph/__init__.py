@@ -1,4 +1,7 @@
-"""Networks for the machine: packing, the tasks to tune, and the kernels that a network is made of."""
+"""Networks for the machine: packing, the tasks to tune, and the kernels that a network is made of.
+
+Law: rewrites, divides and describes graphs; runs nothing but the reference in NumPy.
+"""
 
 from .extract import conv_workloads, extract_from_program
 from .kernel import Kernel, RunKernel, Workload

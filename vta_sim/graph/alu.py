@@ -17,7 +17,7 @@ from relay_lite.errors import GraphError
 from relay_lite.ir import Array
 from te_lite.errors import require
 
-from ..kinds import AluOp
+from ..core.kinds import AluOp
 
 IMM_MIN, IMM_MAX = -(1 << 15), (1 << 15) - 1
 LOW, HIGH = -(1 << 31), (1 << 31) - 1

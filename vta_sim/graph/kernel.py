@@ -19,7 +19,7 @@ from relay_lite.ir import Array, Call, Constant, Expr, Function, Var, tensor_typ
 from relay_lite.types import TensorType
 from relay_lite.visit import is_op
 
-from ..kinds import AluOp
+from ..core.kinds import AluOp
 from .alu import Operation
 from .packed_conv import NAME as CONV
 

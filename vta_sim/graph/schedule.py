@@ -17,9 +17,9 @@ from te_lite.errors import require
 from te_lite.tensor import ComputeOp
 
 from ..compiler.scopes import ACC
-from ..config import Config
-from ..errors import CompileError
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.errors import CompileError
+from ..core.kinds import Memory
 from ..top import ConvKnobs, ConvShape, broken_rule, conv_shape, fused, schedule_conv2d_packed
 from ..top.conv2d import TAG
 from .kernel import Kernel, Workload

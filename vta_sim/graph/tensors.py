@@ -11,7 +11,7 @@ from te_lite import Tensor, compute, placeholder
 from te_lite.expr import Expr, ExprLike, binary, cast
 from te_lite.topi.tag import BROADCAST, ELEMWISE
 
-from ..kinds import AluOp
+from ..core.kinds import AluOp
 from ..top import conv2d_packed
 from .alu import Operation
 from .kernel import Kernel

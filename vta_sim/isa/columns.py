@@ -14,9 +14,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import IsaError
-from ..kinds import DEPENDENCIES, Memory, Module, Opcode
+from ..core.config import Config
+from ..core.errors import IsaError
+from ..core.kinds import DEPENDENCIES, Memory, Module, Opcode
 from .layout import Ints, Layout, Words, layout
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..config import Config
-from ..kinds import DEPENDENCIES, Module
+from ..core.config import Config
+from ..core.kinds import DEPENDENCIES, Module
 from .instruction import Alu, Finish, Gemm, Instruction, Load, Operation, Store, is_nop, module_of
 from .uop import Uops, unpack_uops
 

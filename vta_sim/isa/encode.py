@@ -12,9 +12,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import IsaError
-from ..kinds import AluOp, Memory, Opcode
+from ..core.config import Config
+from ..core.errors import IsaError
+from ..core.kinds import AluOp, Memory, Opcode
 from .columns import Columns, columns
 from .instruction import DEPS, Alu, Finish, Gemm, Instruction, Load, Operation, Store
 from .layout import Field, Words, layout

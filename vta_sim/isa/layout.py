@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..config import LOOP_BITS, Config
-from ..kinds import DEPENDENCIES, Memory
+from ..core.config import LOOP_BITS, Config
+from ..core.kinds import DEPENDENCIES, Memory
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]

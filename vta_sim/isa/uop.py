@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import IsaError
+from ..core.config import Config
+from ..core.errors import IsaError
 from .layout import Ints, layout
 
 Uops = np.ndarray[Any, np.dtype[np.uint32]]

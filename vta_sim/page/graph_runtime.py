@@ -8,7 +8,7 @@ from ansor.cluster.session import RemoteNetwork
 from relay_lite.errors import GraphError
 from te_lite.errors import require
 
-from ..executor import VtaModule
+from ..network.executor import VtaModule
 
 
 class GraphModule:

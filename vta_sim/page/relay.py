@@ -11,8 +11,8 @@ from relay_lite import op, quantize, testing, transform
 from relay_lite.ir import Function, IRModule
 from relay_lite.runtime.library import NetworkLibrary
 
-from ..library import VtaLibrary
-from ..library import build as build_for_vta
+from ..network.library import VtaLibrary
+from ..network.library import build as build_for_vta
 
 
 def build(
@@ -22,7 +22,7 @@ def build(
     target_host: Target | str | None = None,
 ) -> VtaLibrary | NetworkLibrary:
     """Compile a network for a target.  The processor's part of a network on the accelerator is for this machine,
-    whatever `target_host` says.  Raises as `relay_lite.build` and `vta_sim.library.build`."""
+    whatever `target_host` says.  Raises as `relay_lite.build` and `vta_sim.network.library.build`."""
     if Target.of(target).kind.name == "vta":
         return build_for_vta(mod, params)
     return relay_lite.build(mod, target=target, params=params)

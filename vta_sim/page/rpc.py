@@ -10,7 +10,7 @@ from ansor.core.nd import DeviceId
 from relay_lite.errors import GraphError
 from te_lite.errors import require
 
-from ..library import VtaLibrary, load_library
+from ..network.library import VtaLibrary, load_library
 
 
 class LocalSession:

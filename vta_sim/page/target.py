@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 import ansor.core.target
 from ansor.autotvm.task import current_target
 
-from ..environment import get_env
+from ..core.environment import get_env
 
 
 class Target(ansor.target.Target):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from te_lite import Schedule, Tensor
 from te_lite.errors import require
 
-from ..errors import CompileError
+from ..core.errors import CompileError
 from ..graph.pack import graph_pack
-from ..templates import schedule_with_knobs
 from ..top import conv2d_packed
+from ..top.templates import schedule_with_knobs
 
 
 def schedule_conv2d_packed(outs: Sequence[Tensor]) -> Schedule:

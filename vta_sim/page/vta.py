@@ -9,7 +9,7 @@ from ansor.core.errors import BackendError
 from relay_lite.transform import PassContext
 from te_lite.errors import require
 
-from ..environment import Environment, get_env
+from ..core.environment import Environment, get_env
 from . import top
 from .rpc import LocalSession
 

@@ -1,4 +1,7 @@
-"""The runtime: calls of a compiled program become instructions, micro-op kernels and tokens."""
+"""The runtime: calls of a compiled program become instructions, micro-op kernels and tokens.
+
+Law: writes the instructions of the calls it is given; chooses no order.
+"""
 
 from __future__ import annotations
 

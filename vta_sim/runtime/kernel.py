@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import QueueError
+from ..core.config import Config
+from ..core.errors import QueueError
+from ..core.kinds import AluOp, Memory
 from ..isa.instruction import Alu, Gemm
 from ..isa.uop import Uops, pack_uops
-from ..kinds import AluOp, Memory
 
 MAX_LOOPS = 2
 HAZARD = 2  # a micro-op may not write what one of so many before it wrote

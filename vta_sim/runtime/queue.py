@@ -14,10 +14,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import QueueError
+from ..core.errors import QueueError
+from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Memory, Module, queue_name
 from ..isa.encode import encode_parts
 from ..isa.instruction import DEPS, Finish, Instruction, Load, Operation, Store, is_nop, module_of, nop
-from ..kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Memory, Module, queue_name
 from ..sim.device import INSTRUCTION_BYTES, Device, Launch
 from ..sim.dram import Buffer
 from .kernel import AluMode, GemmMode, Kernel, KernelRecorder, Record

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..config import Config
+from ..core.config import Config
+from ..core.kinds import AluOp, Memory
 from ..isa.layout import Ints
 from ..isa.uop import Uops
-from ..kinds import AluOp, Memory
 from .space import Loops, check_indices, walk
 from .sram import Sram
 

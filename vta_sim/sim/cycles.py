@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.kinds import Memory, Module, Opcode
 from ..isa.columns import Columns
-from ..kinds import Memory, Module, Opcode
 from .profiler import dram_bytes
 from .tokens import Waits
 

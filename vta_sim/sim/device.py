@@ -12,8 +12,8 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import MachineError
+from ..core.config import Config
+from ..core.errors import MachineError
 from ..isa.columns import Columns, columns
 from .cycles import PYNQ, CycleModel, Timing, timing
 from .dram import Dram

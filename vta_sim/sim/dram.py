@@ -14,8 +14,8 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import PAGE_BYTES
-from ..errors import MachineError
+from ..core.config import PAGE_BYTES
+from ..core.errors import MachineError
 from ..isa.layout import Ints
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

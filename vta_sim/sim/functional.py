@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..config import Config
+from ..core.config import Config
+from ..core.kinds import AluOp, Opcode
 from ..isa.columns import Columns
 from ..isa.layout import Ints
-from ..kinds import AluOp, Opcode
 from .alu import AluPlan, alu_plan
 from .dram import Dram
 from .gemm import GemmPlan, gemm_plan

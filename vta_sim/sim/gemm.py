@@ -17,9 +17,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..config import Config
+from ..core.config import Config
+from ..core.kinds import Memory
 from ..isa.layout import Ints
-from ..kinds import Memory
 from .space import Loops, check_indices, walk
 from .sram import Sram
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from ..core.kinds import Memory, Opcode
 from ..isa.columns import Columns
 from ..isa.layout import Ints
-from ..kinds import Memory, Opcode
 
 
 @dataclass(frozen=True)

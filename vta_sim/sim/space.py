@@ -9,11 +9,11 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import MachineError
+from ..core.config import Config
+from ..core.errors import MachineError
+from ..core.kinds import Memory
 from ..isa.layout import Ints
 from ..isa.uop import Uops, unpack_uops
-from ..kinds import Memory
 
 CHUNK = 1 << 16
 """At most so many iterations are laid out at once."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from ..core.kinds import Module
 from ..isa.columns import Columns
 from ..isa.disassemble import operation_text
 from ..isa.encode import decode
-from ..kinds import Module
 from .cycles import Timing
 
 _COLORS = {

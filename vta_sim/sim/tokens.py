@@ -14,10 +14,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import DeadlockError, MachineError
+from ..core.errors import DeadlockError, MachineError
+from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Module, Opcode, queue_name
 from ..isa.columns import Columns
 from ..isa.layout import Ints
-from ..kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Module, Opcode, queue_name
 
 Queue = tuple[Module, Module]
 NONE, NEVER = -1, -2

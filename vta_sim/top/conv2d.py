@@ -18,8 +18,8 @@ from te_lite.expr import Expr
 from te_lite.tensor import ComputeOp
 from te_lite.topi.nn import pad as pad_by
 
-from ..config import Config
-from ..errors import CompileError
+from ..core.config import Config
+from ..core.errors import CompileError
 from .fused import Fused, fused, in_memories
 from .validity import ConvKnobs, ConvShape, broken_rule
 

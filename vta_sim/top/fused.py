@@ -10,7 +10,7 @@ from te_lite.expr import Cast, Load
 from te_lite.tensor import ComputeOp, PlaceholderOp
 
 from ..compiler.scopes import ACC, INP, WGT
-from ..errors import CompileError
+from ..core.errors import CompileError
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from ..compiler.kernels import Count, uops_of, writes_again
 from ..compiler.transfer import MAX_PAD, Side, arranged
-from ..config import Config
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.kinds import Memory
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from relay_lite.ir import Array, Function, IRModule
 from relay_lite.runtime.benchmark import TimeEvaluator
 from te_lite.errors import require
 
-from .config import Config
+from ..core.config import Config
+from ..sim import PYNQ, CycleModel, Device
 from .device_kernels import DeviceKernels
-from .network import CompiledCpu, RunFunction, VtaNetwork
-from .sim import PYNQ, CycleModel, Device
+from .vta_network import CompiledCpu, RunFunction, VtaNetwork
 
 
 class VtaModule:

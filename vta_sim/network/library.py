@@ -28,11 +28,11 @@ from relay_lite.errors import GraphError
 from relay_lite.ir import Array, Function, IRModule, bind_params, main_function
 from te_lite.errors import TeError, require
 
-from .config import Config, config_from_json
+from ..core.config import Config, config_from_json
+from ..graph.extract import conv_workloads
+from ..graph.kernel import Workload
+from ..graph.split import split
 from .executor import VtaModule
-from .graph.extract import conv_workloads
-from .graph.kernel import Workload
-from .graph.split import split
 from .graph_file import graph_from_json, graph_to_json
 
 GRAPH, CONSTANTS = "graph.json", "constants.npz"

@@ -4,7 +4,8 @@
     network = VtaNetwork(graph, run_kernel=device.run, cpu=CompiledCpu("c"))
     probabilities = network.run({"data": image})
 
-Whoever runs kernels is a function `(kernel, inputs) -> int8 array`; `vta_sim.reference.run_kernel` is the NumPy one.
+Whoever runs kernels is a function `(kernel, inputs) -> int8 array`; `vta_sim.graph.reference.run_kernel` is the one in
+NumPy.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from relay_lite.ir import Array, Function, IRModule, main_function
 from relay_lite.types import TensorType
 from te_lite.errors import require
 
-from .graph.kernel import RunKernel
-from .graph.split import CpuStep, Plan, VtaStep, split
-from .reference import run_kernel as numpy_kernel
+from ..graph.kernel import RunKernel
+from ..graph.reference import run_kernel as numpy_kernel
+from ..graph.split import CpuStep, Plan, VtaStep, split
 
 RunFunction: TypeAlias = Callable[[Function, Sequence[Array]], tuple[Array, ...]]
 """Runs a part of the processor on its inputs."""

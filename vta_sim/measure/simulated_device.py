@@ -20,10 +20,10 @@ from te_lite.errors import TeError
 from te_lite.replay import replay
 from te_lite.step import from_json, to_json
 
-from .build import Array, Module
-from .compiler import compile_schedule
-from .config import Config, config_from_json
-from .sim import PYNQ, CycleModel
+from ..compiler import compile_schedule
+from ..compiler.module import Array, Module
+from ..core.config import Config, config_from_json
+from ..sim import PYNQ, CycleModel
 
 FILE = "program.json"
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from relay_lite.ir import Array
 
-from .build import Module, build
-from .graph.kernel import Kernel
-from .graph.schedule import schedule_kernel
-from .sim import Device, Launch
+from ..compiler.module import Module, build
+from ..graph.kernel import Kernel
+from ..graph.schedule import schedule_kernel
+from ..sim import Device, Launch
 
 
 class DeviceKernels:

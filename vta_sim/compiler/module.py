@@ -15,11 +15,11 @@ import numpy as np
 from te_lite import Schedule, State, Tensor
 from te_lite.errors import require
 
-from .compiler import Program, compile_schedule
-from .config import Config
-from .errors import QueueError
-from .runtime import CommandQueue
-from .sim import Device, Launch
+from ..core.config import Config
+from ..core.errors import QueueError
+from ..runtime import CommandQueue
+from ..sim import Device, Launch
+from .program import Program, compile_schedule
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

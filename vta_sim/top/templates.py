@@ -15,8 +15,8 @@ from typing import Any
 from ansor.autotvm import get_config, template
 from te_lite import Schedule, Tensor
 
-from .config import Config
-from .top import (
+from ..core.config import Config
+from . import (
     ConvKnobs,
     DenseKnobs,
     conv2d_packed,
@@ -27,7 +27,7 @@ from .top import (
     schedule_conv2d_packed,
     schedule_dense_packed,
 )
-from .top.conv2d import TAG
+from .conv2d import TAG
 
 THREADS = (1, 2)
 _machine: ContextVar[Config | None] = ContextVar("machine of templates", default=None)

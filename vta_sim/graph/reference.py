@@ -10,10 +10,10 @@ from relay_lite.ir import Array
 from relay_lite.types import TensorType
 from te_lite.errors import require
 
-from .errors import MachineError
-from .graph.alu import apply
-from .graph.kernel import Kernel
-from .graph.packed_conv import conv2d_packed_numpy
+from ..core.errors import MachineError
+from .alu import apply
+from .kernel import Kernel
+from .packed_conv import conv2d_packed_numpy
 
 
 def run_kernel(kernel: Kernel, inputs: Sequence[Array]) -> Array:
