@@ -36,8 +36,8 @@ from tests.fleet.cluster import HEED_CTRL_C, ROOT, Cluster, Program, wait_until_
 from tests.vta_sim.networks import images, quantized
 from vta_sim.graph import graph_pack
 from vta_sim.network.library import build
-from vta_sim.page import autotvm, graph_runtime, relay, vta
 from vta_sim.top import templates
+from vta_sim.tvm_names import autotvm, graph_runtime, relay, vta
 
 pytest.importorskip("ray")
 __all__ = ["matmul_task", "states", "templates"]

@@ -25,8 +25,8 @@ from vta_sim.graph import graph_pack
 from vta_sim.graph.reference import run_kernel
 from vta_sim.network.device_kernels import DeviceKernels
 from vta_sim.network.library import build, load_library
-from vta_sim.page import autotvm, graph_runtime, relay, rpc, te, topi, tvm, utils, vta
 from vta_sim.top import requantized, templates
+from vta_sim.tvm_names import autotvm, graph_runtime, relay, rpc, te, topi, tvm, utils, vta
 
 BAR = r"\[Task +(\d+)/10\]  Current/Best: +[\d.]+/ +([\d.]+) GFLOPS \| Progress: \((\d+)/(\d+)\) \| [\d.]+ s Done\."
 LAYERS = """(1, 2, 2, 256, 512, 1, 1, 0, 0, 2, 2)
