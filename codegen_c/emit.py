@@ -28,11 +28,11 @@ from te_lite.stmt import (
     stmts_of,
 )
 
-from .block import RegisterBlock
 from .errors import EmitError
 from .host import Options, host_options
 from .indices import Indices
 from .promote import promote
+from .register_block import RegisterBlock
 from .registers import register_slots, scalarise
 from .unroll import unrolled_nodes
 from .vector_text import Prelude, VectorText

@@ -25,7 +25,7 @@ class Gather:
     picks: tuple[tuple[int, ...], ...]
 
 
-def plan(offsets: Sequence[int]) -> Gather | None:
+def plan_gather(offsets: Sequence[int]) -> Gather | None:
     """The windows and shuffles for one offset per lane; None when lane by lane is the better way."""
     lanes, low = len(offsets), min(offsets)
     wanted = [k - low for k in offsets]

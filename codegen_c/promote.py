@@ -34,7 +34,7 @@ _LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 @dataclass(frozen=True)
-class Nest:
+class ReductionNest:
     """A perfect nest: `loops` outside in, and the stores to `buffer` at the bottom (each under a lane loop or not)."""
 
     loops: tuple[For, ...]
@@ -69,7 +69,7 @@ class Promoter:
                 return done
         return with_bodies(s, tuple([self.stmt(b) for b in bodies(s)]))
 
-    def _nest(self, s: For) -> Nest | None:
+    def _nest(self, s: For) -> ReductionNest | None:
         loops = []
         body: Stmt = s
         while isinstance(body, For) and body.var not in self.lanes:
@@ -86,9 +86,9 @@ class Promoter:
             if t is not None:
                 moving |= free_vars(t.index)
         tile = frozenset(f.var for f in loops if f.var in moving)
-        return Nest(tuple(loops), body, first.buffer, tile)
+        return ReductionNest(tuple(loops), body, first.buffer, tile)
 
-    def _promote(self, nest: Nest) -> Stmt | None:
+    def _promote(self, nest: ReductionNest) -> Stmt | None:
         runs = [f for f in nest.reduction if f.extent > 1]
         tile_loops = [f for f in nest.loops if f.var in nest.tile]
         whole = _wrap(tile_loops, nest.leaf)
@@ -108,7 +108,7 @@ class Promoter:
         loop = _wrap(nest.reduction, seq(*[t[1] for t in tiles]))
         return Alloc(registers, seq(*[t[0] for t in tiles], loop, *[t[2] for t in tiles]))
 
-    def _in_parts(self, nest: Nest, size: int, most: int) -> Stmt | None:
+    def _in_parts(self, nest: ReductionNest, size: int, most: int) -> Stmt | None:
         """The nest once for each part of its tile that fits the registers; None when not even one sum does."""
         outside: list[For] = []
         inside: list[For] = []

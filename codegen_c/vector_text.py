@@ -9,7 +9,7 @@ from te_lite.c_text import ADD, BYTES, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY
 from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
 from te_lite.visit import children, substitute
 
-from .gather import plan
+from .gather import plan_gather
 from .indices import Indices, Linear
 from .vectorize import has_vector_form
 
@@ -186,7 +186,7 @@ class VectorText:
     def _gather(self, e: BufferLoad) -> str:
         offsets = self.indices.lane_offsets(e.index, self.lane, self.lanes)
         usual = offsets is not None and e.buffer not in self.slot and not in_part(self.lanes)
-        found = plan(offsets) if usual and offsets is not None else None
+        found = plan_gather(offsets) if usual and offsets is not None else None
         if found is None:
             return self._lane_by_lane(e)
         kind = self.prelude.type(e.dtype, self.lanes)

@@ -35,8 +35,16 @@ from te_lite.stmt import (
 from te_lite.visit import substitute
 
 from .async_copy import HELPERS, WAIT, scalar_copy, vector_store
+from .cuda_program import (
+    STATIC_SHARED_BYTES,
+    THREAD_TAGS,
+    VECTOR_BYTES,
+    CudaKernel,
+    CudaProgram,
+    KernelNest,
+    kernel_nests,
+)
 from .errors import EmitError
-from .kernel import STATIC_SHARED_BYTES, THREAD_TAGS, VECTOR_BYTES, CudaKernel, CudaProgram, KernelNest, kernel_nests
 from .reduce import ReduceText, group_of, with_barriers
 from .registers import (
     copied_loops,

@@ -22,8 +22,8 @@ import numpy as np
 from te_lite.errors import require
 
 from . import emulator_build as build
+from .cuda_program import CudaProgram
 from .emulator_report import EmulatorError, Report, read_answer
-from .kernel import CudaProgram
 
 Shape = tuple[int, ...]
 Argument = np.ndarray | np.generic

@@ -6,7 +6,7 @@ from typing import Any
 
 from te_lite.c_text import BYTES
 
-from .kernel import CudaProgram
+from .cuda_program import CudaProgram
 
 
 def program_facts(program: CudaProgram) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from te_lite.state import State
 from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, exprs_of, stmts_of
 from te_lite.visit import walk
 
+from .cuda_program import BLOCK_TAGS, THREAD_TAGS, KernelNest, Shape, kernel_nests
 from .errors import LimitError
-from .kernel import BLOCK_TAGS, THREAD_TAGS, KernelNest, Shape, kernel_nests
 from .registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops, unrolled_size
 from .shared import shared_layout
 

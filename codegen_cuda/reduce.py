@@ -19,7 +19,7 @@ from te_lite.expr import Binary, Combiner, Expr, Logical, Var, as_expr
 from te_lite.stmt import Buffer, Stmt, Store, ThreadReduce, bodies, seq, stmts_of, with_bodies
 from te_lite.sync import insert_barriers
 
-from .kernel import THREAD_TAGS, KernelNest
+from .cuda_program import THREAD_TAGS, KernelNest
 from .text import TYPES, CudaText
 
 _ZERO = as_expr(0)

@@ -16,7 +16,7 @@ from te_lite.expr import Call, Var
 from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, bodies, exprs_of, stmts_of
 from te_lite.visit import free_vars, walk
 
-from .kernel import loads_in
+from .cuda_program import loads_in
 
 MAX_ARRAY_BYTES = 1024
 MAX_STATEMENTS = 1024

@@ -23,8 +23,8 @@ from te_lite.expr import BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.stmt import Buffer, For, If, Seq, Stmt, Store
 from te_lite.visit import children, free_vars
 
+from .cuda_program import VECTOR_BYTES
 from .indices import vector_start
-from .kernel import VECTOR_BYTES
 from .text import CudaText
 
 _NATIVE = {

@@ -11,7 +11,7 @@ from te_lite.errors import require
 
 from ..core.config import Config
 from ..core.environment import get_env
-from ..graph.kernel import TEMPLATE, Workload
+from ..graph.machine_kernel import TEMPLATE, Workload
 from ..graph.schedule import knobs_of
 from ..sim import picture, spans, text
 from ..top import ConvKnobs

@@ -15,7 +15,7 @@ from relay_lite.testing import resnet_v1
 
 from ..core.environment import Environment, get_env
 from ..graph import conv_workloads, extract_from_program, graph_pack
-from ..graph.kernel import RunKernel
+from ..graph.machine_kernel import RunKernel
 from ..graph.reference import run_kernel as numpy_kernel
 from ..network.device_kernels import DeviceKernels
 from ..network.executor import VtaModule

@@ -18,7 +18,7 @@ from ..core.errors import CompileError
 from ..core.kinds import Memory
 from .affine import affine
 from .elementwise import Chain, chains
-from .nest import Nest, Part
+from .host_nest import HostNest, Part
 from .scopes import ACC, MEMORY_OF, lanes
 
 
@@ -32,7 +32,7 @@ class Places:
     chains: Mapping[Part, Chain]
 
 
-def place(nest: Nest, config: Config) -> Places:
+def place(nest: HostNest, config: Config) -> Places:
     """Decide all places.  Raises CompileError when a tile is no whole number of elements or a memory too small."""
     size = {b: _elements(b, config) for b in nest.home}
     shared: dict[Buffer, Buffer] = {}
@@ -75,7 +75,7 @@ def _elements(b: Buffer, config: Config) -> int:
     return b.size // n
 
 
-def _in_place(part: Part, nest: Nest) -> Chain:
+def _in_place(part: Part, nest: HostNest) -> Chain:
     """The chain whose root may be overwritten by the result of the part."""
     target, parts = part.store.buffer, nest.parts
     readers = [p for p in parts if target in p.read]

@@ -10,8 +10,8 @@ from te_lite.expr import Var
 
 from ..core.config import Config
 from ..core.kinds import Memory, Module
-from .kernels import KernelCall, element_calls, product_call
-from .nest import HostLoop, Nest, Part
+from .host_nest import HostLoop, HostNest, Part
+from .kernel_calls import KernelCall, element_calls, product_call
 from .places import Places, is_elementwise
 from .transfer import Transfer, is_transfer, transfer
 
@@ -38,7 +38,7 @@ class Repeat:
 Node = Step | Repeat
 
 
-def steps_of(nest: Nest, places: Places, config: Config) -> tuple[Node, ...]:
+def steps_of(nest: HostNest, places: Places, config: Config) -> tuple[Node, ...]:
     """The calls of a nest.  Raises CompileError, with the reason, for a part that no call does."""
 
     def calls(part: Part, extents: dict[Var, int]) -> list[Call]:

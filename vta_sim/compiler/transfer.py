@@ -20,7 +20,7 @@ from ..core.config import Config
 from ..core.errors import CompileError
 from ..core.kinds import Memory
 from .affine import Form, affine
-from .nest import Part
+from .host_nest import Part
 from .places import Places
 from .scopes import ACC, MEMORY_OF, lanes
 

@@ -4,7 +4,7 @@ Law: rewrites, divides and describes graphs; runs nothing but the reference in N
 """
 
 from .extract import conv_workloads, extract_from_program
-from .kernel import Kernel, RunKernel, Workload
+from .machine_kernel import MachineKernel, RunKernel, Workload
 from .pack import graph_pack
 
-__all__ = ["Kernel", "RunKernel", "Workload", "conv_workloads", "extract_from_program", "graph_pack"]
+__all__ = ["MachineKernel", "RunKernel", "Workload", "conv_workloads", "extract_from_program", "graph_pack"]

@@ -12,7 +12,7 @@ from relay_lite.op.registry import Op
 from relay_lite.visit import is_op
 
 from ..top.templates import conv2d_template
-from .kernel import Workload, workload_of
+from .machine_kernel import Workload, workload_of
 from .packed_conv import NAME
 
 

@@ -16,8 +16,8 @@ from relay_lite.op.registry import OpPattern
 from relay_lite.visit import is_op
 from te_lite.errors import require
 
-from .layout import Blocks
 from .packed_conv import conv2d_packed
+from .packed_layout import Blocks
 
 BROADCASTS = ("add", "subtract", "multiply", "maximum", "minimum")
 DEVICE_ANNOT = "device_annot"

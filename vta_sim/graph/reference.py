@@ -11,12 +11,12 @@ from relay_lite.types import TensorType
 from te_lite.errors import require
 
 from ..core.errors import MachineError
-from .alu import apply
-from .kernel import Kernel
+from .alu_operations import apply
+from .machine_kernel import MachineKernel
 from .packed_conv import conv2d_packed_numpy
 
 
-def run_kernel(kernel: Kernel, inputs: Sequence[Array]) -> Array:
+def run_kernel(kernel: MachineKernel, inputs: Sequence[Array]) -> Array:
     """The output of a kernel, int8: accumulators wrap around, the store keeps the low 8 bits.
 
     Raises MachineError for inputs of other shapes or dtypes than the kernel's.

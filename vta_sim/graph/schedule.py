@@ -22,11 +22,11 @@ from ..core.errors import CompileError
 from ..core.kinds import Memory
 from ..top import ConvKnobs, ConvShape, broken_rule, conv_shape, fused, schedule_conv2d_packed
 from ..top.conv2d import TAG
-from .kernel import Kernel, Workload
+from .machine_kernel import MachineKernel, Workload
 from .tensors import kernel_tensors
 
 
-def schedule_kernel(kernel: Kernel, config: Config) -> tuple[Schedule, list[Tensor]]:
+def schedule_kernel(kernel: MachineKernel, config: Config) -> tuple[Schedule, list[Tensor]]:
     """The schedule of a kernel, and its tensors: inputs, then the output.
 
     Raises CompileError when no tiles fit the machine.

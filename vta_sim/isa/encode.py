@@ -16,8 +16,8 @@ from ..core.config import Config
 from ..core.errors import IsaError
 from ..core.kinds import AluOp, Memory, Opcode
 from .columns import Columns, columns
+from .fields import BitField, Words, formats
 from .instruction import DEPS, Alu, Finish, Gemm, Instruction, Load, Operation, Store
-from .layout import Field, Words, layout
 
 _OPCODES: dict[type, Opcode] = {
     Load: Opcode.LOAD,
@@ -37,7 +37,7 @@ def encode(config: Config, program: Sequence[Instruction]) -> Words:
 
 def encode_parts(config: Config, operations: Sequence[Operation], flags: Sequence[int]) -> Words:
     """As `encode`, of operations and of the flags of their dependencies."""
-    form = layout(config)
+    form = formats(config)
     words = np.zeros((len(operations), 2), np.uint64)
     kinds = np.fromiter((_OPCODES[type(op)] for op in operations), np.int64, len(operations))
     words[:, 0] = (kinds | np.asarray(flags, np.int64).reshape(-1) << 3).astype(np.uint64)
@@ -59,7 +59,7 @@ def encode_parts(config: Config, operations: Sequence[Operation], flags: Sequenc
     return words
 
 
-def _insert(field: Field, values: list[Any], words: Words, opcode: Opcode) -> None:
+def _insert(field: BitField, values: list[Any], words: Words, opcode: Opcode) -> None:
     low, high = field.range
     if min(values) < low or max(values) > high:
         found = next(int(v) for v in values if not low <= v <= high)

@@ -15,7 +15,7 @@ import numpy as np
 from relay_lite.ir import Array
 
 from ..compiler.module import Module, build
-from ..graph.kernel import Kernel
+from ..graph.machine_kernel import MachineKernel
 from ..graph.schedule import schedule_kernel
 from ..sim import Device, Launch
 
@@ -26,16 +26,16 @@ class DeviceKernels:
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
-        self.launches: list[tuple[Kernel, Launch]] = []
-        self._modules: dict[Kernel, Module] = {}
+        self.launches: list[tuple[MachineKernel, Launch]] = []
+        self._modules: dict[MachineKernel, Module] = {}
 
-    def __call__(self, kernel: Kernel, inputs: Sequence[Array]) -> Array:
+    def __call__(self, kernel: MachineKernel, inputs: Sequence[Array]) -> Array:
         """The output of a kernel.  Raises CompileError when no tiles fit the machine."""
         output = np.empty(kernel.output.shape, kernel.output.dtype)
         self.launches.append((kernel, self.module(kernel).launch(*inputs, output)))
         return output
 
-    def module(self, kernel: Kernel) -> Module:
+    def module(self, kernel: MachineKernel) -> Module:
         """The compiled program of a kernel."""
         if kernel not in self._modules:
             self._modules[kernel] = build(*schedule_kernel(kernel, self.device.config), device=self.device)

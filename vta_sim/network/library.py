@@ -30,7 +30,7 @@ from te_lite.errors import TeError, require
 
 from ..core.config import Config, config_from_json
 from ..graph.extract import conv_workloads
-from ..graph.kernel import Workload
+from ..graph.machine_kernel import Workload
 from ..graph.split import split
 from .executor import VtaModule
 from .graph_file import graph_from_json, graph_to_json

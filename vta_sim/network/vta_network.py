@@ -23,9 +23,9 @@ from relay_lite.ir import Array, Function, IRModule, main_function
 from relay_lite.types import TensorType
 from te_lite.errors import require
 
-from ..graph.kernel import RunKernel
+from ..graph.machine_kernel import RunKernel
 from ..graph.reference import run_kernel as numpy_kernel
-from ..graph.split import CpuStep, Plan, VtaStep, split
+from ..graph.split import CpuStep, NetworkPlan, VtaStep, split
 
 RunFunction: TypeAlias = Callable[[Function, Sequence[Array]], tuple[Array, ...]]
 """Runs a part of the processor on its inputs."""
@@ -62,7 +62,7 @@ class VtaNetwork:
         self, graph: IRModule | Function, run_kernel: RunKernel = numpy_kernel, cpu: RunFunction = reference_cpu
     ) -> None:
         """Raises GraphError for a network that cannot be divided, see `vta_sim.graph.split`."""
-        self.plan: Plan = split(main_function(graph))
+        self.plan: NetworkPlan = split(main_function(graph))
         self.run_kernel = run_kernel
         self.cpu = cpu
 

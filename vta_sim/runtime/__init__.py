@@ -5,8 +5,8 @@ Law: writes the instructions of the calls it is given; chooses no order.
 
 from __future__ import annotations
 
-from .kernel import Kernel, KernelRecorder
 from .queue import CommandQueue
 from .uop_cache import UopCache
+from .uop_kernel import KernelRecorder, UopKernel
 
-__all__ = ["CommandQueue", "Kernel", "KernelRecorder", "UopCache"]
+__all__ = ["CommandQueue", "KernelRecorder", "UopCache", "UopKernel"]

@@ -16,7 +16,7 @@ from te_lite.errors import require
 
 from ..core.config import PAGE_BYTES
 from ..core.errors import MachineError
-from ..isa.layout import Ints
+from ..isa.fields import Ints
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from ..core.config import Config
 from ..core.kinds import AluOp, Opcode
 from ..isa.columns import Columns
-from ..isa.layout import Ints
+from ..isa.fields import Ints
 from .alu import AluPlan, alu_plan
 from .dram import Dram
 from .gemm import GemmPlan, gemm_plan
+from .iteration_space import InstructionLoops
 from .races import RaceDetector
-from .space import Loops
 from .sram import Sram
 from .transfer import Transfers
 
@@ -79,11 +79,11 @@ class _Compute:
         return alu_plan(self._config, _loops(i, a), AluOp(int(a["alu_opcode"][i])), imm, uops)
 
 
-def _loops(i: int, table: dict[str, Ints]) -> Loops:
+def _loops(i: int, table: dict[str, Ints]) -> InstructionLoops:
     """The loops of instruction i; the weights of an ALU instruction stand still."""
 
     def factors(side: str) -> tuple[int, int, int]:
         dst, src = int(table[f"dst_factor_{side}"][i]), int(table[f"src_factor_{side}"][i])
         return dst, src, int(table[f"wgt_factor_{side}"][i]) if f"wgt_factor_{side}" in table else 0
 
-    return Loops((int(table["iter_out"][i]), int(table["iter_in"][i])), factors("out"), factors("in"))
+    return InstructionLoops((int(table["iter_out"][i]), int(table["iter_in"][i])), factors("out"), factors("in"))

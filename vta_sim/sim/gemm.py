@@ -19,8 +19,8 @@ import numpy as np
 
 from ..core.config import Config
 from ..core.kinds import Memory
-from ..isa.layout import Ints
-from .space import Loops, check_indices, walk
+from ..isa.fields import Ints
+from .iteration_space import InstructionLoops, check_indices, walk
 from .sram import Sram
 
 _FLOAT32_TERMS = 1 << 10
@@ -51,7 +51,7 @@ class GemmPlan:
 
 
 @lru_cache(maxsize=256)
-def gemm_plan(config: Config, loops: Loops, reset: bool, uop_bytes: bytes) -> GemmPlan:
+def gemm_plan(config: Config, loops: InstructionLoops, reset: bool, uop_bytes: bytes) -> GemmPlan:
     """The plan of an instruction; raises MachineError when an index leaves its memory."""
     uops = np.frombuffer(uop_bytes, np.uint32)
     memories = (Memory.ACC, None, None) if reset else (Memory.ACC, Memory.INP, Memory.WGT)

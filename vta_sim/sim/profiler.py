@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.kinds import Memory, Opcode
 from ..isa.columns import Columns
-from ..isa.layout import Ints
+from ..isa.fields import Ints
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import numpy as np
 from ..core.errors import MachineError
 from ..core.kinds import Memory, Module, Opcode
 from ..isa.columns import Columns
-from ..isa.layout import Ints
+from ..isa.fields import Ints
 from .alu import AluPlan
 from .gemm import GemmPlan
 from .tokens import Waits

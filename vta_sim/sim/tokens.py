@@ -17,7 +17,7 @@ from te_lite.errors import require
 from ..core.errors import DeadlockError, MachineError
 from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Module, Opcode, queue_name
 from ..isa.columns import Columns
-from ..isa.layout import Ints
+from ..isa.fields import Ints
 
 Queue = tuple[Module, Module]
 NONE, NEVER = -1, -2

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..compiler.kernels import Count, uops_of, writes_again
+from ..compiler.kernel_calls import Count, uops_of, writes_again
 from ..compiler.transfer import MAX_PAD, Side, arranged
 from ..core.config import Config
 from ..core.kinds import Memory

@@ -14,7 +14,7 @@ from te_lite import Tensor
 from ..compiler import compile_schedule
 from ..compiler.module import Module
 from ..core.config import Config
-from ..graph.kernel import Workload
+from ..graph.machine_kernel import Workload
 from ..graph.schedule import choose_knobs
 from ..sim import Launch
 from ..top import ConvKnobs, conv2d_packed, conv_shape, fused, requantized, schedule_conv2d_packed

@@ -14,7 +14,7 @@ from ansor.autotvm.record import PathLike, best_pairs, load_from_file
 from ansor.autotvm.task import Task
 
 from ..core.config import Config
-from ..graph.kernel import Workload
+from ..graph.machine_kernel import Workload
 from ..graph.schedule import knobs_of
 from ..sim import PYNQ, CycleModel
 from ..top import ConvKnobs

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from codegen_cuda import graph
+from codegen_cuda import cuda_graph
+from codegen_cuda.cuda_graph import Fork, LaunchGraph, record_forked
 from codegen_cuda.errors import DeviceError
-from codegen_cuda.graph import Fork, LaunchGraph, record_forked
 
 
 class Stream:
     handle = 0x5EED
 
     def __init__(self, flags: int) -> None:
-        assert flags == graph.NON_BLOCKING
+        assert flags == cuda_graph.NON_BLOCKING
 
 
 class FakeDriver:
@@ -53,7 +53,7 @@ RECORDED = ["StreamBeginCapture_v2", "record", "StreamEndCapture", "GraphInstant
 
 def test_the_order_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver()
-    monkeypatch.setattr(graph, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_graph, "_driver", lambda: driver)
     made = LaunchGraph(FakeCuda(), lambda stream: record(driver, stream))
     assert driver.calls == RECORDED
     made.launch()
@@ -72,7 +72,7 @@ def test_the_order_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_refusals(monkeypatch: pytest.MonkeyPatch, fails: str, what: str, calls: int) -> None:
     driver = FakeDriver(fails)
-    monkeypatch.setattr(graph, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_graph, "_driver", lambda: driver)
     with pytest.raises(DeviceError, match=f"CUDA graph: {what} failed, CUDA_ERROR_X"):
         LaunchGraph(FakeCuda(), lambda stream: record(driver, stream))
     assert driver.calls == RECORDED[:calls]
@@ -80,7 +80,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch, fails: str, what: str, calls:
 
 def test_a_recording_that_fails_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = FakeDriver()
-    monkeypatch.setattr(graph, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda_graph, "_driver", lambda: driver)
 
     def fail(stream: Any) -> None:
         raise ValueError("no")
@@ -98,7 +98,7 @@ class Track:
         self.streams = self.events = 0
 
     def Stream(self, flags: int) -> Any:
-        assert flags == graph.NON_BLOCKING
+        assert flags == cuda_graph.NON_BLOCKING
         self.streams += 1
         return TrackedStream(self, self.streams)
 
@@ -147,7 +147,7 @@ def test_streams_fork_and_join() -> None:
 
 
 def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph._driver.cache_clear()
+    cuda_graph._driver.cache_clear()
 
     def missing(name: str) -> Any:
         raise OSError(f"{name}: cannot open shared object file")

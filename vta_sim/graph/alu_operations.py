@@ -25,7 +25,7 @@ Interval = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Operation:
+class AluOperation:
     """One operation; the other operand is `imm`, or number `extra` of the extra inputs."""
 
     op: AluOp
@@ -41,7 +41,7 @@ class Operation:
         return f"{self.op.name} {f'extra {self.extra}' if self.imm is None else self.imm}"
 
 
-def apply(operations: Sequence[Operation], acc: Array, extras: Sequence[Array]) -> Array:
+def apply(operations: Sequence[AluOperation], acc: Array, extras: Sequence[Array]) -> Array:
     """The accumulators after all operations: int32, wrapped around; extras are widened and broadcast."""
     wide = acc.astype("int32")
     for each in operations:
@@ -60,14 +60,14 @@ def apply(operations: Sequence[Operation], acc: Array, extras: Sequence[Array]) 
     return wide
 
 
-def _shifted(acc: Array, operation: Operation) -> Array:
+def _shifted(acc: Array, operation: AluOperation) -> Array:
     require(operation.imm is not None, GraphError, "SHR", "the amount must be an immediate", got=str(operation))
     assert operation.imm is not None
     shift = np.right_shift if operation.imm >= 0 else np.left_shift
     return np.asarray(shift(acc, np.int32(abs(operation.imm))))
 
 
-def simplify(operations: Sequence[Operation], acc: Interval, extras: Sequence[Interval]) -> list[Operation]:
+def simplify(operations: Sequence[AluOperation], acc: Interval, extras: Sequence[Interval]) -> list[AluOperation]:
     """Fewer operations with the same result for accumulators and extras in the given intervals.
 
     A relu moves behind a rounding shift, which leaves the rounding next to a bias (`merge_bias`), and then limits
@@ -78,7 +78,7 @@ def simplify(operations: Sequence[Operation], acc: Interval, extras: Sequence[In
         seen = _range(out[:k], acc, extras)
         if _relu_then_rounding(out[k : k + 3]) and seen is not None and seen[1] + (out[k + 1].imm or 0) <= HIGH:
             out[k : k + 3] = [out[k + 1], out[k + 2], out[k]]
-    kept: list[Operation] = []
+    kept: list[AluOperation] = []
     for each in out:
         seen = _range(kept, acc, extras)
         if not (seen is not None and _has_no_effect(each, seen)):
@@ -86,15 +86,15 @@ def simplify(operations: Sequence[Operation], acc: Interval, extras: Sequence[In
     return kept
 
 
-def _relu_then_rounding(three: Sequence[Operation]) -> bool:
+def _relu_then_rounding(three: Sequence[AluOperation]) -> bool:
     """`max(x, 0) + r >> n` with `0 <= r < 2**n`: what is negative gives 0 before and after."""
     relu, add, shift = three
     rounding, amount = add.imm, shift.imm
-    named = relu == Operation(AluOp.MAX, 0) and add.op is AluOp.ADD and shift.op is AluOp.SHR
+    named = relu == AluOperation(AluOp.MAX, 0) and add.op is AluOp.ADD and shift.op is AluOp.SHR
     return named and rounding is not None and amount is not None and amount > 0 and 0 <= rounding < 1 << amount
 
 
-def _has_no_effect(operation: Operation, seen: Interval) -> bool:
+def _has_no_effect(operation: AluOperation, seen: Interval) -> bool:
     if operation.imm is None:
         return False
     match operation.op:
@@ -108,7 +108,7 @@ def _has_no_effect(operation: Operation, seen: Interval) -> bool:
             return False
 
 
-def _range(operations: Sequence[Operation], acc: Interval, extras: Sequence[Interval]) -> Interval | None:
+def _range(operations: Sequence[AluOperation], acc: Interval, extras: Sequence[Interval]) -> Interval | None:
     """Where the accumulators can be after the operations; None when they may have wrapped around."""
     low, high = acc
     for each in operations:
@@ -131,15 +131,15 @@ def _range(operations: Sequence[Operation], acc: Interval, extras: Sequence[Inte
 
 
 def merge_bias(
-    operations: Sequence[Operation], extras: Sequence[Array | None]
-) -> tuple[tuple[Operation, ...], list[Array | None]]:
+    operations: Sequence[AluOperation], extras: Sequence[Array | None]
+) -> tuple[tuple[AluOperation, ...], list[Array | None]]:
     """Let a known bias take over the constant that is added right behind it.
 
     `extras` are the values of the extra inputs; None, or a value that is not int32, is left alone.  Returns the
     operations that are left and the new extra inputs.
     """
     values = list(extras)
-    kept: list[Operation] = []
+    kept: list[AluOperation] = []
     for each in operations:
         before = kept[-1] if kept else None
         if before is not None and before.extra is not None and before.op is each.op is AluOp.ADD:

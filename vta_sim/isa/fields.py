@@ -20,7 +20,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
-class Field:
+class BitField:
     """`width` bits from bit `low` of the instruction; two's complement when `signed`."""
 
     name: str
@@ -50,26 +50,26 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Layout:
+class Formats:
     """The fields of each format.  `uop` counts from the lowest bit of a micro-op."""
 
-    header: tuple[Field, ...]
-    mem: tuple[Field, ...]
-    gemm: tuple[Field, ...]
-    alu: tuple[Field, ...]
-    uop: tuple[Field, ...]
+    header: tuple[BitField, ...]
+    mem: tuple[BitField, ...]
+    gemm: tuple[BitField, ...]
+    alu: tuple[BitField, ...]
+    uop: tuple[BitField, ...]
 
 
-def _row(low: int, *named: tuple[str, int]) -> tuple[Field, ...]:
+def _row(low: int, *named: tuple[str, int]) -> tuple[BitField, ...]:
     out = []
     for name, width in named:
-        out.append(Field(name, low, width, signed=name == "imm"))
+        out.append(BitField(name, low, width, signed=name == "imm"))
         low += width
     return tuple(out)
 
 
 @lru_cache(maxsize=64)
-def layout(config: Config) -> Layout:
+def formats(config: Config) -> Formats:
     """The formats of a machine."""
     acc, inp, wgt, uop = (config.index_bits(m) for m in (Memory.ACC, Memory.INP, Memory.WGT, Memory.UOP))
     src = max(acc, inp)
@@ -84,7 +84,7 @@ def layout(config: Config) -> Layout:
     factors = [("dst_factor_out", acc), ("dst_factor_in", acc)]
     gemm = [("src_factor_out", inp), ("src_factor_in", inp), ("wgt_factor_out", wgt), ("wgt_factor_in", wgt)]
     alu = [("src_factor_out", src), ("src_factor_in", src), ("alu_opcode", 3), ("use_imm", 1), ("imm", 16)]
-    return Layout(
+    return Formats(
         header=_row(0, ("opcode", 3), *((name, 1) for name in DEPENDENCIES)),
         mem=mem,
         gemm=loops + _row(64, *factors, *gemm),

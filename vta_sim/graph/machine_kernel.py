@@ -20,7 +20,7 @@ from relay_lite.types import TensorType
 from relay_lite.visit import is_op
 
 from ..core.kinds import AluOp
-from .alu import Operation
+from .alu_operations import AluOperation
 from .packed_conv import NAME as CONV
 
 TEMPLATE = "conv2d_packed.vta"
@@ -29,7 +29,7 @@ Workload: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class MachineKernel:
     """A computation for the machine.
 
     `workload` is `(template, data, weight, strides, padding, dilation, layout, out_dtype)` in plain values, or None
@@ -39,7 +39,7 @@ class Kernel:
     workload: Workload | None
     inputs: tuple[TensorType, ...]
     output: TensorType
-    operations: tuple[Operation, ...]
+    operations: tuple[AluOperation, ...]
 
     @property
     def extras(self) -> tuple[TensorType, ...]:
@@ -51,7 +51,7 @@ class Kernel:
         return f"{head} [{', '.join(map(str, self.operations))}]"
 
 
-RunKernel: TypeAlias = Callable[[Kernel, Sequence[Array]], Array]
+RunKernel: TypeAlias = Callable[[MachineKernel, Sequence[Array]], Array]
 """Runs a kernel on its inputs."""
 
 
@@ -62,7 +62,7 @@ def workload_of(conv: Call) -> Workload:
     return TEMPLATE, data, weight, a["strides"], a["padding"], a["dilation"], a["data_layout"], a["out_dtype"]
 
 
-def kernel_of(function: Function) -> tuple[Kernel, tuple[int, ...]] | None:
+def kernel_of(function: Function) -> tuple[MachineKernel, tuple[int, ...]] | None:
     """The kernel of a group, and for each of its inputs which parameter of the group it is.
 
     None when the group is no chain of operations that ends in int8.
@@ -82,7 +82,7 @@ def kernel_of(function: Function) -> tuple[Kernel, tuple[int, ...]] | None:
     if not sources or not all(isinstance(s, Var) for s in sources):
         return None
     inputs: list[Expr] = [*sources, *chain.extras]
-    kernel = Kernel(
+    kernel = MachineKernel(
         workload, tuple([tensor_type(e) for e in inputs]), tensor_type(body), tuple(reversed(chain.operations))
     )
     params = {p: k for k, p in enumerate(function.params)}
@@ -93,7 +93,7 @@ class _Chain:
     """A walk from the result of a group down to the accumulators; operations are collected last first."""
 
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
+        self.operations: list[AluOperation] = []
         self.extras: list[Var] = []
 
     def down(self, node: Expr) -> Expr | None:
@@ -101,13 +101,13 @@ class _Chain:
         while isinstance(node, Call) and node.dtype == "int32":
             match node.op.name:
                 case "nn.relu":
-                    self.operations.append(Operation(AluOp.MAX, 0))
+                    self.operations.append(AluOperation(AluOp.MAX, 0))
                 case "clip":
                     self._clip(node)
                 case "right_shift":
-                    self.operations.append(Operation(AluOp.SHR, node.attrs["amount"]))
+                    self.operations.append(AluOperation(AluOp.SHR, node.attrs["amount"]))
                 case "left_shift":
-                    self.operations.append(Operation(AluOp.SHR, -node.attrs["amount"]))
+                    self.operations.append(AluOperation(AluOp.SHR, -node.attrs["amount"]))
                 case "add" | "subtract" | "multiply" | "maximum" | "minimum":
                     below = self._binary(node)
                     if below is None:
@@ -121,7 +121,7 @@ class _Chain:
 
     def _clip(self, node: Call) -> None:
         low, high = node.attrs["a_min"], node.attrs["a_max"]
-        self.operations += [Operation(AluOp.MAX, int(low)), Operation(AluOp.MIN, int(high))]
+        self.operations += [AluOperation(AluOp.MAX, int(low)), AluOperation(AluOp.MIN, int(high))]
 
     def _binary(self, node: Call) -> Expr | None:
         """One side is a constant or an input; the chain goes on at the other side."""
@@ -130,17 +130,17 @@ class _Chain:
             value = _scalar(right)
             if value is None:
                 return None
-            self.operations.append(Operation(AluOp.ADD, -value))
+            self.operations.append(AluOperation(AluOp.ADD, -value))
             return left
         for other, below in ((right, left), (left, right)):
             value, extra = _scalar(other), _extra(other)
             if value is not None:
-                self.operations.append(Operation(_OPS[node.op.name], value))
+                self.operations.append(AluOperation(_OPS[node.op.name], value))
                 return below
             if extra is not None:
                 if extra not in self.extras:
                     self.extras.append(extra)
-                self.operations.append(Operation(_OPS[node.op.name], extra=self.extras.index(extra)))
+                self.operations.append(AluOperation(_OPS[node.op.name], extra=self.extras.index(extra)))
                 return below
         return None
 

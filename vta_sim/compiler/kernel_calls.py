@@ -20,11 +20,11 @@ from te_lite.stmt_text import head_text
 from ..core.config import LOOP_BITS, Config
 from ..core.errors import CompileError
 from ..core.kinds import Memory
-from ..isa.layout import Ints
-from ..runtime.kernel import HAZARD, MAX_LOOPS, AluMode, GemmMode, KernelRecorder, Mode, Record
+from ..isa.fields import Ints
+from ..runtime.uop_kernel import HAZARD, MAX_LOOPS, AluMode, GemmMode, KernelRecorder, Mode, Record
 from .affine import Form, affine
 from .elementwise import Chain
-from .nest import Part
+from .host_nest import Part
 from .places import Places
 from .scopes import ACC, INP, WGT, lanes
 

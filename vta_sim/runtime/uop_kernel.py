@@ -38,7 +38,7 @@ Mode = AluMode | GemmMode
 
 
 @dataclass(frozen=True)
-class Loop:
+class HardwareLoop:
     """A hardware loop: its extent, and what each iteration adds to the indices."""
 
     extent: int
@@ -48,11 +48,11 @@ class Loop:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class UopKernel:
     """A recorded kernel; `uops` uint32 [n]."""
 
     mode: Mode
-    loops: tuple[Loop, ...]
+    loops: tuple[HardwareLoop, ...]
     uops: Uops
 
     def instruction(self, begin: int) -> Gemm | Alu:
@@ -60,7 +60,7 @@ class Kernel:
 
         A single loop is the outer one of a GEMM instruction, but the inner one of an ALU instruction.
         """
-        still = Loop(1, 0, 0)
+        still = HardwareLoop(1, 0, 0)
         end = begin + len(self.uops)
         match self.mode:
             case GemmMode(reset):
@@ -79,7 +79,7 @@ class KernelRecorder:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._mode: Mode | None = None
-        self._loops: list[Loop] = []
+        self._loops: list[HardwareLoop] = []
         self._open = 0
         self._uops: list[tuple[int, int, int]] = []
 
@@ -89,7 +89,7 @@ class KernelRecorder:
         law = f"the machine has {MAX_LOOPS} loops"
         require(len(self._loops) < MAX_LOOPS, QueueError, "micro-op kernel", law, loops=len(self._loops) + 1)
         require(extent > 0, QueueError, "micro-op kernel", "a loop needs a positive extent", extent=extent)
-        self._loops.append(Loop(extent, dst, src, wgt))
+        self._loops.append(HardwareLoop(extent, dst, src, wgt))
         self._open += 1
 
     def loop_end(self) -> None:
@@ -124,13 +124,13 @@ class KernelRecorder:
         self._mode = mode
         self._uops.append((dst, src, wgt))
 
-    def finish(self) -> Kernel:
+    def finish(self) -> UopKernel:
         """The kernel."""
         require(self._mode is not None, QueueError, "micro-op kernel", "it has no micro-op")
         require(self._open == 0, QueueError, "micro-op kernel", "a loop is not closed", open=self._open)
         assert self._mode is not None
         dst, src, wgt = zip(*self._uops, strict=True)
-        return Kernel(self._mode, tuple(self._loops), pack_uops(self._config, dst, src, wgt))
+        return UopKernel(self._mode, tuple(self._loops), pack_uops(self._config, dst, src, wgt))
 
 
 Record = Callable[[KernelRecorder], None]

@@ -61,7 +61,7 @@ Node = HostLoop | Part
 
 
 @dataclass(frozen=True, eq=False)
-class Nest:
+class HostNest:
     """`threads` are the virtual threads (variable, extent), outermost first; `home` maps each buffer that is kept on
     the chip to the variables of the host's loops around its allocation."""
 
@@ -83,14 +83,14 @@ def _parts(nodes: tuple[Node, ...]) -> Iterator[Part]:
             yield node
 
 
-def nest_of(s: Stmt) -> Nest:
+def host_nest(s: Stmt) -> HostNest:
     """Take a nest apart.  Raises CompileError for loops and conditions that no part of the machine runs."""
     threads: list[tuple[Var, int]] = []
     while isinstance(s, For) and s.kind is ForKind.VTHREAD:
         threads.append((s.var, s.extent))
         s = s.body
     home: dict[Buffer, tuple[Var, ...]] = {}
-    return Nest(tuple(threads), tuple(_nodes(s, (), home)), home)
+    return HostNest(tuple(threads), tuple(_nodes(s, (), home)), home)
 
 
 def _nodes(s: Stmt, path: tuple[Var, ...], home: dict[Buffer, tuple[Var, ...]]) -> Iterator[Node]:

@@ -12,7 +12,7 @@ from te_lite.errors import require
 from ..core.config import Config
 from ..core.errors import MachineError
 from ..core.kinds import Memory
-from ..isa.layout import Ints
+from ..isa.fields import Ints
 from ..isa.uop import Uops, unpack_uops
 
 CHUNK = 1 << 16
@@ -20,7 +20,7 @@ CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
-class Loops:
+class InstructionLoops:
     """The two loops of an instruction: extents, and how far each moves (dst, src, wgt)."""
 
     extents: tuple[int, int]
@@ -28,7 +28,7 @@ class Loops:
     inner: tuple[int, int, int]
 
 
-def check_indices(config: Config, loops: Loops, uops: Uops, memories: tuple[Memory | None, ...]) -> None:
+def check_indices(config: Config, loops: InstructionLoops, uops: Uops, memories: tuple[Memory | None, ...]) -> None:
     """Raise MachineError when an index (dst, src, wgt) leaves its memory; None is an index that is not used."""
     if min(loops.extents) < 1 or not len(uops):
         return
@@ -41,7 +41,7 @@ def check_indices(config: Config, loops: Loops, uops: Uops, memories: tuple[Memo
             require(last < depth, MachineError, "compute", law, reaches=last)
 
 
-def walk(config: Config, loops: Loops, uops: Uops) -> Iterator[tuple[Ints, Ints, Ints]]:
+def walk(config: Config, loops: InstructionLoops, uops: Uops) -> Iterator[tuple[Ints, Ints, Ints]]:
     """The indices (dst, src, wgt) of all iterations, int64 [at most CHUNK] at a time, innermost the micro-ops."""
     base = unpack_uops(config, uops)
     (extent_out, extent_in), n = loops.extents, len(uops)
