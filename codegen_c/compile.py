@@ -88,15 +88,21 @@ def compiled(
     text = "\0".join((source, *flags, *command, compiler_version(command)))
     path = stored_path(text.encode(), suffix)
     if not path.exists():
-        with build_folder() as build:
-            given, made = build / "program.c", build / "made"
-            try:
-                given.write_text(source)
-                run_compiler([*flags, str(given), "-o", str(made), *libraries], what, build, timeout)
-                os.replace(made, path)
-            except OSError as e:
-                raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
+        _compile(source, path, flags, libraries, what, timeout)
     return path
+
+
+def _compile(
+    source: str, path: Path, flags: Sequence[str], libraries: Sequence[str], what: str, timeout: float | None
+) -> None:
+    with build_folder() as build:
+        given, made = build / "program.c", build / "made"
+        try:
+            given.write_text(source)
+            run_compiler([*flags, str(given), "-o", str(made), *libraries], what, build, timeout)
+            os.replace(made, path)
+        except OSError as e:
+            raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
 
 
 def stored_path(content: bytes, suffix: str) -> Path:

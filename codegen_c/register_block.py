@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from te_lite.c_text import TYPES
 from te_lite.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.stmt import For, Stmt, Store
 from te_lite.visit import children, transform, walk
 
+from .function_text import FunctionText
+from .vector_text import VectorText
 from .vectorize import has_vector_form
-
-if TYPE_CHECKING:
-    from .emit import Emitter
-    from .vector_text import VectorText
 
 Key = tuple[str, int, str]
 
 
 @dataclass
 class RegisterBlock:
-    emitter: Emitter
+    """Writes one run into `out`; `uses` counts the loads, `named` are those that have a name by now."""
+
+    out: FunctionText
     uses: Counter[Key] = field(default_factory=Counter)
     named: dict[Key, Var] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)
@@ -43,7 +42,7 @@ class RegisterBlock:
     def _leaf(self, s: Stmt) -> tuple[Store, VectorText | None]:
         if isinstance(s, For):
             assert isinstance(s.body, Store)
-            return s.body, self.emitter.vector(s)
+            return s.body, self.out.vector(s)
         assert isinstance(s, Store)
         return s, None
 
@@ -51,7 +50,7 @@ class RegisterBlock:
         """`e` is a load from memory, or something whose parts must not be taken out of it."""
         match e:
             case BufferLoad(buffer=buffer):
-                return buffer not in self.emitter.slots
+                return buffer not in self.out.slots
             case Select() | Call(func="if_then_else"):
                 return True
             case Var() | Const():
@@ -60,7 +59,7 @@ class RegisterBlock:
 
     def _units(self, e: Expr, text: VectorText | None) -> list[Expr]:
         if self._is_unit(e, text):
-            held = any(isinstance(x, BufferLoad) and x.buffer in self.emitter.slots for x in walk(e))
+            held = any(isinstance(x, BufferLoad) and x.buffer in self.out.slots for x in walk(e))
             return [] if held else [e]
         if isinstance(e, BufferLoad):
             return []
@@ -71,7 +70,7 @@ class RegisterBlock:
             if text is not None and text.varies(unit):
                 self.keys[id(unit)] = (unit.dtype, text.lanes, text.expr(unit))
             else:
-                self.keys[id(unit)] = (unit.dtype, 1, self.emitter.text.expr(unit))
+                self.keys[id(unit)] = (unit.dtype, 1, self.out.text.expr(unit))
         return self.keys[id(unit)]
 
     def _store(self, s: Store, text: VectorText | None) -> None:
@@ -83,25 +82,28 @@ class RegisterBlock:
                 return self._name(e, key) if self.uses[key] > 1 else e
             return e if self._is_unit(e, text) or isinstance(e, BufferLoad) else None
 
-        value = transform(s.value, share)
+        stored = Store(s.buffer, s.index, transform(s.value, share))
         if text is None:
-            self.emitter.assign(self.emitter.place(s.buffer, s.index), Store(s.buffer, s.index, value))
-            return
+            self.out.assign(self.out.place(s.buffer, s.index), stored)
+        else:
+            self._vector_store(stored, text)
+
+    def _vector_store(self, s: Store, text: VectorText) -> None:
         text.held |= {v for key, v in self.named.items() if key[1] > 1}
         target = text.element(s.buffer, "", s.buffer.dtype, s.index)
-        match value:
+        match s.value:
             case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if buffer is s.buffer and bool(
                 index == s.index
             ):
-                self.emitter.line(f"{target} += {text.expr(b)};")
-            case _:
-                self.emitter.line(f"{target} = {text.vector(value)};")
+                self.out.line(f"{target} += {text.expr(b)};")
+            case value:
+                self.out.line(f"{target} = {text.vector(value)};")
 
     def _name(self, unit: Expr, key: Key) -> Var:
         if key not in self.named:
             buffer = next((x.buffer.name for x in walk(unit) if isinstance(x, BufferLoad)), "t")
             var = Var(f"{buffer}_v", unit.dtype)
-            kind = TYPES[unit.dtype] if key[1] == 1 else self.emitter.prelude.type(unit.dtype, key[1])
-            self.emitter.line(f"const {kind} {self.emitter.var(var)} = {key[2]};")
+            kind = TYPES[unit.dtype] if key[1] == 1 else self.out.prelude.type(unit.dtype, key[1])
+            self.out.line(f"const {kind} {self.out.var(var)} = {key[2]};")
             self.named[key] = var
         return self.named[key]
