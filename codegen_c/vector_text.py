@@ -198,8 +198,8 @@ class VectorText:
         found = plan_gather(offsets) if usual and offsets is not None else None
         if found is None:
             return self._lane_by_lane(e)
-        mask = self.prelude.type(f"int{8 * BYTES[e.dtype]}", self.lanes)
         windows = [self._window(e, start) for start in found.starts]
+        mask = self.prelude.type(f"int{8 * BYTES[e.dtype]}", self.lanes)
         text = windows[0]
         for k, pick in enumerate(found.picks):
             other = windows[k + 1] if len(windows) > 1 else windows[0]
