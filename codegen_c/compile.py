@@ -45,7 +45,7 @@ def compiler_command() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def compiler_version(command: tuple[str, ...]) -> str:
-    """What the compiler says of itself (part of the name of every library)."""
+    """What the compiler says of itself (part of the name of every library); asked once a process and command."""
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     require(done.returncode == 0, CompileError, " ".join(command), "the compiler must answer --version",
             code=done.returncode)  # fmt: skip
@@ -54,6 +54,7 @@ def compiler_version(command: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=1)
 def _process_store() -> tempfile.TemporaryDirectory[str]:
+    """The store where `$CODEGEN_C_CACHE` is not set: one a process, removed when that ends."""
     return tempfile.TemporaryDirectory(prefix="codegen_c_")
 
 
@@ -133,6 +134,7 @@ def run_compiler(arguments: Sequence[str], what: str, build: Path, timeout: floa
 
 @lru_cache(maxsize=512)
 def _loaded(path: Path) -> ctypes.CDLL:
+    """A loaded library; the 512 that were used last need no look-up."""
     return ctypes.CDLL(str(path))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from .host import Options
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_CALLS = 1 << 30
+
+
+@runtime_checkable
+class ForeignDevice(Protocol):
+    """A device of ansor ("cpu") or TVM (1)."""
+
+    device_type: str | int
 
 
 class Module:
@@ -74,7 +81,7 @@ class Module:
         """A function that times the program on the arrays it is given; see `time`.  `dev` must be a CPU, or None."""
         require(entry_name == self.entry_name, CallError, "time_evaluator",
                 f"the only entry is {self.entry_name!r}", entry_name=entry_name)  # fmt: skip
-        kind = getattr(dev, "device_type", None) or getattr(dev, "kind", None) or "cpu"
+        kind = dev.device_type if isinstance(dev, ForeignDevice) else "cpu"
         require(kind in ("cpu", "c", "llvm", 1), CallError, "time_evaluator", "the program runs on the CPU", device=dev)
         return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 

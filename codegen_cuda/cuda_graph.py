@@ -24,7 +24,7 @@ NON_BLOCKING = 1
 
 @lru_cache(maxsize=1)
 def _driver() -> ctypes.CDLL:
-    """The driver's library.  Raises DeviceError when it is missing or knows no graphs."""
+    """The driver's library, loaded once a process.  Raises DeviceError when it is missing or knows no graphs."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError as error:

@@ -6,7 +6,7 @@ statements outside all thread loops run, in order, in kernels of one block of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -146,18 +146,24 @@ def _nest(s: Stmt) -> KernelNest:
     return KernelNest(loops, s)
 
 
+def _groups(stmts: Iterable[Stmt]) -> list[list[Stmt]]:
+    """What becomes a kernel each: a launch by itself, neighbours that are none together."""
+    groups: list[list[Stmt]] = []
+    for s in stmts:
+        if not _is_launch(s) and groups and not _is_launch(groups[-1][-1]):
+            groups[-1].append(s)
+        else:
+            groups.append([s])
+    return groups
+
+
 def kernel_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
     """The kernels of a program in order, and the global buffers besides its arguments.
 
     Raises EmitError when a thread loop stands inside other statements, or threads share a global allocation.
     """
     scratch: list[Buffer] = []
-    groups: list[list[Stmt]] = []
-    for s in _root_stmts(func.body, scratch):
-        if not _is_launch(s) and groups and not _is_launch(groups[-1][-1]):
-            groups[-1].append(s)
-        else:
-            groups.append([s])
+    groups = _groups(_root_stmts(func.body, scratch))
     nests = [_nest(seq(*group)) for group in groups]
     for nest in nests:
         for buffer in nest.allocated("global"):

@@ -130,22 +130,25 @@ def _job(library: build.Library, launches: Sequence[Launch], memories: Sequence[
     """The lines of the job that the host reads; arrays are written to files beside it."""
     job = [f"library {library.path}"]
     job += [f"shared {a.name} {a.offset} {a.nbytes} {a.alignment} {library.granule}" for a in library.arrays]
-    words, buffers, values = [], 0, 0
+    words, counts = [], {"b": 0, "v": 0}
     for i, memory in enumerate(memories):
-        value = memory.value
-        if isinstance(value, np.ndarray):
-            (directory / f"{i}").write_bytes(value.tobytes())
-            job.append(f"buffer {memory.name} {directory / str(i)} {value.nbytes} {value.itemsize} {int(memory.ready)}")
-            words.append(f"b{buffers}")
-            buffers += 1
-        else:
-            job.append(f"value {int.from_bytes(value.tobytes(), 'little'):x}")
-            words.append(f"v{values}")
-            values += 1
+        kind = "b" if isinstance(memory.value, np.ndarray) else "v"
+        job.append(_given(memory, directory / str(i)))
+        words.append(f"{kind}{counts[kind]}")
+        counts[kind] += 1
     for launch in launches:
         sizes = [*launch.grid, *launch.block, launch.dynamic_bytes]
         job.append(f"launch {launch.kernel} {' '.join(map(str, sizes))} {' '.join(words[i] for i in launch.arguments)}")
     return [*job, ""]
+
+
+def _given(memory: Memory, place: Path) -> str:
+    """The line of the job for an argument; an array is written to the file `place`."""
+    value = memory.value
+    if not isinstance(value, np.ndarray):
+        return f"value {int.from_bytes(value.tobytes(), 'little'):x}"
+    place.write_bytes(value.tobytes())
+    return f"buffer {memory.name} {place} {value.nbytes} {value.itemsize} {int(memory.ready)}"
 
 
 def _read_back(memories: Sequence[Memory], directory: Path) -> None:

@@ -71,6 +71,7 @@ def compiler_command() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _store() -> tempfile.TemporaryDirectory[str]:
+    """Where this process keeps what it builds; removed when it ends."""
     return tempfile.TemporaryDirectory(prefix="codegen_cuda_emulator_")
 
 
@@ -86,6 +87,7 @@ def host() -> Path:
 def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bool) -> Library:
     """Compile `source` with entries for `kernels` and at most `dynamic_bytes` of dynamic shared memory.
 
+    The 512 libraries that were used last are built once.
     Raises EmulatorError with the compiler's first complaint, and for a kernel that the source does not have.
     """
     for name in kernels:

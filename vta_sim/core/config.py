@@ -169,14 +169,14 @@ def preset(target: str) -> Config:
 def _check_values(c: Config) -> None:
     require(c.target in TARGETS, ConfigError, "TARGET", f"must be one of {', '.join(TARGETS)}", found=c.target)
     require(isinstance(c.hw_ver, str), ConfigError, "HW_VER", "must be a text", found=c.hw_ver)
-    for f in fields(Config):
-        value = getattr(c, f.name)
-        if f.name.startswith("log_"):
+    values = asdict(c)
+    for name, value in values.items():
+        if name.startswith("log_"):
             whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 30
-            require(whole, ConfigError, f.name.upper(), "must be a whole number from 0 to 30", found=value)
+            require(whole, ConfigError, name.upper(), "must be a whole number from 0 to 30", found=value)
     for name, need in (("log_inp_width", 3), ("log_wgt_width", 3), ("log_acc_width", 5)):
         law = f"must be {need}, for the machine computes on int8 inputs and weights and int32 accumulators"
-        require(getattr(c, name) == need, ConfigError, name.upper(), law, found=getattr(c, name))
+        require(values[name] == need, ConfigError, name.upper(), law, found=values[name])
 
 
 def _check_memories(c: Config) -> None:

@@ -70,7 +70,7 @@ def _row(low: int, *named: tuple[str, int]) -> tuple[BitField, ...]:
 
 @lru_cache(maxsize=64)
 def formats(config: Config) -> Formats:
-    """The formats of a machine."""
+    """The formats of a machine; those of the 64 machines asked for last are remembered."""
     acc, inp, wgt, uop = (config.index_bits(m) for m in (Memory.ACC, Memory.INP, Memory.WGT, Memory.UOP))
     src = max(acc, inp)
     mem = (

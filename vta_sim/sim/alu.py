@@ -66,7 +66,10 @@ def apply(op: AluOp, a: Acc, b: Acc | np.int32) -> Acc:
 
 @lru_cache(maxsize=256)
 def alu_plan(config: Config, loops: InstructionLoops, op: AluOp, imm: int | None, uop_bytes: bytes) -> AluPlan:
-    """The plan of an instruction; raises MachineError when an index leaves ACC."""
+    """The plan of an instruction; the 256 that were asked for last are remembered.
+
+    Raises MachineError when an index leaves ACC.
+    """
     uops: Uops = np.frombuffer(uop_bytes, np.uint32)
     check_indices(config, loops, uops, (Memory.ACC, Memory.ACC if imm is None else None, None))
     waves = []

@@ -52,7 +52,10 @@ class GemmPlan:
 
 @lru_cache(maxsize=256)
 def gemm_plan(config: Config, loops: InstructionLoops, reset: bool, uop_bytes: bytes) -> GemmPlan:
-    """The plan of an instruction; raises MachineError when an index leaves its memory."""
+    """The plan of an instruction; the 256 that were asked for last are remembered.
+
+    Raises MachineError when an index leaves its memory.
+    """
     uops = np.frombuffer(uop_bytes, np.uint32)
     memories = (Memory.ACC, None, None) if reset else (Memory.ACC, Memory.INP, Memory.WGT)
     check_indices(config, loops, uops, memories)

@@ -109,13 +109,17 @@ def _needs(shape: ConvShape, k: ConvKnobs) -> dict[Memory, int]:
 
 def _division(shape: ConvShape, k: ConvKnobs) -> Iterator[tuple[str, str]]:
     (oh, ow) = shape.out
-    tiles = (("tile_h", oh), ("tile_w", ow), ("tile_ci", shape.ci), ("tile_co", shape.co))
-    for name, whole in tiles:
-        if whole % getattr(k, name):
-            yield "division", f"{name} must divide {whole}, got {getattr(k, name)}"
-    for name, outer in (("oc_nthread", shape.co // k.tile_co), ("h_nthread", oh // k.tile_h)):
-        if outer % getattr(k, name):
-            yield "division", f"{name} must divide the {outer} tiles, got {getattr(k, name)}"
+    tiles = (
+        ("tile_h", k.tile_h, oh), ("tile_w", k.tile_w, ow), ("tile_ci", k.tile_ci, shape.ci),
+        ("tile_co", k.tile_co, shape.co),
+    )  # fmt: skip
+    for name, tile, whole in tiles:
+        if whole % tile:
+            yield "division", f"{name} must divide {whole}, got {tile}"
+    threads = (("oc_nthread", k.oc_nthread, shape.co // k.tile_co), ("h_nthread", k.h_nthread, oh // k.tile_h))
+    for name, count, outer in threads:
+        if outer % count:
+            yield "division", f"{name} must divide the {outer} tiles, got {count}"
 
 
 def _inputs(shape: ConvShape, k: ConvKnobs) -> list[Side]:

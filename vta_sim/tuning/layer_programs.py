@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from ansor.autotvm import FallbackContext
@@ -41,8 +43,9 @@ def default_knobs(workload: Workload, config: Config) -> ConvKnobs:
 def default_config(task: Task, config: Config) -> ConfigEntity:
     """The default tiles as a configuration of a task.  Raises CompileError when none fit."""
     knobs = default_knobs(task.workload, config)
-    tiles = {name: SplitEntity((-1, getattr(knobs, name))) for name in TILES}
-    threads = {name: OtherOptionEntity(getattr(knobs, name)) for name in THREADS}
+    values = asdict(knobs)
+    tiles = {name: SplitEntity((-1, values[name])) for name in TILES}
+    threads = {name: OtherOptionEntity(values[name]) for name in THREADS}
     space, chosen = task.config_space, {**tiles, **threads}
     return space.get(space.knob2point([knob.entities.index(chosen[name]) for name, knob in space.space_map.items()]))
 
