@@ -40,12 +40,17 @@ def timeline(args: argparse.Namespace) -> int:
     busy = ", ".join(f"{module.name.lower()} {share:.0%}" for module, share in times.busy(launch.columns).items())
     print(f"{len(launch.columns)} instructions, {times.cycles:.0f} cycles, {times.ms:.3f} ms; busy: {busy}")
     if args.output:
-        try:
-            Path(args.output).write_text(picture(drawn, title), encoding="utf-8")
-        except OSError as error:
-            raise TaskError(f"{args.output}: the picture cannot be written, {error.strerror}") from error
-        print(f"the picture is in {args.output}")
+        _write(args.output, picture(drawn, title))
     return 0
+
+
+def _write(path: str, drawing: str) -> None:
+    """Write the picture, and say so.  Raises TaskError."""
+    try:
+        Path(path).write_text(drawing, encoding="utf-8")
+    except OSError as error:
+        raise TaskError(f"{path}: the picture cannot be written, {error.strerror}") from error
+    print(f"the picture is in {path}")
 
 
 def _workload(layer: str, config: Config) -> Workload:

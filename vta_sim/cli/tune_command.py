@@ -58,13 +58,17 @@ def tune(args: argparse.Namespace) -> int:
     with quiet:
         equal = _check(module, default_tiles, image.astype("float32"))
     print(table(layers(tasks, counts, log, env.config)))
+    _print_times(module, default_tiles)
+    verdict = "equals the int8 reference bit for bit" if equal else "DIFFERS from the int8 reference"
+    print(f"output: {verdict}")
+    return 0 if equal else 1
+
+
+def _print_times(module: VtaModule, default_tiles: DeviceKernels) -> None:
     default_ms = sum(launch.timing().ms for _, launch in default_tiles.launches)
     print(f"inference with default tiles: {default_ms:.2f} ms on the modelled accelerator")
     print(f"inference with tuned tiles: {module.vta_seconds() * 1e3:.2f} ms on the modelled accelerator")
     print(f"what it leaves to the processor: {module.cpu_seconds * 1e3:.2f} ms on this one")
-    verdict = "equals the int8 reference bit for bit" if equal else "DIFFERS from the int8 reference"
-    print(f"output: {verdict}")
-    return 0 if equal else 1
 
 
 def _check(module: VtaModule, default_tiles: RunKernel, image: Array) -> bool:

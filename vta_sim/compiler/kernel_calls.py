@@ -29,6 +29,7 @@ from .places import Places
 from .scopes import ACC, INP, WGT, lanes
 
 Index = tuple[int, int, int]
+WHOLE = "the loops must advance by whole elements"
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,9 @@ def product_call(part: Part, places: Places, config: Config) -> KernelCall:
     Raises CompileError unless the tensorized loops are one product of the machine.
     """
     store, n = part.store, config.batch
-    acc = affine(store.index)
-    if isinstance(store.value, Const) and store.value.value == 0:
-        reads: list[BufferLoad] = []
-    else:
-        reads = _factors(part)
-    forms = [acc, *(affine(r.index) for r in reads)]
+    clears = isinstance(store.value, Const) and store.value.value == 0
+    reads = [] if clears else _factors(part)
+    forms = [affine(store.index), *(affine(r.index) for r in reads)]
     buffers = [store.buffer, *(r.buffer for r in reads)]
     block = config.block_out
     steps = [(block, 1, 0), (block, 0, 1), (0, block, 1)]
@@ -177,22 +175,26 @@ def _call(
     places: Places,
 ) -> KernelCall:
     """The kernel over `loops`, those of a part around one operation; missing indices stand still at 0."""
-    law = "the loops must advance by whole elements"
     variables = [f.var for f in (*part.loops, *part.inner)]
-    counts = []
-    for f in loops:
-        steps = [form.of(f.var) for form in forms]
-        require(all(s % n == 0 for s, n in zip(steps, sizes, strict=True)), CompileError, part.name, law, steps=steps)
-        if f.extent > 1:
-            counts.append(Count(f.extent, _three([s // n for s, n in zip(steps, sizes, strict=True)])))
-    lanes_gone = [form.without(variables) for form in forms]
+    counts = _counts(part.name, loops, forms, sizes)
     base = [
-        Form(places.base[b]).plus(form.divided(n, part.name, law))
-        for form, b, n in zip(lanes_gone, buffers, sizes, strict=True)
+        Form(places.base[b]).plus(form.without(variables).divided(n, part.name, WHOLE))
+        for form, b, n in zip(forms, buffers, sizes, strict=True)
     ]
     copies = _three([places.size[b] for b in buffers])
     dst, src, wgt = (*base, Form(0), Form(0))[:3]
     return KernelCall(part.name, mode, tuple(counts), (dst, src, wgt), copies)
+
+
+def _counts(name: str, loops: Sequence[For], forms: Sequence[Form], sizes: Sequence[int]) -> list[Count]:
+    """The loops of more than one iteration, with what they add to the indices."""
+    counts = []
+    for f in loops:
+        steps = [form.of(f.var) for form in forms]
+        require(all(s % n == 0 for s, n in zip(steps, sizes, strict=True)), CompileError, name, WHOLE, steps=steps)
+        if f.extent > 1:
+            counts.append(Count(f.extent, _three([s // n for s, n in zip(steps, sizes, strict=True)])))
+    return counts
 
 
 def _three(values: Sequence[int]) -> Index:

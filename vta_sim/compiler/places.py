@@ -44,18 +44,25 @@ def place(nest: HostNest, config: Config) -> Places:
             shared[part.store.buffer] = chain.root.buffer
     copies = math.prod(extent for _, extent in nest.threads)
     base: dict[Buffer, int] = {}
-    for scope, memory in MEMORY_OF.items():
-        own = [b for b in nest.home if b.scope == scope and b not in shared]
-        used = 0
-        for b in own:
-            base[b] = used * copies
-            used += size[b]
-        law = f"the tiles of {copies} virtual threads must fit the {config.depth(memory)} elements of {memory.name}"
-        fits = used * copies <= config.depth(memory)
-        require(fits, CompileError, scope, law, tiles={b.name: size[b] for b in own}, needed=used * copies)
+    for scope in MEMORY_OF:
+        own = {b: size[b] for b in nest.home if b.scope == scope and b not in shared}
+        base.update(_one_after_the_other(scope, own, copies, config))
     for b, root in shared.items():
         base[b] = base[root]
     return Places(base, size, found)
+
+
+def _one_after_the_other(scope: str, size: Mapping[Buffer, int], copies: int, config: Config) -> dict[Buffer, int]:
+    """Where the tiles of one memory begin.  Raises CompileError when it is too small."""
+    base, used = {}, 0
+    for b, elements in size.items():
+        base[b] = used * copies
+        used += elements
+    memory = MEMORY_OF[scope]
+    law = f"the tiles of {copies} virtual threads must fit the {config.depth(memory)} elements of {memory.name}"
+    fits = used * copies <= config.depth(memory)
+    require(fits, CompileError, scope, law, tiles={b.name: n for b, n in size.items()}, needed=used * copies)
+    return base
 
 
 def is_elementwise(part: Part) -> bool:

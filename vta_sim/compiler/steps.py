@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -61,13 +61,16 @@ def _nodes(
             out.append(Repeat(node.var, node.extent, inner))
         else:
             out += [(module_of(call), call) for call in calls(node, extents)]
-    nodes: list[Node] = []
-    for module, group in groupby(out, key=lambda x: x[0] if isinstance(x, tuple) else None):
+    return tuple(_grouped(out))
+
+
+def _grouped(nodes: Iterable[Node | tuple[Module, Call]]) -> Iterator[Node]:
+    """Neighbouring calls of one module as a step."""
+    for module, group in groupby(nodes, key=lambda x: x[0] if isinstance(x, tuple) else None):
         if module is None:
-            nodes += [x for x in group if not isinstance(x, tuple)]
+            yield from [x for x in group if not isinstance(x, tuple)]
         else:
-            nodes.append(Step(module, tuple([x[1] for x in group if isinstance(x, tuple)])))
-    return tuple(nodes)
+            yield Step(module, tuple([x[1] for x in group if isinstance(x, tuple)]))
 
 
 def module_of(call: Call) -> Module:

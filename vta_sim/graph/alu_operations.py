@@ -112,22 +112,28 @@ def _range(operations: Sequence[AluOperation], acc: Interval, extras: Sequence[I
     """Where the accumulators can be after the operations; None when they may have wrapped around."""
     low, high = acc
     for each in operations:
-        a, b = (each.imm, each.imm) if each.imm is not None else extras[each.extra or 0]
-        match each.op:
-            case AluOp.MIN:
-                low, high = min(low, a), min(high, b)
-            case AluOp.MAX:
-                low, high = max(low, a), max(high, b)
-            case AluOp.ADD:
-                low, high = low + a, high + b
-            case AluOp.SHR:
-                low, high = (low >> a, high >> a) if a >= 0 else (low << -a, high << -a)
-            case AluOp.MUL:
-                ends = [x * y for x in (low, high) for y in (a, b)]
-                low, high = min(ends), max(ends)
+        other = (each.imm, each.imm) if each.imm is not None else extras[each.extra or 0]
+        low, high = _image(each.op, (low, high), other)
         if low < LOW or high > HIGH:
             return None
     return low, high
+
+
+def _image(op: AluOp, acc: Interval, other: Interval) -> Interval:
+    """Where the results of one operation lie, before they wrap around."""
+    (low, high), (a, b) = acc, other
+    match op:
+        case AluOp.MIN:
+            return min(low, a), min(high, b)
+        case AluOp.MAX:
+            return max(low, a), max(high, b)
+        case AluOp.ADD:
+            return low + a, high + b
+        case AluOp.SHR:
+            return (low >> a, high >> a) if a >= 0 else (low << -a, high << -a)
+        case AluOp.MUL:
+            ends = [x * y for x in (low, high) for y in (a, b)]
+            return min(ends), max(ends)
 
 
 def merge_bias(

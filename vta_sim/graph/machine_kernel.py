@@ -72,21 +72,22 @@ def kernel_of(function: Function) -> tuple[MachineKernel, tuple[int, ...]] | Non
         return None
     chain = _Chain()
     root = chain.down(body.args[0])
-    if root is None:
-        return None
-    if is_op(root, CONV):
-        workload, sources = workload_of(root), list(root.args)
-    else:
-        found = _widened(root)
-        workload, sources = None, [] if found is None or found.shape != body.shape else [found]
+    workload, sources = (None, ()) if root is None else _begin(root, body.shape)
     if not sources or not all(isinstance(s, Var) for s in sources):
         return None
     inputs: list[Expr] = [*sources, *chain.extras]
-    kernel = MachineKernel(
-        workload, tuple([tensor_type(e) for e in inputs]), tensor_type(body), tuple(reversed(chain.operations))
-    )
+    types, operations = tuple([tensor_type(e) for e in inputs]), tuple(reversed(chain.operations))
     params = {p: k for k, p in enumerate(function.params)}
+    kernel = MachineKernel(workload, types, tensor_type(body), operations)
     return kernel, tuple([params[e] for e in inputs if isinstance(e, Var)])
+
+
+def _begin(root: Expr, shape: tuple[int, ...]) -> tuple[Workload | None, Sequence[Expr]]:
+    """The convolution that a chain begins with, if any, and what fills the accumulators; nothing where neither is."""
+    if is_op(root, CONV):
+        return workload_of(root), root.args
+    found = _widened(root)
+    return None, () if found is None or found.shape != shape else (found,)
 
 
 class _Chain:
@@ -99,29 +100,27 @@ class _Chain:
     def down(self, node: Expr) -> Expr | None:
         """What the chain begins with; None when there is something that the machine cannot do."""
         while isinstance(node, Call) and node.dtype == "int32":
-            match node.op.name:
-                case "nn.relu":
-                    self.operations.append(AluOperation(AluOp.MAX, 0))
-                case "clip":
-                    self._clip(node)
-                case "right_shift":
-                    self.operations.append(AluOperation(AluOp.SHR, node.attrs["amount"]))
-                case "left_shift":
-                    self.operations.append(AluOperation(AluOp.SHR, -node.attrs["amount"]))
-                case "add" | "subtract" | "multiply" | "maximum" | "minimum":
-                    below = self._binary(node)
-                    if below is None:
-                        return None
-                    node = below
-                    continue
-                case _:
-                    return node
-            node = node.args[0]
+            below = self._binary(node) if node.op.name in ("subtract", *_OPS) else self._unary(node)
+            if below is None or below is node:
+                return below
+            node = below
         return None
 
-    def _clip(self, node: Call) -> None:
-        low, high = node.attrs["a_min"], node.attrs["a_max"]
-        self.operations += [AluOperation(AluOp.MAX, int(low)), AluOperation(AluOp.MIN, int(high))]
+    def _unary(self, node: Call) -> Expr:
+        """The operand of an operation that is noted; the node itself when it is none of them."""
+        match node.op.name:
+            case "nn.relu":
+                self.operations.append(AluOperation(AluOp.MAX, 0))
+            case "clip":
+                low, high = node.attrs["a_min"], node.attrs["a_max"]
+                self.operations += [AluOperation(AluOp.MAX, int(low)), AluOperation(AluOp.MIN, int(high))]
+            case "right_shift":
+                self.operations.append(AluOperation(AluOp.SHR, node.attrs["amount"]))
+            case "left_shift":
+                self.operations.append(AluOperation(AluOp.SHR, -node.attrs["amount"]))
+            case _:
+                return node
+        return node.args[0]
 
     def _binary(self, node: Call) -> Expr | None:
         """One side is a constant or an input; the chain goes on at the other side."""
@@ -133,16 +132,20 @@ class _Chain:
             self.operations.append(AluOperation(AluOp.ADD, -value))
             return left
         for other, below in ((right, left), (left, right)):
-            value, extra = _scalar(other), _extra(other)
-            if value is not None:
-                self.operations.append(AluOperation(_OPS[node.op.name], value))
-                return below
-            if extra is not None:
-                if extra not in self.extras:
-                    self.extras.append(extra)
-                self.operations.append(AluOperation(_OPS[node.op.name], extra=self.extras.index(extra)))
+            if self._operand(_OPS[node.op.name], other):
                 return below
         return None
+
+    def _operand(self, op: AluOp, other: Expr) -> bool:
+        """Note an operation whose other operand is a constant or an input; whether it is."""
+        value, extra = _scalar(other), _extra(other)
+        if value is not None:
+            self.operations.append(AluOperation(op, value))
+        elif extra is not None:
+            if extra not in self.extras:
+                self.extras.append(extra)
+            self.operations.append(AluOperation(op, extra=self.extras.index(extra)))
+        return value is not None or extra is not None
 
 
 def _scalar(node: Expr) -> int | None:

@@ -72,12 +72,8 @@ def _divisors(n: int) -> Iterator[int]:
 def _schedule_elementwise(tensors: list[Tensor], config: Config) -> Schedule:
     """Rows of one block of channels at a time, two virtual threads where the blocks are even in number."""
     *inputs, output = tensors
-    _, blocks, height, width, _, _ = output.shape
-    threads = 2 if blocks % 2 == 0 else 1
-    room = config.depth(Memory.ACC) // (threads * len(inputs))
-    rows = next((d for d in _divisors(height) if d * width <= room), None)
-    law = f"a row of {width} elements must fit {room}"
-    require(rows is not None, CompileError, "element-wise kernel", law)
+    threads = 2 if output.shape[1] % 2 == 0 else 1
+    rows = _rows(output, config.depth(Memory.ACC) // (threads * len(inputs)))
     s = create_schedule(output)
     stages = [op for op in (st.op for st in s.state.stages) if isinstance(op, ComputeOp) and op.key != output.op.key]
     inner = [op.output() for op in stages]
@@ -94,3 +90,12 @@ def _schedule_elementwise(tensors: list[Tensor], config: Config) -> Schedule:
     for t in (*loads, *inner):
         s[t].compute_at(out, i0)
     return s
+
+
+def _rows(output: Tensor, room: int) -> int:
+    """How many rows of a block of channels to do at a time.  Raises CompileError when not even one fits."""
+    height, width = output.shape[2:4]
+    rows = next((d for d in _divisors(height) if d * width <= room), None)
+    require(rows is not None, CompileError, "element-wise kernel", f"a row of {width} elements must fit {room}")
+    assert rows is not None
+    return rows

@@ -53,9 +53,8 @@ def encode_parts(config: Config, operations: Sequence[Operation], flags: Sequenc
             part = words[at]
             for field in fields:
                 _insert(field, [getattr(op, names.get(field.name, field.name)) for op in chosen], part, opcode)
-            if opcode == Opcode.STORE:
-                part[:, 0] |= np.uint64(Memory.OUT << 7)
             words[at] = part
+    words[kinds == Opcode.STORE, 0] |= np.uint64(Memory.OUT << 7)
     return words
 
 
@@ -80,11 +79,7 @@ def _operation(c: Columns, k: int) -> Operation:
             row = {name: int(column[k]) for name, column in c.mem.items()}
             return Load(Memory(row.pop("memory")), **row)
         case Opcode.STORE:
-            law = "a store reads the memory OUT and has no padding"
-            pads = [int(c.mem[name][k]) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")]
-            memory = Memory(int(c.mem["memory"][k]))
-            require(memory is Memory.OUT and not any(pads), IsaError, f"instruction {k}", law, memory=memory, pads=pads)
-            return Store(*(int(c.mem[name][k]) for name in _STORE_FIELDS))
+            return _store(c, k)
         case Opcode.GEMM:
             row = {name: int(column[k]) for name, column in c.gemm.items()}
             reset = bool(row.pop("reset"))
@@ -95,3 +90,11 @@ def _operation(c: Columns, k: int) -> Operation:
             return Alu(op, **row, use_imm=use_imm, reset=reset)
         case _:
             return Finish()
+
+
+def _store(c: Columns, k: int) -> Store:
+    law = "a store reads the memory OUT and has no padding"
+    pads = [int(c.mem[name][k]) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")]
+    memory = Memory(int(c.mem["memory"][k]))
+    require(memory is Memory.OUT and not any(pads), IsaError, f"instruction {k}", law, memory=memory, pads=pads)
+    return Store(*(int(c.mem[name][k]) for name in _STORE_FIELDS))

@@ -68,16 +68,18 @@ def _row(low: int, *named: tuple[str, int]) -> tuple[BitField, ...]:
     return tuple(out)
 
 
+_MEM = (
+    _row(7, ("memory", 3), ("sram_base", 16), ("dram_base", 32))
+    + _row(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
+    + _row(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
+)
+
+
 @lru_cache(maxsize=64)
 def formats(config: Config) -> Formats:
     """The formats of a machine; those of the 64 machines asked for last are remembered."""
     acc, inp, wgt, uop = (config.index_bits(m) for m in (Memory.ACC, Memory.INP, Memory.WGT, Memory.UOP))
     src = max(acc, inp)
-    mem = (
-        _row(7, ("memory", 3), ("sram_base", 16), ("dram_base", 32))
-        + _row(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
-        + _row(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
-    )
     loops = _row(
         7, ("reset", 1), ("uop_bgn", uop), ("uop_end", uop + 1), ("iter_out", LOOP_BITS), ("iter_in", LOOP_BITS)
     )
@@ -86,7 +88,7 @@ def formats(config: Config) -> Formats:
     alu = [("src_factor_out", src), ("src_factor_in", src), ("alu_opcode", 3), ("use_imm", 1), ("imm", 16)]
     return Formats(
         header=_row(0, ("opcode", 3), *((name, 1) for name in DEPENDENCIES)),
-        mem=mem,
+        mem=_MEM,
         gemm=loops + _row(64, *factors, *gemm),
         alu=loops + _row(64, *factors, *alu),
         uop=_row(0, ("dst", acc), ("src", src), ("wgt", wgt)),

@@ -37,24 +37,29 @@ def graph_to_json(function: Function) -> tuple[dict[str, Any], list[Array]]:
     constants: list[Array] = []
     lines: list[dict[str, Any]] = []
     for node in nodes:
-        below = [number[c] for c in children(node)]
-        match node:
-            case Var(name=name):
-                lines.append({"var": name, "shape": list(tensor_type(node).shape), "dtype": node.dtype})
-            case Constant(value=value):
-                lines.append({"constant": len(constants)})
-                constants.append(value)
-            case Call(op=op, attrs=attrs):
-                lines.append({"op": op.name, "args": below, "attrs": dict(attrs)})
-            case Tuple():
-                lines.append({"tuple": below})
-            case TupleGetItem(index=index):
-                lines.append({"item": index, "of": below[0]})
-            case _:
-                raise GraphError(f"graph file: a {type(node).__name__} cannot be written")
+        if isinstance(node, Constant):
+            lines.append({"constant": len(constants)})
+            constants.append(node.value)
+        else:
+            lines.append(_line(node, [number[c] for c in children(node)]))
     params = [number[p] for p in function.params]
     graph = {"nodes": lines, "params": params, "body": number[function.body], "attrs": dict(function.attrs)}
     return graph, constants
+
+
+def _line(node: Expr, below: list[int]) -> dict[str, Any]:
+    """A node that is no constant; `below` are the numbers of what it reads."""
+    match node:
+        case Var(name=name):
+            return {"var": name, "shape": list(tensor_type(node).shape), "dtype": node.dtype}
+        case Call(op=op, attrs=attrs):
+            return {"op": op.name, "args": below, "attrs": dict(attrs)}
+        case Tuple():
+            return {"tuple": below}
+        case TupleGetItem(index=index):
+            return {"item": index, "of": below[0]}
+        case _:
+            raise GraphError(f"graph file: a {type(node).__name__} cannot be written")
 
 
 def graph_from_json(data: Mapping[str, Any], constants: Sequence[Array], subject: str = "graph file") -> Function:

@@ -23,19 +23,15 @@ def execute(c: Columns, order: Iterable[int], sram: Sram, dram: Dram, races: Rac
     Raises MachineError for an address outside a memory, and for a race when `races` looks for them.  The program must
     have passed `legal`.
     """
-    transfers = Transfers(c, sram, dram)
-    compute = _Compute(c, sram)
-    nothing = c.is_nop.tolist()
+    transfers, compute = Transfers(c, sram, dram), _Compute(c, sram)
+    moves = (c.is_mem & ~c.is_nop).tolist()
     computes = ((c.opcode == Opcode.GEMM) | (c.opcode == Opcode.ALU)).tolist()
-    finish = len(c) - 1
     for i in order:
-        if nothing[i] or i == finish:
-            continue
-        if not computes[i]:
+        if moves[i]:
             if races is not None:
                 races.transfer(i)
             transfers.run(i)
-        else:
+        elif computes[i]:
             plan = compute.plan(i)
             if races is not None:
                 races.compute(i, plan)

@@ -92,9 +92,8 @@ def order(c: Columns, needs: Waits, rng: np.random.Generator | None = None) -> l
         if len(out) == finish:
             return [*out, finish]
         if len(out) == before:
-            raise DeadlockError(
-                f"deadlock after {len(out)} of {len(c)} instructions: {_waiting(needs, todo, position)}"
-            )
+            stuck = _waiting(needs, todo, position)
+            raise DeadlockError(f"deadlock after {len(out)} of {len(c)} instructions: {stuck}")
 
 
 def _waiting(needs: Waits, todo: list[list[int]], position: list[int]) -> str:
