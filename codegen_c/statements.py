@@ -62,9 +62,7 @@ class Emitter:
             case Store(buffer=buffer, index=index):
                 self.out.assign(self.out.place(buffer, index), s)
             case If(cond=cond, then=then):
-                self.out.line(f"if ({self.out.text.expr(cond)}) {{")
-                self.inner(then)
-                self.out.line("}")
+                self.in_braces(then, f"if ({self.out.text.expr(cond)}) ")
             case Alloc():
                 self.alloc(s)
             case _:
@@ -90,8 +88,8 @@ class Emitter:
                 self.stmt(s)
         self.block(run)
 
-    def in_braces(self, s: Stmt) -> None:
-        self.out.line("{")
+    def in_braces(self, s: Stmt, head: str = "") -> None:
+        self.out.line(f"{head}{{")
         self.inner(s)
         self.out.line("}")
 
@@ -126,9 +124,7 @@ class Emitter:
 
     def loop_text(self, s: For) -> None:
         v = self.out.var(s.var)
-        self.out.line(f"for ({self.index_type} {v} = 0; {v} < {s.extent}; ++{v}) {{")
-        self.inner(s.body)
-        self.out.line("}")
+        self.in_braces(s.body, f"for ({self.index_type} {v} = 0; {v} < {s.extent}; ++{v}) ")
 
     def lanes_are_apart(self, s: For) -> bool:
         """Every store of a vectorized loop goes to a place of its own in each iteration, with no loop inside."""

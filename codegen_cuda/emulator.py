@@ -101,16 +101,15 @@ def _launch_all(
     source: str, launches: Sequence[Launch], memories: Sequence[Memory], check: bool, timeout: float
 ) -> Report:
     for launch in launches:
-        require(1 <= prod(launch.block) <= MAX_THREADS, EmulatorError, launch.kernel, "1 to 1024 threads a block",
-                block=launch.block)  # fmt: skip
+        fits = 1 <= prod(launch.block) <= MAX_THREADS
+        require(fits, EmulatorError, launch.kernel, "1 to 1024 threads a block", block=launch.block)
     kernels = tuple(dict.fromkeys(launch.kernel for launch in launches))
     library = build.library(source, kernels, max(launch.dynamic_bytes for launch in launches), check)
     with tempfile.TemporaryDirectory(prefix="emulator_") as directory:
         job = Path(directory) / "job"
         job.write_text("\n".join(_job(library, launches, memories, Path(directory))))
-        start = time.perf_counter()
         try:
-            return _answer(library, job, timeout, start)
+            return _answer(library, job, timeout, time.perf_counter())
         finally:
             _read_back(memories, Path(directory))
 

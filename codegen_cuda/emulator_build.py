@@ -90,9 +90,7 @@ def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bo
     The 512 libraries that were used last are built once.
     Raises EmulatorError with the compiler's first complaint, and for a kernel that the source does not have.
     """
-    for name in kernels:
-        found = re.search(rf"__global__[^;{{}}]*\b{name}\s*\(", source)
-        require(found, EmulatorError, name, "there is no kernel of this name in the source")
+    _check_names(source, kernels)
     text = f"{source}\n{_entries(source, kernels, dynamic_bytes)}"
     key = hashlib.sha256(f"{check}\0{text}".encode()).hexdigest()[:32]
     directory = Path(_store().name) / key
@@ -102,6 +100,12 @@ def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bo
     flags = [*KERNEL_FLAGS, *(CHECK_FLAGS if check else ())]
     _compile([*flags, f"-I{HERE}", "-include", str(HERE / "cuda.h"), str(file), "-o", str(path)], "kernel.cu")
     return Library(path, _shared_arrays(path, _declared(source)), _granule(source))
+
+
+def _check_names(source: str, kernels: Sequence[str]) -> None:
+    for name in kernels:
+        found = re.search(rf"__global__[^;{{}}]*\b{name}\s*\(", source)
+        require(found, EmulatorError, name, "there is no kernel of this name in the source")
 
 
 def _entries(source: str, kernels: Sequence[str], dynamic_bytes: int) -> str:

@@ -132,22 +132,25 @@ class ReduceText:
     group: Group
 
     def emit(self) -> None:
-        w, s, g = self.writer, self.s, self.group
+        w, s = self.writer, self.s
         w.open(f"{{  // {s.combiner.name} over {s.thread.name} in 0..{s.extent}")
         self.values = [w.fresh("x") for _ in s.dst]
         self.types = [TYPES[b.dtype] for b in s.dst]
         for name, kind, e, zero in zip(self.values, self.types, s.src, s.combiner.identity, strict=True):
             w.line(f"{kind} {name} = {self._contribution(e, zero)};")
-        match g.method:
+        self._reduce()
+        for buffer, name in zip(s.dst, self.values, strict=True):
+            w.line(f"{w.place(buffer, _ZERO)} = {name};")
+        w.close()
+
+    def _reduce(self) -> None:
+        match self.group.method:
             case "warp":
-                self._shuffle(g.extent)
+                self._shuffle(self.group.extent)
             case "warps":
                 self._warps()
             case "tree":
                 self._tree()
-        for buffer, name in zip(s.dst, self.values, strict=True):
-            w.line(f"{w.place(buffer, _ZERO)} = {name};")
-        w.close()
 
     def _contribution(self, e: Expr, zero: Expr) -> str:
         """What a thread brings in: its value, or nothing where the thread takes no part."""
@@ -197,19 +200,21 @@ class ReduceText:
     def _combine(self, others: list[str]) -> None:
         """`x = f(x, other)` for all values at once."""
         w, c = self.writer, self.s.combiner
-        rhs = [w.fresh("y") for _ in others]
-        for name, kind, other in zip(rhs, self.types, others, strict=True):
-            w.line(f"const {kind} {name} = {other};")
+        rhs = self._named("y", others)
         w.bound.update(dict(zip((*c.lhs, *c.rhs), (*self.values, *rhs), strict=True)))
         results = [w.text.expr(r) for r in c.result]
         if len(results) > 1:
-            names = [w.fresh("z") for _ in results]
-            for name, kind, text in zip(names, self.types, results, strict=True):
-                w.line(f"const {kind} {name} = {text};")
-            results = names
+            results = self._named("z", results)
         for x, text in zip(self.values, results, strict=True):
             w.line(f"{x} = {text};")
         w.bound.clear()
+
+    def _named(self, letter: str, texts: list[str]) -> list[str]:
+        """Give a name to each of the texts."""
+        names = [self.writer.fresh(letter) for _ in texts]
+        for name, kind, text in zip(names, self.types, texts, strict=True):
+            self.writer.line(f"const {kind} {name} = {text};")
+        return names
 
     # ----------------------------------------------------------------------------------------- shared memory
 

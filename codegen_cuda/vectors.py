@@ -132,16 +132,21 @@ class VectorStore:
             self.writer.line(f"{self._target()} = {whole[0]};")
             return
         loads = list(self._lane_reads())
-        if loads:
-            self.writer.line("{")
+        if not loads:
+            self._store_lanes("")
+            return
+        self.writer.line("{")
         for e in loads:
-            name, kind = self.writer.fresh("v"), _NATIVE[e.dtype][self.width]
-            self.writer.line(f"  const {kind} {name} = {self._read(e, kind)};")
-            self.writer.lane_loads[id(e)] = name
-        self._store_lanes("  " if loads else "")
-        if loads:
-            self.writer.line("}")
+            self._name(e)
+        self._store_lanes("  ")
+        self.writer.line("}")
         self.writer.lane_loads.clear()
+
+    def _name(self, e: BufferLoad) -> None:
+        """Read a vector once, under a name."""
+        name, kind = self.writer.fresh("v"), _NATIVE[e.dtype][self.width]
+        self.writer.line(f"  const {kind} {name} = {self._read(e, kind)};")
+        self.writer.lane_loads[id(e)] = name
 
     def _store_lanes(self, pad: str) -> None:
         """The lanes one by one into registers, or put together into memory."""

@@ -34,14 +34,18 @@ def timeline(args: argparse.Namespace) -> int:
     launch = launch_layer(workload, knobs, config)
     times = launch.timing()
     drawn = spans(launch.columns, times)
-    tiles = f"tiles {knobs.tile_h}x{knobs.tile_w}, {knobs.tile_ci} blocks in, {knobs.tile_co} out, "
-    title = f"{args.layer}: {tiles}threads {knobs.oc_nthread} and {knobs.h_nthread}"
+    title = f"{args.layer}: {_described(knobs)}"
     print(f"{title}\n{text(drawn)}")
     busy = ", ".join(f"{module.name.lower()} {share:.0%}" for module, share in times.busy(launch.columns).items())
     print(f"{len(launch.columns)} instructions, {times.cycles:.0f} cycles, {times.ms:.3f} ms; busy: {busy}")
     if args.output:
         _write(args.output, picture(drawn, title))
     return 0
+
+
+def _described(k: ConvKnobs) -> str:
+    tiles = f"tiles {k.tile_h}x{k.tile_w}, {k.tile_ci} blocks in, {k.tile_co} out"
+    return f"{tiles}, threads {k.oc_nthread} and {k.h_nthread}"
 
 
 def _write(path: str, drawing: str) -> None:

@@ -59,6 +59,11 @@ def tune(args: argparse.Namespace) -> int:
         equal = _check(module, default_tiles, image.astype("float32"))
     print(table(layers(tasks, counts, log, env.config)))
     _print_times(module, default_tiles)
+    return _verdict(equal)
+
+
+def _verdict(equal: bool) -> int:
+    """Say whether the output is right; gives the exit code."""
     verdict = "equals the int8 reference bit for bit" if equal else "DIFFERS from the int8 reference"
     print(f"output: {verdict}")
     return 0 if equal else 1

@@ -72,16 +72,19 @@ class KernelCall:
             for count in loops:
                 r.loop_begin(count.extent, *count.steps)
             for uop in self.uops:
-                dst, src, wgt = (b + u for b, u in zip(base, uop, strict=True))
-                match self.mode:
-                    case GemmMode(reset):
-                        r.gemm(dst, src, wgt, reset)
-                    case AluMode(op, use_imm, imm):
-                        r.alu(op, dst, src, imm if use_imm else None)
+                self._uop(r, base, uop)
             for _ in loops:
                 r.loop_end()
 
         return recorded
+
+    def _uop(self, r: KernelRecorder, base: Index, uop: Index) -> None:
+        dst, src, wgt = (b + u for b, u in zip(base, uop, strict=True))
+        match self.mode:
+            case GemmMode(reset):
+                r.gemm(dst, src, wgt, reset)
+            case AluMode(op, use_imm, imm):
+                r.alu(op, dst, src, imm if use_imm else None)
 
 
 def product_call(part: Part, places: Places, config: Config) -> KernelCall:

@@ -14,6 +14,7 @@ import numpy as np
 
 from te_lite import Schedule, State, Tensor
 from te_lite.errors import require
+from te_lite.stmt import Buffer
 
 from ..core.config import Config
 from ..core.errors import QueueError
@@ -45,9 +46,7 @@ class Module:
         args = self.program.args
         require(len(arrays) == len(args), QueueError, "module", f"{len(args)} arrays are needed", got=len(arrays))
         for array, arg, buffer in zip(arrays, args, self._buffers, strict=True):
-            fits = array.shape == arg.shape and array.dtype == arg.dtype
-            law = f"must be {arg.dtype} {list(arg.shape)}"
-            require(fits, QueueError, arg.name, law, dtype=str(array.dtype), shape=array.shape)
+            _check_argument(array, arg)
             buffer.write(array)
         self.program.emit(self._queue, self._buffers)
         launch = self._queue.synchronize(rng)
@@ -55,6 +54,12 @@ class Module:
             if arg in self.program.outputs:
                 array[...] = buffer.view(array.dtype, array.shape)
         return launch
+
+
+def _check_argument(array: Array, arg: Buffer) -> None:
+    fits = array.shape == arg.shape and array.dtype == arg.dtype
+    law = f"must be {arg.dtype} {list(arg.shape)}"
+    require(fits, QueueError, arg.name, law, dtype=str(array.dtype), shape=array.shape)
 
 
 def build(

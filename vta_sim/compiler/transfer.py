@@ -214,15 +214,8 @@ def _at_least_zero(name: str, cond: Expr) -> Form:
     require(ok, CompileError, f"{name} where {pretty(cond)}", law)
     assert isinstance(cond, Compare)
     a, b = affine(cond.a), affine(cond.b)
-    match cond.op:
-        case "<":
-            return b.plus(a, -1).plus(Form(-1))
-        case "<=":
-            return b.plus(a, -1)
-        case ">":
-            return a.plus(b, -1).plus(Form(-1))
-        case _:
-            return a.plus(b, -1)
+    distance = b.plus(a, -1) if cond.op in ("<", "<=") else a.plus(b, -1)
+    return distance.plus(Form(-1)) if cond.op in ("<", ">") else distance
 
 
 def _two(name: str, sides: list[Side], padded: bool) -> tuple[Side, Side]:

@@ -14,6 +14,7 @@ from typing import Any
 from ansor.autotvm.dispatch import DispatchContext
 from te_lite import Schedule, Tensor, create_schedule, thread_axis
 from te_lite.errors import require
+from te_lite.schedule import Loop, StageHandle
 from te_lite.tensor import ComputeOp
 
 from ..compiler.scopes import ACC
@@ -80,16 +81,21 @@ def _schedule_elementwise(tensors: list[Tensor], config: Config) -> Schedule:
     for t in inner:
         s[t].set_scope(ACC)
     loads = [s.cache_read(t, ACC, [op for op in stages if t in op.input_tensors()]) for t in inputs]
-    out = s[output]
+    tile = _tiled(s[output], rows, threads)
+    for t in (*loads, *inner):
+        s[t].compute_at(s[output], tile)
+    return s
+
+
+def _tiled(out: StageHandle, rows: int, threads: int) -> Loop:
+    """Cut the output into tiles of rows, and the blocks among virtual threads; gives the loop over tiles."""
     n, c, i, j, b, k = out.op.axis
     i0, i1 = out.split(i, factor=rows)
     if threads == 2:
         c0, thread = out.split(c, factor=threads)
         out.reorder(thread, n, c0, i0, i1, j, b, k)
         out.bind(thread, thread_axis("cthread"))
-    for t in (*loads, *inner):
-        s[t].compute_at(out, i0)
-    return s
+    return i0
 
 
 def _rows(output: Tensor, room: int) -> int:

@@ -55,16 +55,21 @@ def text(chosen: Sequence[Span], width: int = 100) -> str:
     scale = width / (end - begin)
     lines = []
     for module in Module:
-        busiest: list[tuple[float, str]] = [(0.0, ".")] * width
-        for span in chosen:
-            if span.module is module and span.kind:
-                low, high = (span.start - begin) * scale, (span.end - begin) * scale
-                for k in range(int(low), min(int(high) + 1, width)):
-                    share = min(high, k + 1) - max(low, k)
-                    busiest[k] = max(busiest[k], (share, _LETTERS[span.kind]))
-        lines.append(f"{module.name.lower():<8}{''.join(letter for _, letter in busiest)}")
+        own = [s for s in chosen if s.module is module and s.kind]
+        lines.append(f"{module.name.lower():<8}{_letters(own, begin, scale, width)}")
     legend = "  ".join(f"{letter} {kind}" for kind, letter in _LETTERS.items() if any(s.kind == kind for s in chosen))
     return "\n".join([*lines, f"{'':<8}cycles {begin:.0f} to {end:.0f}   {legend}"])
+
+
+def _letters(own: Sequence[Span], begin: float, scale: float, width: int) -> str:
+    """What the spans of a module do for most of each slice."""
+    busiest: list[tuple[float, str]] = [(0.0, ".")] * width
+    for span in own:
+        low, high = (span.start - begin) * scale, (span.end - begin) * scale
+        for k in range(int(low), min(int(high) + 1, width)):
+            share = min(high, k + 1) - max(low, k)
+            busiest[k] = max(busiest[k], (share, _LETTERS[span.kind]))
+    return "".join(letter for _, letter in busiest)
 
 
 def picture(chosen: Sequence[Span], title: str = "") -> str:

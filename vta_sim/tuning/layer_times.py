@@ -56,11 +56,15 @@ def layers(
     out = []
     for task in tasks:
         work = task.workload
-        chosen = [ConvKnobs(), default_knobs(work, config)]
-        chosen.append(knobs_of(best[work]) if work in best else chosen[1])
-        times = [launch_layer(work, knobs, config).timing(model).ms for knobs in chosen]
+        times = [launch_layer(work, k, config).timing(model).ms for k in _choices(work, best.get(work), config)]
         out.append(LayerTimes(task, counts[work], sum(inp.workload == work for inp, _ in pairs), *times))
     return out
+
+
+def _choices(workload: Workload, best: ConfigEntity | None, config: Config) -> tuple[ConvKnobs, ConvKnobs, ConvKnobs]:
+    """The knobs of the fallback, the default ones, and those of the best record."""
+    default = default_knobs(workload, config)
+    return ConvKnobs(), default, default if best is None else knobs_of(best)
 
 
 def table(rows: Sequence[LayerTimes]) -> str:

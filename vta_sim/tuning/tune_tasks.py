@@ -14,7 +14,7 @@ import numpy as np
 
 from ansor.autotvm import LocalBuilder, callback, measure_option
 from ansor.autotvm.errors import TemplateError
-from ansor.autotvm.measure import MeasureInput
+from ansor.autotvm.measure import MeasureInput, MeasureResult, OpensMeasurer
 from ansor.autotvm.record import PathLike, load_from_file, save
 from ansor.autotvm.task import Task
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
@@ -45,11 +45,17 @@ def tune(
     for k, task in enumerate(reversed(tasks)):
         known = list(load_from_file(log)) if Path(log).exists() else []
         if trials and not any(inp.workload == task.workload for inp, _ in known):
-            inp = MeasureInput(task.target_text, task, default_config(task, config or Config()))
-            known += list(zip([inp], option.open(task).measure([inp]), strict=True))
-            save(log, [inp], [known[-1][1]])
+            known.append(_default_tiles(task, option, config or Config()))
+            save(log, [known[-1][0]], [known[-1][1]])
         made = TUNERS[tuner](task, rng=np.random.default_rng((seed, k)))
         left = min(trials, len(task.config_space)) - made.load_history(known)
         if left > 0:
             bar = callback.progress_bar(left, prefix=f"[Task {k + 1:2d}/{len(tasks):2d}] ")
             made.tune(left, option, callbacks=[bar, callback.log_to_file(log)])
+
+
+def _default_tiles(task: Task, option: OpensMeasurer, config: Config) -> tuple[MeasureInput, MeasureResult]:
+    """The default tiles of a task, measured."""
+    inp = MeasureInput(task.target_text, task, default_config(task, config))
+    (result,) = option.open(task).measure([inp])
+    return inp, result
