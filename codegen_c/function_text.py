@@ -1,6 +1,6 @@
 """The text of one C function while it is written: names, expressions, registers, and the lines so far.
 
-What prints statements (`statements.py`) and what prints runs of register arithmetic (`register_block.py`) both write here.
+Both `statements.py` and `register_block.py`, which prints runs of register arithmetic, write here.
 """
 
 from __future__ import annotations
