@@ -40,6 +40,7 @@ PROCESSORS = {
 
 @lru_cache(maxsize=1)
 def _cpu_flags() -> frozenset[str]:
+    """What the processor can do, by the names of /proc/cpuinfo; read once a process."""
     info = Path("/proc/cpuinfo")
     if not info.exists():
         return frozenset()

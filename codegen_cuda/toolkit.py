@@ -62,7 +62,10 @@ def sanitizer_path() -> str | None:
 
 @lru_cache(maxsize=1)
 def include_folders() -> tuple[str, ...]:
-    """The folders to search for `cuda_fp16.h` and what it includes; empty when it is not installed."""
+    """The folders to search for `cuda_fp16.h` and what it includes; empty when it is not installed.
+
+    Looked for once a process.
+    """
     for root in (*_wheels(), *_toolkits()):
         folder = root / "include"
         if (folder / "cuda_fp16.h").exists():

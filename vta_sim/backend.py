@@ -24,15 +24,15 @@ from te_lite.errors import TeError, require
 from te_lite.reference import evaluate
 from te_lite.stmt import LoweredFunc
 
-from . import templates
-from .build import Array, Module
 from .compiler import Program, compile_schedule
-from .config import TARGETS, Config, preset
-from .errors import VtaError
-from .executor import VtaModule
-from .library import load_library
+from .compiler.module import Array, Module
+from .core.config import TARGETS, Config, preset
+from .core.errors import VtaError
+from .measure.simulated_device import ProgramWriter, SimulatedDevice
+from .network.executor import VtaModule
+from .network.library import load_library
 from .sim import PYNQ, CycleModel
-from .simulated import ProgramWriter, SimulatedDevice
+from .top import templates
 
 POISON = 0x55
 SEED = 2020

@@ -11,9 +11,9 @@ import numpy as np
 from ansor.core.nd import DeviceId, DeviceNDArray
 from codegen_cuda import Limits, compile_source, emit, require_limits
 from codegen_cuda.backend import target_architecture
+from codegen_cuda.cuda_graph import Fork, LaunchGraph, record_forked
 from codegen_cuda.device import CudaDevice, DeviceArray, DeviceProgram, architecture
 from codegen_cuda.facts import program_facts
-from codegen_cuda.graph import Fork, LaunchGraph, record_forked
 from codegen_cuda.module import Pointer, open_device
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc

@@ -22,7 +22,7 @@ from tests.relay_lite.pass_graphs import Layers, random_network, relu
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
-from codegen_cuda.graph import LaunchGraph  # noqa: E402
+from codegen_cuda.cuda_graph import LaunchGraph  # noqa: E402
 from codegen_cuda.module import open_device  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -16,8 +16,8 @@ from relay_lite.ir import Call, Constant, Expr, Function, IRModule, Var, post_or
 from relay_lite.make import call
 from te_lite.reference import evaluate
 from vta_sim.graph import conv_workloads, extract_from_program, graph_pack
-from vta_sim.graph.layout import Blocks
 from vta_sim.graph.packed_conv import NAME, conv2d_packed
+from vta_sim.graph.packed_layout import Blocks
 
 from .networks import images, quantized
 

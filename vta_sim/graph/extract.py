@@ -11,8 +11,8 @@ from relay_lite.ir import Expr, Function, IRModule, bind_params, children, main_
 from relay_lite.op.registry import Op
 from relay_lite.visit import is_op
 
-from ..templates import conv2d_template
-from .kernel import Workload, workload_of
+from ..top.templates import conv2d_template
+from .machine_kernel import Workload, workload_of
 from .packed_conv import NAME
 
 
