@@ -1,6 +1,6 @@
 """te_lite: the language of ansor: expressions, tensors, schedules, loops and their meaning."""
 
-from . import topi
+from . import methods, topi
 from .dag import ComputeDAG
 from .errors import ExprError, InterpError, LowerError, RecordError, ScheduleError, TeError
 from .expr import (
@@ -55,6 +55,8 @@ from .schedule import Schedule, create_schedule, thread_axis
 from .state import State
 from .stmt import LoweredFunc
 from .tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
+
+methods.install()
 
 __all__ = [
     "ComputeDAG", "ComputeOp", "Expr", "ExprError", "InterpError", "IterVar", "LowerError", "LoweredFunc",

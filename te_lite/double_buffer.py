@@ -23,12 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .bounds import Bounds
 from .c_text import BYTES
 from .errors import LowerError, require
 from .expr import BufferLoad, Expr, Var, as_expr, binary, compare
 from .lanes import ceildiv, product, where
+from .lower_facts import Facts
 from .state import ATTACHED, REDUCE, Iter, State
 from .stmt import (
     Alloc,
@@ -49,10 +51,6 @@ from .stmt import (
     with_bodies,
 )
 from .visit import transform, walk
-
-if TYPE_CHECKING:
-    from .bounds import Bounds
-    from .lower_facts import Facts
 
 TILES = 2
 ALIGNMENT = 16

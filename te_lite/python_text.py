@@ -7,11 +7,11 @@ import keyword
 import re
 from collections.abc import Iterable
 
-from .dag import ComputeDAG
+from .computation import Computation
 from .lanes import product
 from .loop_value import loop_names
 from .replay import apply
-from .state import State, clean_name
+from .state import State, clean_name, initial_state
 from .step import (
     Annotate,
     CacheRead,
@@ -35,7 +35,7 @@ from .step import (
 from .tensor import ComputeOp, Operation, Tensor
 
 
-def python_names(dag: ComputeDAG) -> dict[str, Tensor]:
+def python_names(dag: Computation) -> dict[str, Tensor]:
     """The names the printed code uses for the tensors of a DAG; bind them before executing it."""
     names = _Names()
     return {names.tensor(op): op.output() for op in dag.ops}
@@ -76,7 +76,7 @@ class _Names:
 class _Printer:
     def __init__(self, state: State) -> None:
         self.target = state
-        self.state: State = state.dag.init_state
+        self.state = initial_state(state.dag)
         self.names = _Names()
         for op in state.dag.ops:
             self.names.tensor(op)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dag import ComputeDAG
+from .computation import Computation
 from .errors import InterpError, require
 from .expr import FLOATS, Binary, Combiner, Const, Expr, IterVar, Logical, Reduce, Var, const
 from .reference_expr import BINARY, Array, Evaluator, np_dtype
-from .tensor import ComputeOp, PlaceholderOp, Tensor
+from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .visit import free_vars, transform, walk
 
 BOX_ELEMENTS = 1 << 21
@@ -34,22 +34,22 @@ def evaluate(
     `dtype` ("float64") replaces the dtype of all float arithmetic and of the float results: the reference that
     tolerances are measured against.  Raises InterpError for a missing or misshapen input or a read out of range.
     """
-    dag = ComputeDAG(tensors)
+    dag = Computation(tensors)
     arrays: dict[Tensor, Array] = {}
     with np.errstate(all="ignore"):
         for op in dag.ops:
-            if isinstance(op, PlaceholderOp):
-                arrays[op.output()] = _input(op, inputs, dtype)
-            else:
+            if isinstance(op, ComputeOp):
                 for k, array in enumerate(_evaluate_op(op, arrays, dtype)):
                     arrays[op.output(k)] = array
+            else:
+                arrays[op.output()] = _input(op, inputs, dtype)
     return {t: arrays[t] for t in dag.tensors}
 
 
 def random_inputs(tensors: Sequence[Tensor], rng: np.random.Generator) -> dict[Tensor, Array]:
     """Random arrays for every placeholder: floats in [-1, 1], signed integers in [-4, 4], unsigned in [0, 8]."""
     out = {}
-    for op in ComputeDAG(tensors).ops:
+    for op in Computation(tensors).ops:
         if isinstance(op, PlaceholderOp):
             if op.dtype in FLOATS:
                 array: Array = rng.uniform(-1, 1, op.shape)
@@ -61,7 +61,7 @@ def random_inputs(tensors: Sequence[Tensor], rng: np.random.Generator) -> dict[T
     return out
 
 
-def _input(op: PlaceholderOp, inputs: Mapping[Tensor, Array], dtype: str | None) -> Array:
+def _input(op: Operation, inputs: Mapping[Tensor, Array], dtype: str | None) -> Array:
     tensor = op.output()
     require(tensor in inputs, InterpError, op.name, "no array is given for this input")
     array = np.asarray(inputs[tensor])

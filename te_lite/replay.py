@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from . import apply_loop, apply_stage
+from .computation import Computation
 from .errors import ScheduleError, require
-from .state import State
+from .state import State, initial_state
 from .step import (
     Annotate,
     CacheRead,
@@ -60,9 +61,9 @@ def apply(state: State, step: Step) -> State:
     return replace(after, steps=(*state.steps, step))
 
 
-def replay(dag: Any, steps: Iterable[Step]) -> State:
+def replay(dag: Computation, steps: Iterable[Step]) -> State:
     """The state that `steps` make from the unscheduled `dag`."""
-    state: State = dag.init_state
+    state = initial_state(dag)
     for step in steps:
         state = apply(state, step)
     return state

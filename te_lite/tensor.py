@@ -1,9 +1,4 @@
-"""How people write a workload: placeholders and computes.
-
-A tensor is one output of an operation.  Operations are identified by `key`: an operation that is rewritten by a
-schedule (its reads redirected to a cache, say) keeps its key, and every tensor that names the key means the
-current version of the operation.  Two tensors are equal when key and output index are.
-"""
+"""How people write a workload: the two kinds of operations, and `placeholder` and `compute`, which declare them."""
 
 from __future__ import annotations
 
@@ -11,50 +6,39 @@ import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .element import Operation, Tensor
 from .errors import ExprError, require
-from .expr import (
-    DTYPES,
-    INDEX,
-    Const,
-    Expr,
-    ExprLike,
-    IterVar,
-    Load,
-    Reduce,
-    as_expr,
-)
+from .expr import DTYPES, INDEX, Const, Expr, IterVar, Load, Reduce, as_expr
 from .visit import post_walk, walk
+
+__all__ = ["ComputeOp", "Operation", "PlaceholderOp", "Tensor", "compute", "make_compute", "placeholder"]
 
 _fresh_key = itertools.count()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PlaceholderOp:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlaceholderOp(Operation):
     """An input: `name`, `shape`, `dtype`."""
 
     name: str
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[int, ...] = field()
+    dtype: str = field()
     key: Any
     attrs: Mapping[str, Any] = field(default_factory=dict)
     axis: tuple[IterVar, ...] = ()
     reduce_axis: tuple[IterVar, ...] = ()
 
-    def output(self, index: int = 0) -> Tensor:
-        return Tensor(self, index)
-
-    @property
-    def num_outputs(self) -> int:
-        return 1
+    def output_dtype(self, index: int) -> str:
+        return self.dtype
 
     def __repr__(self) -> str:
         return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ComputeOp:
+class ComputeOp(Operation):
     """One value per point of `axis` and output: `body[k]` gives output `k`.
 
     A reduction has `Reduce` nodes as bodies, all over the same `reduce_axis` and with the same sources.
@@ -75,15 +59,11 @@ class ComputeOp:
         return tuple([int(v.extent) for v in self.axis])  # type: ignore[arg-type]
 
     @property
-    def dtype(self) -> str:
-        return self.body[0].dtype
-
-    @property
     def num_outputs(self) -> int:
         return len(self.body)
 
-    def output(self, index: int = 0) -> Tensor:
-        return Tensor(self, index)
+    def output_dtype(self, index: int) -> str:
+        return self.body[index].dtype
 
     @property
     def reduction(self) -> Reduce | None:
@@ -102,70 +82,6 @@ class ComputeOp:
 
     def __repr__(self) -> str:
         return f"compute({self.name}, {list(self.shape)}, {self.dtype})"
-
-
-Operation = PlaceholderOp | ComputeOp
-
-
-class Tensor:
-    """One output of an operation; `tensor[i, j]` (or `tensor(i, j)`) reads an element."""
-
-    __slots__ = ("op", "value_index")
-    __array_priority__ = 1000.0
-    __array_ufunc__ = None
-
-    if TYPE_CHECKING:  # installed by `topi.operators`
-
-        def __neg__(self) -> Tensor: ...
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __rfloordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __rmod__(self, other: Any) -> Tensor: ...
-
-    def __init__(self, op: Operation, value_index: int = 0) -> None:
-        self.op = op
-        self.value_index = value_index
-
-    @property
-    def name(self) -> str:
-        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.op.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.op.shape)
-
-    @property
-    def dtype(self) -> str:
-        return self.op.dtype if isinstance(self.op, PlaceholderOp) else self.op.body[self.value_index].dtype
-
-    def __getitem__(self, indices: Any) -> Expr:
-        items = indices if isinstance(indices, tuple | list) else (indices,)
-        require(len(items) == self.ndim, ExprError, self.name, f"{self.ndim} indices are needed", indices=len(items))
-        return Load(self, tuple([as_expr(i, INDEX) for i in items]))
-
-    def __call__(self, *indices: ExprLike) -> Expr:
-        return self[tuple(indices)]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tensor) and self.op.key == other.op.key and self.value_index == other.value_index
-
-    def __hash__(self) -> int:
-        return hash((self.op.key, self.value_index))
-
-    def __repr__(self) -> str:
-        return f"Tensor({self.name}, shape={list(self.shape)}, dtype={self.dtype})"
 
 
 # --------------------------------------------------------------------------------------------- declarations
