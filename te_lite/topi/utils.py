@@ -112,3 +112,10 @@ def resolve_shape(newshape: Sequence[int], size: int, what: str) -> tuple[int, .
         dims[dims.index(-1)] = size // known
     require(math.prod(dims) == size, ExprError, what, f"the new shape must hold {size} elements", newshape=tuple(dims))
     return tuple(dims)
+
+
+def layout_axes(layout: str, ndim: int, what: str) -> tuple[int, int, list[int]]:
+    """The positions of N, of C and of the spatial dimensions in a layout like "NCHW"."""
+    ok = len(layout) == ndim and "N" in layout and "C" in layout and layout.isalpha() and layout.isupper()
+    require(ok, ExprError, what, f"the layout must name N, C and {ndim - 2} spatial dimensions", layout=layout)
+    return layout.index("N"), layout.index("C"), [d for d, letter in enumerate(layout) if letter not in "NC"]

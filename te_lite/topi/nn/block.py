@@ -6,8 +6,7 @@ from ...errors import ExprError, require
 from ...expr import Expr
 from ...tensor import Tensor
 from ..tag import INJECTIVE
-from ..utils import ax_compute
-from .utils import layout_axes
+from ..utils import ax_compute, layout_axes
 
 
 def _parts(data: Tensor, layout: str, what: str) -> tuple[int, int, int, int]:

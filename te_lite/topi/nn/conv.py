@@ -9,9 +9,9 @@ from ... import reduction
 from ...errors import ExprError, require
 from ...expr import Expr, cast
 from ...tensor import Tensor, compute
-from ..utils import conv_extent, per_dim
+from ..utils import conv_extent, layout_axes, per_dim
 from .pad import pad
-from .utils import Padding, get_pad_tuple_generic, layout_axes
+from .utils import Padding, get_pad_tuple_generic
 
 Ints = int | Sequence[int]
 

@@ -9,10 +9,9 @@ from ...errors import ExprError, require
 from ...expr import Expr, ExprLike, binary, cast, const, select
 from ...tensor import Tensor
 from ..tag import ELEMWISE
-from ..utils import ax_compute, conv_extent, per_dim
+from ..utils import ax_compute, conv_extent, layout_axes, per_dim
 from .conv import Ints
 from .pad import pad_sides
-from .utils import layout_axes
 
 # mypy: disable-error-code="no-any-return"
 

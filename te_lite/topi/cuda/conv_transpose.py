@@ -1,15 +1,15 @@
-"""The forms of operators that front ends use for CUDA targets."""
+"""The transposed convolution that front ends use for CUDA targets."""
 
 from __future__ import annotations
 
-from .. import reduction
-from ..errors import ExprError, require
-from ..expr import Expr, as_expr, cast, if_then_else, logical_and
-from ..tensor import Tensor, compute
-from .nn.conv import Ints
-from .nn.conv_transpose import transpose_padding
-from .nn.utils import Padding
-from .utils import per_dim
+from ... import reduction
+from ...errors import ExprError, require
+from ...expr import Expr, as_expr, cast, if_then_else, logical_and
+from ...tensor import Tensor, compute
+from ..nn.conv import Ints
+from ..nn.conv_transpose import transpose_padding
+from ..nn.utils import Padding
+from ..utils import per_dim
 
 # mypy: disable-error-code="no-any-return"
 
