@@ -1,25 +1,21 @@
 """Operations that a schedule derives from others: cache stages and the two halves of an rfactor.
 
-The same derivation of the same operation gives the same object (memoised in the operation), so replaying a step
-list twice gives equal states and shares all analysis.
+The same derivation of the same operation gives the same object, so replaying a step list twice gives equal states and
+shares all analysis.  For that the last `REMEMBERED` results of each kind of derivation are kept: many times more than
+the sketches and programs in use at a time derive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from functools import lru_cache
 
 from .expr import INDEX, Expr, IterVar, Load, Reduce, Var, as_expr, if_then_else, logical_and
 from .tensor import ComputeOp, Tensor
 from .visit import substitute, transform
 
-T = TypeVar("T")
-
-
-def _memo(op: ComputeOp, key: object, make: Callable[[], T]) -> T:
-    if key not in op.derived:
-        op.derived[key] = make()
-    return op.derived[key]  # type: ignore[no-any-return]
+REMEMBERED = 2**13
 
 
 def cache_name(base: str, scope: str, taken: Sequence[str]) -> str:
@@ -29,18 +25,14 @@ def cache_name(base: str, scope: str, taken: Sequence[str]) -> str:
     return f"{base}.{scope}"
 
 
-_read_caches: dict[tuple[object, str, str], ComputeOp] = {}
-
-
+@lru_cache(maxsize=REMEMBERED)
 def cache_read_op(source: Tensor, scope: str, name: str) -> ComputeOp:
     """A copy of `source` in `scope` with axes `ax0, ax1, ...`."""
-    key = (source, scope, name)
-    if key not in _read_caches:
-        axis = tuple([IterVar(f"ax{k}", INDEX, d, "spatial") for k, d in enumerate(source.shape)])
-        _read_caches[key] = ComputeOp(name, axis, (Load(source, axis),), ("CHR", source.op.key, name), scope=scope)
-    return _read_caches[key]
+    axis = tuple([IterVar(f"ax{k}", INDEX, d, "spatial") for k, d in enumerate(source.shape)])
+    return ComputeOp(name, axis, (Load(source, axis),), ("CHR", source.op.key, name), scope=scope)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def redirect_reads(op: ComputeOp, old: Tensor, new: Tensor) -> ComputeOp:
     """`op` (same key) reading `new` wherever it read `old`."""
 
@@ -49,20 +41,13 @@ def redirect_reads(op: ComputeOp, old: Tensor, new: Tensor) -> ComputeOp:
             return Load(new, tuple([transform(i, swap) for i in e.indices]))
         return None
 
-    def make() -> ComputeOp:
-        body = _map_bodies(op, lambda e: transform(e, swap))
-        return ComputeOp(op.name, op.axis, body, op.key, op.tag, op.attrs, op.reduce_axis, op.scope)
-
-    return _memo(op, ("redirect", old, new), make)
+    return replace(op, body=_map_bodies(op, lambda e: transform(e, swap)))
 
 
+@lru_cache(maxsize=REMEMBERED)
 def in_scope(op: ComputeOp, scope: str) -> ComputeOp:
     """`op` (same key), kept in `scope`."""
-
-    def make() -> ComputeOp:
-        return ComputeOp(op.name, op.axis, op.body, op.key, op.tag, op.attrs, op.reduce_axis, scope)
-
-    return _memo(op, ("scope", scope), make)
+    return replace(op, scope=scope)
 
 
 def _map_bodies(op: ComputeOp, f: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
@@ -87,22 +72,23 @@ def cache_write_ops(op: ComputeOp, scope: str, name: str, taken: Sequence[object
     key: tuple[object, ...] = ("CHW", op.key, name)
     while key in taken:
         key = ("CHW", key, name)
+    return _cache_write_ops(op, scope, name, key)
 
-    def make() -> tuple[ComputeOp, ComputeOp]:
-        axis = tuple([IterVar(f"{v.name}.c", INDEX, v.extent, "spatial") for v in op.axis])
-        reduce_axis = tuple([IterVar(v.name, INDEX, v.extent, "reduce") for v in op.reduce_axis])
-        env: dict[Var, Expr] = dict(zip((*op.axis, *op.reduce_axis), (*axis, *reduce_axis), strict=True))
-        reduce_axis = tuple([_with_extent(v, env) for v in reduce_axis])
-        env.update(zip(op.reduce_axis, reduce_axis, strict=True))
 
-        def move(e: Expr) -> Expr:
-            return _reduce_over(e, env, reduce_axis) if isinstance(e, Reduce) else substitute(e, env)
+@lru_cache(maxsize=REMEMBERED)
+def _cache_write_ops(op: ComputeOp, scope: str, name: str, key: object) -> tuple[ComputeOp, ComputeOp]:
+    axis = tuple([IterVar(f"{v.name}.c", INDEX, v.extent, "spatial") for v in op.axis])
+    reduce_axis = tuple([IterVar(v.name, INDEX, v.extent, "reduce") for v in op.reduce_axis])
+    env: dict[Var, Expr] = dict(zip((*op.axis, *op.reduce_axis), (*axis, *reduce_axis), strict=True))
+    reduce_axis = tuple([_with_extent(v, env) for v in reduce_axis])
+    env.update(zip(op.reduce_axis, reduce_axis, strict=True))
 
-        cache = ComputeOp(name, axis, _map_bodies(op, move), key, op.tag, op.attrs, reduce_axis, scope)
-        body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
-        return cache, ComputeOp(op.name, op.axis, body, op.key, scope=op.scope)
+    def move(e: Expr) -> Expr:
+        return _reduce_over(e, env, reduce_axis) if isinstance(e, Reduce) else substitute(e, env)
 
-    return _memo(op, ("cache_write", scope, key), make)
+    cache = ComputeOp(name, axis, _map_bodies(op, move), key, op.tag, op.attrs, reduce_axis, scope)
+    body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
+    return cache, ComputeOp(op.name, op.axis, body, op.key, scope=op.scope)
 
 
 def _with_extent(v: IterVar, env: dict[Var, Expr]) -> IterVar:

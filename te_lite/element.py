@@ -47,6 +47,11 @@ class Operation:
     def num_outputs(self) -> int:
         return 1
 
+    @property
+    def reduction(self) -> Reduce | None:
+        """The reduction this operation computes, or None."""
+        return None
+
     def output_dtype(self, index: int) -> str:
         """The type of output `index`."""
         raise NotImplementedError

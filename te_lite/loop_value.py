@@ -43,17 +43,11 @@ def _unfuse(stage: Stage, parts: tuple[int, ...], fused: Expr) -> dict[int, Expr
     out = {}
     inner = 1
     for uid in reversed(parts):
-        extent = _known(stage, uid)
+        extent = stage.vars[uid].length
         value = binary("//", fused, inner)
         out[uid] = value if uid == parts[0] else binary("%", value, extent)
         inner = inner * extent
     return out
-
-
-def _known(stage: Stage, uid: int) -> int:
-    extent = stage.vars[uid].extent
-    assert isinstance(extent, int), f"the extent of {stage.vars[uid].name} is not known"
-    return extent
 
 
 def root_values(stage: Stage, variables: Mapping[int, Expr], roots: Iterable[int]) -> dict[int, Expr]:
@@ -75,14 +69,14 @@ def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
     guards: list[Expr] = []
     for rel in reversed(splits):
         strides = split_strides(stage, rel)
-        far = [reach.get(c, _known(stage, c)) for c in rel.children]
+        far = [reach.get(c, stage.vars[c].length) for c in rel.children]
         starts = [0] if rel.inner_to_outer else range(len(rel.lengths) - 1, -1, -1)
         covered = 1
         last = len(far)
         for start in starts:
             covered += sum((far[j] - 1) * strides[j] for j in range(start, last))
             last = start
-            limit = _known(stage, rel.parent) if start == 0 else strides[start - 1]
+            limit = stage.vars[rel.parent].length if start == 0 else strides[start - 1]
             if covered > limit and not (start == 0 and rel.parent in guarded_by_whole):
                 value = as_expr(0)
                 for c, s in list(zip(rel.children, strides, strict=True))[start:]:

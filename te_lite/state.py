@@ -41,6 +41,12 @@ class Iter:
     annotation: str = "none"
     start: Linear | None = None
 
+    @property
+    def length(self) -> int:
+        """The extent where it is one known number."""
+        assert isinstance(self.extent, int), f"the extent of {self.name} is not known"
+        return self.extent
+
 
 @dataclass(frozen=True, slots=True)
 class SplitRel:

@@ -52,7 +52,6 @@ class ComputeOp(Operation):
     attrs: Mapping[str, Any] = field(default_factory=dict)
     reduce_axis: tuple[IterVar, ...] = ()
     scope: str = ""
-    derived: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:

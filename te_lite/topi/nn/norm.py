@@ -133,7 +133,7 @@ def lrn(
 
     def square(*i: Expr) -> Expr:
         x = padded(*i[:at], i[at] + k, *i[at + 1 :])
-        return sum_reduce(x * x, axis=k)  # type: ignore[no-any-return]
+        return sum_reduce(x * x, axis=k)
 
     total = ax_compute(data.shape, square, "sqr_sum", COMM_REDUCE)
     return ax_compute(  # type: ignore[no-any-return]
