@@ -125,9 +125,9 @@ class _Inference:
 
     def _scope(self, k: int) -> str:
         """The storage of a stage: the one that was asked for, else by the threads around it."""
-        asked = getattr(self.stages[k].op, "scope", "")
+        asked = self.stages[k].op.scope
         if asked:
-            return str(asked)
+            return asked
         tags = [self.stages[s].vars[uid].annotation for s, uid in self._path(k)]
         rank = max([THREAD_RANK.get(tag, -1) for tag in tags], default=-1)
         return {-1: "global", 0: "shared", 1: "local"}[rank]

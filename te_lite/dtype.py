@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from .errors import ExprError
 
@@ -11,14 +12,18 @@ FLOATS = ("float16", "float32", "float64")
 INDEX = "int32"
 
 
+def python_number(value: Any) -> Any:
+    """A scalar of NumPy (of any library with `item()`) as a number of Python; anything else as it is."""
+    return value.item() if hasattr(value, "item") else value
+
+
 def promote(a: str, b: str) -> str:
     """The dtype of an operation on `a` and `b`: floats win, then the wider one."""
-    order = ("bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
-    return max(a, b, key=order.index)
+    return max(a, b, key=DTYPES.index)
 
 
 def fold(op: str, a: int | float, b: int | float, dtype: str) -> int | float:
-    """The value of a binary operation on two constants, as `op` is defined above."""
+    """The value of a binary operation on two constants, as `Binary` defines `op`."""
     match op:
         case "+":
             return a + b

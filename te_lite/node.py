@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
-from .dtype import DTYPES, FLOATS, INDEX, fold, fold_compare, promote
+from .dtype import DTYPES, FLOATS, INDEX, fold, fold_compare, promote, python_number
 from .errors import ExprError, require
 from .hooks import Hook
 
@@ -279,8 +279,7 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
     """`value` as an expression; Python numbers take `dtype`."""
     if isinstance(value, Expr):
         return value
-    if hasattr(value, "item"):
-        value = value.item()
+    value = python_number(value)
     if not isinstance(value, int | float):
         raise ExprError(f"expression: a number or an expression is needed, got value={value!r}")
     return const(value, dtype)

@@ -61,7 +61,7 @@ def _axes(axis: IterVar | Sequence[IterVar], subject: str) -> tuple[IterVar, ...
     axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
     for v in axes:
         ok = isinstance(v, IterVar) and v.kind == "reduce"
-        require(ok, ExprError, subject, "reduces over reduction axes only", axis=getattr(v, "name", v))
+        require(ok, ExprError, subject, "reduces over reduction axes only", axis=v.name if isinstance(v, Var) else v)
     return axes
 
 

@@ -54,7 +54,7 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
 
 def apply(state: State, step: Step) -> State:
     """The state after one more step.  Raises ScheduleError when the step does not fit."""
-    for k in (step.stage, getattr(step, "target", 0)):
+    for k in step.stages:
         ok = 0 <= k < len(state.stages)
         require(ok, ScheduleError, f"step {step.tag}", f"there are {len(state.stages)} stages", stage=k)
     after = _APPLY[type(step)](state, step)

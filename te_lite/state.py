@@ -148,7 +148,7 @@ class State:
     @property
     def concrete(self) -> bool:
         """No split length is a hole."""
-        return all(length is not None for step in self.steps for length in getattr(step, "lengths", ()))
+        return all(length is not None for step in self.steps for length in step.lengths)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):

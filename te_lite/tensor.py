@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .dtype import python_number
 from .element import Operation, Tensor
 from .errors import ExprError, require
 from .expr import DTYPES, INDEX, Const, Expr, IterVar, Load, Reduce, as_expr
@@ -91,7 +92,7 @@ def _shape(shape: Any, subject: str) -> tuple[int, ...]:
     out = []
     for dim in dims:
         value = dim.value if isinstance(dim, Const) else dim
-        value = value.item() if hasattr(value, "item") else value
+        value = python_number(value)
         ok = isinstance(value, int) and not isinstance(value, bool) and value > 0
         require(ok, ExprError, subject, "every dimension must be a positive integer", shape=tuple(dims))
         out.append(int(value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..dtype import python_number
 from ..errors import ExprError, require
 from ..expr import (
     FLOATS,
@@ -66,7 +67,7 @@ def _broadcast(name: str, f: Scalar) -> Callable[[Any, Any], Any]:
 
 
 def _scalar(value: Any, what: str) -> Any:
-    value = value.item() if hasattr(value, "item") else value
+    value = python_number(value)
     ok = isinstance(value, Expr | int | float)
     require(ok, ExprError, what, "the operands must be tensors, expressions or numbers", got=type(value).__name__)
     return value

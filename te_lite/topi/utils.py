@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..dtype import python_number
 from ..errors import ExprError, require
 from ..expr import Const, ExprLike
 from ..tensor import ComputeOp, Operation, Tensor, compute
@@ -15,7 +16,7 @@ from . import tag as tags
 def get_const_int(value: Any) -> int:
     """`value` (int, NumPy integer or integer constant) as an int; raises ExprError for anything else."""
     value = value.value if isinstance(value, Const) else value
-    value = value.item() if hasattr(value, "item") else value
+    value = python_number(value)
     require(isinstance(value, int), ExprError, "topi", "a constant integer is needed", got=value)
     return int(value)
 
