@@ -77,7 +77,7 @@ def _packing_stage(weight: Tensor, layout: PackedLayout) -> Tensor:
         read = weight[index]
         return if_then_else(logical_and(*inside), read, as_expr(0, weight.dtype)) if inside else read
 
-    return compute(layout.packed_shape, element, TRANSFORM)  # type: ignore[no-any-return]
+    return compute(layout.packed_shape, element, TRANSFORM)
 
 
 def _reading(dag: Computation, views: Mapping[Tensor, PackedView], inputs: Mapping[Tensor, Tensor]) -> ComputeDAG:

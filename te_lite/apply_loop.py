@@ -99,9 +99,10 @@ def apply_split(state: State, step: Split) -> State:
 
 
 def _source_split(state: State, k: int) -> Split:
-    ok = 0 <= k < len(state.steps) and isinstance(state.steps[k], Split)
-    require(ok, ScheduleError, "follow split", "the source must be an earlier split", step=k)
-    return state.steps[k]  # type: ignore[return-value]
+    source = state.steps[k] if 0 <= k < len(state.steps) else None
+    if not isinstance(source, Split):
+        raise ScheduleError(f"follow split: the source must be an earlier split, got step={k!r}")
+    return source
 
 
 def apply_follow_split(state: State, step: FollowSplit) -> State:

@@ -60,7 +60,7 @@ class Facts:
             for it in stage.iters:
                 if it.annotation in BLOCKS or it.annotation in THREADS:
                     tags = out.setdefault(self.roots[k], {})
-                    tags[it.annotation] = max(tags.get(it.annotation, 1), int(it.extent))  # type: ignore[arg-type]
+                    tags[it.annotation] = max(tags.get(it.annotation, 1), it.length)
         return out
 
     def _loop_vars(self, k: int) -> dict[int, Expr]:
@@ -72,7 +72,7 @@ class Facts:
             elif it.extent == 1 and it.annotation != "tensorize":
                 out[it.uid] = as_expr(0)
             else:
-                out[it.uid] = self.new_var(it.name, int(it.extent))  # type: ignore[arg-type]
+                out[it.uid] = self.new_var(it.name, it.length)
         return out
 
     def new_var(self, name: str, extent: int) -> Var:

@@ -128,7 +128,7 @@ class NestBuilder:
         if not isinstance(var, Var) or it.annotation in BLOCKS or it.annotation in THREADS:
             return body
         self.low.unroll_steps[var] = self._unroll_step(k)
-        return For(var, int(it.extent), _KIND[it.annotation], body)  # type: ignore[arg-type]
+        return For(var, it.length, _KIND[it.annotation], body)
 
     def _unroll_step(self, k: int) -> int:
         """The pragma of the stage, or of the nearest stage around it that has one."""
@@ -164,7 +164,7 @@ class NestBuilder:
         own = [(variables[it.uid], it) for it in low.stages[k].iters if it.uid in variables]
         around = [(low.vars[target][it.uid], it) for target, it in self._standing(k) + self._threads_of_region(k)]
         launch = low.kernel_tags(k)
-        loops = [(value, int(it.extent), launch.get(it.annotation, 0)) for value, it in own + around]  # type: ignore[arg-type]
+        loops = [(value, it.length, launch.get(it.annotation, 0)) for value, it in own + around]
         return [compare("<", value, extent) for value, extent, threads in loops if extent < threads]
 
     def _open(self, guards: list[Expr]) -> list[Expr]:
@@ -255,7 +255,7 @@ class NestBuilder:
         variables = {u: v for u, v in self.low.vars[k].items() if stage.vars[u].kind != REDUCE}
         for it in inner:
             if isinstance(variables[it.uid], Var) and it.annotation not in BLOCKS + THREADS:
-                variables[it.uid] = self.low.new_var(f"{it.name}.init", int(it.extent))  # type: ignore[arg-type]
+                variables[it.uid] = self.low.new_var(f"{it.name}.init", it.length)
         point = self._point(k, variables)
         reduction = self.low.bodies[k][0]
         assert isinstance(reduction, Reduce)
@@ -319,7 +319,7 @@ class NestBuilder:
         for it in bound:
             var = low.thread_vars[low.roots[k], it.annotation]
             values = tuple([b[0] for b in source])
-            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, int(it.extent)))  # type: ignore[arg-type]
+            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length))
             source = total
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
         guards = list(spatial.guards)

@@ -178,6 +178,12 @@ class IterVar(Var):
     def var(self) -> IterVar:
         return self
 
+    @property
+    def length(self) -> int:
+        """The extent where it is a number, as that of every spatial axis is."""
+        assert isinstance(self.extent, int), f"the extent of {self.name} is an expression"
+        return self.extent
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(Expr):

@@ -11,7 +11,7 @@ from .computation import Computation
 from .lanes import product
 from .loop_value import loop_names
 from .replay import apply
-from .state import State, clean_name, initial_state
+from .state import SplitRel, State, clean_name, initial_state
 from .step import (
     Annotate,
     CacheRead,
@@ -167,8 +167,8 @@ class _Printer:
         k = step.stage
         stage = self.state.stages[k]
         rel = stage.relations[-1]
-        lengths, inner_to_outer = rel.lengths, rel.inner_to_outer  # type: ignore[union-attr]
-        children = list(rel.children)  # type: ignore[union-attr]
+        assert isinstance(rel, SplitRel)
+        lengths, inner_to_outer, children = rel.lengths, rel.inner_to_outer, rel.children
         rest = self._loop(before, k, step.iter)
         if not lengths:
             self.loops[stage.op.key, children[0]] = rest

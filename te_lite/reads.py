@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -117,11 +118,11 @@ def expanded_bodies(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tupl
     return tuple(() if k in inlined else done.get(k, ()) for k in range(len(ops)))
 
 
-def _expand_op(op: ComputeOp, expand: object) -> tuple[Expr, ...]:
+def _expand_op(op: ComputeOp, expand: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:
     first = op.reduction
     if first is None:
-        return tuple([transform(e, expand) for e in op.body])  # type: ignore[arg-type]
-    new = transform(first, expand)  # type: ignore[arg-type]
+        return tuple([transform(e, expand) for e in op.body])
+    new = transform(first, expand)
     assert isinstance(new, Reduce)
     return tuple(
         [Reduce(new.combiner, new.sources, new.axes, new.condition, k, new.init) for k in range(op.num_outputs)]

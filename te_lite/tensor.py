@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
 
 from .dtype import python_number
 from .element import Operation, Tensor
 from .errors import ExprError, require
-from .expr import DTYPES, INDEX, Const, Expr, IterVar, Load, Reduce, as_expr
+from .expr import DTYPES, INDEX, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr
 from .visit import post_walk, walk
 
 __all__ = ["ComputeOp", "Operation", "PlaceholderOp", "Tensor", "compute", "make_compute", "placeholder"]
@@ -56,7 +56,7 @@ class ComputeOp(Operation):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple([int(v.extent) for v in self.axis])  # type: ignore[arg-type]
+        return tuple([v.length for v in self.axis])
 
     @property
     def num_outputs(self) -> int:
@@ -122,14 +122,36 @@ def _axis_names(fcompute: Callable[..., Any], rank: int, varargs_names: Sequence
     return names
 
 
+@overload
 def compute(
     shape: Sequence[int],
-    fcompute: Callable[..., Any],
+    fcompute: Callable[..., ExprLike],
     name: str = "compute",
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
-) -> Any:
+) -> Tensor: ...
+
+
+@overload
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., Sequence[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+
+
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., ExprLike | Sequence[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """Declare a tensor by the expression of its element.
 
     `fcompute` takes one index per dimension and gives an expression, or a tuple of expressions for several
@@ -142,14 +164,9 @@ def compute(
     axis = tuple([IterVar(n, INDEX, d, "spatial") for n, d in zip(names, dims, strict=True)])
     value = fcompute(*axis)
     body = tuple([as_expr(e) for e in (value if isinstance(value, tuple | list) else (value,))])
-    if len(body) == 1 and isinstance(body[0], Reduce) and len(body[0].sources) > 1:
-        first = body[0]
-        body = tuple(
-            [
-                Reduce(first.combiner, first.sources, first.axes, first.condition, k, first.init)
-                for k in range(len(first.sources))
-            ]
-        )
+    first = body[0]
+    if len(body) == 1 and isinstance(first, Reduce):
+        body = tuple([replace(first, value_index=k) for k in range(len(first.sources))])
     op = make_compute(name, axis, body, next(_fresh_key), tag, attrs or {})
     return op.output() if len(body) == 1 else tuple(op.output(k) for k in range(len(body)))
 

@@ -131,7 +131,7 @@ def resize2d(
         lines = [(_weighted([(read(i, y, x), wx) for x, wx in columns]), wy) for y, wy in rows]
         return _weighted(lines)
 
-    return ax_compute(shape, element, "resize", INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(shape, element, "resize", INJECTIVE)
 
 
 def _weighted(terms: Taps) -> Expr:

@@ -12,8 +12,6 @@ from ..tensor import Tensor
 from .tag import INJECTIVE
 from .utils import ax_compute, get_const_tuple, normal_axis, ravel, resolve_shape, same_rank, unravel
 
-# mypy: disable-error-code="no-any-return"
-
 
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """Insert `num_newaxis` dimensions of 1 before `axis`, counted in the result when negative (`T_expand_dims`)."""

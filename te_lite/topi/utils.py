@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from ..dtype import python_number
 from ..errors import ExprError, require
@@ -44,15 +44,37 @@ def normal_axis(axis: int, ndim: int, what: str) -> int:
     return axis % ndim
 
 
+@overload
+def ax_compute(
+    shape: Sequence[int],
+    f: Callable[..., ExprLike],
+    name: str,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> Tensor: ...
+
+
+@overload
+def ax_compute(
+    shape: Sequence[int],
+    f: Callable[..., Sequence[ExprLike]],
+    name: str,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> tuple[Tensor, ...]: ...
+
+
 def ax_compute(
     shape: Sequence[int],
     f: Callable[..., Any],
     name: str,
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """`compute` with the axis names `ax0, ax1, ...`."""
-    return compute(shape, f, name=name, tag=tag, attrs=attrs, varargs_names=[f"ax{k}" for k in range(len(shape))])
+    names = [f"ax{k}" for k in range(len(shape))]
+    made: Tensor | tuple[Tensor, ...] = compute(shape, f, name=name, tag=tag, attrs=attrs, varargs_names=names)
+    return made
 
 
 def ravel(indices: Sequence[ExprLike], shape: Sequence[int]) -> ExprLike:

@@ -10,8 +10,6 @@ from .. import nn
 from ..broadcast import add
 from .operators import Tensors, softmax
 
-# mypy: disable-error-code="no-any-return"
-
 
 def matmul(n: int, m: int, k: int) -> Tensors:
     """`C = A B`: [N, K] x [K, M]."""

@@ -13,8 +13,6 @@ from ...tensor import Tensor, compute, placeholder
 from .. import nn
 from ..utils import conv_extent
 
-# mypy: disable-error-code="no-any-return"
-
 Tensors = list[Tensor]
 
 

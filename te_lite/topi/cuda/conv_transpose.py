@@ -11,8 +11,6 @@ from ..nn.conv_transpose import transpose_padding
 from ..nn.utils import Padding
 from ..utils import per_dim
 
-# mypy: disable-error-code="no-any-return"
-
 
 def conv2d_transpose_nchw(
     data: Tensor,

@@ -38,7 +38,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
         at[h], at[w] = i[h] // b, i[w] // b
         return data[at]
 
-    return ax_compute(shape, element, "depth_to_space", INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(shape, element, "depth_to_space", INJECTIVE)
 
 
 def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tensor:
@@ -57,4 +57,4 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
         at[c], at[h], at[w] = i[c] % channels, i[h] * b + inner // b, i[w] * b + inner % b
         return data[at]
 
-    return ax_compute(shape, element, "space_to_depth", INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(shape, element, "space_to_depth", INJECTIVE)

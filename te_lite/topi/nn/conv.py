@@ -67,7 +67,7 @@ def conv(
     rs = [reduction.reduce_axis((0, k), name) for k, name in zip(kernel, REDUCE_AXES, strict=False)]
     dtype = out_dtype or inp.dtype
 
-    def element(*i: Expr) -> Any:
+    def element(*i: Expr) -> Expr:
         channel = rc if groups == 1 else i[at_c] // (filters // groups) * (channels // groups) + rc
         read: list[Any] = [None] * inp.ndim
         weight: list[Any] = [None] * inp.ndim
@@ -87,7 +87,7 @@ def conv(
         names[d] = name
     stage = f"{'group_' if groups > 1 else ''}conv{n}d_{data_layout.lower()}"
     attrs = {"layout_free_placeholders": [filt]} if layout_free else {}
-    return compute(shape, element, stage, stage, attrs, names)  # type: ignore[no-any-return]
+    return compute(shape, element, stage, stage, attrs, names)
 
 
 def _spread(values: Sequence[int], where: Sequence[int], ndim: int) -> list[int]:

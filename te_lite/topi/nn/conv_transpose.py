@@ -12,8 +12,6 @@ from .conv import Ints
 from .pad import dilate, pad
 from .utils import Padding, get_pad_tuple_generic
 
-# mypy: disable-error-code="no-any-return"
-
 WINDOW_AXES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 
 

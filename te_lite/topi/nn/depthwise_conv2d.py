@@ -11,8 +11,6 @@ from .conv import Ints
 from .pad import pad
 from .utils import Padding, get_pad_tuple
 
-# mypy: disable-error-code="no-any-return"
-
 
 def depthwise_conv2d_nchw(Input: Tensor, Filter: Tensor, stride: Ints, padding: Padding, dilation: Ints,
                           out_dtype: str | None = None) -> Tensor:  # fmt: skip

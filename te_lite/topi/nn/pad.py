@@ -35,7 +35,7 @@ def pad(
             inside += [v >= b, v < n + b] if b or a else []
         return if_then_else(logical_and(*inside), data[indices], value)
 
-    return compute(_padded(data, before, after, name), element, name, INJECTIVE, attrs)  # type: ignore[no-any-return]
+    return compute(_padded(data, before, after, name), element, name, INJECTIVE, attrs)
 
 
 def pad_sides(
@@ -69,7 +69,7 @@ def pad_sides(
             inside += ([v >= b] if b else []) + ([v < n + b] if a else [])
         return data[indices] if pad_mode != "constant" else if_then_else(logical_and(*inside), data[indices], value)
 
-    return ax_compute(_padded(data, before, after, name), element, name, INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(_padded(data, before, after, name), element, name, INJECTIVE)
 
 
 def _padded(data: Tensor, before: Sequence[int], after: Sequence[int], name: str) -> list[int]:
@@ -88,4 +88,4 @@ def dilate(data: Tensor, strides: Sequence[int], dilation_value: ExprLike = 0.0,
         return if_then_else(logical_and(*hit), data[[v // s for v, s in zip(i, steps, strict=True)]], value)
 
     shape = [(n - 1) * s + 1 for n, s in zip(data.shape, steps, strict=True)]
-    return compute(shape, element, name, INJECTIVE)  # type: ignore[no-any-return]
+    return compute(shape, element, name, INJECTIVE)

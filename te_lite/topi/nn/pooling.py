@@ -13,8 +13,6 @@ from ..utils import ax_compute, conv_extent, layout_axes, per_dim
 from .conv import Ints
 from .pad import pad_sides
 
-# mypy: disable-error-code="no-any-return"
-
 
 def _pool(
     data: Tensor,

@@ -90,7 +90,7 @@ def const_matrix(
                 out = select(here, const(float(matrix[r][c]), dtype), out)
         return out
 
-    return compute((rows, columns), element, name, attrs={"const_matrix": True})  # type: ignore[no-any-return]
+    return compute((rows, columns), element, name, attrs={"const_matrix": True})
 
 
 def infer_tile_size(height: int) -> int:
@@ -151,7 +151,7 @@ def conv2d_winograd_nhwc(
         attrs={"layout_free_placeholders": [weight]} if pre_computed else {},
     )
     inverse = _from_points(bgemm, a, m, dtype)
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (batch, out_h, out_w, filters),
         lambda n, h, w, co: inverse[h % m, w % m, n * nh * nw + h // m * nw + w // m, co],
         name="conv2d_winograd",
@@ -164,7 +164,7 @@ def _to_points(input_tile: Tensor, b: Matrix, dtype: str) -> Tensor:
     matrix = const_matrix(b, dtype, "B")
     alpha = len(b)
     r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         input_tile.shape,
         lambda eps, nu, p, ci: reduction.sum(
             cast(dtype, input_tile[r_a, r_b, p, ci]) * matrix[r_a, eps] * matrix[r_b, nu], axis=[r_a, r_b]
@@ -179,7 +179,7 @@ def _from_points(bgemm: Tensor, a: Matrix, m: int, dtype: str) -> Tensor:
     matrix = const_matrix(a, dtype, "A")
     alpha, _, tiles, filters = bgemm.shape
     r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (m, m, tiles, filters),
         lambda vh, vw, p, co: reduction.sum(
             bgemm[r_a, r_b, p, co] * matrix[r_a, vh] * matrix[r_b, vw], axis=[r_a, r_b]
@@ -194,7 +194,7 @@ def _kernel_pack(weight: Tensor, g: Matrix, dtype: str) -> Tensor:
     matrix = const_matrix(g, dtype, "G")
     _, _, channels, filters = weight.shape
     r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (len(g), len(g), filters, channels),
         lambda eps, nu, co, ci: reduction.sum(
             cast(dtype, weight[r_kh, r_kw, ci, co]) * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]
@@ -223,7 +223,7 @@ def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
     _, _, g = winograd_transform_matrices(tile_size)
     matrix = const_matrix(g, kernel.dtype, "G")
     r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (len(g), len(g), filters, channels),
         lambda eps, nu, co, ci: reduction.sum(
             kernel[co, ci, r_kh, r_kw] * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]
