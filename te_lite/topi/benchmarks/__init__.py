@@ -1,4 +1,9 @@
-"""The operators and layers whose speed is reported, each as the list of its inputs and outputs."""
+"""The operators and layers whose speed is reported, each as the list of its inputs and outputs.
+
+In reading order:
+
+    workloads           operators, layers
+"""
 
 from .layers import (
     WORKLOADS,
