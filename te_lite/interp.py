@@ -23,7 +23,7 @@ from .errors import InterpError, require
 from .independent import independent
 from .interp_expr import Code, Mask, Value, fixed
 from .interp_memory import Memory, Run, store_code
-from .interp_scope import Here, Kernel, Scope, stored_in
+from .interp_scope import Here, RunningKernel, Scope, stored_in
 from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce, stmts_of
 
 _AGENTS = (ForKind.PARALLEL, ForKind.VECTORIZED)
@@ -188,7 +188,7 @@ class _Program:
         inner, thread_level = threads.with_level("thread", block_scope, body)
         ordered = sorted(loops, key=lambda x: x.kind is ForKind.THREAD)
         axes = {x.var: k for k, x in enumerate([x for x in ordered if x.extent > 1])}
-        kernel = Kernel(
+        kernel = RunningKernel(
             blocks.agents, blocks.agent_count, len(blocks.shape), len(block_scope.levels), thread_level, axes
         )
         inner = replace(inner, kernel=kernel)

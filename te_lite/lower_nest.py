@@ -1,4 +1,4 @@
-"""The loop nest of one stage: loops, guards, initialisation, updates, reductions across threads."""
+"""The loop nest of one stage, as statements: loops, guards, initialisation, updates, reductions across threads."""
 
 from __future__ import annotations
 

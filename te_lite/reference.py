@@ -74,7 +74,7 @@ def _input(op: Operation, inputs: Mapping[Tensor, Array], dtype: str | None) -> 
 
 
 @dataclass(frozen=True)
-class _Space:
+class _Dimensions:
     """The dimensions an operation is evaluated on.
 
     An axis that is divided by a constant somewhere (`c // 4`, `c % 4`) takes two dimensions, so that its reads are
@@ -124,9 +124,9 @@ def _parts(v: IterVar, extent: int, op: ComputeOp) -> tuple[int, ...]:
     return (extent // min(good), min(good)) if good else (extent,)
 
 
-def _space(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> tuple[_Space, list[Expr]]:
+def _dimensions(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> tuple[_Dimensions, list[Expr]]:
     """The space of `op`, and the conditions that cut off reduction axes whose extent varies."""
-    spatial = _Space(op.axis, tuple((n,) for n in op.shape), len(op.shape))
+    spatial = _Dimensions(op.axis, tuple((n,) for n in op.shape), len(op.shape))
     everywhere = spatial.env(tuple((0, n) for n in op.shape))
     parts = [_parts(v, n, op) for v, n in zip(op.axis, op.shape, strict=True)]
     count = sum(map(len, parts))
@@ -139,7 +139,7 @@ def _space(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> 
                 bounds.append(v < extent)
             extent = int(extents.max())
         parts.append(_parts(v, extent, op))
-    return _Space((*op.axis, *op.reduce_axis), tuple(parts), count), bounds
+    return _Dimensions((*op.axis, *op.reduce_axis), tuple(parts), count), bounds
 
 
 def _box_shape(dims: Sequence[int], temporaries: Sequence[set[int]]) -> tuple[int, ...]:
@@ -161,20 +161,24 @@ def _boxes(dims: Sequence[int], shape: Sequence[int]) -> Iterator[Box]:
 
 
 def _evaluate_op(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> list[Array]:
-    space, bounds = _space(op, arrays, dtype)
-    plan = _Plan(space, bounds, op.reduction)
+    space, bounds = _dimensions(op, arrays, dtype)
+    folding = _Folding(space, bounds, op.reduction)
     spatial = space.spatial
-    dims, shape = space.dims, _box_shape(space.dims, plan.temporaries())
+    dims, shape = space.dims, _box_shape(space.dims, folding.temporaries())
     out = [np.empty(dims[:spatial], np_dtype(body.dtype, dtype)) for body in op.body]
     for outer in _boxes(dims[:spatial], shape[:spatial]):
         total: list[Array] | None = None
         for inner in _boxes(dims[spatial:], shape[spatial:]):
             evaluator = Evaluator(len(dims), space.env(outer + inner), arrays, dtype)
-            part = plan.reduce(evaluator) if plan.reduction is not None else [evaluator.value(body) for body in op.body]
-            total = part if total is None else plan.combine(total, part, evaluator)
+            part = (
+                folding.reduce(evaluator)
+                if folding.reduction is not None
+                else [evaluator.value(body) for body in op.body]
+            )
+            total = part if total is None else folding.combine(total, part, evaluator)
         assert total is not None
-        if plan.reduction is not None:
-            total = plan.finish(total, evaluator)
+        if folding.reduction is not None:
+            total = folding.finish(total, evaluator)
             total = [total[body.value_index] for body in op.body if isinstance(body, Reduce)]
         where = tuple([slice(lo, hi) for lo, hi in outer])
         for target, array in zip(out, total, strict=True):
@@ -207,10 +211,10 @@ def _without_idle_divisions(e: Expr) -> Expr:
     return transform(e, rewrite)
 
 
-class _Plan:
+class _Folding:
     """How the reduction of an operation is carried out on one box after the other."""
 
-    def __init__(self, space: _Space, bounds: list[Expr], reduction: Reduce | None) -> None:
+    def __init__(self, space: _Dimensions, bounds: list[Expr], reduction: Reduce | None) -> None:
         self.space = space
         self.reduction = reduction
         self.ufunc = _ufunc(reduction.combiner) if reduction is not None else None

@@ -43,7 +43,10 @@ from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 @dataclass(frozen=True)
 class Loop:
-    """A handle on one loop: iterator `uid`, called `name`, of the operation `key`."""
+    """What people hold of a loop in a schedule: iterator `uid`, called `name`, of the operation `key`.
+
+    In a state a loop is an `Iter`, in a lowered program a `For`.
+    """
 
     key: Any
     uid: int
