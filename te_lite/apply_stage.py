@@ -104,11 +104,7 @@ def _insert(state: State, position: int, stage: Stage) -> State:
     return replace(state, stages=(*shifted[:position], stage, *shifted[position:]))
 
 
-def apply_cache_read(state: State, step: CacheRead) -> State:
-    source = state.stages[step.stage].op
-    subject = f"cache_read {source.name}"
-    require(source.num_outputs == 1, ScheduleError, subject, "an operation with several outputs cannot be cached")
-    require(step.scope in SCOPES, ScheduleError, subject, SCOPE_LAW, scope=step.scope)
+def _require_readers(state: State, step: CacheRead, subject: str) -> None:
     for r in step.readers:
         reads = r in state.access.read_by[step.stage]
         name = _name(state, r) if r < len(state.stages) else r
@@ -116,6 +112,14 @@ def apply_cache_read(state: State, step: CacheRead) -> State:
     require(len(step.readers) > 0, ScheduleError, subject, "at least one reader is needed")
     once = len(set(step.readers)) == len(step.readers)
     require(once, ScheduleError, subject, "a reader is named twice", readers=step.readers)
+
+
+def apply_cache_read(state: State, step: CacheRead) -> State:
+    source = state.stages[step.stage].op
+    subject = f"cache_read {source.name}"
+    require(source.num_outputs == 1, ScheduleError, subject, "an operation with several outputs cannot be cached")
+    require(step.scope in SCOPES, ScheduleError, subject, SCOPE_LAW, scope=step.scope)
+    _require_readers(state, step, subject)
     tensor = source.output()
     cache = cache_read_op(tensor, step.scope, cache_name(tensor.name, step.scope, [op.name for op in state.ops]))
     for r in step.readers:

@@ -77,49 +77,59 @@ class Computation:
         return f"ComputeDAG({', '.join(op.name for op in self.ops)})"
 
 
+class _Reads:
+    """Who reads whom among the operations that lead to `tensors`, in the order of their discovery (`place`)."""
+
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+        self.ops: dict[object, Operation] = {}
+        self.place: dict[object, int] = {}
+        self.inputs: dict[object, int] = {}
+        self.readers: dict[object, list[Operation]] = {}
+        stack = [t.op for t in tensors]
+        while stack:
+            op = stack.pop()
+            if op.key not in self.ops:
+                stack += self._discover(op)
+
+    def _discover(self, op: Operation) -> list[Operation]:
+        """Enter an operation; returns what it reads."""
+        self.place[op.key] = len(self.ops)
+        self.ops[op.key] = op
+        read = [t.op for t in op.input_tensors()]
+        self.inputs[op.key] = len(read)
+        for producer in read:
+            self.readers.setdefault(producer.key, []).append(op)
+        return read
+
+
 def _analysis_order(tensors: tuple[Tensor, ...]) -> list[Operation]:
     """Producers first; among ready operations the one discovered last goes first."""
-    priority: dict[object, int] = {}
-    degree: dict[object, int] = {}
-    readers: dict[object, list[Operation]] = {}
-    ops: dict[object, Operation] = {}
-    stack = [t.op for t in tensors]
-    while stack:
-        op = stack.pop()
-        if op.key in priority:
-            continue
-        priority[op.key] = len(priority)
-        ops[op.key] = op
-        inputs = op.input_tensors() if isinstance(op, ComputeOp) else ()
-        degree[op.key] = len(inputs)
-        for t in inputs:
-            readers.setdefault(t.op.key, []).append(op)
-            stack.append(t.op)
-    ready = [(-priority[k], priority[k], ops[k]) for k, d in degree.items() if d == 0]
+    reads = _Reads(tensors)
+    missing = dict(reads.inputs)
+    ready = [(-reads.place[key], key) for key, count in missing.items() if count == 0]
     heapq.heapify(ready)
     out = []
     while ready:
-        op = heapq.heappop(ready)[2]
+        op = reads.ops[heapq.heappop(ready)[1]]
         out.append(op)
-        for reader in readers.get(op.key, ()):
-            degree[reader.key] -= 1
-            if degree[reader.key] == 0:
-                heapq.heappush(ready, (-priority[reader.key], priority[reader.key], reader))
+        for reader in reads.readers.get(op.key, ()):
+            missing[reader.key] -= 1
+            if missing[reader.key] == 0:
+                heapq.heappush(ready, (-reads.place[reader.key], reader.key))
     return out
 
 
 def _stage_order(tensors: tuple[Tensor, ...]) -> tuple[Operation, ...]:
     """Post-order depth-first search from each operation that nobody reads."""
     found = _analysis_order(tensors)
-    read = {t.op.key for op in found if isinstance(op, ComputeOp) for t in op.input_tensors()}
+    read = {t.op.key for op in found for t in op.input_tensors()}
     order: dict[object, Operation] = {}
 
     def visit(op: Operation) -> None:
-        if op.key in order:
-            return
-        for t in op.input_tensors() if isinstance(op, ComputeOp) else ():
-            visit(t.op)
-        order[op.key] = op
+        if op.key not in order:
+            for t in op.input_tensors():
+                visit(t.op)
+            order[op.key] = op
 
     for op in found:
         if op.key not in read:

@@ -17,6 +17,8 @@ from .visit import substitute, transform
 
 REMEMBERED = 2**13
 
+Loops = tuple[tuple[str, int, Var], ...]
+
 
 def cache_name(base: str, scope: str, taken: Sequence[str]) -> str:
     """`A.shared`, or `A.d.shared` when that name is taken."""
@@ -108,7 +110,7 @@ def _reduce_over(e: Reduce, env: dict[Var, Expr], axes: tuple[IterVar, ...], ext
 def rfactor_ops(
     op: ComputeOp,
     values: dict[IterVar, Expr],
-    loops: tuple[tuple[str, int, Var], ...],
+    loops: Loops,
     factored: int,
     position: int,
     condition: Expr | None,
@@ -119,33 +121,47 @@ def rfactor_ops(
     their variables, `condition` what must hold for a point of the loops to be inside (None: always).
     The factored axis stands at `position` among the axes of `<op>.rf`.
     """
-    reduction = op.reduction
-    assert reduction is not None
-    name, extent, var = loops[factored]
+    rf = _partial_op(op, values, loops, factored, position, condition)
+    name, extent, _ = loops[factored]
+    axis = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(op.axis)])
+    red = IterVar(f"{name}.v", INDEX, extent, "reduce")
+    index = (*axis[:position], red, *axis[position:])
+    sources = tuple([Load(rf.output(k), index) for k in range(op.num_outputs)])
+    body = tuple([Reduce(_reduction(op).combiner, sources, (red,), None, k) for k in range(op.num_outputs)])
+    return rf, ComputeOp(f"{op.name}.repl", axis, body, op.key, reduce_axis=(red,))
+
+
+def _reduction(op: ComputeOp) -> Reduce:
+    assert op.reduction is not None, f"{op.name} is no reduction"
+    return op.reduction
+
+
+def _partial_op(
+    op: ComputeOp, values: dict[IterVar, Expr], loops: Loops, factored: int, position: int, condition: Expr | None
+) -> ComputeOp:
+    """The first of `rfactor_ops`."""
+    name, extent, _ = loops[factored]
     axis = tuple([IterVar(v.name, INDEX, v.extent, "spatial") for v in op.axis])
-    new_axis = IterVar(name, INDEX, extent, "spatial")
-    rest = tuple([IterVar(n, INDEX, e, "reduce") for k, (n, e, _) in enumerate(loops) if k != factored])
+    split = IterVar(name, INDEX, extent, "spatial")
+    inner = [split if k == factored else IterVar(n, INDEX, e, "reduce") for k, (n, e, _) in enumerate(loops)]
+    loop_env: dict[Var, Expr] = dict(zip([v for _, _, v in loops], inner, strict=True))
     env: dict[Var, Expr] = dict(zip(op.axis, axis, strict=True))
-    loop_env: dict[Var, Expr] = {var: new_axis}
-    loop_env.update(zip([v for k, (_, _, v) in enumerate(loops) if k != factored], rest, strict=True))
     env.update({v: substitute(e, loop_env) for v, e in values.items()})
     guard = None if condition is None else substitute(condition, {**loop_env, **env})
-    rf_axis = (*axis[:position], new_axis, *axis[position:])
-    rf_body: tuple[Expr, ...]
-    if rest:
-        partial = _reduce_over(reduction, env, rest, guard)
-        rf_body = tuple([_output(partial, k) for k in range(op.num_outputs)])
-    else:
-        rf_body = _unreduced(reduction, env, guard)
+    rest = tuple([v for v in inner if v is not split])
+    body = _partial_body(op, env, rest, guard)
     key = ("RF", op.key, name, position, tuple([e for _, e, _ in loops]))
-    rf = ComputeOp(f"{op.name}.rf", rf_axis, rf_body, key, op.tag, op.attrs, rest)
+    return ComputeOp(f"{op.name}.rf", (*axis[:position], split, *axis[position:]), body, key, op.tag, op.attrs, rest)
 
-    out_axis = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(op.axis)])
-    red = IterVar(f"{name}.v", INDEX, extent, "reduce")
-    index = (*out_axis[:position], red, *out_axis[position:])
-    sources = tuple([Load(rf.output(k), index) for k in range(op.num_outputs)])
-    body = tuple([Reduce(reduction.combiner, sources, (red,), None, k) for k in range(op.num_outputs)])
-    return rf, ComputeOp(f"{op.name}.repl", out_axis, body, op.key, reduce_axis=(red,))
+
+def _partial_body(
+    op: ComputeOp, env: dict[Var, Expr], rest: tuple[IterVar, ...], guard: Expr | None
+) -> tuple[Expr, ...]:
+    """The bodies over the reduction axes that are left."""
+    if not rest:
+        return _unreduced(_reduction(op), env, guard)
+    partial = _reduce_over(_reduction(op), env, rest, guard)
+    return tuple([_output(partial, k) for k in range(op.num_outputs)])
 
 
 def _unreduced(e: Reduce, env: dict[Var, Expr], guard: Expr | None) -> tuple[Expr, ...]:

@@ -186,26 +186,34 @@ class _Printer:
             rest = other
 
     def _new_stage(self, before: State, step: CacheRead | CacheWrite | RFactor) -> None:
-        k = step.stage
-        old = self._tensor(before.stages[k].op)
+        old = self._tensor(before.stages[step.stage].op)
         match step:
-            case CacheRead(scope=scope, readers=readers):
-                new = self.state.stages[k + 1].op
-                listed = ", ".join(self._tensor(before.stages[r].op) for r in readers)
-                self.lines.append(f'{self._tensor(new)} = s.cache_read({old}, "{scope}", [{listed}])')
-                self._axes(new, f"{self._tensor(new)}.op")
-            case CacheWrite(scope=scope):
-                new, copy = self.state.stages[k].op, self.state.stages[k + 1].op
-                self.lines.append(f'{self._tensor(new)}, = s.cache_write([{old}], "{scope}")')
-                self._axes(new, f"{self._tensor(new)}.op")
-                self._axes(copy, f"s[{old}].op")
-            case RFactor(iter=p, factor_iter=position):
-                new, repl = self.state.stages[k].op, self.state.stages[k + 1].op
-                call = f"s.rfactor({old}, {self._loop(before, k, p)}, {position})"
-                name = self._tensor(new)
-                self.lines.append(f"{name} = {call}" if new.num_outputs == 1 else f"{name} = {call}[0]")
-                self._axes(new, f"{name}.op")
-                self._axes(repl, f"s[{old}].op")
+            case CacheRead():
+                self._cache_read(before, step, old)
+            case CacheWrite():
+                self._cache_write(step, old)
+            case RFactor():
+                self._rfactor(before, step, old)
+
+    def _cache_read(self, before: State, step: CacheRead, old: str) -> None:
+        new = self.state.stages[step.stage + 1].op
+        readers = ", ".join(self._tensor(before.stages[r].op) for r in step.readers)
+        self.lines.append(f'{self._tensor(new)} = s.cache_read({old}, "{step.scope}", [{readers}])')
+        self._axes(new, f"{self._tensor(new)}.op")
+
+    def _cache_write(self, step: CacheWrite, old: str) -> None:
+        new, copy = self.state.stages[step.stage].op, self.state.stages[step.stage + 1].op
+        self.lines.append(f'{self._tensor(new)}, = s.cache_write([{old}], "{step.scope}")')
+        self._axes(new, f"{self._tensor(new)}.op")
+        self._axes(copy, f"s[{old}].op")
+
+    def _rfactor(self, before: State, step: RFactor, old: str) -> None:
+        new, repl = self.state.stages[step.stage].op, self.state.stages[step.stage + 1].op
+        call = f"s.rfactor({old}, {self._loop(before, step.stage, step.iter)}, {step.factor_iter})"
+        name = self._tensor(new)
+        self.lines.append(f"{name} = {call}" if new.num_outputs == 1 else f"{name} = {call}[0]")
+        self._axes(new, f"{name}.op")
+        self._axes(repl, f"s[{old}].op")
 
 
 def _annotation_call(loop: str, annotation: str) -> str:

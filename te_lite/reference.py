@@ -167,23 +167,24 @@ def _evaluate_op(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | Non
     dims, shape = space.dims, _box_shape(space.dims, folding.temporaries())
     out = [np.empty(dims[:spatial], np_dtype(body.dtype, dtype)) for body in op.body]
     for outer in _boxes(dims[:spatial], shape[:spatial]):
-        total: list[Array] | None = None
-        for inner in _boxes(dims[spatial:], shape[spatial:]):
-            evaluator = Evaluator(len(dims), space.env(outer + inner), arrays, dtype)
-            part = (
-                folding.reduce(evaluator)
-                if folding.reduction is not None
-                else [evaluator.value(body) for body in op.body]
-            )
-            total = part if total is None else folding.combine(total, part, evaluator)
-        assert total is not None
-        if folding.reduction is not None:
-            total = folding.finish(total, evaluator)
-            total = [total[body.value_index] for body in op.body if isinstance(body, Reduce)]
+        inner = _boxes(dims[spatial:], shape[spatial:])
+        evaluators = (Evaluator(len(dims), space.env(outer + box), arrays, dtype) for box in inner)
         where = tuple([slice(lo, hi) for lo, hi in outer])
-        for target, array in zip(out, total, strict=True):
+        for target, array in zip(out, _on_boxes(op, folding, evaluators), strict=True):
             target[where] = array.reshape(array.shape[:spatial])
     return [array.reshape(op.shape) for array in out]
+
+
+def _on_boxes(op: ComputeOp, folding: _Folding, evaluators: Iterator[Evaluator]) -> list[Array]:
+    """The outputs on one box of spatial points, from the boxes of the points that are folded."""
+    evaluator = next(evaluators)
+    if folding.reduction is None:
+        return [evaluator.value(body) for body in op.body]
+    total = folding.reduce(evaluator)
+    for evaluator in evaluators:
+        total = folding.combine(total, folding.reduce(evaluator), evaluator)
+    total = folding.finish(total, evaluator)
+    return [total[body.value_index] for body in op.body if isinstance(body, Reduce)]
 
 
 def _ufunc(combiner: Combiner) -> np.ufunc | None:

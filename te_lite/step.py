@@ -226,22 +226,18 @@ STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}
 
 def to_json(step: Step) -> list[Any]:
     """The JSON list of a step.  Raises ScheduleError for a step that still has holes or lanes."""
-    out: list[Any] = [step.tag]
-    for f in fields(step):
-        value = getattr(step, f.name)
-        match f.name:
-            case "annotation":
-                value = ANNOTATIONS.index(value)
-            case "lengths":
-                concrete = all(isinstance(x, int) for x in value)
-                require(concrete, ScheduleError, step.tag, "only decided lengths can be recorded", lengths=value)
-                value = list(value)
-            case "inner_to_outer" | "factor":
-                value = int(value)
-            case _ if isinstance(value, tuple):
-                value = list(value)
-        out.append(value)
-    return out
+    concrete = all(isinstance(x, int) for x in step.lengths)
+    require(concrete, ScheduleError, step.tag, "only decided lengths can be recorded", lengths=step.lengths)
+    return [step.tag, *[_as_json(f.name, getattr(step, f.name)) for f in fields(step)]]
+
+
+def _as_json(name: str, value: Any) -> Any:
+    match name:
+        case "annotation":
+            return ANNOTATIONS.index(value)
+        case "inner_to_outer" | "factor":
+            return int(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _integer(value: Any, where: str, minimum: int = 0) -> int:

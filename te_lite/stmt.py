@@ -18,7 +18,7 @@ Indices count elements of flat buffers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -28,7 +28,7 @@ from .hooks import Hook
 
 __all__ = [
     "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "For", "ForKind", "If", "LoweredFunc", "Seq", "Stmt", "Store",
-    "ThreadReduce", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of", "with_bodies",
+    "ThreadReduce", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of", "with_bodies",
 ]  # fmt: skip
 
 
@@ -126,6 +126,13 @@ def seq(*stmts: Stmt) -> Stmt:
     for s in stmts:
         flat.extend(s.stmts if isinstance(s, Seq) else (s,))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """`body` with storage for `buffers`, the first one outermost."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
 
 
 def bodies(s: Stmt) -> tuple[Stmt, ...]:

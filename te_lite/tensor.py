@@ -181,14 +181,17 @@ def make_compute(
     scope: str = "",
 ) -> ComputeOp:
     """A checked `ComputeOp`: reductions stand at the top of the body only, axis names are unique."""
+    _check_bodies(name, body)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
-    for e in body:
-        inner = list(walk(e))
-        nested = sum(isinstance(x, Reduce) for x in inner) - isinstance(e, Reduce)
-        require(nested == 0, ExprError, name, "a reduction must be the whole body of a compute")
-        require(isinstance(e, Reduce) == bool(reduce_axis) or isinstance(body[0], Reduce) == isinstance(e, Reduce),
-                ExprError, name, "either all outputs are reductions or none")  # fmt: skip
     names = [v.name for v in (*axis, *reduce_axis)]
     for n in names:
         require(names.count(n) == 1, ExprError, name, "iterator names inside one compute must be unique", name=n)
     return ComputeOp(name, axis, body, key, tag, attrs or {}, reduce_axis, scope)
+
+
+def _check_bodies(name: str, body: tuple[Expr, ...]) -> None:
+    for e in body:
+        nested = sum(isinstance(x, Reduce) for x in walk(e)) - isinstance(e, Reduce)
+        require(nested == 0, ExprError, name, "a reduction must be the whole body of a compute")
+        alike = isinstance(body[0], Reduce) == isinstance(e, Reduce)
+        require(alike, ExprError, name, "either all outputs are reductions or none")

@@ -105,15 +105,14 @@ def traverse_inline(s: Any, final_op: Operation, callback: Callable[[Operation],
     visited: set[Any] = set()
 
     def visit(op: Operation) -> None:
-        if op.key in visited or not isinstance(op, ComputeOp):
-            return
-        visited.add(op.key)
-        if tags.is_injective(op.tag):
-            if op.key != final_op.key:
-                s[op.output()].compute_inline()
-            for t in op.input_tensors():
-                visit(t.op)
-        callback(op)
+        if op.key not in visited and isinstance(op, ComputeOp):
+            visited.add(op.key)
+            if tags.is_injective(op.tag):
+                if op.key != final_op.key:
+                    s[op.output()].compute_inline()
+                for t in op.input_tensors():
+                    visit(t.op)
+            callback(op)
 
     visit(final_op)
 
