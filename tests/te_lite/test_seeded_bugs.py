@@ -261,7 +261,7 @@ def programs_until_found(oracles: list[Oracle], limit: int = MAX_PROGRAMS) -> in
 
 
 def fresh_oracles() -> list[Oracle]:
-    """Oracles on computations of their own: derived operations are memoised in them."""
+    """Oracles on computations of their own: derived operations are remembered by operation."""
     reads.expanded_bodies.cache_clear()
     reads.reads_by_producer.cache_clear()
     return [Oracle(te.ComputeDAG(WORKLOADS[name]()), np.random.default_rng(0)) for name in NAMES]
