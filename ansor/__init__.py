@@ -7,16 +7,22 @@ sch, args = task.apply_best("log.json")
 
 from te_lite import ComputeDAG
 
-from . import nd, target
+from . import autotvm
 from . import scheduler as task_scheduler
-from .callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
+from .cluster import RPCRunner, request_remote
+from .core import nd, target
+from .core.build import build, lower
+from .core.errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
+from .core.hardware import HardwareParams
+from .core.layout_option import LayoutRewriteOption
+from .core.nd import cpu, device, gpu
+from .core.networks import extract_tasks
+from .core.registry import register_backend
+from .core.target import Target
+from .core.task import SearchTask, register_actions
+from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
-from .dispatch import ApplyHistoryBest, DispatchContext, load_history_best
-from .driver import build, lower
-from .errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
-from .fleet import RPCRunner, request_remote
-from .hardware import HardwareParams
-from .layout_rewrite import rewrite_layout_from_state
+from .layout.rewrite import rewrite_layout_from_state
 from .measure import (
     BuildResult,
     LocalBuilder,
@@ -28,9 +34,12 @@ from .measure import (
     MeasureResult,
     ProgramMeasurer,
 )
-from .nd import cpu, device, gpu
-from .policy import EmptyPolicy, SketchPolicy
-from .records import (
+from .policy.callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
+from .policy.sketch_policy import EmptyPolicy, SketchPolicy
+from .policy.task_actions import Actions
+from .policy.tuning_options import TuningOptions
+from .records.dispatch import ApplyHistoryBest, DispatchContext, load_history_best
+from .records.lines import (
     RecordReader,
     RecordToFile,
     distill_record_file,
@@ -40,18 +49,8 @@ from .records import (
     load_records,
     save_records,
 )
-from .registry import extract_tasks, register_backend
 from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
-from .target import Target
-from .task import SearchTask
-from .tuning import LayoutRewriteOption, TuningOptions
-from .workloads import (
-    make_workload_key,
-    register_workload,
-    register_workload_tensors,
-    workload_key_to_tensors,
-)
 
 __all__ = [
     "AnsorError", "ApplyHistoryBest", "BackendError", "BudgetError", "BuildResult", "ComputeDAG", "DispatchContext",
@@ -60,8 +59,12 @@ __all__ = [
     "MeasureResult", "NoRecordError", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
     "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback",
-    "TuningOptions", "XGBModel", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
+    "TuningOptions", "XGBModel", "autotvm", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
     "extract_tasks", "gpu", "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower",
     "make_workload_key", "nd", "register_backend", "register_workload", "register_workload_tensors", "request_remote",
-    "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "workload_key_to_tensors",
+    "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",
 ]  # fmt: skip
+
+template = autotvm  # its name in earlier versions
+
+register_actions(Actions())

@@ -1,5 +1,5 @@
 """`python -m ansor`."""
 
-from .cli import run
+from .cli.main import run
 
 run()

@@ -21,10 +21,10 @@ import numpy as np
 import ansor
 import codegen_c
 import te_lite as te
-from ansor.annotate import sample
-from ansor.compare import timed_in_turns
-from ansor.nd import aligned_copy
+from ansor.cli.compare import timed_in_turns
+from ansor.core.nd import aligned_copy
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from benchmarks import report
 from te_lite import Tensor
 from te_lite.reference import random_inputs

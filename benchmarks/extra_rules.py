@@ -18,11 +18,11 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.annotate import sample
-from ansor.measure.api import MeasureInput, MeasureResult
-from ansor.search import search_loop
+from ansor.core.measure_values import MeasureInput, MeasureResult
+from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
+from ansor.space.annotate_sample import sample
 from benchmarks import report
 from te_lite.state import State
 from te_lite.topi.benchmarks import OPERATORS, SHAPES, WORKLOADS, Tensors

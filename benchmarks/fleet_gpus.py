@@ -30,8 +30,8 @@ from typing import Any
 
 import ansor
 import te_lite as te
+from ansor.core.hardware import host_cores
 from ansor.cost_model import CostModel
-from ansor.hardware import host_cores
 from ansor.measure import MeasureInput, MeasureResult
 from ansor.measure.devices import list_devices
 from benchmarks import report

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.hardware import host_cores
+from ansor.core.hardware import host_cores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], Any]

@@ -10,9 +10,9 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.annotate import sample
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
+from ansor.space.annotate_sample import sample
 from codegen_cuda.module import CudaModule, open_device
 from tests.conv_layer import conv2d_layer
 from tests.oracle import Oracle

@@ -32,12 +32,12 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.analytical import AnalyticalModel
-from ansor.catalog import CATALOG, register_catalog
-from ansor.compare import timed_in_turns
-from ansor.journal import append_lines, scan_lines
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.nd import aligned_copy
+from ansor.cli.catalog import CATALOG, register_catalog
+from ansor.cli.compare import timed_in_turns
+from ansor.core.nd import aligned_copy
+from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.records.journal import append_lines, scan_lines
 from benchmarks import plots, pytorch, report
 from te_lite.reference import random_inputs
 from te_lite.state import State

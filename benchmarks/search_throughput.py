@@ -25,9 +25,9 @@ from typing import Any
 import ansor
 import te_lite as te
 from ansor.features import extract
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.population.programs import programs
-from ansor.population.space import Population
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.space.choices import Population
+from ansor.space.programs import programs
 from benchmarks import report
 from te_lite import Tensor
 from te_lite.topi import benchmarks as workloads

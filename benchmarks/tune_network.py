@@ -28,7 +28,7 @@ import numpy as np
 
 import ansor
 from ansor.measure import MeasureErrorNo
-from ansor.records import Record
+from ansor.records.lines import Record
 from ansor.scheduler.restore import restore
 from benchmarks import report, torch_network
 from relay_lite.network import Network, load_network

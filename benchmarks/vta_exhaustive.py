@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.errors import MeasureError
-from ansor.journal import append_lines
-from ansor.template import RunOptions, Task, create
-from ansor.template.trial import trial
+from ansor.autotvm import RunOptions, Task, create
+from ansor.autotvm.trial import trial
+from ansor.core.errors import MeasureError
+from ansor.records.journal import append_lines
 from benchmarks import report
 from te_lite.errors import require
 from tests.vta_sim.conv import LAYERS, Layer

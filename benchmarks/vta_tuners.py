@@ -25,13 +25,13 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import BackendError
-from ansor.measure.api import MeasureErrorNo
-from ansor.template import LocalBuilder, Refusal, RunOptions, Task, measure_option
-from ansor.template.callback import Monitor
-from ansor.template.config import ConfigEntity
-from ansor.template.measure import MeasureInput, MeasureResult
-from ansor.template.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
+from ansor.autotvm import LocalBuilder, Refusal, RunOptions, Task, measure_option
+from ansor.autotvm.callback import Monitor
+from ansor.autotvm.config import ConfigEntity
+from ansor.autotvm.measure import MeasureInput, MeasureResult
+from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
+from ansor.core.errors import BackendError
+from ansor.core.measure_values import MeasureErrorNo
 from benchmarks import plots, report
 from benchmarks.vta_exhaustive import Times, layer_task, read_journal, read_times
 from te_lite.errors import require

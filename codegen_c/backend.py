@@ -120,7 +120,7 @@ def _write_facts(func: LoweredFunc, place: Path) -> None:
 
 
 class CBackend:
-    """Target `c` (see `ansor.measure.api.Backend`)."""
+    """Target `c` (see `ansor.core.protocols.Backend`)."""
 
     kind = "c"
     shares_host = True

@@ -1,4 +1,4 @@
-"""What the search needs of target `cuda` (see `ansor.measure.api.Backend`).
+"""What the search needs of target `cuda` (see `ansor.core.protocols.Backend`).
 
 A built program is a directory with `program.cu`, `program.cubin` and `program.json` (launch shapes and arguments).
 The architecture is the target's `-arch`, or that of the first device.
@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ansor.hardware import HardwareParams
-from ansor.measure.devices import DeviceInfo
+from ansor.core.hardware import HardwareParams
+from ansor.core.measure_values import DeviceInfo
 from te_lite.stmt import LoweredFunc
 
 from .compile import available_compilers, compile_source, compiler_name

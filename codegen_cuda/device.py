@@ -125,7 +125,7 @@ class DeviceArray:
 
 
 class CudaDevice:
-    """Device number `index`; implements `ansor.measure.api.Device`."""
+    """Device number `index`; implements `ansor.core.protocols.Device`."""
 
     def __init__(self, index: int) -> None:
         self.cuda = driver()

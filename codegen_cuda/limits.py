@@ -25,7 +25,7 @@ from .registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops,
 from .shared import shared_layout
 
 if TYPE_CHECKING:
-    from ansor.hardware import HardwareParams
+    from ansor.core.hardware import HardwareParams
 
 BASE_REGISTERS = 20
 REGISTERS_PER_THREAD = 255

@@ -3,7 +3,8 @@
 The names are those of TVM's `relay`; `target`, `device` and `nd` are there too, so that it can stand for `tvm` as well.
 """
 
-from ansor import cpu, device, gpu, nd, target
+from ansor import cpu, device, gpu
+from ansor.core import nd, target
 
 from . import frontend, graph_executor, image, ir, nn, quantize, reference, testing, transform
 from .build import build

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.target import Target
+from ansor.core.target import Target
 from te_lite.errors import require
 
 from .errors import GraphError

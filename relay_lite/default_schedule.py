@@ -13,16 +13,16 @@ from math import prod
 
 import numpy as np
 
-from ansor.analytical import AnalyticalModel
-from ansor.moves import annotate, fuse, split
-from ansor.options import SketchOptions
-from ansor.population.concrete import concrete
-from ansor.population.evolve import EvolveOptions
-from ansor.population.space import Group
-from ansor.proposals import Proposals
-from ansor.scoring import Scorer
+from ansor.core.options import SketchOptions
+from ansor.core.schedule_primitives import annotate, fuse, split
+from ansor.core.task import SearchTask
+from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.evolve.evolution import EvolveOptions
+from ansor.policy.proposals import Proposals
+from ansor.policy.scoring import Scorer
 from ansor.sketch import generate_sketches
-from ansor.task import SearchTask
+from ansor.space.choices import Group
+from ansor.space.states import concrete
 from te_lite.replay import apply
 from te_lite.state import REDUCE, ROOT, State
 from te_lite.step import ComputeInline

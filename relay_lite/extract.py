@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ansor.hardware import HardwareParams
-from ansor.target import Target
-from ansor.task import SearchTask
-from ansor.tuning import LayoutRewriteOption
+from ansor.core.hardware import HardwareParams
+from ansor.core.layout_option import LayoutRewriteOption
+from ansor.core.target import Target
+from ansor.core.task import SearchTask
 
 from .ir import Function, FunctionCall, IRModule, post_order
 from .lower_group import LoweredGroup, lower_group

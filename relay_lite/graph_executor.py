@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.nd import DeviceId
+from ansor.core.nd import DeviceId
 from te_lite.errors import require
 
 from .errors import GraphError

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, count
 
-from ansor.dispatch import DispatchContext
-from ansor.target import Target
-from ansor.task import SearchTask
+from ansor.core.target import Target
+from ansor.core.task import SearchTask
+from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
 from te_lite.lower import lower
 from te_lite.replay import replay

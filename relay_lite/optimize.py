@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansor.target import Target
+from ansor.core.target import Target
 
 from .ir import Function, IRModule, bind_params, main_function
 from .transform import (

@@ -11,15 +11,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ansor.errors import BackendError
-from ansor.hardware import HardwareParams
-from ansor.measure.api import Device as MeasureDevice
-from ansor.measure.api import MeasureErrorNo, MeasureInput
-from ansor.measure.devices import DeviceInfo
-from ansor.task import SearchTask
-from ansor.template.config import ConfigEntity
-from ansor.template.measure import Refusal, RunOptions
-from ansor.template.task import Task, Workload
+from ansor.autotvm.config import ConfigEntity
+from ansor.autotvm.measure import Refusal, RunOptions
+from ansor.autotvm.task import Task, Workload
+from ansor.core.errors import BackendError
+from ansor.core.hardware import HardwareParams
+from ansor.core.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
+from ansor.core.protocols import Device as MeasureDevice
+from ansor.core.task import SearchTask
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import TeError, require
 from te_lite.reference import evaluate
@@ -117,11 +116,11 @@ def _inputs(tensors: Sequence[Tensor]) -> dict[Tensor, Array]:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise BackendError(f"target 'vta': {what} comes from a template (ansor.template), not from a sketch")
+    raise BackendError(f"target 'vta': {what} comes from a template (ansor.autotvm), not from a sketch")
 
 
 class VtaBackend:
-    """Follows `ansor.measure.api.Backend`; `templates` is all that it really has."""
+    """Follows `ansor.core.protocols.Backend`; `templates` is all that it really has."""
 
     kind = "vta"
     shares_host = True

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import relay_lite as relay
-from ansor.errors import TaskError
-from ansor.template import FallbackContext, apply_history_best
-from ansor.template.record import best_pairs, load_from_file
+from ansor.autotvm import FallbackContext, apply_history_best
+from ansor.autotvm.record import best_pairs, load_from_file
+from ansor.core.errors import TaskError
 from relay_lite.ir import Array, Function
 from relay_lite.testing import resnet_v1
 from te_lite.errors import require
@@ -49,7 +49,7 @@ def packed_resnet(env: Environment, size: int, seed: int) -> Function:
 
 
 def tune(args: argparse.Namespace) -> int:
-    """Tune, compile, run and check ResNet-18; `args` are the options of `ansor.cli_vta`.  Gives the exit code."""
+    """Tune, compile, run and check ResNet-18; `args` are the options of `ansor.cli.vta`.  Gives the exit code."""
     env, seed, log = get_env(args.config), args.seed or 0, Path(args.log)
     print("Extract tasks...", flush=True)
     graph = packed_resnet(env, args.image_size, seed)

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ansor import nd
-from ansor.target import Target
+from ansor.core import nd
+from ansor.core.target import Target
 from relay_lite.errors import GraphError
 from relay_lite.ir import Array, Function, IRModule
 from relay_lite.runtime.benchmark import TimeEvaluator

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from ansor.nd import DeviceId
-from ansor.template.config import ConfigEntity
-from ansor.template.dispatch import DispatchContext
-from ansor.template.fallback import FallbackConfigEntity
+from ansor.autotvm.config import ConfigEntity
+from ansor.autotvm.dispatch import DispatchContext
+from ansor.autotvm.fallback import FallbackConfigEntity
+from ansor.core.nd import DeviceId
 from relay_lite.errors import GraphError
 from relay_lite.ir import Array, Function, IRModule, bind_params, main_function
 from te_lite.errors import TeError, require

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import relay_lite as relay
-from ansor.target import Target
+from ansor.core.target import Target
 from relay_lite.errors import GraphError
 from relay_lite.graph_executor import GraphModule
 from relay_lite.ir import Array, Function, IRModule, main_function

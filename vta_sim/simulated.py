@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.measure.api import BuildResult, MeasureErrorNo, MeasureInput
+from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput
 from ansor.measure.jobs import JobFailure
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.errors import TeError

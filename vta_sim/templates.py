@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ansor.template import get_config, template
+from ansor.autotvm import get_config, template
 from te_lite import Schedule, Tensor
 
 from .config import Config

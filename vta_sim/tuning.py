@@ -14,15 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.template import FallbackContext, LocalBuilder, callback, measure_option
-from ansor.template.config import ConfigEntity
-from ansor.template.errors import TemplateError
-from ansor.template.knob import OtherOptionEntity
-from ansor.template.measure import MeasureInput
-from ansor.template.record import PathLike, best_pairs, load_from_file, save
-from ansor.template.split import SplitEntity
-from ansor.template.task import Task, deserialize_args
-from ansor.template.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
+from ansor.autotvm import FallbackContext, LocalBuilder, callback, measure_option
+from ansor.autotvm.config import ConfigEntity
+from ansor.autotvm.errors import TemplateError
+from ansor.autotvm.knob import OtherOptionEntity
+from ansor.autotvm.measure import MeasureInput
+from ansor.autotvm.record import PathLike, best_pairs, load_from_file, save
+from ansor.autotvm.split import SplitEntity
+from ansor.autotvm.task import Task, deserialize_args
+from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from te_lite import Tensor
 from te_lite.errors import require
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from te_lite.lanes import ceildiv, larger, product, smaller
 
+from .footprint import contiguous_run, distinct, innermost_within, moves, spans, stride, touched, unit_bytes
+from .loop_nests import Access, Key, Loop, Nest, free_loops, iterations, running
 from .machine import CPU, Cache
-from .nest import Access, Key, Loop, Nest, free_loops, iterations, running
-from .reach import contiguous_run, distinct, innermost_within, moves, spans, stride, touched, unit_bytes
 
 THREADS_START = 5e-6
 """Seconds to start and join the threads of a parallel loop (EPCC OpenMP micro-benchmarks: some microseconds)."""

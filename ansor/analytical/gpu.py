@@ -21,9 +21,9 @@ from te_lite.bounds import BLOCKS, THREADS
 from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.state import FuseRel, SplitRel
 
+from .footprint import contiguous_run, distinct, innermost_within, spans, steps_of, stride, touched, unit_bytes
+from .loop_nests import Access, Key, Loop, Nest, extent_of_tags, free_loops, is_serial, iterations, largest, running
 from .machine import GPU
-from .nest import Access, Key, Loop, Nest, extent_of_tags, free_loops, is_serial, iterations, largest, running
-from .reach import contiguous_run, distinct, innermost_within, spans, steps_of, stride, touched, unit_bytes
 
 LAUNCH = 1.35e-6
 """Seconds of an empty kernel that is queued behind another one (measured on an H200, see benchmarks)."""
@@ -64,9 +64,9 @@ SECTOR, LINE, BANKS = 32, 128, 32
 class Body:
     """The unrolled innermost loops of a nest, run by one thread.
 
-    `times` bodies a thread; in each `points` iterations, `shared` and `fetched` words loaded, `stored` ones stored
-    (all as instructions), `wavefronts` cycles of the load/store unit for one warp, `wait` cycles until its data are
-    there; `threads` of a block run it.
+    A thread runs `times` bodies, of `points` iterations each.  In one body it issues `loads` and `stores`
+    (instructions), does `index` operations on integers (divisions of indices), keeps the load/store unit busy for
+    `wavefronts` cycles a warp, and waits `wait` cycles for its data; `threads` threads of a block run it.
     """
 
     times: Any

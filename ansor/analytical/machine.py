@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from te_lite.errors import require
 
-from ..errors import TaskError
-from ..hardware import HardwareParams
-from ..target import Target
+from ..core.errors import TaskError
+from ..core.hardware import HardwareParams
+from ..core.target import Target
 
 KiB, MiB = 1 << 10, 1 << 20
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..population.programs import Programs
+from ..space.programs import Programs
 from .cpu import cpu_seconds
 from .gpu import gpu_seconds
+from .loop_nests import loop_nests
 from .machine import GPU, Machine
-from .nest import loop_nests
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

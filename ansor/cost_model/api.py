@@ -19,9 +19,10 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
-from ansor.measure.api import MeasureInput, MeasureResult
-from ansor.task import SearchTask
 from te_lite.state import State
+
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.task import SearchTask
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

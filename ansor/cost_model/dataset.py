@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import TaskError
-from ansor.records import target_kind
-from ansor.task import SearchTask
 from te_lite.errors import require
 
+from ..core.errors import TaskError
+from ..core.task import SearchTask
+from ..records.lines import target_kind
 from .api import Array
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ansor.features import VERSION, schema_hash, state_features, states_features
-from ansor.hardware import HardwareParams
 from te_lite.errors import TeError
 from te_lite.state import State
 
+from ..core.hardware import HardwareParams
 from .api import Array
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import TaskError
 from te_lite.errors import require
+
+from ..core.errors import TaskError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ansor.measure.api import MeasureInput, MeasureResult
-from ansor.seed import chosen_seed
-from ansor.task import SearchTask
 from te_lite.state import State
 
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.seeds import chosen_seed
+from ..core.task import SearchTask
 from .api import Array, PythonBasedModel
 
 

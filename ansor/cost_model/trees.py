@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import JournalError, TaskError
 from te_lite.errors import require
 
+from ..core.errors import JournalError, TaskError
 from .api import Array
 from .dataset import Dataset, live_rows
 from .pack_sum import PackSum

@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
-from ansor.measure.api import MeasureInput, MeasureResult
-from ansor.records import RecordReader
-from ansor.seed import checked_seed
-from ansor.task import SearchTask
 from te_lite.errors import TeError, require
 from te_lite.state import State
 
+from ..core.errors import TaskError
+from ..core.hardware import HardwareParams
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.seeds import checked_seed
+from ..core.task import SearchTask
+from ..records.lines import RecordReader
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples, stacked
 from .features import FEATURES

@@ -10,10 +10,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ansor.errors import AnsorError, BackendError
-from ansor.fleet.engine import split_address
-from ansor.fleet.server import serve
 from te_lite.errors import require
+
+from ..cluster.engine import split_address
+from ..cluster.server import serve
+from ..core.errors import AnsorError, BackendError
 
 
 def _backend(text: str) -> tuple[str, str]:

@@ -9,8 +9,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ansor.errors import AnsorError
-from ansor.fleet.tracker import track
+from ..cluster.tracker import track
+from ..core.errors import AnsorError
 
 PORT = 9190
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from te_lite.reads import Form
 
-from ..population.tape import recorded
+from ..space.trace import recorded
 from .cover import Cover, Value, coefficients, dims_at
-from .plan import Access
+from .row_plans import Access
 from .shape import Level, Matrix, Shape, at, stacked
 
 

@@ -23,9 +23,9 @@ from te_lite.reads import Affine, Form, Quotient, Scaled, Sum
 from te_lite.region import Linear, LoopAtom
 from te_lite.state import SplitRel
 
-from ..population.tape import recorded
-from .nest import Loop, Nest
-from .plan import Access
+from ..space.trace import recorded
+from .row_loops import Loop, Nest
+from .row_plans import Access
 
 Value = Any
 """A float, or float64 [lanes]."""

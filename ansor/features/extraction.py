@@ -13,16 +13,16 @@ import numpy as np
 from te_lite.bounds import infer_bounds
 from te_lite.state import State
 
-from ..hardware import HardwareParams
-from ..population.played import Player
-from ..population.programs import Programs
-from ..population.tape import recorded
+from ..core.hardware import HardwareParams
+from ..space.programs import Programs
+from ..space.replayed import Player
+from ..space.trace import recorded
+from .annotations import auto_unroll, loop_marks, mark_columns, pragma_unrolled
 from .buffers import Memory, buffer_columns
 from .cover import Cover, Lanes, Value, touched
-from .kernel import kernel_columns, launch, launch_columns, storage_bytes
-from .layout import Columns, Features, Layout
-from .marks import auto_unroll, loop_marks, mark_columns, pragma_unrolled
-from .plan import Plan, RowPlan, plan_of
+from .gpu_kernel import kernel_columns, launch, launch_columns, storage_bytes
+from .matrix import Columns, Features, Layout
+from .row_plans import Plan, RowPlan, plan_of
 from .schema import SAMPLES
 from .shape import Marks, Matrix, Shape, at, stacked
 from .warp import fetched_bytes, warp_columns

@@ -11,11 +11,11 @@ from te_lite.bounds import infer_bounds
 from te_lite.state import Relation, SplitRel, Stage, State
 from te_lite.step import Length
 
-from ..hardware import HardwareParams
-from ..population.programs import Programs
+from ..core.hardware import HardwareParams
+from ..space.programs import Programs
 from .extraction import extract
-from .layout import Features
-from .plan import structure
+from .matrix import Features
+from .row_plans import structure
 
 
 def states_features(states: Sequence[State], hardware: HardwareParams) -> list[Features]:

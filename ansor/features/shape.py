@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..population.tape import recorded
+from ..space.trace import recorded
 from .cover import Cover, Value
 
 Level = np.ndarray[Any, np.dtype[np.intp]]

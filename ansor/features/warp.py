@@ -10,11 +10,11 @@ import numpy as np
 
 from te_lite.bounds import BLOCKS, THREADS
 
-from ..population.tape import recorded
+from ..space.trace import recorded
 from .buffers import Memory
 from .cover import Value
-from .nest import Nest
-from .plan import RowPlan
+from .row_loops import Nest
+from .row_plans import RowPlan
 from .shape import Shape
 
 WARP = 32

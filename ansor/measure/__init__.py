@@ -1,18 +1,8 @@
 """Measurement: values and protocols, worker processes, the local builder and runner, the measurer."""
 
-from .api import (
-    Backend,
-    Builder,
-    BuildResult,
-    Device,
-    MeasureCallback,
-    MeasureErrorNo,
-    MeasureInput,
-    MeasureResult,
-    Program,
-    Runner,
-)
-from .devices import DeviceInfo, DeviceUse, list_devices
+from ..core.measure_values import BuildResult, DeviceInfo, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.protocols import Backend, Builder, Device, MeasureCallback, Program, Runner
+from .devices import list_devices
 from .local import LocalBuilder, LocalRPCMeasureContext, LocalRunner
 from .measurer import ProgramMeasurer
 

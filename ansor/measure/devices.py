@@ -9,63 +9,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansor.errors import MeasureError, TaskError
-from ansor.hardware import host_cores
-from ansor.registry import backend
 from te_lite.errors import require
+
+from ..core.backends import backend
+from ..core.errors import MeasureError, TaskError
+from ..core.hardware import host_cores
+from ..core.measure_values import DeviceInfo
 
 ALL = "all"
 Wanted = str | tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class DeviceInfo:
-    """A device: its target kind, its number, its model, and a line of numbers for people."""
-
-    kind: str
-    index: int
-    model: str
-    detail: str = ""
-
-    @property
-    def label(self) -> str:
-        """How records and displays call it: `cuda 1 (NVIDIA H200)`."""
-        return f"{self.kind} {self.index} ({self.model})"
-
-
-@dataclass(frozen=True)
-class DeviceUse:
-    """What a device did in `seconds`: `trials` candidates, which kept it busy for `busy` seconds.
-
-    `lost` counts the worker processes that died or hung on it.
-    """
-
-    device: str
-    trials: int
-    busy: float
-    seconds: float
-    lost: int
-
-    @property
-    def rate(self) -> float:
-        """Trials per second."""
-        return self.trials / max(self.seconds, 1e-9)
-
-    @property
-    def share(self) -> float:
-        """The part of the time in which it was busy, from 0 to 1."""
-        return min(1.0, self.busy / max(self.seconds, 1e-9))
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything, rounded to milliseconds."""
-        return {
-            "device": self.device, "trials": self.trials, "busy_s": round(self.busy, 3),
-            "seconds": round(self.seconds, 3), "lost_workers": self.lost,
-        }  # fmt: skip
 
 
 def list_devices(kind: str) -> list[DeviceInfo]:

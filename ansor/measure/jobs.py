@@ -16,10 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ansor.layout_rewrite import Rewritten, rewrite_layout_from_state
-from ansor.packing import PackedLayout
-from ansor.registry import load_backend
-from ansor.tuning import LayoutRewriteOption
 from te_lite import ComputeDAG
 from te_lite.dag_json import dag_from_json
 from te_lite.lower import lower
@@ -27,7 +23,12 @@ from te_lite.reference import evaluate, random_inputs
 from te_lite.replay import replay
 from te_lite.step import from_json
 
-from .api import Array, Backend, Device, MeasureErrorNo, Program
+from ..core.backends import load_backend
+from ..core.layout_option import LayoutRewriteOption
+from ..core.measure_values import MeasureErrorNo
+from ..core.protocols import Array, Backend, Device, Program
+from ..layout.packing import PackedLayout
+from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from .check import mismatch, poison, reduction_terms, tolerance
 from .networks import run_network
 

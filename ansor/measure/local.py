@@ -9,23 +9,20 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ansor.errors import TaskError
-from ansor.hardware import host_cores
-from ansor.registry import backend
 from te_lite.errors import TeError, require
 from te_lite.step import to_json
 
-from .api import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
-from .devices import DeviceUse, choose_devices, wanted_devices
+from ..core.backends import backend
+from ..core.errors import TaskError
+from ..core.hardware import host_cores
+from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.task import SearchTask
+from .device_runner import RunOptions, Station, failed, outcome
+from .device_runners import Stations
+from .devices import choose_devices, wanted_devices
 from .payload import task_payload
-from .station import RunOptions, Station, failed, outcome
-from .stations import Stations
 from .workers import Reply, WorkerPool, Workshop
-
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
 
 PREPARE_TIMEOUT = 600.0
 logger = logging.getLogger("ansor")

@@ -7,22 +7,19 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ansor.errors import MeasureError
-from ansor.progress import Display, make_display
 from te_lite.errors import require
 from te_lite.state import State
 
-from .api import Builder, MeasureCallback, MeasureInput, MeasureResult, Runner
+from ..core.errors import MeasureError
+from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.protocols import Builder, MeasureCallback, Runner
+from ..core.task import SearchTask
 from .pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
-
-    from .devices import DeviceUse
+from .progress import Display, make_display
 
 FINALISTS = 5
 logger = logging.getLogger("ansor")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ansor.errors import MeasureError
-from ansor.registry import load_backend
 from te_lite.errors import require
 
-from .api import MeasureErrorNo
+from ..core.backends import load_backend
+from ..core.errors import MeasureError
+from ..core.measure_values import MeasureErrorNo
 
 
 def run_network(job: dict[str, Any]) -> dict[str, Any]:

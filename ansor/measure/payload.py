@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ansor.registry import backend_module
 from te_lite.dag_json import dag_to_json
 
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
+from ..core.registry import backend_module
+from ..core.task import SearchTask
 
 
 @lru_cache(maxsize=8)

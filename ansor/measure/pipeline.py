@@ -16,14 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
 
-from ansor.registry import backend
-
-from .api import Builder, BuildResult, MeasureInput, MeasureResult, Runner
-
-if TYPE_CHECKING:
-    from ansor.task import SearchTask
+from ..core.backends import backend
+from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.protocols import Builder, Runner
+from ..core.task import SearchTask
 
 BATCH_PER_WORKER = 4
 Done = tuple[int, MeasureResult]

@@ -23,8 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ansor.errors import MeasureError
-
+from ..core.errors import MeasureError
 from .channel import ChannelClosed, receive, send
 
 START_TIMEOUT = 120.0

@@ -4,47 +4,60 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
-from ..journal import append_lines, ensure_writable
-from .report import curve_text, table_text
+from ..records.journal import append_lines, ensure_writable
+from .report import Row, Summary, curve_text, table_text
 
-if TYPE_CHECKING:
-    from .task_scheduler import TaskScheduler
+
+class Reports(Protocol):
+    """What callbacks may ask of a task scheduler, which has more."""
+
+    verbose: int
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has ended."""
+
+    def rows(self) -> list[Row]:
+        """What the table says of each task."""
+
+    def summary(self) -> Summary:
+        """What the table says of all tasks."""
 
 
 class RoundCallback(Protocol):
     """Called before and after each round of `task_scheduler` on the task number `task_id`."""
 
-    def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+    def pre_tune(self, task_scheduler: Any, task_id: int) -> None:
         """The round is about to begin."""
 
-    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+    def post_tune(self, task_scheduler: Any, task_id: int) -> None:
         """The round is over, and its results are counted."""
 
 
 class TaskSchedulerCallback:
     """Base of callbacks of one's own: override one method or both."""
 
-    def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+    def pre_tune(self, task_scheduler: Any, task_id: int) -> None:
         """The round is about to begin."""
 
-    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+    def post_tune(self, task_scheduler: Any, task_id: int) -> None:
         """The round is over, and its results are counted."""
 
 
 class PrintTableInfo(TaskSchedulerCallback):
     """Prints the table of tasks before each round, and once more at the end; nothing when `verbose` is 0."""
 
-    def pre_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+    def pre_tune(self, task_scheduler: Reports, task_id: int) -> None:
         self._print(task_scheduler, task_id)
 
-    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+    def post_tune(self, task_scheduler: Reports, task_id: int) -> None:
         if task_scheduler.done:
             self._print(task_scheduler, None)
 
     @staticmethod
-    def _print(task_scheduler: TaskScheduler, next_id: int | None) -> None:
+    def _print(task_scheduler: Reports, next_id: int | None) -> None:
         if task_scheduler.verbose > 0:
             print(table_text(task_scheduler.rows(), task_scheduler.summary(), next_id), flush=True)
 
@@ -59,6 +72,6 @@ class LogEstimatedLatency(TaskSchedulerCallback):
     def __init__(self, log_file: str | os.PathLike[str]) -> None:
         self.log_file = Path(log_file)
 
-    def post_tune(self, task_scheduler: TaskScheduler, task_id: int) -> None:
+    def post_tune(self, task_scheduler: Reports, task_id: int) -> None:
         ensure_writable(self.log_file)
         append_lines(self.log_file, [curve_text(task_scheduler.summary())])

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from te_lite.errors import require
 
+from ..core.errors import TaskError
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.seeds import checked_seed
+from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..errors import TaskError
-from ..measure.api import MeasureInput, MeasureResult
-from ..policy import SketchPolicy
-from ..records import Record, RecordReader
-from ..seed import checked_seed
-from ..task import SearchTask
-
-if TYPE_CHECKING:
-    from ..measure.measurer import ProgramMeasurer
+from ..measure.measurer import ProgramMeasurer
+from ..policy.sketch_policy import SketchPolicy
+from ..records.lines import Record, RecordReader
 
 PathLike = str | os.PathLike[str]
 

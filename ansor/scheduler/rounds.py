@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..core.task import SearchTask
+from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
-from ..search import begin_round, end_round
-from ..task import SearchTask
+from ..policy.search_loop import begin_round, end_round
 from .policies import RoundPolicy
-from .standing import cost_of
-
-if TYPE_CHECKING:
-    from ..measure.measurer import Batch, ProgramMeasurer
+from .task_progress import cost_of
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from te_lite.replay import apply
 from te_lite.state import REDUCE, Iter, Stage, State
 from te_lite.step import CacheRead, CacheWrite
 
-from ..moves import compute_at
+from ..core.schedule_primitives import compute_at
 from .predicates import (
     NO_SPLIT,
     consumers,

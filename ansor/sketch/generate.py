@@ -12,10 +12,10 @@ from typing import Any
 from te_lite.dag import ComputeDAG
 from te_lite.state import State
 
-from ..errors import TaskError
-from ..hardware import HardwareParams
-from ..options import SketchOptions
-from ..target import Target
+from ..core.errors import TaskError
+from ..core.hardware import HardwareParams
+from ..core.options import SketchOptions
+from ..core.target import Target
 from .cache_rules import AddCacheRead, AddCacheWrite
 from .inline_rules import AlwaysInline, SimplifyComputeWithConstTensor, SkipStage, SpecialComputeLocationGPU
 from .reduction_rules import AddRfactor, CrossThreadReduction, open_rfactor_splits

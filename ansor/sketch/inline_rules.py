@@ -9,7 +9,7 @@ from te_lite.replay import apply
 from te_lite.state import SPATIAL, Iter, Stage, State
 from te_lite.step import ComputeInline
 
-from ..moves import annotate, compute_at, reorder, split
+from ..core.schedule_primitives import annotate, compute_at, reorder, split
 from .predicates import CONST_INDICES, always_inlined, axis_name, consumers, named_axes, producers
 from .rule import Condition, Outcome, SketchContext
 

@@ -8,7 +8,7 @@ from te_lite.replay import apply
 from te_lite.state import REDUCE, ROOT, SPATIAL, Iter, State
 from te_lite.step import RFactor, Split
 
-from ..moves import annotate, compute_at, follow_split, fuse, reorder, split
+from ..core.schedule_primitives import annotate, compute_at, follow_split, fuse, reorder, split
 from .predicates import (
     THREAD,
     has_cache_write,

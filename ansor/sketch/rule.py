@@ -16,10 +16,10 @@ from te_lite.dag import ComputeDAG
 from te_lite.errors import require
 from te_lite.state import State
 
-from ..errors import TaskError
-from ..hardware import HardwareParams
-from ..options import SketchOptions
-from ..target import Target
+from ..core.errors import TaskError
+from ..core.hardware import HardwareParams
+from ..core.options import SketchOptions
+from ..core.target import Target
 
 Outcome = tuple[State, int]
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from te_lite.state import SPATIAL, State
 
-from ..moves import compute_at, follow_split, reorder, split
+from ..core.schedule_primitives import compute_at, follow_split, reorder, split
 from .predicates import NO_SPLIT, fusion_target, has_cache_write, named_axes, needs_tiling
 from .rule import Condition, Outcome, SketchContext
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.measure.analytical import AnalyticalRunner
+from ansor.offline.analytical import AnalyticalRunner
 from te_lite.state import State
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.analytical import AnalyticalModel
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.population.mutate import GPU_MUTATIONS
+from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.evolve.mutation import GPU_MUTATIONS
+from ansor.offline.analytical import AnalyticalRunner
 
 
 class SwapLengths:

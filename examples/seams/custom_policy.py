@@ -6,8 +6,8 @@ last ones.  The programs are "measured" by the analytical runner, so this runs w
 
 import ansor
 import te_lite as te
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.search import search_loop
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.policy.search_loop import search_loop
 
 A = te.placeholder((1024, 4096), name="A")
 B = te.compute(A.shape, lambda i, j: A[i, j] * 2.0, name="B")

@@ -8,7 +8,7 @@ from typing import Any
 
 import ansor
 import te_lite as te
-from ansor.measure.analytical import AnalyticalRunner
+from ansor.offline.analytical import AnalyticalRunner
 from te_lite.replay import apply
 from te_lite.state import State
 from te_lite.step import Reorder, Split

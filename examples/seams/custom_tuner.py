@@ -6,8 +6,8 @@ nothing, and a formula takes the place of the device, so this runs anywhere.
 
 import numpy as np
 
-from ansor import template as autotvm
-from ansor.template.tuner import RandomTuner, Tuner
+from ansor import autotvm
+from ansor.autotvm.tuner import RandomTuner, Tuner
 
 
 @autotvm.template("tiles")

@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 
-from ansor.template.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
+from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
 from vta_sim.page import autotvm, graph_runtime, relay, rpc, te, topi, tvm, utils, vta
 from vta_sim.page.task import TaskExtractEnv
 from vta_sim.page.top import graph_pack

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ansor.nd import NDArray, aligned_empty, cpu
+from ansor.core.nd import NDArray, aligned_empty, cpu
 from codegen_c import emit
 from codegen_c.emit import refuse_threads
 from codegen_c.host import instruction_sets

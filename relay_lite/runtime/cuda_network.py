@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ansor.nd import DeviceId, DeviceNDArray
+from ansor.core.nd import DeviceId, DeviceNDArray
 from codegen_cuda import Limits, compile_source, emit, require_limits
 from codegen_cuda.backend import target_architecture
 from codegen_cuda.device import CudaDevice, DeviceArray, DeviceProgram, architecture

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansor.nd import DeviceId, NDArray, aligned_copy, cpu
+from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
 from te_lite.errors import require
 
 from ..errors import GraphError

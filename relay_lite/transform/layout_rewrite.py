@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ansor.dispatch import DispatchContext
-from ansor.packing import PackedLayout, PackedView
-from ansor.reading_order import packed_layouts
-from ansor.target import Target
+from ansor.core.target import Target
+from ansor.layout.packing import PackedLayout, PackedView
+from ansor.layout.reading_order import packed_layouts
+from ansor.records.dispatch import DispatchContext
 from te_lite import Tensor
 from te_lite.errors import TeError, require
 from te_lite.replay import replay

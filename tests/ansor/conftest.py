@@ -8,7 +8,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.workloads import is_registered
+from ansor.core.workloads import is_registered
 
 # a background job is started with Ctrl-C ignored, and its children inherit that
 HEED_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansor.measure.devices import DeviceInfo
+from ansor.core.measure_values import DeviceInfo
 from te_lite.stmt import LoweredFunc
 from tests.ansor import faulty_backend
 

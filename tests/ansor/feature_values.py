@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.hardware import HardwareParams
 from ansor.features import INDEX, SCHEMA, extract, state_features
-from ansor.hardware import HardwareParams
-from ansor.population.programs import Programs
+from ansor.space.programs import Programs
 from te_lite.state import INLINED, State
 
 HARDWARE = {

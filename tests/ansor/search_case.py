@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import ansor
-from ansor.analytical import AnalyticalModel
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.offline import NoBuilder
-from ansor.measure.replay import ReplayRunner
+from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder
+from ansor.offline.replay import ReplayRunner
 from tests.conv_layer import conv2d_layer
 
 TRIALS, PER_ROUND = 15, 5

@@ -10,14 +10,15 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.analytical import CPU, GPU, GPUS, AnalyticalModel, Machine, machine_of, seconds
-from ansor.annotate import sample
-from ansor.population.concrete import concrete
-from ansor.population.decisions import random_space
-from ansor.population.programs import Programs, programs
-from ansor.population.sample import sample_rows
-from ansor.population.variants import random_variant
+from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
+from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
+from ansor.space.decisions import random_space
+from ansor.space.programs import Programs, programs
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.variants import random_variant
 from te_lite.bounds import infer_bounds
 from te_lite.replay import apply, replay
 from te_lite.state import State

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.analytical.nest import Access, Nest, loop_nests
-from ansor.analytical.reach import distinct, innermost_within, spans, stride, touched
-from ansor.population.programs import Programs
+from ansor.analytical.footprint import distinct, innermost_within, spans, stride, touched
+from ansor.analytical.loop_nests import Access, Nest, loop_nests
+from ansor.space.programs import Programs
 from te_lite.bounds import infer_bounds
 from te_lite.reads import Affine
 from te_lite.replay import replay

@@ -15,13 +15,14 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.annotate import fill, holes, sample
-from ansor.annotate.loops import CPU_UNROLL, GPU_UNROLL
-from ansor.annotate.shared import shared_bytes
-from ansor.hardware import HardwareParams
-from ansor.options import SketchOptions
+from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
+from ansor.sketch.shared_memory import shared_bytes
+from ansor.space.annotate_sample import sample
+from ansor.space.tile_sizes import fill, holes
+from ansor.space.vector_loops import CPU_UNROLL, GPU_UNROLL
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.interp import run

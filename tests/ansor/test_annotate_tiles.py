@@ -8,13 +8,13 @@ import math
 import numpy as np
 import pytest
 
-from ansor.annotate.sample import draw_gpu_lengths
-from ansor.annotate.shared import estimated_shared_bytes, shared_bytes
-from ansor.annotate.threads import bind_threads
-from ansor.annotate.tile_sizes import ThreadLimits, fill, holes, thread_plan
-from ansor.hardware import HardwareParams
+from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.tiling import choose_lengths, divisors, factor_table
+from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
+from ansor.space.annotate_sample import draw_gpu_lengths
+from ansor.space.factor_tables import choose_lengths, divisors, factor_table
+from ansor.space.threads import bind_threads
+from ansor.space.tile_sizes import ThreadLimits, fill, holes, thread_plan
 from te_lite.bounds import infer_bounds
 from te_lite.errors import ScheduleError
 from tests.ansor.sketch_cases import HARDWARE, dag_of

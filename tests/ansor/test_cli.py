@@ -10,8 +10,8 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.catalog import CATALOG, register_catalog
-from ansor.cli import main
+from ansor.cli.catalog import CATALOG, register_catalog
+from ansor.cli.main import main
 from te_lite.dag_json import dag_from_json, dag_to_json
 from tests.ansor.conftest import HEED_CTRL_C
 
@@ -99,7 +99,7 @@ def test_doctor(capsys):
 def test_ctrl_c(here, tmp_path):
     (tmp_path / "script").write_text("slow")
     code = (
-        "import ansor, sys; ansor.register_backend('c', 'tests.ansor.faulty_backend'); from ansor.cli import main;"
+        "import ansor, sys; ansor.register_backend('c', 'tests.ansor.faulty_backend'); from ansor.cli.main import main;"
         "sys.exit(main(['tune', 'matmul', '--shape', '13,11,7', '--trials', '100', '--log', 'log.json']))"
     )
     path = os.pathsep.join(p or os.getcwd() for p in sys.path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ansor.measure.analytical import AnalyticalRunner
+from ansor.offline.analytical import AnalyticalRunner
 from tests.ansor.search_case import MODELS, PER_ROUND, TARGETS, TRIALS, digest, tune
 
 SEQUENCES = {

@@ -10,22 +10,22 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.annotate import sample
-from ansor.annotate.shared import estimated_shared_bytes, shared_bytes
-from ansor.annotate.tile_sizes import holes
 from ansor.features import SCHEMA, extract, state_features
 from ansor.features.merge import states_features
-from ansor.population.concrete import concrete
-from ansor.population.decisions import random_space
-from ansor.population.limits import fits
-from ansor.population.parse import parse
-from ansor.population.programs import programs
-from ansor.population.sample import sample_rows
-from ansor.population.variants import random_variant
-from ansor.records import OWN_VERSION, dump_record_to_string, load_record_from_string
+from ansor.records.lines import OWN_VERSION, dump_record_to_string, load_record_from_string
 from ansor.sketch import SketchContext, generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffer_sketches, double_buffered
 from ansor.sketch.extra.padded_shared import padded
+from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
+from ansor.space.annotate_sample import sample
+from ansor.space.decisions import random_space
+from ansor.space.limits import fits
+from ansor.space.parse import parse
+from ansor.space.programs import programs
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.tile_sizes import holes
+from ansor.space.variants import random_variant
 from codegen_cuda.limits import usage
 from te_lite.bounds import infer_bounds
 from te_lite.interp import run
@@ -48,7 +48,7 @@ WORKLOADS: dict[str, Callable[[], list[Tensor]]] = {
 def context(tensors: list[Tensor], target: str = "cuda") -> SketchContext:
     found = ansor.Target.of(target)
     return SketchContext(
-        te.ComputeDAG(tensors), found, HARDWARE[target].completed(found), ansor.options.SketchOptions()
+        te.ComputeDAG(tensors), found, HARDWARE[target].completed(found), ansor.core.options.SketchOptions()
     )
 
 

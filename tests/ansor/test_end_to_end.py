@@ -9,8 +9,8 @@ from rich.console import Console
 
 import ansor
 import te_lite as te
-from ansor.catalog import CATALOG, register_catalog
-from ansor.progress import LiveDisplay, PlainDisplay, make_display, seconds_text
+from ansor.cli.catalog import CATALOG, register_catalog
+from ansor.measure.progress import LiveDisplay, PlainDisplay, make_display, seconds_text
 from te_lite.topi.testing import conv2d_nchw_python
 
 register_catalog()

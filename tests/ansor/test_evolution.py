@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansor.errors import TaskError
-from ansor.population.draw import pick, roulette
-from ansor.population.evolve import Candidate, EvolveOptions, StageScores, evolve
-from ansor.population.limits import rows_fit
-from ansor.population.mutate import CPU_MUTATIONS, GPU_MUTATIONS
-from ansor.population.selection import BASE, Scored, best_of, fitness
-from ansor.population.space import Group, Matrix, Space, Variant
-from ansor.population.unique import Seen
-from ansor.tiling import factor_table
+from ansor.core.errors import TaskError
+from ansor.evolve.evolution import Candidate, EvolveOptions, StageScores, evolve
+from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS
+from ansor.evolve.selection import BASE, Scored, best_of, fitness
+from ansor.space.choices import Group, Matrix, Space, Variant
+from ansor.space.draw import pick, roulette
+from ansor.space.duplicates import Seen
+from ansor.space.factor_tables import factor_table
+from ansor.space.limits import rows_fit
 from te_lite import ComputeDAG
 from tests.ansor.evolution_cases import (
     point_count,

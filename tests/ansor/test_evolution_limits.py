@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.annotate.tile_sizes import draw_threads, thread_splits
-from ansor.hardware import HardwareParams
-from ansor.population.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
-from ansor.population.programs import Programs
-from ansor.population.space import Matrix, Space
+from ansor.core.hardware import HardwareParams
+from ansor.space.choices import Matrix, Space
+from ansor.space.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
+from ansor.space.programs import Programs
+from ansor.space.tile_sizes import draw_threads, thread_splits
 from codegen_cuda.limits import usage
 from te_lite import topi
 from te_lite.bounds import infer_bounds

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansor.population.crossover import crossover, parts_of
-from ansor.population.mutate import CPU_MUTATIONS, GPU_MUTATIONS, MoveFactor, Mutation, NewChoice, mutate
-from ansor.population.space import Group, Matrix, Space
-from ansor.population.unique import Seen, first_of_each, row_keys
+from ansor.evolve.crossover import crossover, parts_of
+from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, MoveFactor, Mutation, NewChoice, mutate
+from ansor.space.choices import Group, Matrix, Space
+from ansor.space.duplicates import Seen, first_of_each, row_keys
 from te_lite import ComputeDAG
 from tests.ansor.evolution_cases import (
     point_count,

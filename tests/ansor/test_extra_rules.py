@@ -12,19 +12,20 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.annotate import holes, sample
-from ansor.annotate.shared import shared_bytes
-from ansor.annotate.threads import copies
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
-from ansor.population.concrete import concrete
-from ansor.population.decisions import space_of
-from ansor.population.parse import parse
-from ansor.population.sample import sample_rows
-from ansor.population.variants import random_variant
+from ansor.core.errors import TaskError
+from ansor.core.hardware import HardwareParams
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.extra.injective import ITEMS
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
+from ansor.sketch.shared_memory import shared_bytes
+from ansor.space.annotate_sample import sample
+from ansor.space.decisions import space_of
+from ansor.space.parse import parse
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.threads import copies
+from ansor.space.tile_sizes import holes
+from ansor.space.variants import random_variant
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.annotate.sample import sample
+from ansor.core.hardware import HardwareParams
 from ansor.features import extract, programs_of, state_features, states_features
-from ansor.hardware import HardwareParams
-from ansor.population.concrete import concrete
-from ansor.population.decisions import spaces_of
-from ansor.population.programs import Programs, programs
-from ansor.population.sample import sample_rows
-from ansor.population.variants import random_variant
 from ansor.sketch.generate import generate_sketches
+from ansor.space.annotate_sample import sample
+from ansor.space.decisions import spaces_of
+from ansor.space.programs import Programs, programs
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.variants import random_variant
 from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError
 from te_lite.replay import apply, replay

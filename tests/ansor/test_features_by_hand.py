@@ -10,7 +10,7 @@ import pytest
 
 import te_lite as te
 from ansor.features.cover import Cover, Lanes
-from ansor.features.nest import nests_of
+from ansor.features.row_loops import nests_of
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Const, const
 from te_lite.loop_value import all_values, split_guards

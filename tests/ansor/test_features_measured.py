@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.annotate.sample import sample
 from ansor.features.count import flops, op_counts
 from ansor.sketch.generate import generate_sketches
+from ansor.space.annotate_sample import sample
 from te_lite import interp, interp_memory, interp_scope
 from te_lite.expr import BufferLoad
 from te_lite.lower import lower

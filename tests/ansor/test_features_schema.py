@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.core.hardware import HardwareParams
 from ansor.features import INDEX, SCHEMA, VERSION, schema_hash, state_features
-from ansor.hardware import HardwareParams
 from tests.workloads import matmul
 
 HASHES = {1: "27da0bdcba04472e"}

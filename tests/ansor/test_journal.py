@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 import ansor
-from ansor.journal import append_lines, replace_file, scan_lines
-from ansor.records import dump_record_to_string
+from ansor.records.journal import append_lines, replace_file, scan_lines
+from ansor.records.lines import dump_record_to_string
 
 
 def lines_of(path):

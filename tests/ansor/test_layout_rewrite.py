@@ -10,14 +10,14 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.annotate import sample
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
-from ansor.layout_rewrite import Rewritten, rewrite_layout_from_state
-from ansor.packing import PackedLayout, PackedView
-from ansor.reading_order import packed_layouts
+from ansor.core.errors import TaskError
+from ansor.core.hardware import HardwareParams
+from ansor.core.layout_option import LayoutRewriteOption
+from ansor.layout.packing import PackedLayout, PackedView
+from ansor.layout.reading_order import packed_layouts
+from ansor.layout.rewrite import Rewritten, rewrite_layout_from_state
 from ansor.sketch import generate_sketches
-from ansor.tuning import LayoutRewriteOption
+from ansor.space.annotate_sample import sample
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.expr import Binary, BufferLoad, Const, Expr, Var

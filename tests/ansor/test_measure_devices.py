@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 import ansor
+from ansor.core.measure_values import DeviceInfo
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.devices import DeviceInfo, choose_devices
-from ansor.measure.station import RunOptions, TaskData
-from ansor.measure.stations import Stations
+from ansor.measure.device_runner import RunOptions, TaskData
+from ansor.measure.device_runners import Stations
+from ansor.measure.devices import choose_devices
 from ansor.measure.workers import Workshop
 from tests.ansor.conftest import HEED_CTRL_C
 from tests.ansor.test_interrupt import lines, processes, wait_until

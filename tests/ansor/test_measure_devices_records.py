@@ -14,10 +14,11 @@ import pytest
 from rich.console import Console
 
 import ansor
-from ansor.cli import main
+from ansor.cli.main import main
+from ansor.core.measure_values import DeviceUse
 from ansor.measure import MeasureResult
-from ansor.measure.devices import DeviceUse, list_devices
-from ansor.progress import LiveDisplay, PlainDisplay, SilentDisplay, use_lines
+from ansor.measure.devices import list_devices
+from ansor.measure.progress import LiveDisplay, PlainDisplay, SilentDisplay, use_lines
 from te_lite.errors import RecordError
 from tests.ansor.fake_measure import CostRunner, ReadyBuilder
 

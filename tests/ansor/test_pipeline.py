@@ -10,8 +10,8 @@ import pytest
 import ansor
 from ansor.measure import BuildResult, MeasureResult
 from ansor.measure.pipeline import Pipeline
-from ansor.progress import SilentDisplay
-from ansor.search import search_loop
+from ansor.measure.progress import SilentDisplay
+from ansor.policy.search_loop import search_loop
 from tests.ansor.conftest import matmul
 from tests.ansor.fake_measure import ReadyBuilder
 

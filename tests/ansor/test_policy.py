@@ -208,7 +208,7 @@ def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
         replayed.append(steps)
         return replay(dag, steps)
 
-    for module in ("ansor.measure.api", "ansor.proposals"):
+    for module in ("ansor.core.measure_values", "ansor.policy.proposals"):
         monkeypatch.setattr(f"{module}.replay", spy, raising=False)
     policy = ansor.SketchPolicy(matmul_task, verbose=0)
     assert policy.preload_measured_states(log) == 5 == len(replayed) == len(policy.measured)

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.core.hardware import HardwareParams
 from ansor.features import extract
-from ansor.hardware import HardwareParams
-from ansor.population.decisions import spaces_of
-from ansor.population.limits import fits, threads_per_block
-from ansor.population.played import REMEMBERED, Player
-from ansor.population.programs import Programs, RowPrograms, programs
-from ansor.population.sample import sample_rows
-from ansor.population.space import Variant
-from ansor.population.variants import random_variant
 from ansor.sketch.generate import generate_sketches
+from ansor.space.choices import Variant
+from ansor.space.decisions import spaces_of
+from ansor.space.limits import fits, threads_per_block
+from ansor.space.programs import Programs, RowPrograms, programs
+from ansor.space.replayed import REMEMBERED, Player
+from ansor.space.sample import sample_rows
+from ansor.space.variants import random_variant
 from tests.ansor.feature_values import HARDWARE
 from tests.workloads import WORKLOADS
 

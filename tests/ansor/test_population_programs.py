@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansor.annotate import sample
-from ansor.annotate.shared import shared_bytes
-from ansor.population.concrete import concrete
-from ansor.population.decisions import random_space
-from ansor.population.parse import parse
-from ansor.population.programs import Programs, program, programs
-from ansor.population.sample import sample_rows, settled
-from ansor.population.space import Matrix, Space, Variant
-from ansor.population.variants import home, random_variant
 from ansor.sketch import generate_sketches
+from ansor.sketch.shared_memory import shared_bytes
+from ansor.space.annotate_sample import sample
+from ansor.space.choices import Matrix, Space, Variant
+from ansor.space.decisions import random_space
+from ansor.space.parse import parse
+from ansor.space.programs import Programs, program, programs
+from ansor.space.sample import sample_rows, settled
+from ansor.space.states import concrete
+from ansor.space.variants import home, random_variant
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.replay import replay

@@ -7,19 +7,19 @@ import pytest
 
 import codegen_c
 import te_lite as te
-from ansor.annotate.shared import shared_bytes
-from ansor.annotate.tile_sizes import ThreadLimits, thread_plan
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
-from ansor.options import SketchOptions
-from ansor.population.concrete import concrete
-from ansor.population.decisions import random_space, space_of, spaces_of
-from ansor.population.programs import programs
-from ansor.population.sample import sample_rows
-from ansor.population.space import Variant
-from ansor.population.variants import has_nest, home, mutate_place, placed, random_variant
+from ansor.core.errors import TaskError
+from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
-from ansor.tiling import factor_table
+from ansor.sketch.shared_memory import shared_bytes
+from ansor.space.choices import Variant
+from ansor.space.decisions import random_space, space_of, spaces_of
+from ansor.space.factor_tables import factor_table
+from ansor.space.programs import programs
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.tile_sizes import ThreadLimits, thread_plan
+from ansor.space.variants import has_nest, home, mutate_place, placed, random_variant
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.interp import run

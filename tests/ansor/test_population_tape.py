@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor.population.tape import Program, Symbol, Tape, recorded
+from ansor.space.trace import Program, Symbol, Tape, recorded
 
 UNARY = (np.ceil, np.floor, np.abs, np.negative, np.sqrt)
 BINARY = (np.add, np.subtract, np.multiply, np.divide, np.minimum, np.maximum, np.fmod)

@@ -9,8 +9,8 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.journal import MAX_LINE
-from ansor.records import dump_record_to_string, load_record_from_string
+from ansor.records.journal import MAX_LINE
+from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite.errors import RecordError
 from te_lite.step import (
     Annotate,

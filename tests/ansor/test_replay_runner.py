@@ -15,9 +15,9 @@ import pytest
 
 import ansor
 from ansor.analytical import GPUS
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.offline import NoBuilder, program_key
-from ansor.measure.replay import ReplayRunner
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder, program_key
+from ansor.offline.replay import ReplayRunner
 from te_lite.step import Pragma, Split, to_json
 from tests.conv_layer import conv2d_layer
 
@@ -115,7 +115,7 @@ def test_noise_belongs_to_the_program() -> None:
     z = np.log(np.divide(noisy, exact)) / 0.2
     assert abs(z.mean()) < 0.6 and 0.6 < z.std() < 1.5
     code = (
-        "import ansor, json, sys\nfrom ansor.measure.analytical import AnalyticalRunner\n"
+        "import ansor, json, sys\nfrom ansor.offline.analytical import AnalyticalRunner\n"
         "from tests.ansor.test_replay_runner import *\n"
         "steps = [ansor.MeasureInput(conv_task('cuda'), s) for s in "
         "ansor.SketchPolicy(conv_task('cuda'), seed=1, verbose=0).ask(40)]\nprint(answers(steps[:3], noise=0.2))"

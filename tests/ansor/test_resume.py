@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.api import BuildResult, MeasureInput, MeasureResult
-from ansor.measure.offline import NoBuilder
+from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder
 from tests.ansor.conftest import matmul
 
 TRIALS, KILLS, PER_ROUND = 60, 10, 8

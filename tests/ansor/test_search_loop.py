@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.measure.analytical import AnalyticalRunner
-from ansor.measure.api import BuildResult, MeasureInput, MeasureResult
-from ansor.measure.offline import NoBuilder
-from ansor.population.concrete import concrete
-from ansor.population.neighbours import neighbours
-from ansor.proposals import program_text
+from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ansor.evolve.neighbours import neighbours
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder
+from ansor.policy.proposals import program_text
+from ansor.space.states import concrete
 from te_lite.state import State
 from tests.ansor.search_case import PARAMS, TARGETS, conv_task
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansor.errors import TaskError
-from ansor.hardware import HardwareParams
-from ansor.options import SketchOptions
+from ansor.core.errors import TaskError
+from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
+from ansor.core.target import Target
 from ansor.sketch import PreloadCustomSketchRule, default_rules, generate_sketches
 from ansor.sketch.predicates import (
     has_cache_read,
@@ -16,7 +17,6 @@ from ansor.sketch.predicates import (
     is_attached,
     is_tiled,
 )
-from ansor.target import Target
 from te_lite import ComputeDAG, Tensor
 from te_lite.replay import replay
 from te_lite.state import INLINED, ROOT, State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansor.errors import TaskError
-from ansor.hardware import GPUS, HardwareParams
-from ansor.target import Target
+from ansor.core.errors import TaskError
+from ansor.core.hardware import GPUS, HardwareParams
+from ansor.core.target import Target
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.workloads import calc_workload_dis_factor, decode_workload_key
+from ansor.core.workloads import calc_workload_dis_factor, decode_workload_key
 from tests.ansor.fake_measure import CostRunner, ReadyBuilder
 
 

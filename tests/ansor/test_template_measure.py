@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor import template as autotvm
+from ansor import autotvm
+from ansor.autotvm import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, Refusal
+from ansor.autotvm.tuner import GridSearchTuner, RandomTuner, XGBTuner
+from ansor.core.registry import register_backend
 from ansor.measure.jobs import JobFailure
-from ansor.registry import register_backend
-from ansor.template import LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, MeasureResult, Refusal
-from ansor.template.tuner import GridSearchTuner, RandomTuner, XGBTuner
 from tests.ansor.test_template_space import matmul
 from tests.conformance.tuner import MadeUpDevice, conv_task, option, small_task
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor import template as autotvm
+from ansor import autotvm
+from ansor.autotvm import ConfigSpace
+from ansor.autotvm.tuner import LookAtAll, SimulatedAnnealingOptimizer, Unseen
+from ansor.autotvm.tuner.diversity import diverse
+from ansor.autotvm.tuner.features import FeatureTable, numbers_in
+from ansor.autotvm.tuner.xgb_model import KnobModel
 from ansor.cost_model.metrics import pairwise_accuracy
-from ansor.template import ConfigSpace
-from ansor.template.tuner import LookAtAll, SimulatedAnnealingOptimizer, Unseen
-from ansor.template.tuner.diversity import diverse
-from ansor.template.tuner.features import FeatureTable, numbers_in
-from ansor.template.tuner.xgb_model import KnobModel
 from tests.conformance.tuner import LAYERS, all_scores, conv_task
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansor import template as autotvm
-from ansor.template import MeasureInput, MeasureResult
-from ansor.template.record import decode, encode, load_from_file, pick_best, save, target_key
+from ansor import autotvm
+from ansor.autotvm import MeasureInput, MeasureResult
+from ansor.autotvm.record import decode, encode, load_from_file, pick_best, save, target_key
 from te_lite.errors import RecordError
 from tests.conformance.tuner import LAYERS, conv_task
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import te_lite as te
-from ansor import template as autotvm
-from ansor.template import ConfigSpace, FallbackConfigEntity, SplitEntity, TemplateError
-from ansor.template.config import ConfigEntity
+from ansor import autotvm
+from ansor.autotvm import ConfigSpace, FallbackConfigEntity, SplitEntity, TemplateError
+from ansor.autotvm.config import ConfigEntity
 from te_lite.interp import run
 from te_lite.lower import lower
 from tests.oracle import Oracle

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import te_lite as te
-from ansor import template as autotvm
-from ansor.template import ApplyConfig, ApplyHistoryBest, DispatchContext, MeasureInput, MeasureResult, TemplateError
-from ansor.template.task import Task, current_target, deserialize_args, serialize_args
+from ansor import autotvm
+from ansor.autotvm import ApplyConfig, ApplyHistoryBest, DispatchContext, MeasureInput, MeasureResult, TemplateError
+from ansor.autotvm.task import Task, current_target, deserialize_args, serialize_args
 
 
 @autotvm.template("test.scaled")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor import template as autotvm
-from ansor.template.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
-from ansor.template.tuner.unseen import Unseen
+from ansor import autotvm
+from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
+from ansor.autotvm.tuner.unseen import Unseen
 from tests.conformance.tuner import (
     LAYERS,
     MadeUpDevice,

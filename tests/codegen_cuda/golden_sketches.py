@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from ansor.annotate import sample
-from ansor.hardware import HardwareParams
+from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from te_lite.state import State
 from te_lite.topi import benchmarks
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.annotate import sample
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from codegen_cuda import (
     CompileError,
     cache,

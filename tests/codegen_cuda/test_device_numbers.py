@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ansor.hardware import HardwareParams
-from ansor.measure.devices import DeviceInfo, list_devices
-from ansor.task import SearchTask
+from ansor.core.hardware import HardwareParams
+from ansor.core.measure_values import DeviceInfo
+from ansor.core.task import SearchTask
+from ansor.measure.devices import list_devices
 from codegen_cuda import backend, device
 from codegen_cuda.errors import DeviceError
 from tests.workloads import matmul

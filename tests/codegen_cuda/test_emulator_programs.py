@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.annotate import sample
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from codegen_cuda import CudaProgram, emit
 from codegen_cuda.emulator import run, run_program
 from codegen_cuda.emulator_report import EmulatorError

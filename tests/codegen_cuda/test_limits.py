@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.annotate import sample
-from ansor.hardware import HardwareParams
+from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from codegen_cuda import CompileError, Limits, check_limits, compile_source, emit, usage
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Var, const

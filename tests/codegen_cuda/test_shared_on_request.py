@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.annotate import sample
-from ansor.hardware import GPUS, HardwareParams
+from ansor.core.hardware import GPUS, HardwareParams
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from codegen_cuda import CudaProgram, LimitError, Limits, check_limits, compile_source, emit, require_limits
 from codegen_cuda.backend import CudaBackend
 from codegen_cuda.device import DeviceProgram

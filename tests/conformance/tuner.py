@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor import template as autotvm
-from ansor.template.measure import Refusal
-from ansor.template.tuner import RandomTuner, Tuner
+from ansor import autotvm
+from ansor.autotvm.measure import Refusal
+from ansor.autotvm.tuner import RandomTuner, Tuner
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LAYERS = [(14, 16, 16), (28, 8, 8), (12, 16, 32), (7, 32, 32)]

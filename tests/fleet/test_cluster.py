@@ -27,10 +27,10 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.fleet.runner import PortableBuilder
+from ansor.autotvm import LocalBuilder, LocalRunner, Task, create, measure_option
+from ansor.autotvm.tuner import RandomTuner
+from ansor.cluster.runner import PortableBuilder
 from ansor.measure import MeasureErrorNo as E
-from ansor.template import LocalBuilder, LocalRunner, Task, create, measure_option
-from ansor.template.tuner import RandomTuner
 from tests.ansor.conftest import matmul_task, states
 from tests.fleet.cluster import HEED_CTRL_C, ROOT, Cluster, Program, wait_until_none
 from tests.vta_sim.networks import images, quantized

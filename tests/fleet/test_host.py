@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.fleet.host import DeviceHost, result_from_json
-from ansor.fleet.message import pack, unpack
-from ansor.fleet.runner import PortableBuilder, _files, _inputs
+from ansor.cluster.host import DeviceHost, result_from_json
+from ansor.cluster.message import pack, unpack
+from ansor.cluster.runner import PortableBuilder, _files, _inputs
+from ansor.core.measure_values import BuildResult
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.api import BuildResult
+from ansor.measure.device_runner import RunOptions
 from ansor.measure.payload import task_payload
-from ansor.measure.station import RunOptions
 from codegen_c.host import PROCESSORS, host_family
 from tests.ansor.conftest import faults, matmul_task, states
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansor.errors import MeasureError
-from ansor.fleet.message import pack, unpack
-from ansor.fleet.register import Register
-from ansor.fleet.table import queue_status, report
+from ansor.cluster.message import pack, unpack
+from ansor.cluster.register import Register
+from ansor.cluster.table import queue_status, report
+from ansor.core.errors import MeasureError
 
 TUTORIAL = """\
 Queue Status

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import ansor
-from ansor.cli import main
+from ansor.cli.main import main
 from ansor.measure import MeasureErrorNo as E
 from ansor.measure.devices import list_devices
 from tests.conv_layer import conv2d_layer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ansor.cli import main
+from ansor.cli.main import main
 from tests.test_examples import PATHS, run
 
 pytestmark = pytest.mark.gpu

@@ -9,8 +9,8 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.annotate import sample
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from codegen_c import build as build_c
 from relay_lite import reference
 from relay_lite.build import build, compile_fused

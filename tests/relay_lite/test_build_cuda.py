@@ -11,7 +11,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.hardware import HardwareParams
+from ansor.core.hardware import HardwareParams
 from codegen_cuda import available_compilers, emulator
 from codegen_cuda import emit as emit_cuda
 from relay_lite import reference

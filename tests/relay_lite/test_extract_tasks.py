@@ -11,7 +11,7 @@ import pytest
 
 import ansor
 import relay_lite as relay
-from ansor.registry import extract_tasks
+from ansor.core.networks import extract_tasks
 from relay_lite.ir import Expr, Function, FunctionCall, IRModule, free_vars
 from relay_lite.testing import get_workload
 

@@ -11,12 +11,12 @@ import pytest
 
 import codegen_c
 import relay_lite as relay
-from ansor.annotate import sample
-from ansor.dispatch import ApplyHistoryBest, DispatchContext
-from ansor.hardware import HardwareParams
-from ansor.packing import PackedLayout
-from ansor.reading_order import packed_layouts
+from ansor.core.hardware import HardwareParams
+from ansor.layout.packing import PackedLayout
+from ansor.layout.reading_order import packed_layouts
+from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from relay_lite import reference, transform
 from relay_lite.errors import GraphError
 from relay_lite.ir import Call, Constant, Expr, Function, FunctionCall, free_vars, post_order

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.annotate import sample
 from ansor.sketch import generate_sketches
+from ansor.space.annotate_sample import sample
 from relay_lite import reference
 from relay_lite.build import build
 from relay_lite.graph_executor import GraphModule

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.measure.api import MeasureInput, MeasureResult
-from ansor.records import dump_record_to_string, load_record_from_string
-from ansor.task import SearchTask
+from ansor.core.measure_values import MeasureInput, MeasureResult
+from ansor.core.task import SearchTask
+from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite import Schedule, Tensor
 from te_lite.errors import LowerError, RecordError, ScheduleError
 from te_lite.interp import run

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ansor.cli import main
-from ansor.template import Refusal, Task
+from ansor.autotvm import Refusal, Task
+from ansor.cli.main import main
 from vta_sim.backend import Trials
 from vta_sim.config import Config
 

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 import te_lite as te
-from ansor.errors import BackendError
-from ansor.measure.api import MeasureErrorNo
-from ansor.registry import backend
-from ansor.template import Refusal, RunOptions, Task, create, measure_option
-from ansor.template.tuner import GridSearchTuner
+from ansor.autotvm import Refusal, RunOptions, Task, create, measure_option
+from ansor.autotvm.tuner import GridSearchTuner
+from ansor.core.backends import backend
+from ansor.core.errors import BackendError
+from ansor.core.measure_values import MeasureErrorNo
 from tests.vta_sim.conv import BEST, LAYERS, Layer
 from tests.vta_sim.packed import conv_of
 from tests.vta_sim.test_conv_layers import TIMES

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ansor.errors import BackendError
-from ansor.measure.api import MeasureResult
-from ansor.nd import DeviceId
-from ansor.template import ApplyHistoryBest, MeasureInput, RunOptions, record
-from ansor.template import task as template_task
-from ansor.template.measure import Refusal
+from ansor.autotvm import ApplyHistoryBest, MeasureInput, RunOptions, record
+from ansor.autotvm import task as template_task
+from ansor.autotvm.measure import Refusal
+from ansor.core.errors import BackendError
+from ansor.core.measure_values import MeasureResult
+from ansor.core.nd import DeviceId
 from relay_lite.errors import GraphError
 from tests.fleet.cluster import free_port
 from tests.test_examples import PATHS, ROOT, run

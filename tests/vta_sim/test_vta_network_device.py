@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor.template.config import ConfigEntity
-from ansor.template.dispatch import ApplyConfig
-from ansor.template.knob import OtherOptionEntity
-from ansor.template.split import SplitEntity
+from ansor.autotvm.config import ConfigEntity
+from ansor.autotvm.dispatch import ApplyConfig
+from ansor.autotvm.knob import OtherOptionEntity
+from ansor.autotvm.split import SplitEntity
 from relay_lite import reference
 from relay_lite.errors import GraphError
 from relay_lite.types import TensorType

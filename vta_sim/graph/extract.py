@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansor.target import Target
-from ansor.template.task import Task, create
+from ansor.autotvm.task import Task, create
+from ansor.core.target import Target
 from relay_lite.ir import Expr, Function, IRModule, bind_params, children, main_function
 from relay_lite.op.registry import Op
 from relay_lite.visit import is_op

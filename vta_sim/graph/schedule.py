@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from ansor.template.dispatch import DispatchContext
+from ansor.autotvm.dispatch import DispatchContext
 from te_lite import Schedule, Tensor, create_schedule, thread_axis
 from te_lite.errors import require
 from te_lite.tensor import ComputeOp

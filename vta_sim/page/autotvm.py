@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ansor import fleet
-from ansor.template import (
+from ansor import cluster as fleet
+from ansor.autotvm import (
     ConfigEntity,
     LocalBuilder,
     LocalRunner,

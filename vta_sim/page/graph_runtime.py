@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansor.fleet.session import RemoteNetwork
+from ansor.cluster.session import RemoteNetwork
 from relay_lite.errors import GraphError
 from te_lite.errors import require
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ansor.fleet import request_remote
+from ansor.cluster import request_remote
 
 __all__ = ["request_remote"]

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ansor.nd import DeviceId
+from ansor.core.nd import DeviceId
 from relay_lite.errors import GraphError
 from te_lite.errors import require
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-import ansor.target
-from ansor.template.task import current_target
+import ansor.core.target
+from ansor.autotvm.task import current_target
 
 from ..environment import get_env
 

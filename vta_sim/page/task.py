@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansor.template.task import Task, create, template
+from ansor.autotvm.task import Task, create, template
 
 from ..graph.extract import extract_from_program
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ansor.errors import BackendError
-from ansor.fleet import RemoteSession
+from ansor.cluster import RemoteSession
+from ansor.core.errors import BackendError
 from relay_lite.transform import PassContext
 from te_lite.errors import require
 

@@ -8,10 +8,10 @@ from te_lite.dag import ComputeDAG
 from te_lite.errors import require
 from te_lite.state import State
 
-from ...errors import TaskError
-from ...hardware import HardwareParams
-from ...options import SketchOptions
-from ...target import Target
+from ...core.errors import TaskError
+from ...core.hardware import HardwareParams
+from ...core.options import SketchOptions
+from ...core.target import Target
 from ..rule import SketchContext
 from .double_buffer import double_buffer_sketches, double_buffered
 from .injective import injective_sketches

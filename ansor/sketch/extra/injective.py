@@ -22,11 +22,11 @@ from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, State
 from te_lite.step import CacheWrite, RFactor
 from te_lite.visit import free_vars
 
-from ...annotate.shared import element_bytes
-from ...moves import annotate, compute_at, fuse, reorder, split
+from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..generate import generate_sketches
 from ..predicates import has_reduce_iter, loop_length, needs_tiling, producers
 from ..rule import SketchContext
+from ..shared_memory import element_bytes
 
 ITEMS = (1, 2, 4, 8)
 FULL_THREADS = 128 * 512

@@ -13,12 +13,12 @@ from te_lite.replay import apply
 from te_lite.state import INLINED, State
 from te_lite.step import CacheRead
 
-from ...annotate.shared import element_bytes
-from ...moves import compute_at
+from ...core.schedule_primitives import compute_at
 from ..cache_rules import fetch_loop
 from ..generate import generate_sketches
 from ..predicates import needs_tiling
 from ..rule import SketchContext
+from ..shared_memory import element_bytes
 from .padded_shared import axes_of
 
 SHORTEST_ROW_BYTES = 512

@@ -14,9 +14,9 @@ from te_lite.replay import apply
 from te_lite.state import ATTACHED, INLINED, State
 from te_lite.step import StorageAlign
 
-from ...annotate.shared import element_bytes
 from ..generate import generate_sketches
 from ..rule import SketchContext
+from ..shared_memory import element_bytes
 
 BANK_BYTES = 128
 PAD_BYTES = 16

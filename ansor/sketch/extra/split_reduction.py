@@ -18,8 +18,8 @@ from te_lite.replay import apply, replay
 from te_lite.state import REDUCE, ROOT, SPATIAL, Iter, Stage, State
 from te_lite.step import RFactor, Split
 
-from ...hardware import HardwareParams
-from ...moves import compute_at, split
+from ...core.hardware import HardwareParams
+from ...core.schedule_primitives import compute_at, split
 from ..generate import default_rules
 from ..predicates import fusion_target, has_rfactor, loop_length, needs_tiling, split_steps
 from ..reduction_rules import AddRfactor, CrossThreadReduction

@@ -1,0 +1,218 @@
+"""The loop nests of programs with their extents, as the analytical models look at them; ints and lanes alike.
+
+The structure is that of the features (`ansor.features.row_loops`): a nest is one stage with all loops around it, and a
+loop that was only fused is looked at as its parts, so a program looks the same whether its loops were fused for an
+annotation or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from te_lite.bounds import BLOCKS, THREADS, Bounds
+from te_lite.expr import Call, Select, Var
+from te_lite.lanes import larger, product
+from te_lite.loop_value import split_strides
+from te_lite.reads import Form, Read, expanded_bodies, reads_by_producer
+from te_lite.state import ATTACHED, INLINED, SplitRel, Stage
+from te_lite.tensor import Operation
+from te_lite.visit import free_vars, walk
+
+from ..features.count import op_counts
+from ..features.row_loops import Nest as Structure
+from ..features.row_loops import nests_of
+from ..sketch.shared_memory import element_bytes
+from ..space.programs import Programs
+
+Key = tuple[int, int]
+
+CALL_OPERATIONS = 8
+"""What a call (exp, tanh, ...) counts in arithmetic operations: the order of magnitude of a polynomial kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of a nest.  `parallel` and `vector` are truth values or lanes of them; `tag` is its annotation.
+
+    `extent` is a float or float64 lanes: the iterations of a whole nest may be more than 2^63.
+    """
+
+    stage: int
+    uid: int
+    extent: Any
+    tag: str
+    reduce: bool
+    parallel: Any = False
+    vector: Any = False
+
+    @property
+    def key(self) -> Key:
+        return self.stage, self.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Instructions of one iteration: float arithmetic, and selections by a condition on the root axes `tested`."""
+
+    arithmetic: int
+    tests: int
+    tested: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A buffer that a nest reads (`forms`: one index per dimension), or writes (`forms` None: at its own axes)."""
+
+    buffer: int
+    forms: tuple[Form, ...] | None
+    shape: tuple[Any, ...]
+    scope: str
+    element: int
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Stage `k` of `bounds`, computed in the loops `loops` (outermost first), the last `own` of them its own."""
+
+    bounds: Bounds
+    k: int
+    kernel: int
+    loops: tuple[Loop, ...]
+    own: int
+    work: Work
+    reads: tuple[Access, ...]
+    write: Access
+    unroll: Any
+
+    @property
+    def stage(self) -> Stage:
+        return self.bounds.state.stages[self.k]
+
+    @property
+    def scope(self) -> str:
+        return self.bounds.scopes[self.k]
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        return (*self.reads, self.write)
+
+    @property
+    def own_loops(self) -> tuple[Loop, ...]:
+        return self.loops[len(self.loops) - self.own :]
+
+    @cached_property
+    def steps(self) -> dict[Key, tuple[Any, ...]]:
+        """How far the first step of a loop moves the axes, by loop, as far as it was asked for."""
+        return {}
+
+    @cached_property
+    def alone(self) -> dict[Key, tuple[Any, ...]]:
+        """The spans of the axes while a single loop runs, by loop, as far as they were asked for."""
+        return {}
+
+    @cached_property
+    def strides(self) -> dict[int, list[Any]]:
+        """How much one step of each child advances the parent, by the parent of each split."""
+        splits = [rel for rel in self.stage.relations if isinstance(rel, SplitRel)]
+        return {rel.parent: split_strides(self.stage, rel) for rel in splits}
+
+
+def loop_nests(programs: Programs) -> tuple[Nest, ...]:
+    """The nests of all stages that are computed, in stage order."""
+    bounds = programs.bounds
+    hidden = frozenset([k for k, s in enumerate(bounds.state.stages) if s.where == INLINED])
+    reads = reads_by_producer(bounds.state.ops, hidden)
+    return tuple([_nest(programs, found, hidden, reads) for found in nests_of(bounds).values()])
+
+
+def _nest(programs: Programs, found: Structure, hidden: frozenset[int], reads: Sequence[Sequence[Read]]) -> Nest:
+    bounds, k = programs.bounds, found.stage
+    own = len(found.loops) - found.around
+    loops = tuple([_loop(programs, x.stage, x.uid, x.place, x.count, x.tag, x.reduce) for x in found.loops])
+    accesses = [_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
+    work = work_of(bounds.state.ops, hidden, k)
+    write = _access(bounds, k, None)
+    return Nest(bounds, k, found.root, loops, own, work, tuple(accesses), write, _unroll(programs, k))
+
+
+def _loop(programs: Programs, k: int, uid: int, place: int, count: int, tag: str, reduce: bool) -> Loop:
+    depth, lanes = programs.parallel.get(k), programs.vectorize.get(k)
+    parallel = tag == "parallel" if depth is None else place < depth
+    vector = tag == "vectorize" if lanes is None else place >= count - lanes
+    extent: Any = programs.bounds.state.stages[k].vars[uid].extent
+    return Loop(k, uid, 1.0 * extent, tag, reduce, parallel, vector)
+
+
+def _unroll(programs: Programs, k: int) -> Any:
+    """auto_unroll_max_step of a stage, which holds for the stages inside its loops, too."""
+    stage = programs.bounds.state.stages[k]
+    own = programs.unroll.get(k, stage.auto_unroll_max_step)
+    return own if stage.attach is None else larger(own, _unroll(programs, stage.attach.stage))
+
+
+def _access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> Access:
+    """A buffer that is computed inside a loop has the shape of the region that is computed there."""
+    stage = bounds.state.stages[buffer]
+    attached = stage.where == ATTACHED and not stage.is_placeholder
+    rank = len(stage.op.shape)
+    shape = tuple([r.extent for r in bounds.regions[buffer][:rank]]) if attached else stage.op.shape
+    scope = "global" if stage.is_placeholder else bounds.scopes[buffer]
+    return Access(buffer, forms, tuple(shape), scope, element_bytes(stage.op.dtype))
+
+
+@lru_cache(maxsize=1024)
+def work_of(ops: tuple[Operation, ...], hidden: frozenset[int], k: int) -> Work:
+    """The instructions of one iteration of stage k, with the stages `hidden` written into it.
+
+    A multiplication whose product is added to something is one instruction with the addition.
+    """
+    bodies = expanded_bodies(ops, hidden)[k]
+    counts = op_counts(bodies)
+    kinds = {"mad": 1, "addsub": 1, "mul": 1, "divmod": 1, "cmp": 1, "mathfunc": CALL_OPERATIONS}
+    arithmetic = sum([weight * counts.get(f"float_{kind}", 0) for kind, weight in kinds.items()])
+    axes: dict[Var, int] = {v: n for n, v in enumerate((*ops[k].axis, *ops[k].reduce_axis))}
+    tested: set[int] = set()
+    for body in bodies[: 1 if ops[k].reduce_axis else None]:
+        for node in walk(body):
+            match node:
+                case Call(func="if_then_else", args=(cond, _, _)) | Select(cond=cond):
+                    tested |= {axes[v] for v in free_vars(cond) if v in axes}
+    return Work(arithmetic, counts.get("select_op", 0), frozenset(tested))
+
+
+def free_loops(nest: Nest, nests: Sequence[Nest]) -> tuple[Loop, ...]:
+    """The own loops around nothing but this stage."""
+    shared = {x.key for other in nests if other.k != nest.k for x in other.loops}
+    inside = [n for n, loop in enumerate(nest.own_loops) if loop.key in shared]
+    return nest.own_loops[max(inside, default=-1) + 1 :]
+
+
+def extent_of_tags(loops: Sequence[Loop], tags: Sequence[str]) -> Any:
+    """The product of the extents of the loops with these annotations."""
+    return product([x.extent for x in loops if x.tag in tags])
+
+
+def is_serial(loop: Loop) -> bool:
+    """Neither blocks nor threads; virtual threads are one after the other in a thread."""
+    return loop.tag not in BLOCKS and loop.tag not in THREADS
+
+
+def largest(values: Sequence[Any]) -> Any:
+    """The elementwise maximum of some ints or lanes; 1 for none."""
+    out: Any = 1
+    for v in values:
+        out = larger(out, v)
+    return out
+
+
+def iterations(loops: Sequence[Loop]) -> Any:
+    """How often the body of these loops runs."""
+    return product([x.extent for x in loops])
+
+
+def running(loops: Sequence[Loop]) -> dict[Key, Any]:
+    """All these loops run through."""
+    return {x.key: x.extent for x in loops}

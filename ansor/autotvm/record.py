@@ -1,0 +1,141 @@
+"""Records of measured configurations, one JSON object a line, as autotvm writes them.
+
+    {"input": [target, template, args, kwargs], "config": {"index": 17, "code_hash": null, "entity": [...]},
+     "result": [[costs in seconds], error number, seconds in all, time of day], "version": 0.2, "tvm_version": ...}
+
+A failed configuration has the cost 1e9, and the reason as `"error_msg"`.  A line never runs code and never stops a
+reader: bad ones are skipped and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from te_lite.errors import RecordError, TeError, require
+
+from ..core.errors import TaskError
+from ..core.measure_values import MeasureResult
+from ..core.target import Target
+from ..records.files import LineReader, best_of, distill
+from ..records.journal import append_lines
+from ..records.lines import parse_line, read_result, seconds_of
+from .config import ConfigEntity
+from .measure import MeasureInput
+from .task import Task
+
+VERSION = 0.2
+WRITER = "ansor"
+KEYS = {"input", "config", "result", "version", "tvm_version", "error_msg"}
+Pair = tuple[MeasureInput, MeasureResult]
+PathLike = str | os.PathLike[str]
+Source = PathLike | Iterable[Pair] | Sequence[PathLike]
+logger = logging.getLogger("autotvm")
+
+
+# --------------------------------------------------------------------------------------------------- one line
+
+
+def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
+    """The line of a record.  Raises RecordError for costs that no reader would take, and for another protocol."""
+    require(protocol == "json", RecordError, "record", "the protocol must be json", got=protocol)
+    costs = [seconds_of(c, "record, costs") for c in result.costs]
+    facts = [costs, int(result.error_no), seconds_of(result.all_cost, "record, seconds"), int(result.timestamp)]
+    line: dict[str, Any] = {
+        "input": [inp.target, inp.task.name, inp.task.args, inp.task.kwargs], "config": inp.config.to_json_dict(),
+        "result": facts, "version": VERSION, "tvm_version": WRITER,
+    }  # fmt: skip
+    if result.error_msg:
+        line["error_msg"] = result.error_msg
+    return json.dumps(line, allow_nan=False)
+
+
+def decode(row: str | bytes, protocol: str = "json") -> Pair:
+    """Read one line.  The task knows its name, arguments and target; its space is looked up when it is asked for.
+
+    Raises RecordError, in one sentence, for whatever is no record.
+    """
+    require(protocol == "json", RecordError, "record", "the protocol must be json", got=protocol)
+    data = parse_line(row)
+    ok = isinstance(data, dict) and {"input", "config", "result"} <= set(data) <= KEYS
+    require(ok, RecordError, "record", f"an object with the keys {', '.join(sorted(KEYS))} is needed")
+    require(_finite([data["input"], data["config"]]), RecordError, "record", "numbers must be finite")
+    version = data.get("version")
+    require(version == VERSION, RecordError, "record", f"the version must be {VERSION}", got=str(version)[:40])
+    result, reason = read_result(data["result"]), data.get("error_msg", "")
+    require(isinstance(reason, str), RecordError, "record", "the reason is a text", got=str(reason)[:40])
+    inp = _read_input(data["input"], ConfigEntity.from_json_dict(data["config"]))
+    return inp, MeasureResult(result.costs, result.error_no, reason, result.all_cost, result.timestamp)
+
+
+def _finite(data: Any) -> bool:
+    """Whether no number in lists and objects is infinite (1e999 in JSON) or NaN."""
+    left = [data]
+    while left:
+        match left.pop():
+            case list() as items:
+                left += items
+            case dict() as items:
+                left += items.values()
+            case float() as number if not math.isfinite(number):
+                return False
+    return True
+
+
+def _read_input(data: Any, config: ConfigEntity) -> MeasureInput:
+    ok = isinstance(data, list) and len(data) == 4 and isinstance(data[0], str) and isinstance(data[1], str)
+    require(ok, RecordError, "record, input", "target, template, arguments and kwargs are needed")
+    target, name, args, kwargs = data
+    require(isinstance(args, list) and kwargs == {}, RecordError, "record, input", "kwargs must be empty")
+    try:
+        return MeasureInput(target, Task(name, args, target), config)
+    except (TeError, RecursionError) as error:
+        raise RecordError(f"record, input: {error}") from error
+
+
+# --------------------------------------------------------------------------------------------------- one file
+
+
+def load_from_file(filename: PathLike) -> Iterator[Pair]:
+    """The records of a file, in order; unreadable lines are skipped, and counted in one warning.
+
+    Raises JournalError when the file cannot be read.
+    """
+    return iter(LineReader(filename, decode, logger))
+
+
+def save(filename: PathLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    """Append records: one write, one fsync.  Raises JournalError when they cannot be stored."""
+    append_lines(filename, [encode(inp, res) for inp, res in zip(inputs, results, strict=True)])
+
+
+# --------------------------------------------------------------------------------------------------- the best
+
+
+def target_key(target: str) -> tuple[str, str]:
+    """Kind and model of a target's text; TVM's `ext_dev -device=vta` is of kind `vta`."""
+    words = target.split()
+    options = dict(w.lstrip("-").partition("=")[::2] for w in words[1:])
+    if words[:1] == ["ext_dev"]:
+        return options.get("device", ""), options.get("model", "")
+    try:
+        return Target(target).kind.name, options.get("model", "")
+    except TaskError:
+        return (words[0] if words else ""), options.get("model", "")
+
+
+def best_pairs(pairs: Iterable[Pair]) -> list[Pair]:
+    """The error-free record of the least mean cost of each (target kind, model, workload), in order of appearance."""
+    return list(best_of(((*target_key(inp.target), inp.workload), (inp, res)) for inp, res in pairs).values())
+
+
+def pick_best(in_file: PathLike, out_file: PathLike) -> int:
+    """Write the best record of each workload of `in_file`, and of `out_file` if it exists, to `out_file`.
+
+    Gives the number of records written.  Raises JournalError when a file cannot be read or written.
+    """
+    return distill(in_file, out_file, load_from_file, best_pairs, encode)

@@ -1,0 +1,4 @@
+"""The `ansor` command.
+
+Law: reads arguments and prints; the work is done elsewhere.
+"""

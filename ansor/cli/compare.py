@@ -1,0 +1,78 @@
+"""How the best program of a log stands: checked against NumPy, timed beside the untuned loop nest and NumPy itself."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.reference import evaluate, random_inputs
+
+from ..core.build import build_function
+from ..core.errors import MeasureError
+from ..core.nd import aligned_copy
+from ..core.task import SearchTask
+from ..measure.check import mismatch, poison, reduction_terms, tolerance
+from ..measure.progress import seconds_text
+
+ROUNDS = 9
+REST = 0.1
+SLICE = 0.05
+
+
+def timed_in_turns(
+    runs: Mapping[str, Callable[[], object]], rounds: int, slice_s: float = SLICE
+) -> dict[str, list[float]]:
+    """Seconds of each run, `rounds` figures, taken in turns so that all see the same machine.
+
+    The threads of a matrix library look for work for a while after it returned; a rest lets them fall asleep.  Waking
+    up takes as long as a short program, so a figure is the mean over a slice of `slice_s` seconds.
+    """
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            time.sleep(REST)
+            run()
+            start, calls, seconds = time.perf_counter(), 0, 0.0
+            while seconds < slice_s:
+                run()
+                calls, seconds = calls + 1, time.perf_counter() - start
+            times[name].append(seconds / calls)
+    return times
+
+
+def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict[str, float]:
+    """Print the comparison for target `c`; gives the seconds of `best`, `untuned` and `numpy`.
+
+    NumPy evaluates the same computation through its matrix product (te_lite.reference).  Raises NoRecordError when
+    the log has no valid record, MeasureError when the best program computes something else than NumPy.
+    """
+    tensors = task.compute_dag.tensors
+    inputs = random_inputs(tensors, rng)
+    arrays = [aligned_copy(inputs[t] if t in inputs else poison(t.shape, t.dtype)) for t in tensors]
+    schedule, args = task.apply_best(str(log))
+    best = build_function(schedule, args, task.target, "best")
+    untuned = build_function(task.compute_dag.init_state, tensors, task.target, "untuned")
+    best(*arrays)
+    reference = evaluate(tensors, inputs, dtype="float64")
+    for t, array in zip(tensors, arrays, strict=True):
+        if t in reference and t not in inputs:
+            limit = tolerance(t.dtype, reduction_terms(task.compute_dag))
+            wrong = mismatch(array, reference[t], limit)
+            require(not wrong, MeasureError, t.name, f"the best program is wrong: {wrong}")
+    runs: dict[str, Callable[[], object]] = {
+        "best": lambda: best(*arrays),
+        "untuned": lambda: untuned(*arrays),
+        "numpy": lambda: evaluate(tensors, inputs),
+    }
+    seconds = {name: statistics.median(t) for name, t in timed_in_turns(runs, ROUNDS).items()}
+    print("the result agrees with NumPy's, in float64")
+    names = {"best": "the best program", "untuned": "the untuned loop nest", "numpy": "NumPy, through its matmul"}
+    for name, s in seconds.items():
+        print(f"  {names[name]:<28}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+    print(f"the records are in {log}")
+    return seconds

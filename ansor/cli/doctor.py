@@ -1,0 +1,48 @@
+"""`ansor doctor`: what this installation can do, and what is missing, one line each."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+
+from ..core.backends import backend
+from ..core.errors import BackendError
+from ..core.hardware import host_cores
+
+PACKAGES = {"numpy": ("numpy",), "networkx": ("networkx",), "rich": ("rich",), "xgboost": ("xgboost", "xgboost-cpu")}
+Line = tuple[str, bool, str]
+
+
+def _package(name: str, distributions: tuple[str, ...]) -> Line:
+    for distribution in distributions:
+        try:
+            return name, True, importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return name, False, "is not installed"
+
+
+def examine() -> tuple[list[Line], list[Line]]:
+    """`(required, optional)`: name, whether it is in order, detail."""
+    cores = f"{host_cores()} of {os.cpu_count()} usable, {platform.machine()}"
+    required = [("Python", sys.version_info >= (3, 10), platform.python_version()), ("processor", True, cores)]
+    required += [_package(name, names) for name, names in PACKAGES.items()]
+    return required + _target("c"), _target("cuda")
+
+
+def _target(kind: str) -> list[Line]:
+    try:
+        return [(f"target {kind}", True, "is there"), *backend(kind).report()]
+    except BackendError as error:
+        return [(f"target {kind}", False, str(error))]
+
+
+def doctor() -> int:
+    """Print the findings; 0 when everything required is in order, else 1."""
+    required, optional = examine()
+    for lines, bad in ((required, "MISSING"), (optional, "absent ")):
+        for name, ok, detail in lines:
+            print(f"{'ok     ' if ok else bad}  {name:12}  {detail}")
+    return 0 if all(ok for _, ok, _ in required) else 1

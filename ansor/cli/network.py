@@ -1,0 +1,61 @@
+"""`ansor tune-network`: its options.  The work is done by relay_lite, which is found through the registry."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from te_lite.errors import require
+
+from ..core.errors import TaskError
+from ..core.registry import front_end
+from ..core.seeds import checked_seed
+from . import devices as cli_devices
+
+NAME = "tune-network"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    parser = commands.add_parser(NAME, help="tune all tasks of a network, compile it and see what it takes")
+    parser.add_argument("network", help="a name, such as resnet-18, mobilenet, bert-base; or the path of an ONNX model")
+    parser.add_argument("--target", default="c", help="what to compile for (default: c)")
+    trials = "how many programs to measure in all; those in the log count (default: 200)"
+    parser.add_argument("--trials", type=int, default=200, help=trials)
+    parser.add_argument("--devices", help=cli_devices.OPTION)
+    parser.add_argument("--log", help="where records go (default: by network and target); one that exists is continued")
+    parser.add_argument("--layout", default="NHWC", help="NHWC (default) or NCHW")
+    parser.add_argument("--batch-size", type=int, default=1)
+    parser.add_argument("--image-size", metavar="N[xN]", help="height and width, where they are free")
+    shape = "the extents of an input of an ONNX model, for those that it leaves open"
+    parser.add_argument("--shape", action="append", default=[], metavar="INPUT=N,N", help=shape)
+    parser.add_argument("--seed", type=int, help="draws weights and inputs, and makes the candidates repeatable")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="stop tuning after so many seconds")
+    parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 only results, 2 everything")
+    parser.add_argument("--export", metavar="FOLDER", help="also store the compiled network in a new folder")
+
+
+def tune_network(args: argparse.Namespace) -> int:
+    """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
+    require(args.trials >= 0, TaskError, "--trials", "a number of at least 0 is needed", got=args.trials)
+    require(args.batch_size >= 1, TaskError, "--batch-size", "a positive number is needed", got=args.batch_size)
+    if args.seed is not None:
+        checked_seed("--seed", args.seed)
+    args.devices = cli_devices.devices_of(args.devices)
+    args.image_size = None if args.image_size is None else _extents("--image-size", args.image_size)
+    args.shape = dict([_named_shape(text) for text in args.shape])
+    code: int = front_end("relay_lite.cli", NAME).tune_network(args)
+    return code
+
+
+def _extents(option: str, text: str) -> tuple[int, ...]:
+    parts = [p.strip() for p in text.replace("x", ",").split(",")]
+    ok = all(p.isascii() and p.isdecimal() and int(p) > 0 for p in parts)
+    require(ok, TaskError, option, "positive numbers with x or commas between them are needed", got=text)
+    return tuple([int(p) for p in parts])
+
+
+def _named_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, _, numbers = text.rpartition("=")
+    require(name, TaskError, "--shape", "an input and its extents are needed, as in data=1,3,224,224", got=text)
+    return name, _extents("--shape", numbers)

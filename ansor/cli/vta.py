@@ -1,0 +1,46 @@
+"""`ansor vta`: its options.  The work is done by vta_sim, which is found through the registry."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from te_lite.errors import require
+
+from ..core.errors import TaskError
+from ..core.registry import front_end
+from ..core.seeds import checked_seed
+
+NAME = "vta"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the subcommands of a parser."""
+    vta = commands.add_parser(NAME, help="the simulated accelerator: tune a network on it, see what a program does")
+    actions = vta.add_subparsers(dest="action", required=True)
+
+    tune = actions.add_parser("tune", help="tune the convolutions of ResNet-18, run it in int8 and check it")
+    tune.add_argument("--trials", type=int, default=32, help="configurations a task to measure in all (default: 32)")
+    tune.add_argument("--tuner", default="xgb", help="xgb (default), ga, random or gridsearch")
+    tune.add_argument("--log", default="vta.resnet18_v1.log", help="where records go; one that exists is continued")
+    tune.add_argument("--image-size", type=int, default=224, metavar="N", help="height and width (default: 224)")
+    tune.add_argument("--config", metavar="FILE", help="a vta_config.json (default: the default machine)")
+    tune.add_argument("--seed", type=int, help="draws weights and the image, and makes the candidates repeatable")
+
+    line = actions.add_parser("timeline", help="draw when each module of the machine works for one convolution")
+    line.add_argument("layer", help="C2 to C11 of ResNet-18, or numbers H,W,CI,CO,K,pad,stride")
+    knobs = "tile_h,tile_w,tile_ci,tile_co,oc_nthread,h_nthread (default: the best record of --log, else default tiles)"
+    line.add_argument("--knobs", metavar="N,N,N,N,N,N", help=knobs)
+    line.add_argument("--log", help="a log of `ansor vta tune`")
+    line.add_argument("--config", metavar="FILE", help="a vta_config.json (default: the default machine)")
+    line.add_argument("-o", "--output", help="also write the picture, an SVG file with the text of each instruction")
+
+
+def vta(args: argparse.Namespace) -> int:
+    """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
+    if args.action == "tune":
+        require(args.trials >= 0, TaskError, "--trials", "a number of at least 0 is needed", got=args.trials)
+        if args.seed is not None:
+            checked_seed("--seed", args.seed)
+    code: int = getattr(front_end("vta_sim.cli", NAME), args.action)(args)
+    return code

@@ -1,0 +1,196 @@
+"""A device on the network: an actor on the device's machine that answers with measurements.
+
+Programs run in a worker process below the actor, the one that every runner has (`ansor.measure.device_runner`): it may
+hang or crash, which costs a candidate one retry on a fresh worker.  The actor itself only unpacks messages, so it
+answers while a program hangs.  A client sends a task's computation once, when the host says that it needs it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ansor.measure.workers import Workshop
+from te_lite.dag_json import dag_from_json
+from te_lite.errors import TeError, require
+
+from ..core.errors import MeasureError
+from ..core.hardware import HardwareParams
+from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.registry import register_backend
+from ..core.task import SearchTask
+from ..measure.device_runner import RunOptions, Station, TaskData
+from .message import Files, pack, unpack
+from .remote_session import Desk
+
+TASKS = 8
+IDLE = RunOptions(10.0, 1, 1, 0, 0.0, False, 600.0)
+NO_HARDWARE = HardwareParams(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class DeviceHost:
+    """Runs what it is sent, one program at a time.
+
+    `facts` is `{"label", "kind", "index", "backends": {kind: module}, "threads": OMP_NUM_THREADS or null}` as JSON.
+    """
+
+    def __init__(self, facts: str) -> None:
+        given = json.loads(facts)
+        self.kind = str(given["kind"])
+        self.label = str(given["label"])
+        self.index = int(given["index"])
+        for kind, module in given["backends"].items():
+            register_backend(kind, module)
+        _restore_threads(given["threads"])
+        self._workshop = Workshop()
+        self._data = TaskData(self._workshop)
+        self._station = self._new_station()
+        self._tasks: OrderedDict[str, SearchTask] = OrderedDict()
+        self._desk = Desk(self._workshop, self.kind, self.index)
+        self._lock = threading.Lock()
+        self._lease = 0
+        self._interrupted = False
+
+    def _new_station(self) -> Station:
+        return Station(self._data, IDLE, self.index, self.label)
+
+    def ping(self) -> None:
+        """The host answers."""
+
+    def measure(self, message: bytes) -> bytes:
+        """Run a program, or compare several.
+
+        The object is `{"op", "lease", "task", "options", "programs": [{"packed", "seconds"}]}`, with `"task_data"` when
+        the host asked for it; program k's files are called `k/NAME`, task inputs `input/NAME`.  The answer is
+        `{"result": [...], "lost": count}`, `{"times"}`, `{"need": "task"}` or `{"refusal": sentence}`.
+        """
+        with self._lock:
+            try:
+                return pack(self._answer(*unpack(message)))
+            except TeError as error:
+                return pack({"refusal": f"{self.label}: {error}"})
+            finally:
+                self._lease = 0
+
+    def session(self, message: bytes) -> bytes:
+        """What a remote session asks for, see `Desk.answer`; or `{"refusal": sentence}`."""
+        with self._lock:
+            try:
+                header, files = unpack(message)
+                self._lease = int(header["lease"])
+                return pack(*self._desk.answer(header, files))
+            except TeError as error:
+                return pack({"refusal": str(error)})
+            finally:
+                self._lease = 0
+
+    def interrupt(self, lease: int) -> None:
+        """End the run of a client that does not want it any more."""
+        if lease == self._lease:
+            self._interrupted = True
+            self._station.stop()
+            self._desk.interrupt()
+
+    def close(self) -> None:
+        """End the worker process and remove its files."""
+        self._station.stop()
+        with self._lock:
+            self._station.close()
+            self._desk.clear()
+            self._workshop.close()
+
+    # ------------------------------------------------------------------------------------------------------ parts
+
+    def _answer(self, header: dict[str, Any], files: Files) -> dict[str, Any]:
+        self._lease = int(header["lease"])
+        self._desk.clear()
+        task = self._task(header, files)
+        if task is None:
+            return {"need": "task"}
+        self._station.options = replace(RunOptions(**header["options"]), retries=1)
+        programs = [self._program(k, facts, files) for k, facts in enumerate(header["programs"])]
+        inputs = [MeasureInput(task) for _ in programs]
+        lost = self._station.lost
+        try:
+            if header["op"] == "compare":
+                return {"times": self._station.compare(inputs, programs)}
+            result = self._station.run(inputs[0], programs[0])
+            return {"result": result_to_json(result), "lost": self._station.lost - lost}
+        finally:
+            if self._interrupted:
+                self._interrupted = False
+                self._station.close()
+                self._station = self._new_station()
+            for built in programs:
+                shutil.rmtree(built.filename, ignore_errors=True)
+
+    def _program(self, k: int, facts: Mapping[str, Any], files: Files) -> BuildResult:
+        """Program k of a message in a directory of its own."""
+        directory = self._workshop.new("program_")
+        for name, data in files.items():
+            place, _, plain = name.partition("/")
+            if place == str(k):
+                require(Path(plain).name == plain, MeasureError, "message", "a plain file name is needed", got=plain)
+                (directory / plain).write_bytes(data)
+        return BuildResult(str(directory), tuple(facts["packed"]), 0, "", float(facts["seconds"]))
+
+    def _task(self, header: Mapping[str, Any], files: Files) -> SearchTask | None:
+        """The task of a message, None when its computation must be sent first."""
+        digest = str(header["task"])
+        if digest not in self._tasks:
+            if "task_data" not in header:
+                return None
+            self._tasks[digest] = self._read_task(header["task_data"], files)
+            while len(self._tasks) > TASKS:
+                self._tasks.popitem(last=False)
+        self._tasks.move_to_end(digest)
+        return self._tasks[digest]
+
+    def _read_task(self, data: Mapping[str, Any], files: Files) -> SearchTask:
+        law = f"it runs programs of target {self.kind!r}"
+        require(data["kind"] == self.kind, MeasureError, "device", law, task=data["kind"])
+        inputs = {
+            name.removeprefix("input/"): np.load(io.BytesIO(text), allow_pickle=False)
+            for name, text in files.items()
+            if name.startswith("input/")
+        }
+        dag = dag_from_json(data["dag"])
+        return SearchTask(
+            compute_dag=dag, target=data["target"], hardware_params=NO_HARDWARE, task_inputs=inputs,
+            layout_rewrite_option=data["layout"], desc=data["name"],
+        )  # fmt: skip
+
+
+def _restore_threads(wanted: str | None) -> None:
+    """The engine allows its processes one OpenMP thread; programs run with what the server's environment says."""
+    os.environ.pop("OMP_NUM_THREADS", None)
+    if wanted is not None:
+        os.environ["OMP_NUM_THREADS"] = wanted
+
+
+def result_to_json(result: MeasureResult) -> list[Any]:
+    """A result as a list."""
+    return [
+        list(result.costs), int(result.error_no), result.error_msg, result.all_cost, result.timestamp, result.device,
+    ]  # fmt: skip
+
+
+def result_from_json(data: Any) -> MeasureResult:
+    """The result of `result_to_json`.  Raises MeasureError for anything else."""
+    try:
+        costs, error_no, message, seconds, timestamp, device = data
+        return MeasureResult(
+            tuple(float(c) for c in costs), int(error_no), str(message), float(seconds), int(timestamp), str(device)
+        )
+    except (TypeError, ValueError) as error:
+        raise MeasureError(f"message: no result can be read from it, got {data!r:.80}") from error

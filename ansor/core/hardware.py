@@ -1,0 +1,151 @@
+"""The numbers of a machine that shape the search space.
+
+The eight fields, in this order, are what a record line stores.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import astuple, dataclass, fields, replace
+from typing import ClassVar
+
+from te_lite import environment
+from te_lite.errors import require
+
+from .errors import TaskError
+from .registry import backend_module, load_backend
+from .target import Target
+
+UNLIMITED = 2**31 - 1
+
+
+def host_cores() -> int:
+    """The cores this process may use; TVM_NUM_THREADS or OMP_NUM_THREADS override."""
+    given = environment.TVM_NUM_THREADS.positive or environment.OMP_NUM_THREADS.positive
+    if given is not None:
+        return given
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@dataclass(frozen=True, init=False)
+class HardwareParams:
+    """Limits and sizes of a machine; what is not given is the default of `target` (of `c` when there is none).
+
+    num_cores: CPU cores (-1 on GPUs); vector_unit_bytes, cache_line_bytes: bytes; max_shared_memory_per_block,
+    max_local_memory_per_block: bytes; max_threads_per_block, max_vthread_extent, warp_size: threads.
+    Raises TaskError for a value that is not an integer of at least -1.
+    """
+
+    num_cores: int
+    vector_unit_bytes: int
+    cache_line_bytes: int
+    max_shared_memory_per_block: int
+    max_local_memory_per_block: int
+    max_threads_per_block: int
+    max_vthread_extent: int
+    warp_size: int
+
+    _given: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        num_cores: int | None = None,
+        vector_unit_bytes: int | None = None,
+        cache_line_bytes: int | None = None,
+        max_shared_memory_per_block: int | None = None,
+        max_local_memory_per_block: int | None = None,
+        max_threads_per_block: int | None = None,
+        max_vthread_extent: int | None = None,
+        warp_size: int | None = None,
+        target: Target | str | None = None,
+    ) -> None:
+        values = (
+            num_cores, vector_unit_bytes, cache_line_bytes, max_shared_memory_per_block, max_local_memory_per_block,
+            max_threads_per_block, max_vthread_extent, warp_size,
+        )  # fmt: skip
+        names = [f.name for f in fields(self)]
+        given = [name for name, value in zip(names, values, strict=True) if value is not None]
+        defaults = values if len(given) == len(names) else _defaults("c" if target is None else target)
+        for name, value, default in zip(names, values, defaults, strict=True):
+            number = default if value is None else value
+            ok = isinstance(number, int) and not isinstance(number, bool) and number >= -1
+            require(ok, TaskError, f"hardware parameter {name}", "an integer of at least -1 is needed", got=number)
+            object.__setattr__(self, name, number)
+        object.__setattr__(self, "_given", tuple(names if target is not None else given))
+
+    @classmethod
+    def for_target(cls, target: Target | str) -> HardwareParams:
+        """The defaults of a target.  Raises TaskError for a target that has none."""
+        return cls(target=target)
+
+    @classmethod
+    def from_device(cls, target: Target | str) -> HardwareParams:
+        """The numbers of the first device of a target, as its driver tells them, for searching its whole space.
+
+        Raises BackendError or the backend's error when there is no device, TaskError for a target without drivers.
+        """
+        target = Target.of(target)
+        kind = target.kind.name
+        read = getattr(load_backend(backend_module(kind), kind), "hardware", None)
+        if read is None:
+            raise TaskError(f"target {target.text!r}: its devices do not tell their numbers")
+        found: HardwareParams = read(target.text)
+        return found
+
+    def completed(self, target: Target | str) -> HardwareParams:
+        """The same, with what nobody gave taken from the defaults of `target`.
+
+        Raises TaskError when the numbers leave a GPU without threads.
+        """
+        whole = self
+        if len(self._given) < len(fields(self)):
+            whole = HardwareParams(**{name: getattr(self, name) for name in self._given}, target=target)
+        if Target.of(target).is_gpu:
+            for name in ("max_threads_per_block", "max_vthread_extent", "warp_size"):
+                value = getattr(whole, name)
+                require(value > 0, TaskError, f"hardware parameter {name}", "a GPU needs at least 1", got=value)
+        return whole
+
+    def to_json(self) -> list[int]:
+        """The list of a record line."""
+        return list(astuple(self))
+
+
+def _defaults(target: Target | str) -> tuple[int, ...]:
+    target = Target.of(target)
+    match target.kind.name:
+        case "c":
+            return (host_cores(), 64, 64, 0, 0, 0, 0, 0)
+        case "cuda":
+            model = target.attrs.get("model", "unknown").upper()
+            known = model in GPUS or model == "UNKNOWN"
+            require(known, TaskError, f"target {target.text!r}", f"known models are {', '.join(GPUS)}", model=model)
+            return astuple(GPUS.get(model, CUDA))
+    raise TaskError(f"target {target.text!r}: hardware parameters have no defaults, give all of them")
+
+
+CUDA = HardwareParams(
+    num_cores=-1,
+    vector_unit_bytes=16,
+    cache_line_bytes=64,
+    max_shared_memory_per_block=49152,
+    max_local_memory_per_block=UNLIMITED,
+    max_threads_per_block=1024,
+    max_vthread_extent=8,
+    warp_size=32,
+)
+
+KIB = 1024
+GPUS: dict[str, HardwareParams] = {
+    model: replace(CUDA, max_shared_memory_per_block=shared)
+    for model, shared in {
+        "V100": 96 * KIB, "T4": 64 * KIB, "A100": 163 * KIB, "H100": 227 * KIB, "H200": 227 * KIB, "RTX3090": 99 * KIB,
+        "RTX4090": 99 * KIB,
+    }.items()
+}  # fmt: skip
+"""What blocks may have on request on well-known GPUs (CUDA programming guide, table of compute capabilities).
+
+Targets without a `-model` keep to the 48 KiB that every GPU gives unasked, as TVM does.
+"""

@@ -1,0 +1,138 @@
+"""The values of measurement: candidates, their results, and the devices that gave them.
+
+A candidate ends as a `MeasureResult`, whatever happens to it: `error_no` says how, decided where the failure happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from te_lite.replay import replay
+from te_lite.state import State
+from te_lite.step import Step
+
+from .task import SearchTask
+
+FAILED_COST = 1e10
+
+
+class MeasureErrorNo(IntEnum):
+    """How a candidate ended; the numbers are those of TVM's records."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+
+class MeasureInput:
+    """A candidate: a task and a program for it, given as a state or as recorded steps that are replayed on demand."""
+
+    def __init__(self, task: SearchTask, state: State | None = None, steps: Sequence[Step] | None = None) -> None:
+        self.task = task
+        self.steps: tuple[Step, ...] = tuple(state.steps if state is not None else steps or ())
+        if state is not None:
+            self.__dict__["state"] = state
+
+    @cached_property
+    def state(self) -> State:
+        """The program.  Raises ScheduleError when the steps do not fit the task's computation."""
+        return replay(self.task.compute_dag, self.steps)
+
+    def __repr__(self) -> str:
+        return f"MeasureInput({self.task.workload_key}, {self.task.target}, {len(self.steps)} steps)"
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """`filename` is the directory of the built program; `time_cost` the seconds it took.
+
+    `args` are the inputs that the program takes packed: (argument number, digits of the `PackedLayout`).
+    """
+
+    filename: str
+    args: tuple[Any, ...]
+    error_no: int
+    error_msg: str
+    time_cost: float
+
+
+@dataclass(frozen=True)
+class MeasureResult:
+    """`costs` in seconds per call, one a repeat (`[1e10]` after an error); `all_cost` the seconds spent in all.
+
+    `device` names the device that ran the program where a runner drives several.
+    """
+
+    costs: tuple[float, ...]
+    error_no: int
+    error_msg: str
+    all_cost: float
+    timestamp: int
+    device: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.error_no == MeasureErrorNo.NO_ERROR
+
+    @property
+    def cost(self) -> float:
+        """The mean of `costs`, seconds."""
+        return float(np.mean(self.costs))
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device: its target kind, its number, its model, and a line of numbers for people."""
+
+    kind: str
+    index: int
+    model: str
+    detail: str = ""
+
+    @property
+    def label(self) -> str:
+        """How records and displays call it: `cuda 1 (NVIDIA H200)`."""
+        return f"{self.kind} {self.index} ({self.model})"
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What a device did in `seconds`: `trials` candidates, which kept it busy for `busy` seconds.
+
+    `lost` counts the worker processes that died or hung on it.
+    """
+
+    device: str
+    trials: int
+    busy: float
+    seconds: float
+    lost: int
+
+    @property
+    def rate(self) -> float:
+        """Trials per second."""
+        return self.trials / max(self.seconds, 1e-9)
+
+    @property
+    def share(self) -> float:
+        """The part of the time in which it was busy, from 0 to 1."""
+        return min(1.0, self.busy / max(self.seconds, 1e-9))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, rounded to milliseconds."""
+        return {
+            "device": self.device, "trials": self.trials, "busy_s": round(self.busy, 3),
+            "seconds": round(self.seconds, 3), "lost_workers": self.lost,
+        }  # fmt: skip

@@ -1,0 +1,251 @@
+"""A search task: one computation on one target, and what can be done with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from te_lite import ComputeDAG, Tensor
+from te_lite.errors import require
+from te_lite.schedule import Schedule
+from te_lite.state import State
+
+from .errors import TaskError
+from .hardware import HardwareParams
+from .layout_option import LayoutRewriteOption
+from .target import Target
+from .workloads import WorkloadFunc, decode_workload_key, make_workload_key, register_dag, workload_dag
+
+Array = np.ndarray[Any, np.dtype[Any]]
+HARDWARE_FIELDS = tuple(f.name for f in fields(HardwareParams))
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What a record says of its task, nothing of it looked up yet."""
+
+    workload_key: str
+    target: str
+    hardware: tuple[int, ...] | None = None
+    target_host: str = ""
+    layout_rewrite_option: int = 0
+    task_input_names: tuple[str, ...] = ()
+
+    def to_json(self) -> list[Any]:
+        """The first part of a record line."""
+        hardware = list(self.hardware or [0] * len(HARDWARE_FIELDS))
+        names = list(self.task_input_names)
+        return [self.workload_key, self.target, hardware, self.target_host, self.layout_rewrite_option, names]
+
+
+class TaskActions(Protocol):
+    """What a task does by the help of layers above it: those that search, measure and read logs."""
+
+    def tune(self, task: SearchTask, options: Any, policy: Any, adaptive_training: bool) -> None:
+        """See `SearchTask.tune`."""
+
+    def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
+        """See `SearchTask.best_state`."""
+
+    def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
+        """The program with its layout-free inputs stored as `option` says."""
+
+    def build(self, task: SearchTask, state: State) -> Any:
+        """A program of the task as a function of arrays."""
+
+    def source(self, task: SearchTask, state: State) -> str:
+        """See `SearchTask.source`."""
+
+
+_registered: list[TaskActions] = []
+
+
+def register_actions(actions: TaskActions) -> None:
+    """The one hook of tasks: the layer above says how to tune one, and how to read its best program from a log."""
+    _registered[:] = [actions]
+
+
+def _actions() -> TaskActions:
+    return _registered[0]
+
+
+class SearchTask:
+    """A computation to be tuned for a target.
+
+    The computation is a registered function with `args`, a `workload_key`, or a `compute_dag` (which is registered
+    under its own key).  `hardware_params` default to what the target says.  `task_inputs` maps placeholder names to
+    the arrays to measure with, instead of random ones.  `layout_rewrite_option` says how layout-free inputs are stored
+    when programs are measured (target `c` only).
+    Raises TaskError for an unknown workload or target, or arguments that do not fit.
+    """
+
+    def __init__(
+        self,
+        func: WorkloadFunc | str | None = None,
+        args: Sequence[Any] | None = None,
+        compute_dag: ComputeDAG | Sequence[Tensor] | None = None,
+        workload_key: str | None = None,
+        target: Target | str | None = None,
+        target_host: Target | str | None = None,
+        hardware_params: HardwareParams | None = None,
+        layout_rewrite_option: int | None = None,
+        task_inputs: Mapping[str, Any] | None = None,
+        desc: str = "",
+    ) -> None:
+        if target is None:
+            raise TaskError("SearchTask: a target is needed, for example target='c'")
+        target = Target.of(target)
+        option = _layout_option("SearchTask", layout_rewrite_option or LayoutRewriteOption.NO_REWRITE, target)
+        self.desc = desc
+        if compute_dag is not None and not isinstance(compute_dag, ComputeDAG):
+            compute_dag = ComputeDAG(compute_dag)
+        self.workload_key = _key(func, args, compute_dag, workload_key)
+        if compute_dag is not None:
+            register_dag(self.workload_key, compute_dag)
+        self.__dict__["compute_dag"] = compute_dag or workload_dag(self.workload_key)
+        self.__dict__["target"] = target
+        self.__dict__["hardware_params"] = (hardware_params or HardwareParams()).completed(target)
+        self.target_host = "" if target_host is None else str(target_host)
+        self.layout_rewrite_option = option
+        self.task_inputs: dict[str, Array] = self._checked_inputs(task_inputs or {})
+        self.task_input_names = tuple(self.task_inputs)
+
+    @classmethod
+    def from_facts(cls, facts: TaskFacts) -> SearchTask:
+        """The task of a record; its computation, target and hardware are looked up when they are asked for."""
+        task = cls.__new__(cls)
+        task.desc = ""
+        task.workload_key = facts.workload_key
+        task.target_host = facts.target_host
+        task.layout_rewrite_option = LayoutRewriteOption(facts.layout_rewrite_option)
+        task.task_inputs = {}
+        task.task_input_names = facts.task_input_names
+        task._facts = facts
+        return task
+
+    _facts: TaskFacts | None = None
+
+    @cached_property
+    def compute_dag(self) -> ComputeDAG:
+        """The computation.  Raises TaskError when a record's workload is not registered here."""
+        return workload_dag(self.workload_key)
+
+    @cached_property
+    def target(self) -> Target:
+        assert self._facts is not None
+        return Target(self._facts.target)
+
+    @cached_property
+    def hardware_params(self) -> HardwareParams:
+        if self._facts is None or self._facts.hardware is None:
+            return HardwareParams(target=self.target)
+        numbers: dict[str, Any] = dict(zip(HARDWARE_FIELDS, self._facts.hardware, strict=True))
+        return HardwareParams(**numbers)
+
+    @property
+    def name(self) -> str:
+        """What to call the task: its description, or the name of its workload."""
+        return self.desc or decode_workload_key(self.workload_key)[0]
+
+    def facts(self) -> TaskFacts:
+        """What a record says of this task."""
+        if self._facts is not None:
+            return self._facts
+        return TaskFacts(
+            self.workload_key, str(self.target), tuple(self.hardware_params.to_json()), self.target_host,
+            int(self.layout_rewrite_option), self.task_input_names,
+        )  # fmt: skip
+
+    def _checked_inputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        tensors = {t.name: t for t in self.compute_dag.inputs}
+        out = {}
+        for name, value in given.items():
+            if name not in tensors:
+                raise TaskError(f"SearchTask: task input {name!r} is no placeholder, they are {', '.join(tensors)}")
+            array, tensor = np.ascontiguousarray(value), tensors[name]
+            if array.shape != tensor.shape or array.dtype != np.dtype(tensor.dtype):
+                raise TaskError(
+                    f"SearchTask: task input {name!r} must be {tensor.dtype} of shape {tensor.shape},"
+                    f" got {array.dtype} of shape {array.shape}"
+                )
+            out[name] = array
+        return out
+
+    # ------------------------------------------------------------------------------------------ what it can do
+
+    def tune(self, tuning_options: Any, search_policy: Any = None, adaptive_training: bool = False) -> None:
+        """Search for a good program, as `TuningOptions` say; the results go to the callbacks of the options.
+
+        Without a policy it is `SketchPolicy(self, XGBModel(adaptive_training=...))`.  Ctrl-C stops the workers and
+        passes on; every result that was measured has reached the callbacks by then.  Raises BackendError when the
+        target cannot be had here, and TaskError for a policy that is none, is for another task, or knows no time limit
+        when one is set.
+        """
+        _actions().tune(self, tuning_options, search_policy, adaptive_training)
+
+    def best_state(self, log_file: str | os.PathLike[str], include_compatible: bool = False) -> State:
+        """The best recorded program of this workload.  Raises NoRecordError when the log has none."""
+        return _actions().best_state(self, log_file, include_compatible)
+
+    def apply_best(
+        self,
+        log_file: str | os.PathLike[str],
+        include_compatible: bool = False,
+        layout_rewrite_option: int | None = None,
+    ) -> tuple[Any, list[Tensor]]:
+        """`(schedule, tensors)` of the best record, ready for `te.lower` and `build`.
+
+        The layout option is that of the task, unless one is given; with `REWRITE_FOR_PRE_TRANSFORMED` the tensors of
+        layout-free inputs have packed shapes.
+        """
+        given = self.layout_rewrite_option if layout_rewrite_option is None else layout_rewrite_option
+        option = _layout_option("apply_best", given, self.target)
+        state = _actions().with_layout(self.best_state(log_file, include_compatible), option)
+        return Schedule(state), list(state.dag.tensors)
+
+    def print_best(self, log_file: str | os.PathLike[str], print_mode: str = "schedule") -> str:
+        """The best record as text: "schedule" gives Python code, the target's kind ("c", "cuda") its source."""
+        kind = self.target.kind.name
+        if print_mode not in ("schedule", kind):
+            raise ValueError(f"print_best: print_mode must be 'schedule' or {kind!r}, got {print_mode!r}")
+        state = self.best_state(log_file)
+        return self.compute_dag.print_python_code_from_state(state) if print_mode == "schedule" else self.source(state)
+
+    def build_best(self, log_file: str | os.PathLike[str]) -> Any:
+        """The best record as a function of arrays of the declared shapes, with `.source` and `.time(...)`."""
+        return _actions().build(self, self.best_state(log_file))
+
+    def source(self, state: State) -> str:
+        """The target's source text of a program of this task."""
+        return _actions().source(self, state)
+
+    def __repr__(self) -> str:
+        return f"SearchTask({self.workload_key}, {self.target})"
+
+
+def _layout_option(subject: str, option: int, target: Target) -> LayoutRewriteOption:
+    known = option in tuple(LayoutRewriteOption)
+    require(known, TaskError, subject, "layout options are 0, 1 and 2", layout_rewrite_option=option)
+    ok = option == LayoutRewriteOption.NO_REWRITE or target.kind.name == "c"
+    law = "layouts are rewritten for target c only"
+    require(ok, TaskError, subject, law, layout_rewrite_option=option, target=str(target))
+    return LayoutRewriteOption(option)
+
+
+def _key(
+    func: WorkloadFunc | str | None, args: Sequence[Any] | None, dag: ComputeDAG | None, workload_key: str | None
+) -> str:
+    if workload_key is not None:
+        return workload_key
+    if func is not None:
+        if args is None:
+            raise TaskError("SearchTask: a function needs args")
+        return make_workload_key(func, args)
+    if dag is None:
+        raise TaskError("SearchTask: a computation is needed: func and args, a workload_key, or a compute_dag")
+    return dag.workload_key()

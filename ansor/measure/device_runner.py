@@ -1,0 +1,210 @@
+"""One device and the worker process that runs programs on it, one at a time: what every runner is made of.
+
+A worker that dies or hangs costs its candidate: the candidate fails, or is run once more on a fresh worker where the
+station has a retry.  The inputs and reference outputs of a task are made by the first station that needs them and
+read by the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..core.errors import MeasureError
+from ..core.measure_values import FAILED_COST, BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.task import SearchTask
+from .payload import task_payload
+from .workers import Reply, Worker, Workshop
+
+INPUT_SEED = 20201019
+ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How programs are timed, see `LocalRunner`; `prepare_timeout` seconds for the data of a task.
+
+    `retries` says how often a candidate whose worker died or hung is run again; with `check` outputs are compared.
+    """
+
+    timeout: float
+    number: int
+    repeat: int
+    min_repeat_ms: int
+    cooldown_interval: float
+    flush: bool
+    prepare_timeout: float
+    retries: int = 0
+    check: bool = True
+
+    def timing(self) -> dict[str, Any]:
+        """What a job says of this."""
+        return {"number": self.number, "min_repeat_ms": self.min_repeat_ms, "flush": self.flush}
+
+
+def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErrorNo) -> tuple[int, str]:
+    """The error number and message of a reply."""
+    match reply.failure:
+        case "timeout":
+            return int(timeout_error), reply.message
+        case "died":
+            return int(death_error), reply.message
+    return int(reply.data["error_no"]), str(reply.data.get("message", ""))
+
+
+def failed(error_no: int, message: str, seconds: float, device: str = "") -> MeasureResult:
+    """The result of a candidate that failed."""
+    return MeasureResult((FAILED_COST,), error_no, message, seconds, int(time.time()), device)
+
+
+class TaskData:
+    """The folders with the inputs and reference outputs of tasks, which stations share."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self.workshop = workshop
+        self._folders: dict[str, Path] = {}
+        self._made: set[str] = set()
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+
+    def folder(self, task: SearchTask, payload: dict[str, Any]) -> Path:
+        """Where the arrays of a task lie; inputs that the task gives are put there first."""
+        with self._lock:
+            if payload["task"] not in self._folders:
+                directory = self.workshop.new("task_")
+                for k, t in enumerate(task.compute_dag.tensors):
+                    if t in task.compute_dag.inputs and t.name in task.task_inputs:
+                        np.save(directory / f"{k}.npy", task.task_inputs[t.name], allow_pickle=False)
+                self._folders[payload["task"]] = directory
+            return self._folders[payload["task"]]
+
+    @contextmanager
+    def made_once(self, key: str) -> Iterator[None]:
+        """Whoever makes the data of task `key` does so alone; once that has succeeded nobody waits any more."""
+        if key in self._made:
+            yield
+            return
+        with self._making:
+            yield
+            self._made.add(key)
+
+
+class Station:
+    """Runs candidates on one device; to be called from one thread at a time, except for `stop`.
+
+    `label` goes into the results.  The worker process starts at the first candidate and again after each loss.
+    """
+
+    def __init__(self, data: TaskData, options: RunOptions, device: int = 0, label: str = "") -> None:
+        self.data = data
+        self.options = options
+        self.device = device
+        self.label = label
+        self.trials = self.lost = 0
+        self.busy = 0.0
+        self._worker = Worker(data.workshop)
+        self._ready: tuple[int, str] | None = None
+        self._stopped = False
+        self._since = time.monotonic()
+
+    @property
+    def pid(self) -> int | None:
+        """The number of the worker process, if there is one."""
+        return self._worker.pid
+
+    def use(self) -> DeviceUse:
+        """What the device did since the station is there."""
+        return DeviceUse(self.label, self.trials, self.busy, time.monotonic() - self._since, self.lost)
+
+    def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+        """Run one candidate that was built.  Raises MeasureError when its task has no reference."""
+        start = time.monotonic()
+        try:
+            reply = self._attempt(inp, built)
+            for _ in range(self.options.retries):
+                if not reply.failure or self._stopped:
+                    break
+                reply = self._attempt(inp, built)
+            shutil.rmtree(built.filename, ignore_errors=True)
+            time.sleep(self.options.cooldown_interval)
+        finally:
+            self.trials += 1
+            self.busy += time.monotonic() - start
+        error_no, message = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
+        spent = built.time_cost + time.monotonic() - start
+        if error_no:
+            return failed(error_no, message, spent, self.label)
+        return MeasureResult(tuple(reply.data["costs"]), 0, "", spent, int(time.time()), self.label)
+
+    def _attempt(self, inp: MeasureInput, built: BuildResult) -> Reply:
+        payload = task_payload(inp.task)
+        self._prepare(inp.task, payload)
+        job = {
+            **self.options.timing(), "op": "run", "task": payload["task"], "directory": built.filename,
+            "repeat": self.options.repeat, "packed": built.args, "check": self.options.check,
+        }  # fmt: skip
+        reply = self._worker.call(job, self.options.timeout)
+        error_no, _ = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
+        if error_no >= MeasureErrorNo.RUNTIME_DEVICE:
+            self._worker.kill()
+        self.lost += bool(reply.failure)
+        return reply
+
+    def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
+        """Time programs of one task in turns, `ROUNDS` figures each; none for those that cannot be built or run."""
+        payload = task_payload(inputs[0].task)
+        self._prepare(inputs[0].task, payload)
+        job = {
+            **self.options.timing(), "op": "compare", "task": payload["task"], "rounds": ROUNDS,
+            "directories": [b.filename for b in builds], "packed": [b.args for b in builds],
+        }  # fmt: skip
+        reply = self._worker.call(job, self.options.timeout * ROUNDS * len(builds))
+        error_no, _ = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
+        if error_no:
+            self._worker.kill()
+        for built in builds:
+            if built.filename:
+                shutil.rmtree(built.filename, ignore_errors=True)
+        return [[] for _ in builds] if error_no else [list(t) for t in reply.data["times"]]
+
+    def _prepare(self, task: SearchTask, payload: dict[str, Any]) -> None:
+        """Let the worker hold the task's inputs and references; one that dies meanwhile is replaced as for a run."""
+        self._worker.ensure_started()
+        if self._ready == (self._worker.started, payload["task"]):
+            return
+        with self.data.made_once(payload["task"]):
+            require(not self._stopped, MeasureError, task.name, "the runner was closed")
+            job = {
+                **payload, "op": "prepare", "directory": str(self.data.folder(task, payload)), "seed": INPUT_SEED,
+                "device": self.device,
+            }  # fmt: skip
+            reply = self._worker.call(job, self.options.prepare_timeout)
+            for _ in range(self.options.retries):
+                if reply.failure != "died" or self._stopped:
+                    break
+                self.lost += 1
+                reply = self._worker.call(job, self.options.prepare_timeout)
+            error_no, message = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
+            if error_no:
+                raise MeasureError(f"{task.name}: its inputs and reference outputs cannot be made: {message}")
+        self._ready = (self._worker.started, payload["task"])
+
+    def stop(self) -> None:
+        """End the worker from another thread; the run in progress ends as a failure and is not tried again."""
+        self._stopped = True
+        self._worker.interrupt()
+
+    def close(self) -> None:
+        """End the worker."""
+        self._stopped = True
+        self._worker.kill()

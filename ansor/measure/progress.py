@@ -1,0 +1,227 @@
+"""What a person sees while a search runs: a live table on a terminal, plain lines elsewhere, nothing when silent."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.task import SearchTask
+from ..core.workloads import key_text
+
+PLAIN_EVERY = 8
+MOST_DEVICES = 8
+Usage = Callable[[], Sequence[DeviceUse]]
+
+
+class Display(Protocol):
+    """Where a measurer reports to."""
+
+    def run(self, task: SearchTask, trials: int) -> AbstractContextManager[None]:
+        """A context that is open while a task is tuned."""
+
+    def phase(self, name: str, count: int) -> None:
+        """What goes on now: "search" for, or "build and run", `count` candidates."""
+
+    def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
+        """A candidate is done; `best` is the least cost so far, in seconds."""
+
+    def devices(self, usage: Usage) -> None:
+        """Whom to ask what each of several devices did so far."""
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with a fitting unit: `1.25 ms`."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def rate_text(flops: float, seconds: float) -> str:
+    """Floating-point operations a second; empty when the task has none."""
+    return f"{flops / seconds / 1e9:.1f} GFLOP/s" if flops > 0 else ""
+
+
+def outcome_text(result: MeasureResult) -> str:
+    """How one candidate ended."""
+    if result.ok:
+        return seconds_text(result.cost)
+    name = MeasureErrorNo(result.error_no).name if result.error_no in MeasureErrorNo._value2member_map_ else "ERROR"
+    return f"{name}: {result.error_msg}" if result.error_msg else name
+
+
+def use_lines(uses: Sequence[DeviceUse]) -> list[str]:
+    """What each device did: `cuda 0 (NVIDIA H200): 128 trials, 9.81 trials/s, 97% busy`; many are summed up."""
+    if len(uses) > MOST_DEVICES:
+        busy, seconds = sum(u.busy for u in uses) / len(uses), max(u.seconds for u in uses)
+        lost = sum(u.lost for u in uses)
+        uses = [DeviceUse(f"{len(uses)} devices", sum(u.trials for u in uses), busy, seconds, lost)]
+    return [
+        f"{u.device}: {u.trials} trials, {u.rate:.3g} trials/s, {u.share:.0%} busy"
+        + (f", {u.lost} workers lost" if u.lost else "")
+        for u in uses
+    ]
+
+
+class SilentDisplay:
+    """Says nothing."""
+
+    @contextmanager
+    def run(self, task: SearchTask, trials: int) -> Iterator[None]:
+        yield
+
+    def phase(self, name: str, count: int) -> None:
+        """Nothing."""
+
+    def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
+        """Nothing."""
+
+    def devices(self, usage: Usage) -> None:
+        """Nothing."""
+
+
+class _Tally:
+    """The numbers that both displays show."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.outcomes: Counter[int] = Counter()
+        self.best: float | None = None
+        self.last = ""
+        self.start = time.monotonic()
+
+    def add(self, result: MeasureResult, best: float | None) -> bool:
+        """Whether the result is a new best."""
+        better = best is not None and (self.best is None or best < self.best)
+        self.done += 1
+        self.outcomes[result.error_no] += 1
+        self.best = best
+        self.last = outcome_text(result)
+        return better
+
+    def failures(self) -> str:
+        """`2 WRONG_ANSWER, 1 RUN_TIMEOUT`; empty when there are none."""
+        names = {int(e): e.name for e in MeasureErrorNo}
+        bad = [(n, no) for no, n in self.outcomes.items() if no]
+        return ", ".join(f"{n} {names.get(no, no)}" for n, no in sorted(bad, reverse=True))
+
+
+class PlainDisplay:
+    """One line for each better program and each eighth trial; with `every`, for each result and its program."""
+
+    def __init__(self, stream: TextIO | None = None, every: bool = False) -> None:
+        self.stream = stream
+        self.every = every
+        self.tally = _Tally()
+        self.trials = 0
+        self.usage: Usage = list
+
+    def say(self, text: str) -> None:
+        print(text, file=self.stream or sys.stdout, flush=True)
+
+    @contextmanager
+    def run(self, task: SearchTask, trials: int) -> Iterator[None]:
+        self.tally, self.trials = _Tally(), trials
+        self.say(f"tuning {key_text(task.workload_key)} for {task.target}: {trials} trials")
+        try:
+            yield
+        finally:
+            best = "no valid program" if self.tally.best is None else f"best {self._best(task)}"
+            bad = self.tally.failures()
+            elapsed = time.monotonic() - self.tally.start
+            self.say(f"{self.tally.done} trials in {elapsed:.1f} s, {best}" + (f"; failed: {bad}" if bad else ""))
+            for line in use_lines(self.usage()):
+                self.say(line)
+
+    def _best(self, task: SearchTask) -> str:
+        assert self.tally.best is not None
+        rate = rate_text(task.compute_dag.flop_ct, self.tally.best)
+        return seconds_text(self.tally.best) + (f" ({rate})" if rate else "")
+
+    def phase(self, name: str, count: int) -> None:
+        """Plain text shows results only."""
+
+    def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
+        better = self.tally.add(result, best)
+        if not (self.every or better or self.tally.done % PLAIN_EVERY == 0):
+            return
+        head = f"[{self.tally.done}/{self.trials}]" if self.trials else f"[{self.tally.done}]"
+        known = f"best {self._best(task)}" if best is not None else "no valid program yet"
+        self.say(f"{head} {self.tally.last}, {known}")
+        if self.every and result.ok:
+            self.say(str(inp.task.compute_dag.infer_bound_from_state(inp.state)))
+
+    def devices(self, usage: Usage) -> None:
+        """Plain text shows them at the end."""
+        self.usage = usage
+
+
+class LiveDisplay:
+    """A bar and a small table that are redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.tally = _Tally()
+        self.doing = ""
+        self.title = ""
+        self.flops = 0.0
+        self.usage: Usage = list
+        self.live: Live | None = None
+
+    @contextmanager
+    def run(self, task: SearchTask, trials: int) -> Iterator[None]:
+        self.tally, self.flops = _Tally(), task.compute_dag.flop_ct
+        self.title = f"{key_text(task.workload_key)} for {task.target}"
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+            TimeRemainingColumn(), console=self.console,
+        )  # fmt: skip
+        self.bar_task = self.bar.add_task("trials", total=trials or None)
+        with Live(self, console=self.console, refresh_per_second=8) as self.live:
+            yield
+            self.doing = ""
+        self.live = None
+
+    def __rich__(self) -> Group:
+        table = Table.grid(padding=(0, 2))
+        rows = [("task", self.title)]
+        if self.tally.best is not None:
+            rows.append(("best", f"{seconds_text(self.tally.best)}  {rate_text(self.flops, self.tally.best)}"))
+        rows += [("last", self.tally.last), ("failed", self.tally.failures() or "0")]
+        rows += [("device", line) for line in use_lines(self.usage())] + [("now", self.doing)]
+        for name, value in rows:
+            if value:
+                table.add_row(Text(name, "dim"), Text(value))
+        return Group(table, self.bar)
+
+    def phase(self, name: str, count: int) -> None:
+        self.doing = f"{name} {count} candidates"
+
+    def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
+        self.tally.add(result, best)
+        if self.live is not None:
+            self.bar.update(self.bar_task, completed=self.tally.done)
+
+    def devices(self, usage: Usage) -> None:
+        self.usage = usage
+
+
+def make_display(verbose: int) -> Display:
+    """0: silent; 1: live on a terminal, plain elsewhere; 2: plain, every result with its program."""
+    if verbose <= 0:
+        return SilentDisplay()
+    console = Console()
+    if verbose == 1 and console.is_terminal and not console.is_dumb_terminal:
+        return LiveDisplay(console)
+    return PlainDisplay(every=verbose > 1)

@@ -1,0 +1,33 @@
+"""What runners that need no device share: a builder that builds nothing, and the identity of a program."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+
+from te_lite.step import Split, Step
+
+from ..core.measure_values import BuildResult, MeasureInput
+
+ProgramKey = tuple[str, str, tuple[Step, ...]]
+
+
+class NoBuilder:
+    """Every candidate counts as built at once; neither a compiler nor a device is asked for."""
+
+    n_parallel = 1
+
+    def submit(self, inp: MeasureInput) -> Future[BuildResult]:
+        """A build that is done."""
+        done: Future[BuildResult] = Future()
+        done.set_result(BuildResult("", (), 0, "", 0.0))
+        return done
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
+def program_key(inp: MeasureInput) -> ProgramKey:
+    """Workload key, target kind and steps; the extents that splits carry are advisory and left out."""
+    steps = [replace(s, extent=0) if isinstance(s, Split) else s for s in inp.steps]
+    return inp.task.workload_key, inp.task.target.kind.name, tuple(steps)

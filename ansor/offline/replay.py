@@ -1,0 +1,64 @@
+"""A runner that answers from a log: a search runs whole without a device, and with the same results every time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from typing import Literal
+
+from te_lite.errors import require
+
+from ..core.errors import MeasureError, TaskError
+from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from ..records.lines import Record, RecordReader, target_kind
+from .common import NoBuilder, ProgramKey, program_key
+
+Missing = Literal["raise", "fail"]
+
+
+class ReplayRunner:
+    """Gives every program the result that a log has of it; `ReplayRunner.builder()` goes with it.
+
+    `log` is a file or the records themselves.  A program is known by its workload key, the kind of its target and its
+    steps without the extents in them; of several records of one program the last one counts.  A program that the log
+    lacks raises MeasureError, or, with `missing="fail"`, ends as a failed candidate.
+    Raises JournalError when the file cannot be read, TaskError for another value of `missing`.
+    """
+
+    builder = NoBuilder
+
+    def __init__(self, log: str | os.PathLike[str] | Iterable[Record], missing: Missing = "raise") -> None:
+        law = "missing must be 'raise' or 'fail'"
+        require(missing in ("raise", "fail"), TaskError, "ReplayRunner", law, got=missing)
+        self.missing = missing
+        self.name = "the log"
+        if isinstance(log, str | os.PathLike):
+            self.name = os.fspath(log)
+            log = RecordReader(log)
+        self._known = {program_key(inp): res for inp, res in log if target_kind(inp.task)}
+
+    def __len__(self) -> int:
+        """The number of programs it knows."""
+        return len(self._known)
+
+    def __contains__(self, inp: MeasureInput) -> bool:
+        return program_key(inp) in self._known
+
+    def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+        """The recorded result, as it was recorded.  Raises MeasureError for a program that the log lacks."""
+        key = program_key(inp)
+        if key in self._known:
+            return self._known[key]
+        message = f"{self.name} has no record of program {short_name(key)} of {inp.task.workload_key} on {key[1]}"
+        if self.missing == "raise":
+            raise MeasureError(f"ReplayRunner: {message}")
+        return MeasureResult((FAILED_COST,), int(MeasureErrorNo.UNKNOWN_ERROR), message, 0.0, 0)
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
+def short_name(key: ProgramKey) -> str:
+    """Ten hexadecimal digits that stand for a program; the same in every process."""
+    return hashlib.sha256(repr(key).encode()).hexdigest()[:10]

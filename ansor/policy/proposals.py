@@ -1,0 +1,175 @@
+"""What to measure next: populations sampled from the sketches of a task, and evolved under a score.
+
+The programs of a round are made and scored as rows of decision matrices; only those that are picked become states.
+Programs that were proposed or measured before, in this run or in a log, are never proposed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from te_lite.bounds import infer_bounds
+from te_lite.errors import LowerError, require
+from te_lite.state import State
+from te_lite.step import Step
+
+from ..core.errors import TaskError
+from ..core.options import SketchOptions
+from ..core.task import SearchTask
+from ..evolve.buckets import Row, spread
+from ..evolve.evolution import EvolveOptions, Score, evolve
+from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
+from ..space.choices import Group, Population, Variant
+from ..space.decisions import random_space
+from ..space.duplicates import Seen
+from ..space.limits import rows_fit
+from ..space.parse import parse
+from ..space.sample import sample_rows
+from ..space.states import concrete
+from ..space.variants import mutate_place, random_variant
+
+CPU_VARIANTS, GPU_VARIANTS = 8, 4
+MOST_BARREN = 200
+MOST_OF_A_BUCKET = 0.125
+ROWS_AT_ONCE = 2
+
+Picked = tuple[State, Row]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A program that ran, and its seconds; `row` is where it lies in the space, if it does."""
+
+    cost: float
+    steps: tuple[Step, ...]
+    row: Row | None
+
+
+class Proposals:
+    """The programs of a task that were not proposed yet.
+
+    `evolution` says how populations are bred; its number of variants is replaced by what suits the target.
+    `mutations` replaces those of the target.  Raises TaskError when there is no sketch.
+    """
+
+    def __init__(
+        self, task: SearchTask, sketches: Sequence[State], options: SketchOptions, rng: np.random.Generator,
+        evolution: EvolveOptions, mutations: Sequence[Mutation] | None = None,
+    ) -> None:  # fmt: skip
+        law = "the sketch rules made no sketch, so there is nothing to search"
+        require(sketches, TaskError, f"task {task.name}", law)
+        self.task = task
+        self.sketches = tuple(sketches)
+        self.options = options
+        self.rng = rng
+        self.hardware = task.hardware_params.completed(task.target)
+        usual = GPU_MUTATIONS if task.target.is_gpu else CPU_MUTATIONS
+        self.mutations = usual if mutations is None else tuple(mutations)
+        self.most_variants = GPU_VARIANTS if task.target.is_gpu else CPU_VARIANTS
+        self.evolution = replace(evolution, max_variants=self.most_variants)
+        self.seen = Seen()
+        self._texts: set[str] = set()
+
+    def to_look_at(self) -> Proposals:
+        """The same programs once more: what the copy proposes is still new to the original."""
+        other = copy(self)
+        other.seen, other._texts = self.seen.copy(), set(self._texts)
+        return other
+
+    def remember(self, state: State) -> Row | None:
+        """Take a program of the task as proposed; where it lies in the space, or None when it lies in none."""
+        text = program_text(state)
+        if text is not None:
+            self._texts.add(text)
+        row = parse(self.sketches, state.steps, self.task.target, self.hardware, self.options)
+        if row is not None:
+            self._mark(row)
+        return row
+
+    def _mark(self, row: Row) -> None:
+        self.seen.add(Group(row[0], row[1][None, :]))
+
+    def population(self, size: int, elites: Sequence[Row] = ()) -> Population:
+        """About `size` random programs and the `elites`, of few variants: every variant costs time of its own.
+
+        Half of the variants are those of the best elites, the others are drawn anew each time.
+        """
+        by_variant: dict[Variant, list[np.ndarray]] = {}
+        for variant, row in elites:
+            if variant in by_variant or len(by_variant) < self.most_variants // 2:
+                by_variant.setdefault(variant, []).append(row)
+        found = [Group(v, np.stack(rows)) for v, rows in by_variant.items()]
+        variants = self._variants(list(by_variant))
+        for variant in variants:
+            rows = self._sample(variant, -(-size // len(variants)))
+            if len(rows):
+                found.append(rows)
+        return tuple(found)
+
+    def _variants(self, known: Sequence[Variant]) -> list[Variant]:
+        """Variants that are known, then one of every sketch as long as there is room, then others at random."""
+        out = dict.fromkeys(known)
+        order = self.rng.permutation(len(self.sketches))
+        for k in [*order, *self.rng.integers(len(self.sketches), size=2 * self.most_variants)]:
+            if len(out) < self.most_variants:
+                out.setdefault(self._variant(int(k)))
+        return list(out)
+
+    def _variant(self, k: int) -> Variant:
+        """A variant of sketch `k`."""
+        space = random_space(self.sketches[k], self.rng, self.task.target, self.hardware, self.options)
+        return random_variant(space, self.rng)
+
+    def _sample(self, variant: Variant, n: int) -> Group:
+        return Group(variant, sample_rows(variant, n, self.rng, self.task.target, self.hardware, self.options))
+
+    def random(self, n: int) -> list[Picked]:
+        """Up to `n` new programs: a sketch at random, then everything else at random."""
+        out: list[Picked] = []
+        barren = 0
+        while len(out) < n and barren < MOST_BARREN:
+            group = self._sample(self._variant(int(self.rng.integers(len(self.sketches)))), ROWS_AT_ONCE)
+            new = self.take([(group.variant, row) for row in group.rows], n - len(out))
+            barren = 0 if new else barren + 1
+            out += new
+        return out
+
+    def evolved(self, n: int, score: Score, elites: Sequence[Row]) -> list[Picked]:
+        """`n` new programs that `score` likes, of many kinds; `elites` take part as parents."""
+        found = evolve(
+            self.population(self.evolution.size - len(elites), elites), score, self.rng, self.mutations,
+            self.evolution, seen=self.seen, move=mutate_place,
+            allowed=lambda group: rows_fit(group.variant.space, group.rows, self.hardware),
+        )  # fmt: skip
+        return self.take(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
+
+    def take(self, rows: Iterable[Row], n: int) -> list[Picked]:
+        """The first `n` of `rows` that were not proposed yet, as states; they are taken as proposed now."""
+        out: list[Picked] = []
+        for variant, row in rows:
+            if len(out) == n:
+                break
+            if self.seen.holds(Group(variant, row[None, :]))[0]:
+                continue
+            self._mark((variant, row))
+            state = concrete(variant, row, self.task.target, self.hardware)
+            text = program_text(state)
+            if text is not None and text not in self._texts:
+                self._texts.add(text)
+                out.append((state, (variant, row)))
+        return out
+
+
+def program_text(state: State) -> str | None:
+    """The printed form with all extents: equal for programs that differ by loops of extent 1 only.
+
+    None for a state that has no bounds.
+    """
+    try:
+        return str(infer_bounds(state).state)
+    except LowerError:
+        return None

@@ -1,0 +1,112 @@
+"""The loop around a policy: ask for candidates, measure them, tell the results.
+
+On a device of its own, round k is asked for while round k - 1 is measured: it knows the results through round k - 2,
+never "whatever is there by now", so that a seed decides the run.  Where programs run on the processor that searches,
+each round waits for the one before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+from te_lite.state import State
+
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.task import SearchTask
+from ..measure.measurer import Batch, ProgramMeasurer
+from ..measure.pipeline import alone
+
+FIRST_ROUND = 32
+
+
+def one_round(
+    policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer
+) -> tuple[list[MeasureInput], list[MeasureResult]]:
+    """Ask for up to `num_measure` candidates, measure them, tell the policy."""
+    with measurer.closing_on_error():
+        batch = begin_round(policy, task, num_measure, measurer)
+        return list(batch.inputs), end_round(policy, batch, measurer)
+
+
+def search_loop(
+    policy: Any,
+    task: SearchTask,
+    trials: int,
+    early_stopping: int | None,
+    per_round: int,
+    measurer: ProgramMeasurer,
+    retries: int = 0,
+    time_limit: float | None = None,
+) -> State | None:
+    """Rounds until `trials` are measured, and the best state of them; on a device of its own the best few are timed in
+    turns at the end.
+
+    The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
+
+    It ends earlier when nothing new is found `retries` + 1 times in a row, after `early_stopping` trials without a
+    better program, or after `time_limit` seconds; what is under way then is still measured.
+    """
+    measurer.reset()
+    progress = _Progress(early_stopping, time_limit)
+    with measurer.closing_on_error():
+        _rounds(policy, task, trials, per_round, measurer, retries, progress)
+        best = measurer.best_of(task) if alone(task, measurer.runner) else measurer.confirm(task)
+    return None if best is None else best.state
+
+
+def _rounds(
+    policy: Any, task: SearchTask, trials: int, per_round: int, measurer: ProgramMeasurer, retries: int,
+    progress: _Progress,
+) -> None:  # fmt: skip
+    ahead = 0 if alone(task, measurer.runner) else int(getattr(policy, "rounds_ahead", 1))
+    pending: deque[Batch] = deque()
+    asked = empty = 0
+    while asked < trials and empty <= retries and not progress.over():
+        count = min(per_round, max(FIRST_ROUND, asked // 2), trials - asked)
+        batch = begin_round(policy, task, count, measurer)
+        asked += len(batch.inputs)
+        empty = 0 if batch.inputs else empty + 1
+        pending.append(batch)
+        while len(pending) > (ahead if batch.inputs else 0):
+            progress.add(end_round(policy, pending.popleft(), measurer))
+    for batch in pending:
+        end_round(policy, batch, measurer)
+
+
+def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
+    """Ask for up to `num_measure` candidates, and begin to build and run them."""
+    measurer.display.phase("search", num_measure)
+    return measurer.start(task, policy, [MeasureInput(task, state) for state in policy.ask(num_measure)])
+
+
+def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:
+    """Wait for the results of a round, and tell the policy."""
+    results = measurer.finish(batch)
+    if results:
+        policy.tell(batch.inputs, results)
+    return results
+
+
+class _Progress:
+    """Whether a search has gone on for long enough, by the results of whole rounds in the order of their candidates."""
+
+    def __init__(self, early_stopping: int | None, time_limit: float | None) -> None:
+        self.early_stopping = early_stopping
+        self.deadline = None if time_limit is None else time.monotonic() + time_limit
+        self.count = 0
+        self.best_cost = float("inf")
+        self.best_trial = 0
+
+    def add(self, results: list[MeasureResult]) -> None:
+        for result in results:
+            self.count += 1
+            if result.ok and result.cost < self.best_cost:
+                self.best_cost, self.best_trial = result.cost, self.count
+
+    def over(self) -> bool:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            return True
+        found = self.best_trial > 0
+        return self.early_stopping is not None and found and self.count - self.best_trial >= self.early_stopping

@@ -1,0 +1,303 @@
+"""Search policies: `ask` for candidates, `tell` of results; `search` is the loop around the two.
+
+A policy knows no device: it proposes states and learns from results, whoever measured them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import TeError, require
+from te_lite.state import State
+from te_lite.step import Step
+
+from ..core.errors import TaskError
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.options import SketchOptions
+from ..core.seeds import chosen_seed
+from ..core.task import SearchTask
+from ..cost_model import CostModel, RandomModel
+from ..cost_model.analytical_model import AnalyticalModel
+from ..evolve.buckets import Row
+from ..evolve.evolution import EvolveOptions
+from ..evolve.mutation import Mutation
+from ..evolve.neighbours import neighbours
+from ..measure.measurer import ProgramMeasurer
+from ..records.lines import Record, RecordReader, target_kind
+from ..sketch import PreloadCustomSketchRule, generate_sketches
+from ..sketch.extra import EXTRA_RULES, extra_sketches
+from ..space.choices import Group
+from .callbacks import PreloadMeasuredStates
+from .proposals import Measured, Picked, Proposals
+from .scoring import Scorer
+from .search_loop import one_round, search_loop
+from .tuning_options import callbacks_with
+
+RANDOM_ROUNDS_AHEAD = 8
+
+
+class EmptyPolicy:
+    """The smallest policy: it knows one program, the unscheduled one."""
+
+    def __init__(self, task: SearchTask, init_search_callbacks: Sequence[Any] | None = None) -> None:
+        self.task = task
+        self._asked = False
+
+    def ask(self, n: int) -> list[State]:
+        asked, self._asked = self._asked, True
+        return [] if asked or n < 1 else [self.task.compute_dag.init_state]
+
+    def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Nothing is learnt."""
+
+    def search(
+        self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
+        measurer: ProgramMeasurer, time_limit: float | None = None,
+    ) -> State | None:  # fmt: skip
+        """Measure, and give the best state."""
+        return search_loop(
+            self, self.task, num_measure_trials, early_stopping, num_measures_per_round, measurer, 0, time_limit
+        )
+
+
+class SketchPolicy:
+    """Evolutionary search over the sketches of a task (section 5 of the Ansor paper).
+
+    A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
+    proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
+    is stood in for by an analytical one, and half of the round is random then.  A `RandomModel` makes the whole
+    search random.  When a round brought nothing better, part of the next one are the neighbours of the best program.
+    `extra_sketch_rules` names, with commas, the rules beyond Ansor's whose sketches are searched too
+    (docs/extra_rules.md).
+
+    The parameters carry TVM's names.  `seed` decides the whole sequence of candidates;
+    without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
+    Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
+    """
+
+    DEFAULT_PARAMS: Mapping[str, Any] = {
+        "eps_greedy": 0.05,
+        "retry_search_one_round_on_empty": 1,
+        "sample_init_min_population": 50,
+        "sample_init_use_measured_ratio": 0.2,
+        "evolutionary_search_population": 2048,
+        "evolutionary_search_num_iters": 4,
+        "evolutionary_search_mutation_prob": 0.85,
+        "cpu_multi_level_tiling_structure": "SSRSRS",
+        "gpu_multi_level_tiling_structure": "SSSRRSRS",
+        "max_innermost_split_factor": 64,
+        "max_innermost_reduce_factor": 1024,
+        "max_vectorize_size": 64,
+        "disable_change_compute_location": 0,
+        "extra_sketch_rules": ",".join(EXTRA_RULES),
+    }
+
+    RANGES: Mapping[str, tuple[float, float]] = {
+        "eps_greedy": (0, 1),
+        "retry_search_one_round_on_empty": (0, math.inf),
+        "sample_init_min_population": (1, math.inf),
+        "sample_init_use_measured_ratio": (0, 1),
+        "evolutionary_search_population": (1, math.inf),
+        "evolutionary_search_num_iters": (0, math.inf),
+        "evolutionary_search_mutation_prob": (0, 1),
+        "disable_change_compute_location": (0, 1),
+    }
+
+    def __init__(
+        self,
+        task: SearchTask,
+        program_cost_model: CostModel | None = None,
+        params: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        verbose: int = 1,
+        init_search_callbacks: Sequence[PreloadMeasuredStates | PreloadCustomSketchRule] | None = None,
+        mutations: Sequence[Mutation] | None = None,
+    ) -> None:
+        self.task = task
+        self.seed = chosen_seed("SketchPolicy", seed)
+        self.rng = np.random.default_rng(self.seed)
+        self.cost_model: CostModel = RandomModel(self.seed) if program_cost_model is None else program_cost_model
+        self.params = self._checked(params or {})
+        self.options = SketchOptions(**{f: self.params[f] for f in SketchOptions.__dataclass_fields__})
+        self.verbose = verbose
+        self.mutations = mutations
+        self.measured: list[Measured] = []
+        self.stuck = False
+        self._sketches: list[State] | None = None
+        self._proposals: Proposals | None = None
+        self._rows: dict[tuple[Step, ...], Row] = {}
+        given = callbacks_with("prepare", "init_search_callbacks", init_search_callbacks, (PreloadCustomSketchRule,))
+        self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
+        for callback in given:
+            if not isinstance(callback, PreloadCustomSketchRule):
+                callback.prepare(self)
+
+    def _checked(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        for name, value in params.items():
+            if name not in self.DEFAULT_PARAMS:
+                raise TaskError(f"SketchPolicy: unknown parameter {name!r}, known: {', '.join(self.DEFAULT_PARAMS)}")
+            wanted = type(self.DEFAULT_PARAMS[name])
+            if type(value) is not wanted:
+                raise TaskError(f"SketchPolicy: parameter {name!r} must be of type {wanted.__name__}, got {value!r}")
+            least, most = self.RANGES.get(name, (-math.inf, math.inf))
+            law = f"parameter {name!r} must be at least {least}" + (f" and at most {most}" if most < math.inf else "")
+            require(name not in self.RANGES or least <= value <= most, TaskError, "SketchPolicy", law, value=value)
+        return {**self.DEFAULT_PARAMS, **params}
+
+    @property
+    def search_task(self) -> SearchTask:
+        """The task, under TVM's name."""
+        return self.task
+
+    def set_verbose(self, verbose: int) -> None:
+        self.verbose = verbose
+
+    # ---------------------------------------------------------------------------------------- proposing
+
+    def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
+        """The sketches of the task, made once; `print_for_debug` prints them."""
+        if self._sketches is None:
+            self._sketches = generate_sketches(
+                self.task.compute_dag, self.task.target, self.task.hardware_params,
+                custom_rules=self.custom_rules, policy_context=self if self.custom_rules else None,
+                options=self.options,
+            )  # fmt: skip
+        if print_for_debug:
+            for k, sketch in enumerate(self._sketches):
+                print(f"=== Sketch {k} ===\n{sketch}")
+        return self._sketches
+
+    @property
+    def proposals(self) -> Proposals:
+        """The programs that were not proposed yet."""
+        if self._proposals is None:
+            evolution = EvolveOptions(
+                size=self.params["evolutionary_search_population"],
+                iterations=self.params["evolutionary_search_num_iters"],
+                mutation_prob=self.params["evolutionary_search_mutation_prob"],
+                out=self.params["evolutionary_search_population"],
+            )
+            sketches = [*self.generate_sketches(), *self.extra_sketches()]
+            self._proposals = Proposals(self.task, sketches, self.options, self.rng, evolution, self.mutations)
+        return self._proposals
+
+    def extra_sketches(self) -> list[State]:
+        """The sketches of the rules beyond Ansor's."""
+        rules = [name.strip() for name in self.params["extra_sketch_rules"].split(",") if name.strip()]
+        task = self.task
+        return extra_sketches(task.compute_dag, task.target, task.hardware_params, self.options, rules)
+
+    def sample_initial_population(self) -> list[State]:
+        """Distinct complete programs that were not proposed yet, `sample_init_min_population` of them if there are.
+
+        Looking at them changes nothing: they may still be proposed.
+        """
+        return [s for s, _ in self.proposals.to_look_at().random(self.params["sample_init_min_population"])]
+
+    @property
+    def rounds_ahead(self) -> int:
+        """How many rounds may be asked for before the results of the first are told, where the device is free."""
+        return RANDOM_ROUNDS_AHEAD if self._learns_nothing else 1
+
+    @property
+    def _learns_nothing(self) -> bool:
+        return type(self.cost_model) is RandomModel
+
+    def ask(self, n: int) -> list[State]:
+        """Up to `n` programs to measure next; none when the space is used up."""
+        picked = self._picked(self.proposals, n) if n > 0 else []
+        self._rows.update({state.steps: row for state, row in picked})
+        return [state for state, _ in picked]
+
+    def _picked(self, proposals: Proposals, n: int) -> list[Picked]:
+        if self._learns_nothing:
+            return proposals.random(n)
+        known = getattr(self.cost_model, "ready", True)
+        chance = int(self.params["eps_greedy"] * n) if known else n // 2
+        model = self.cost_model if known else AnalyticalModel()
+        score = Scorer(self.task, model)
+        picked = proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
+        picked += proposals.evolved(n - chance - len(picked), score, self._elites())
+        return picked + proposals.random(n - len(picked))
+
+    def _elites(self) -> list[Row]:
+        """The best measured programs, best first."""
+        most = int(self.params["sample_init_use_measured_ratio"] * self.params["evolutionary_search_population"])
+        best = sorted([m for m in self.measured if m.row is not None], key=lambda m: m.cost)[:most]
+        return [m.row for m in best if m.row is not None]
+
+    def _neighbours(self, n: int, score: Scorer) -> list[Row]:
+        """Programs one decision away from the best one, those first that the model likes."""
+        best = self._elites()[:1]
+        if not best or n < 1:
+            return []
+        variant, row = best[0]
+        group = Group(variant, neighbours(variant.space, row))
+        scores = score(group)
+        order = np.argsort(-scores, kind="stable")
+        return [(variant, group.rows[k]) for k in order.tolist() if scores[k] > -np.inf]
+
+    # ------------------------------------------------------------------------------------------ learning
+
+    def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from results; the model is trained on them."""
+        before = min([m.cost for m in self.measured], default=np.inf)
+        self._remember(inputs, results)
+        self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before
+        self.cost_model.update(inputs, results)
+
+    def _remember(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        for inp, res in zip(inputs, results, strict=True):
+            row = self._rows.pop(inp.steps, None)
+            if row is None:
+                row = self.proposals.remember(inp.state)
+            if res.ok:
+                self.measured.append(Measured(res.cost, inp.steps, row))
+
+    def preload_measured_states(self, filename: str | os.PathLike[str], records: Iterable[Record] | None = None) -> int:
+        """Take what a log holds of this task as measured, and give the number of records that were.
+
+        Lines of the same workload and target kind count; failed ones too, so that they are not tried again.
+        `records` are those of the log, where they were read already.
+        """
+        count = 0
+        kind = self.task.target.kind.name
+        for inp, res in RecordReader(filename) if records is None else records:
+            if inp.task.workload_key != self.task.workload_key or target_kind(inp.task) != kind:
+                continue
+            try:
+                same = inp.task.compute_dag is self.task.compute_dag
+                mine = MeasureInput(self.task, inp.state) if same else MeasureInput(self.task, steps=inp.steps)
+                self._remember([mine], [res])
+            except TeError:
+                continue
+            count += 1
+        if self.verbose > 0:
+            print(f"SketchPolicy: loaded {count} measured programs of this task from {filename}", flush=True)
+        return count
+
+    def search(
+        self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
+        measurer: ProgramMeasurer, time_limit: float | None = None,
+    ) -> State | None:  # fmt: skip
+        """Ask, measure and tell for `num_measure_trials` new trials; the best state of this run, or None.
+
+        With 0 trials nothing is measured and the state that the model likes best is returned; it may still be proposed.
+        """
+        if num_measure_trials == 0:
+            return next((state for state, _ in self._picked(self.proposals.to_look_at(), 1)), None)
+        return search_loop(
+            self, self.task, num_measure_trials, early_stopping, num_measures_per_round, measurer,
+            self.params["retry_search_one_round_on_empty"], time_limit,
+        )  # fmt: skip
+
+    def continue_search_one_round(
+        self, num_measure: int, measurer: ProgramMeasurer
+    ) -> tuple[list[MeasureInput], list[MeasureResult]]:
+        """One round of ask, measure, tell."""
+        return one_round(self, self.task, num_measure, measurer)

@@ -1,0 +1,79 @@
+"""What `SearchTask` does for users: tune itself, and find its best program in a log."""
+
+from __future__ import annotations
+
+import os
+from inspect import Parameter, signature
+from typing import Any
+
+from te_lite.errors import require
+from te_lite.lower import lower
+from te_lite.state import State
+
+from ..core.backends import backend
+from ..core.build import build_function
+from ..core.errors import NoRecordError, TaskError
+from ..core.layout_option import LayoutRewriteOption
+from ..core.measure_values import MeasureInput
+from ..core.task import SearchTask
+from ..cost_model import XGBModel
+from ..layout.rewrite import rewrite_layout_from_state
+from ..measure.measurer import ProgramMeasurer
+from ..records.lines import load_best_record
+from .sketch_policy import SketchPolicy
+from .tuning_options import TuningOptions
+
+
+class Actions:
+    """Follows `TaskActions`."""
+
+    def tune(self, task: SearchTask, options: TuningOptions, policy: Any, adaptive_training: bool) -> None:
+        backend(task.target.kind.name)
+        policy = policy or SketchPolicy(task, XGBModel(adaptive_training=adaptive_training), verbose=options.verbose)
+        limits = checked_limits(task, policy, options.time_limit)
+        measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
+        try:
+            with measurer.display.run(task, options.num_measure_trials):
+                policy.search(
+                    options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
+                    **limits,
+                )  # fmt: skip
+        finally:
+            for worker in options.owned:
+                worker.close()
+
+    def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
+        inp, _ = load_best_record(log_file, task.workload_key, task.target, include_compatible)
+        if inp is None:
+            raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}")
+        return MeasureInput(task, steps=inp.steps).state
+
+    def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
+        return rewrite_layout_from_state(state, option).state
+
+    def build(self, task: SearchTask, state: State) -> Any:
+        return build_function(state, task.compute_dag.tensors, task.target)
+
+    def source(self, task: SearchTask, state: State) -> str:
+        return backend(task.target.kind.name).source(lower(state, task.compute_dag.tensors), str(task.target))
+
+
+def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> dict[str, float]:
+    """The limit as an argument of the policy's `search`.
+
+    Raises TaskError for a policy that has no method `search`, is for another task, or knows no limit when one is set.
+    """
+    search: Any = getattr(policy, "search", None)
+    law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
+    require(callable(search), TaskError, "SearchTask.tune", law, search_policy=policy)
+    own = getattr(policy, "task", None)
+    if isinstance(own, SearchTask):
+        same = own.workload_key == task.workload_key and own.target.kind.name == task.target.kind.name
+        require(same, TaskError, "SearchTask.tune", "the policy is for another task", policy=own, task=task)
+    if time_limit is None:
+        return {}
+    parameters = signature(search).parameters.values()
+    ok = any(p.name == "time_limit" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
+    law = "a time limit is set, but the policy's method search has no parameter time_limit"
+    require(ok, TaskError, "SearchTask.tune", law, policy=type(policy).__name__)
+    return {"time_limit": time_limit}

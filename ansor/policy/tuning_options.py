@@ -1,0 +1,78 @@
+"""Options of a tuning run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from te_lite.errors import require
+
+from ..core.errors import TaskError
+from ..core.protocols import Builder, MeasureCallback, Runner
+from ..measure.local import LocalBuilder, LocalRunner
+
+
+class TuningOptions:
+    """How long to tune, how to measure, whom to tell.
+
+    `num_measure_trials` candidates are measured, `num_measures_per_round` at a time; `early_stopping` ends the run
+    after that many trials without a better one, `time_limit` after so many seconds (what is under way then is still
+    measured).  `verbose` is 0 (silent), 1 (progress) or 2 (every result).
+    `builder` and `runner` are objects, or "local" for `LocalBuilder()`, which a runner on other machines has a kind of
+    its own of, and `LocalRunner()`.
+    """
+
+    def __init__(
+        self,
+        num_measure_trials: int = 0,
+        early_stopping: int | None = None,
+        num_measures_per_round: int = 64,
+        verbose: int = 1,
+        builder: Builder | str = "local",
+        runner: Runner | str = "local",
+        measure_callbacks: Sequence[MeasureCallback] | None = None,
+        time_limit: float | None = None,
+    ) -> None:
+        for name, value, least in (
+            ("num_measure_trials", num_measure_trials, 0),
+            ("num_measures_per_round", num_measures_per_round, 1),
+            ("early_stopping", 1 if early_stopping is None or early_stopping == -1 else early_stopping, 1),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise TaskError(f"TuningOptions: {name} must be an integer of at least {least}, got {value!r}")
+        ok = time_limit is None or (isinstance(time_limit, int | float) and time_limit > 0)
+        law = "time_limit must be a positive number of seconds"
+        require(ok, TaskError, "TuningOptions", law, time_limit=time_limit)
+        self.time_limit = time_limit
+        self.num_measure_trials = num_measure_trials
+        self.early_stopping = None if early_stopping == -1 else early_stopping
+        self.num_measures_per_round = num_measures_per_round
+        self.verbose = verbose
+        self.runner: Runner = LocalRunner() if runner == "local" else _given(runner, "runner")
+        elsewhere = getattr(self.runner, "elsewhere", False)
+        own: Any = getattr(self.runner, "builder", LocalBuilder) if elsewhere else LocalBuilder
+        self.builder: Builder = own() if builder == "local" else _given(builder, "builder")
+        self.owned = [o for o, given in ((self.builder, builder), (self.runner, runner)) if given == "local"]
+        self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks)
+
+
+def callbacks_with(
+    method: str, subject: str, given: Sequence[Any] | None, also: tuple[type, ...] = ()
+) -> tuple[Any, ...]:  # fmt: skip
+    """The callbacks of a list, none for None.
+
+    Raises TaskError, naming `subject`, for what is no list, and for an entry that neither has `method` nor is one of
+    the types `also`.
+    """
+    found = () if given is None else tuple(given) if isinstance(given, list | tuple) else None
+    law = f"a list of objects with a method {method} is needed"
+    require(found is not None, TaskError, subject, law, given=given)
+    for one in found or ():
+        require(callable(getattr(one, method, None)) or isinstance(one, also), TaskError, subject, law, entry=one)
+    return found or ()
+
+
+def _given(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        raise TaskError(f"TuningOptions: {name} must be 'local' or a {name} object, got {value!r}")
+    return value

@@ -1,1 +1,0 @@
-"""Thousands of candidates at once: decision matrices, and what can be done with them as arrays."""

@@ -1,0 +1,113 @@
+"""Which recorded program to use for a workload: contexts that are asked by target and key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+
+from te_lite.dag import ComputeDAG
+from te_lite.replay import replay
+from te_lite.state import State
+
+from ..core.context import Context
+from ..core.measure_values import MeasureInput
+from ..core.target import Target
+from ..core.workloads import calc_workload_dis_factor, decode_workload_key
+from .files import best_of, pairs_of
+from .lines import Record, load_records, workload_of
+
+Source = str | os.PathLike[str] | Iterable[Record] | Sequence[str | os.PathLike[str]]
+
+
+class DispatchContext(Context):
+    """A source of programs; `with` makes it the current one of this thread, and it passes on what it does not know."""
+
+    def query(
+        self,
+        target: Target | str,
+        workload_key: str,
+        has_complex_op: bool = False,
+        dag: ComputeDAG | None = None,
+        func_name: str = "",
+    ) -> State | None:
+        """The program for a workload, or None.  With `dag` it is replayed on that computation."""
+        target = Target.of(target)
+        answers = (context._query_inside(target, workload_key, dag) for context in self._outwards())
+        return next((state for state in answers if state is not None), None)
+
+    def update(self, target: Target | str, workload_key: str, state: State) -> None:
+        """Let `state` be the program for a workload from now on."""
+        raise NotImplementedError
+
+    def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
+        raise NotImplementedError
+
+
+class FallbackContext(DispatchContext):
+    """The outermost context: it knows what it was told, and nothing else."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str], State] = {}
+
+    def update(self, target: Target | str, workload_key: str, state: State) -> None:
+        self._told[Target.of(target).kind.name, workload_key] = state
+
+    def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
+        told = self._told.get((target.kind.name, workload_key))
+        return told if told is None or dag is None else replay(dag, told.steps)
+
+
+class ApplyHistoryBest(DispatchContext):
+    """The best error-free records of a log, several logs, or pairs; the least mean cost wins.
+
+    `n_lines` limits the records that are read.  With `include_compatible` a workload without a record of its own
+    gets that of a smaller one whose shape divides it.  Targets are told apart by kind.
+    """
+
+    def __init__(self, records: Source | None, n_lines: int | None = None, include_compatible: bool = False) -> None:
+        self.include_compatible = include_compatible
+        self._best: dict[tuple[str, str], Record] = {}
+        self._told: dict[tuple[str, str], State] = {}
+        if records is not None:
+            self.load(records, n_lines)
+
+    def load(self, records: Source, n_lines: int | None = None) -> None:
+        """Add records.  Raises JournalError when a file cannot be read."""
+        pairs = islice(pairs_of(records, load_records), n_lines)
+        self._best = best_of(chain(self._best.items(), ((workload_of(pair[0]), pair) for pair in pairs)))
+
+    def update(self, target: Target | str, workload_key: str, state: State) -> None:
+        self._told[Target.of(target).kind.name, workload_key] = state
+
+    def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
+        key = (target.kind.name, workload_key)
+        if key in self._told:
+            told = self._told[key]
+            return told if dag is None else replay(dag, told.steps)
+        inp = self._best[key][0] if key in self._best else self._compatible(*key)
+        return None if inp is None else inp.state if dag is None else replay(dag, inp.steps)
+
+    def _compatible(self, kind: str, workload_key: str) -> MeasureInput | None:
+        """The record of a smaller workload with the least expected cost."""
+        if not self.include_compatible:
+            return None
+        name, args = decode_workload_key(workload_key)
+        candidates = []
+        for (other_kind, key), (inp, res) in self._best.items():
+            other, other_args = decode_workload_key(key)
+            if other_kind == kind and args is not None and other_args is not None:
+                factor = calc_workload_dis_factor((args, name), (other_args, other))
+                if factor < float("inf"):
+                    candidates.append((res.cost * factor, inp))
+        return min(candidates, key=lambda candidate: candidate[0], default=(0.0, None))[1]
+
+
+def load_history_best(
+    records: Source | None, n_lines: int | None = None, include_compatible: bool = False
+) -> ApplyHistoryBest:
+    """`ApplyHistoryBest` as a function."""
+    return ApplyHistoryBest(records, n_lines, include_compatible)
+
+
+DispatchContext.outermost = FallbackContext()

@@ -1,0 +1,104 @@
+"""Files of records of any kind: read past their bad lines, and keep the best record of each workload.
+
+A record is what was measured and its result.  How a line is read and written, and what tells workloads apart, is the
+business of the kind: `ansor.records.lines` (programs) and `ansor.autotvm.record` (configurations of templates).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from te_lite.errors import RecordError, require
+
+from ..core.measure_values import MeasureResult
+from .journal import replace_file, scan_lines
+
+PathLike = str | os.PathLike[str]
+Input = TypeVar("Input")
+Key = TypeVar("Key", bound=Hashable)
+Pair = tuple[Input, MeasureResult]
+
+
+class LineReader(Generic[Input]):
+    """The records of a file; bad lines are skipped, counted in `num_bad` and the first of them kept in `bad`.
+
+    `decode` reads one line and raises RecordError for whatever is no record; `logger` gets one warning a reading.
+    """
+
+    KEPT = 20
+
+    def __init__(self, filename: PathLike, decode: Callable[[bytes], Pair[Input]], logger: logging.Logger) -> None:
+        self.filename = Path(filename)
+        self.num_bad = 0
+        self.bad: list[tuple[int, str]] = []
+        self._decode, self._logger = decode, logger
+
+    def __iter__(self) -> Iterator[Pair[Input]]:
+        """All records.  Raises JournalError when the file cannot be read."""
+        self.num_bad, self.bad = 0, []
+        for number, line in scan_lines(self.filename):
+            if line is not None and (line[:1] in (b"#", b" ") or not line):
+                continue
+            try:
+                require(line is not None, RecordError, "record", "the line is too long")
+                record = self._decode(line or b"")
+            except RecordError as error:
+                self.num_bad += 1
+                self.bad = (self.bad + [(number, str(error))])[: self.KEPT]
+                continue
+            yield record
+        if self.num_bad:
+            self._logger.warning("%s", self.complaint())
+
+    def complaint(self) -> str:
+        """One sentence on the bad lines; empty when there are none."""
+        if not self.num_bad:
+            return ""
+        lines = "1 unreadable line was" if self.num_bad == 1 else f"{self.num_bad} unreadable lines were"
+        return f"{self.filename}: {lines} skipped; line {self.bad[0][0]}: {self.bad[0][1]}"
+
+    def read_lines(self, max_lines: int | None = None, skip_lines: int = 0) -> tuple[list[Input], list[MeasureResult]]:
+        """`(inputs, results)` of at most `max_lines` records after the first `skip_lines`."""
+        stop = None if max_lines is None else skip_lines + max_lines
+        pairs = list(islice(self, skip_lines, stop))
+        return [inp for inp, _ in pairs], [res for _, res in pairs]
+
+
+def pairs_of(records: Any, load: Callable[[PathLike], Iterable[Pair[Input]]]) -> Iterable[Pair[Input]]:
+    """The records of a file, of several files, or as they are given, one after the other; `load` reads a file."""
+    if isinstance(records, str | os.PathLike):
+        return load(records)
+    return chain.from_iterable(load(item) if isinstance(item, str | os.PathLike) else [item] for item in records)
+
+
+def best_of(keyed: Iterable[tuple[Key, Pair[Input]]]) -> dict[Key, Pair[Input]]:
+    """The error-free record of the least mean cost of each key, in order of appearance; the earlier one of equals."""
+    best: dict[Key, Pair[Input]] = {}
+    for key, (inp, res) in keyed:
+        if res.ok and (key not in best or res.cost < best[key][1].cost):
+            best[key] = (inp, res)
+    return best
+
+
+def distill(
+    in_file: PathLike,
+    out_file: PathLike,
+    load: Callable[[PathLike], Iterable[Pair[Input]]],
+    best: Callable[[Iterable[Pair[Input]]], Iterable[Pair[Input]]],
+    encode: Callable[[Input, MeasureResult], str],
+) -> int:
+    """Write what `best` leaves of the records of `in_file`, and of `out_file` if it exists, to `out_file`.
+
+    Gives the number of records written.  Raises JournalError when a file cannot be read or written.
+    """
+    pairs = list(load(in_file))
+    if Path(out_file).exists() and not (Path(in_file).exists() and os.path.samefile(in_file, out_file)):
+        pairs += load(out_file)
+    lines = [encode(inp, res) for inp, res in best(pairs)]
+    replace_file(out_file, lines)
+    return len(lines)

@@ -1,0 +1,156 @@
+"""An append-only file of lines that survives crashes, concurrent writers and full disks.
+
+Writing: `O_APPEND` under an exclusive `flock`; when the last line is a torn fragment of a crashed writer it is moved
+to `NAME.torn` first, so that it can never glue itself to the next line; one `write` and one `fsync` per call; a write
+that comes up short is taken back.  Reading: line by line in bounded memory, whatever the file holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ..core.errors import JournalError
+
+MAX_LINE = 1 << 20
+
+
+def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
+    return JournalError(f"{path}: cannot be {verb}: {os.strerror(error.errno or errno.EIO)}")
+
+
+def ensure_writable(path: str | os.PathLike[str]) -> None:
+    """Make the directories of `path` and the file itself, if missing.  Raises JournalError when that fails."""
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    except OSError as error:
+        raise _cannot(path, "written", error) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """A descriptor of the file that `path` names now, locked for this process alone."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(fd), os.stat(path)):
+                    yield fd
+                    return
+        finally:
+            os.close(fd)
+
+
+def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
+    """Append whole lines (given without newline) and wait until they are on the disk.
+
+    Raises JournalError when they cannot be stored; then none of them is in the file.
+    """
+    path = Path(path)
+    data = "".join(line + "\n" for line in lines).encode()
+    try:
+        with _locked(path) as fd:
+            end = _repair_tail(fd, path)
+            try:
+                if os.write(fd, data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(fd)
+            except OSError:
+                with suppress(OSError):
+                    os.ftruncate(fd, end)
+                raise
+    except OSError as error:
+        raise _cannot(path, "written", error) from error
+
+
+def _repair_tail(fd: int, path: Path) -> int:
+    """Make the file end in a newline, and give its length: complete a whole last line, move a torn one away."""
+    size = os.fstat(fd).st_size
+    if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+        return size
+    start = _last_line_start(fd, size)
+    if size - start <= MAX_LINE and _is_whole(os.pread(fd, size - start, start)):
+        os.write(fd, b"\n")
+        return size + 1
+    with open(path.with_name(path.name + ".torn"), "ab") as torn:
+        for offset in range(start, size, MAX_LINE):
+            torn.write(os.pread(fd, min(MAX_LINE, size - offset), offset))
+        torn.write(b"\n")
+        torn.flush()
+        os.fsync(torn.fileno())
+    os.ftruncate(fd, start)
+    return start
+
+
+def _last_line_start(fd: int, size: int) -> int:
+    end = size
+    while end > 0:
+        start = max(0, end - 65536)
+        found = os.pread(fd, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _is_whole(fragment: bytes) -> bool:
+    """A JSON object that only lacks its newline: a torn one lacks the closing bracket as well."""
+    try:
+        return isinstance(json.loads(fragment), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def scan_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes | None]]:
+    """`(line number from 1, line without newline)`; None stands for a line longer than MAX_LINE.
+
+    Raises JournalError when the file cannot be read.
+    """
+    path = Path(path)
+    try:
+        with open(path, "rb") as f:
+            number = 0
+            while line := f.readline(MAX_LINE + 1):
+                number += 1
+                if len(line) <= MAX_LINE or line.endswith(b"\n"):
+                    yield number, line.rstrip(b"\r\n")
+                    continue
+                while line and not line.endswith(b"\n"):
+                    line = f.readline(MAX_LINE)
+                yield number, None
+    except OSError as error:
+        raise _cannot(path, "read", error) from error
+
+
+def replace_file(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
+    """Replace a file as a whole: readers see the old one or the new one.  Raises JournalError when that fails."""
+    path = Path(path)
+    scratch = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(fd, "wb") as f:
+            f.write("".join(line + "\n" for line in lines).encode())
+            f.flush()
+            os.fsync(f.fileno())
+        os.chmod(scratch, 0o644)
+        os.replace(scratch, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        if scratch:
+            with suppress(OSError):
+                os.unlink(scratch)
+        raise _cannot(path, "written", error) from error

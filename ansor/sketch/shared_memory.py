@@ -1,0 +1,140 @@
+"""How much shared memory each kernel of a program uses.
+
+`fetches` answers for a sketch and lengths, before any state is made, so that lengths that fit can be drawn; that
+figure is exact for affine reads without padding and a lower bound otherwise, so it never refuses what fits.
+`shared_bytes` answers for a bounded state and has the last word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from typing import Any
+
+from te_lite.bounds import Bounds
+from te_lite.double_buffer import stored_elements, tile_count
+from te_lite.lanes import ceildiv, larger, product, smaller
+from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
+from te_lite.state import INLINED, State
+
+from .predicates import NO_SPLIT, named_axes, split_steps
+
+_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "float64": 8, "int64": 8}
+
+
+def element_bytes(dtype: str) -> int:
+    """The size of one element in bytes."""
+    return _BYTES.get(dtype, 4)
+
+
+def kernel_of(state: State, k: int) -> int:
+    """The root stage in whose loops stage `k` is computed."""
+    attach = state.stages[k].attach
+    return k if attach is None else kernel_of(state, attach.stage)
+
+
+def shared_bytes(bounds: Bounds) -> dict[int, Any]:
+    """Bytes of shared memory of each kernel, by its root stage (ints or lanes)."""
+    total: dict[int, Any] = {}
+    for k, scope in enumerate(bounds.scopes):
+        stage = bounds.state.stages[k]
+        if scope == "shared" and stage.attach is not None:
+            kernel = kernel_of(bounds.state, k)
+            elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage.storage_align)
+            size = element_bytes(stage.op.dtype)
+            total[kernel] = total.get(kernel, 0) + stored_elements(elements, size, tile_count(bounds, k)) * size
+    return total
+
+
+def _elements(shape: Sequence[Any], align: tuple[int, int, int] | None) -> Any:
+    """The elements of a row-major buffer; the stride of axis `align[0]` is padded to `align[2]` modulo `align[1]`."""
+    total: Any = 1
+    for d in reversed(range(len(shape))):
+        if align is not None and d == align[0]:
+            total = total + (align[2] - total) % align[1]
+        total = total * shape[d]
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """One shared copy: its kernel, its shape, the index forms with which its tiled reader reads it.
+
+    `axes` holds for each axis of the reader its extent in a tile, or its whole extent and the step position of the
+    split that is to cut it.  Of a double-buffered copy, `turns` has the reduction axes of the reader and their whole
+    extents: it takes two tiles where one of them is cut.
+    """
+
+    kernel: int
+    shape: tuple[int, ...]
+    forms: tuple[tuple[Form, ...], ...]
+    axes: tuple[tuple[int, int | None], ...]
+    element: int
+    turns: tuple[tuple[int, int], ...] = ()
+
+    def size(self, lengths: Mapping[int, Sequence[Any]]) -> Any:
+        """Bytes, at least, for the given lengths by step position (ints or lanes)."""
+        spans = [extent if p is None else smaller(extent, product(lengths[p])) for extent, p in self.axes]
+        total: Any = 1
+        for d, size in enumerate(self.shape):
+            total = total * smaller(size, reduce(larger, [_span(forms[d], spans) for forms in self.forms]))
+        tiles = product([ceildiv(extent, spans[axis]) for axis, extent in self.turns])
+        return stored_elements(total, self.element, tiles) * self.element
+
+
+def _span(form: Form, spans: Sequence[Any]) -> Any:
+    """The number of values, at least, of an index whose axes cover `spans` values each."""
+    match form:
+        case Affine(terms=terms):
+            return 1 + sum([abs(c) * (spans[axis] - 1) for axis, c in terms])
+        case Sum(parts=parts):
+            return 1 + sum([_span(p, spans) - 1 for p in parts])
+        case Scaled(part=part, factor=factor):
+            return 1 + abs(factor) * (_span(part, spans) - 1)
+        case Quotient(part=part, divisor=divisor, mod=False):
+            return -(-_span(part, spans) // divisor)
+        case _:
+            return 1
+
+
+def _axis(extent: int, position: int | None, sketch: State) -> tuple[int, int | None]:
+    """The extent of an axis within a tile, and the split that decides it if its lengths are undecided."""
+    lengths = () if position is None else getattr(sketch.steps[position], "lengths", ())
+    if position is None or None in lengths:
+        return extent, position
+    return min(extent, int(product(lengths))), None
+
+
+@lru_cache(maxsize=256)
+def fetches(sketch: State) -> tuple[Fetch, ...]:
+    """The shared copies of a sketch."""
+    hidden = frozenset(k for k, s in enumerate(sketch.stages) if s.where == INLINED)
+    reads = reads_by_producer(sketch.ops, hidden)
+    out = []
+    for k, stage in enumerate(sketch.stages):
+        if stage.attach is None or getattr(stage.op, "scope", "") != "shared":
+            continue
+        reader = sketch.stages[stage.attach.stage]
+        whole = named_axes(reader, NO_SPLIT)
+        splits = iter(sorted(split_steps(sketch, stage.attach.stage)))
+        axes = tuple(
+            [
+                _axis(v.extent if isinstance(v.extent, int) else 1, None if n in whole else next(splits), sketch)
+                for n, v in enumerate((*reader.op.axis, *reader.op.reduce_axis))
+            ]
+        )
+        forms = tuple([r.forms for r in reads[k] if r.reader == stage.attach.stage])
+        first, size = len(reader.op.axis), element_bytes(stage.op.dtype)
+        reduced = [(first + n, v.extent) for n, v in enumerate(reader.op.reduce_axis) if isinstance(v.extent, int)]
+        turns = tuple(reduced) if stage.double_buffer else ()
+        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, size, turns))
+    return tuple(out)
+
+
+def estimated_shared_bytes(sketch: State, lengths: Mapping[int, Sequence[Any]]) -> Any:
+    """The largest figure of any kernel of `sketch`, in bytes, at least; lengths are ints or lanes."""
+    total: dict[int, Any] = {}
+    for fetch in fetches(sketch):
+        total[fetch.kernel] = total.get(fetch.kernel, 0) + fetch.size(lengths)
+    return reduce(larger, total.values(), 0)

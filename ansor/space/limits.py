@@ -1,0 +1,169 @@
+"""Which programs a machine can run, told from extents alone, before anything is scored.
+
+`fits` asks bounded programs; `rows_fit` asks decisions, for what they tell without bounds, and is cheap enough to
+draw a mutation again.  Ints and lanes are treated alike.  CPUs have no limit but the length of a vector loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from te_lite.bounds import THREADS, Bounds
+from te_lite.lanes import larger, product, where
+from te_lite.state import INLINED, Stage
+
+from ..core.hardware import HardwareParams
+from ..sketch.shared_memory import element_bytes, kernel_of, shared_bytes
+from .choices import Matrix, Space, Tile
+from .draw import Mask
+from .programs import Programs
+from .replayed import Player
+from .tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
+from .trace import Symbol
+
+VECTORS_PER_LOOP = 8
+"""A vector loop may be cut into so many vectors of `vector_unit_bytes`; the CUDA emitter writes no longer ones."""
+
+MAX_ACCUMULATORS = 16384
+"""Elements of the local arrays of one thread, virtual threads included.
+
+They are meant for registers, of which a thread has 255; the compiler spills the rest to memory.  64 times as many
+(64 KiB) is far beyond anything fast, and the largest that TVM kept in a log of 64 measured matmuls, so nothing that
+its search finds worth measuring is masked.
+"""
+
+
+def fits(programs: Programs, hardware: HardwareParams) -> Mask:
+    """Which programs keep to the limits of `hardware`: bool [programs.n].
+
+    threads of a block, virtual threads of a stage, bytes of shared memory of a block, elements and bytes of the local
+    arrays of a thread, bytes of a vector loop.
+    """
+    played = _player.played(programs, hardware)
+    everything = slice(0, programs.n)
+    kept = _kept(programs, hardware) if played is None else [*played.lanes(everything), played.meaning]
+    out = np.ones(programs.n, np.bool_)
+    for limit in kept:
+        out &= limit
+    return out
+
+
+def _kept(programs: Programs, hardware: HardwareParams) -> list[Any]:
+    """For each limit whether it is kept: bools or lanes."""
+    bounds = programs.bounds
+    numbers: list[tuple[Any, int]] = [
+        (n, hardware.vector_unit_bytes * VECTORS_PER_LOOP) for n in vector_bytes(programs)
+    ]
+    numbers += [(n, hardware.max_threads_per_block) for n in threads_per_block(bounds).values()]
+    numbers += [(_bound_to(s, "vthread"), max(hardware.max_vthread_extent, 1)) for s in bounds.state.stages]
+    numbers += [(n, hardware.max_shared_memory_per_block) for n in shared_bytes(bounds).values()]
+    for elements, size in accumulators(bounds).values():
+        numbers += [(elements, MAX_ACCUMULATORS), (size, hardware.max_local_memory_per_block)]
+    return [number <= most for number, most in numbers]
+
+
+def _kept_lanes(programs: Programs, hardware: HardwareParams) -> tuple[list[Any], bool]:
+    """The limits that depend on the row, and whether all others are kept."""
+    kept = _kept(programs, hardware)
+    return [x for x in kept if isinstance(x, Symbol)], all(x for x in kept if not isinstance(x, Symbol))
+
+
+_player = Player(_kept_lanes)
+
+
+def _bound_to(stage: Stage, tag: str) -> Any:
+    return product([it.extent for it in stage.iters if it.annotation == tag])
+
+
+def threads_per_block(bounds: Bounds) -> dict[int, Any]:
+    """The threads of a block of each kernel, by its root stage."""
+    state = bounds.state
+    extents: dict[int, dict[str, Any]] = {}
+    for k, stage in enumerate(state.stages):
+        for tag in THREADS:
+            if any(it.annotation == tag for it in stage.iters):
+                of_kernel = extents.setdefault(kernel_of(state, k), {})
+                of_kernel[tag] = larger(of_kernel.get(tag, 1), _bound_to(stage, tag))
+    return {kernel: product(list(tags.values())) for kernel, tags in extents.items()}
+
+
+def accumulators(bounds: Bounds) -> dict[int, tuple[Any, Any]]:
+    """Elements and bytes of the local arrays of one thread of each kernel, by its root stage.
+
+    A local array is there once for every virtual thread around it.
+    """
+    state = bounds.state
+    out: dict[int, tuple[Any, Any]] = {}
+    for k, stage in enumerate(state.stages):
+        if bounds.scopes[k] == "local" and stage.attach is not None and stage.where != INLINED:
+            points = product([r.extent for r in bounds.regions[k][: len(stage.op.axis)]])
+            copies = product([_bound_to(outer, "vthread") for outer in _around(bounds, k)])
+            kernel = kernel_of(state, k)
+            elements, size = out.get(kernel, (0, 0))
+            out[kernel] = elements + points * copies, size + points * copies * element_bytes(stage.op.dtype)
+    return out
+
+
+def _around(bounds: Bounds, k: int) -> Iterator[Stage]:
+    """The stages in whose loops stage `k` is computed."""
+    attach = bounds.state.stages[k].attach
+    while attach is not None:
+        stage = bounds.state.stages[attach.stage]
+        yield stage
+        attach = stage.attach
+
+
+def vector_bytes(programs: Programs) -> Iterator[Any]:
+    """The bytes of the vector loops of each stage that may have some."""
+    for k, stage in enumerate(programs.bounds.state.stages):
+        if stage.is_placeholder or stage.where == INLINED:
+            continue
+        lanes = _bound_to(stage, "vectorize")
+        count = programs.vectorize.get(k)
+        if count is not None:
+            inside = reversed(stage.iters)
+            lanes = product([where(depth < count, it.extent, 1) for depth, it in enumerate(inside)])
+        yield lanes * element_bytes(stage.op.dtype)
+
+
+# ------------------------------------------------------------------------------------------------ decisions
+
+
+def rows_fit(space: Space, rows: Matrix, hardware: HardwareParams) -> Mask:
+    """Which rows have a number of virtual threads and threads that sampling could have drawn: bool [n].
+
+    Sampling wants at least a warp where the output has that many points.  All rows of a CPU fit.
+    """
+    out = np.ones(len(rows), np.bool_)
+    if hardware.max_threads_per_block <= 0:
+        return out
+    for tiles, limits in _thread_tiles(space, hardware):
+        vthreads, threads = [_level(tiles, rows, level) for level in ("vthread", "thread")]
+        out &= (vthreads <= limits.max_vthread) & (threads <= limits.max_threads) & (threads >= limits.min_threads)
+    return out
+
+
+def _level(tiles: tuple[Tile, ...], rows: Matrix, level: str) -> Any:
+    """The product of the columns of one level: int64 [n]."""
+    columns = [t.first + i for t in tiles for i, name in enumerate(t.levels) if name == level]
+    return rows[:, columns].prod(axis=1)
+
+
+@lru_cache(maxsize=256)
+def _thread_tiles(space: Space, hardware: HardwareParams) -> tuple[tuple[tuple[Tile, ...], ThreadLimits], ...]:
+    """The tiles that make the threads of each kernel, and the limits that sampling keeps to for it."""
+    out = []
+    for k, positions in thread_splits(space.sketch).items():
+        tiles = tuple([t for t in space.tiles if t.step in positions])
+        if tiles:
+            limits = thread_limits(space.sketch, k, hardware)
+            extents = tuple([t.extent for t in sorted(tiles, key=lambda t: positions.index(t.step))])
+            plan = thread_plan(extents, tiles[0].parts, limits, tiles[0].max_innermost)
+            reachable = min(threads for _, threads in plan.ways[-1])
+            least = limits.min_threads if reachable >= limits.min_threads else 1
+            out.append((tiles, ThreadLimits(limits.max_vthread, least, limits.max_threads)))
+    return tuple(out)

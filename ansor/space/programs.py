@@ -1,0 +1,207 @@
+"""Programs of one loop structure, with all extents: what features, limits and analytical models read.
+
+One program has ints, n programs have int64 arrays with one lane each; whoever reads this treats both with the same
+code (`te_lite.lanes`).  `programs` makes them from rows without applying a single step: the structure of a variant is
+made once with undecided lengths, then every split gets its lengths as lanes and bounds are inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from te_lite.bounds import Bounds, infer_bounds
+from te_lite.lanes import product, smaller
+from te_lite.state import SplitRel, Stage, State
+from te_lite.step import FollowFusedSplit, FollowSplit, Split
+
+from ..core.hardware import HardwareParams
+from ..core.target import Target
+from .choices import ChoiceKind, Matrix, Space, Variant
+from .decisions import split_positions
+from .parallel_loops import settled_depths
+from .variants import structure
+from .vector_loops import lane_loops, loops_of_programs
+
+
+@dataclass(frozen=True)
+class Programs:
+    """`bounds.state` has the loops and their extents.  What differs between lanes but is no extent stands beside it.
+
+    `parallel[k]` is how many of the outermost loops of stage k run in parallel, `vectorize[k]` how many of its
+    innermost loops are vector lanes, `unroll[k]` its auto_unroll_max_step (ints or lanes); a stage that is missing
+    has what its annotations say.  `n` is the number of lanes (1 for a single program).
+    """
+
+    bounds: Bounds
+    n: int = 1
+    parallel: Mapping[int, Any] = field(default_factory=dict)
+    vectorize: Mapping[int, Any] = field(default_factory=dict)
+    unroll: Mapping[int, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Everything that decides a population: rows of a variant as columns, int64 [n] each, and where they run."""
+
+    variant: Variant
+    columns: list[Any]
+    target: Target
+    hardware: HardwareParams
+
+    def programs(self, n: Any) -> Programs:
+        """The programs of `n` rows; columns may also be ints (of one row) or symbols of a tape, and `n` one too."""
+        variant, columns = self.variant, self.columns
+        bounds = infer_bounds(_filled(_recipe(variant, self.target, self.hardware), columns))
+        loops = set(loops_of_programs(bounds.state))
+        unroll = _choices(variant.space, "unroll", columns, loops)
+        if self.target.is_gpu:
+            return Programs(bounds, n, unroll=unroll)
+        parallel = settled_depths(bounds.state, _choices(variant.space, "parallel", columns, loops))
+        vectorize = {}
+        for k, count in _choices(variant.space, "vectorize", columns, loops).items():
+            most = smaller(len(lane_loops(bounds.state, k)), len(bounds.state.stages[k].leaf) - parallel.get(k, 0))
+            vectorize[k] = smaller(count, most)
+        return Programs(bounds, n, parallel, vectorize, unroll)
+
+
+class RowPrograms(Programs):
+    """The programs of rows.  Their loops are worked out when they are first asked for."""
+
+    origin: Origin
+
+    def __init__(self, origin: Origin, n: int) -> None:
+        object.__setattr__(self, "origin", origin)
+        object.__setattr__(self, "n", n)
+
+    @cached_property
+    def _made(self) -> Programs:
+        return self.origin.programs(self.n)
+
+    @property
+    def bounds(self) -> Bounds:
+        return self._made.bounds
+
+    @property
+    def parallel(self) -> Mapping[int, Any]:
+        return self._made.parallel
+
+    @property
+    def vectorize(self) -> Mapping[int, Any]:
+        return self._made.vectorize
+
+    @property
+    def unroll(self) -> Mapping[int, Any]:
+        return self._made.unroll
+
+
+def programs(variant: Variant, rows: Matrix, target: Target | str, hardware: HardwareParams) -> RowPrograms:
+    """The programs of `rows` (int64 [n, width]), one lane each.
+
+    Numbers of parallel and vector loops that do not fit a program mean what `concrete` makes of them: parallel loops
+    inside others count only where the others have extent 1, and vector loops end where parallel ones begin.
+    """
+    target = Target.of(target)
+    columns = list(np.array(rows.T, np.int64, order="C"))
+    return RowPrograms(Origin(variant, columns, target, hardware.completed(target)), len(rows))
+
+
+def program(variant: Variant, row: np.ndarray, target: Target | str, hardware: HardwareParams) -> Programs:
+    """The program of one row (int64 [width]), with ints."""
+    target = Target.of(target)
+    return Origin(variant, row.tolist(), target, hardware.completed(target)).programs(1)
+
+
+def _choices(space: Space, kind: ChoiceKind, columns: list[Any], stages: set[int]) -> dict[int, Any]:
+    return {c.stage: columns[c.column] for c in space.choices if c.kind == kind and c.stage in stages}
+
+
+# ------------------------------------------------------------------------------------------------ lengths as lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A length: `factor` times the product of some columns."""
+
+    factor: int
+    columns: tuple[int, ...]
+
+    def value(self, columns: list[Any]) -> Any:
+        return product([self.factor, *[columns[c] for c in self.columns]])
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The structure of a variant, and for each stage with undecided lengths the terms of each of its relations.
+
+    A relation without undecided lengths has no terms (None).
+    """
+
+    state: State
+    lengths: tuple[tuple[int, tuple[tuple[Term, ...] | None, ...]], ...]
+
+
+@lru_cache(maxsize=1024)
+def _recipe(variant: Variant, target: Target, hardware: HardwareParams) -> Recipe:
+    state = structure(variant, target, hardware)
+    terms = _terms(state, hole_columns(variant.space, state))
+    lengths = []
+    for k, stage in enumerate(state.stages):
+        positions = iter(split_positions(state, k))
+        rows = [terms[next(positions)] if isinstance(rel, SplitRel) else None for rel in stage.relations]
+        if any(row is not None for row in rows):
+            lengths.append((k, tuple(rows)))
+    return Recipe(state, tuple(lengths))
+
+
+def hole_columns(space: Space, state: State) -> dict[int, tuple[int, ...]]:
+    """The columns of every split with undecided lengths of a structure, by the position of the step."""
+    out = {tile.step: tuple(range(tile.first, tile.first + tile.parts)) for tile in space.tiles}
+    single = {c.stage: c.column for c in space.choices if c.kind in ("fetch", "threads")}
+    for position in range(len(space.sketch.steps), len(state.steps)):
+        step = state.steps[position]
+        if isinstance(step, Split) and None in step.lengths:
+            out[position] = (single[step.stage],)
+    return out
+
+
+def _terms(state: State, columns: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[Term, ...]]:
+    """The lengths that every split, and every split that follows others, gives its loops."""
+    out: dict[int, tuple[Term, ...]] = {}
+    for position, step in enumerate(state.steps):
+        match step:
+            case Split() if position in columns:
+                out[position] = tuple([Term(1, (c,)) for c in columns[position]])
+            case Split(lengths=lengths):
+                out[position] = tuple([Term(int(x), ()) for x in lengths])  # type: ignore[arg-type]
+            case FollowSplit(source=source, n_split=n):
+                out[position] = (*out[source][: n - 1], _times(out[source][n - 1 :]))
+            case FollowFusedSplit(sources=sources, level=level):
+                out[position] = (_times([out[s][level] for s in sources]),)
+    return out
+
+
+def _times(terms: Any) -> Term:
+    return Term(int(product([t.factor for t in terms])), tuple([c for t in terms for c in t.columns]))
+
+
+def _filled(recipe: Recipe, columns: list[Any]) -> State:
+    """The structure with its lengths; extents are still to be inferred."""
+    stages = list(recipe.state.stages)
+    for k, rows in recipe.lengths:
+        stages[k] = _with_lengths(stages[k], rows, columns)
+    return replace(recipe.state, stages=tuple(stages))
+
+
+def _with_lengths(stage: Stage, rows: tuple[tuple[Term, ...] | None, ...], columns: list[Any]) -> Stage:
+    relations = []
+    for rel, terms in zip(stage.relations, rows, strict=True):
+        if isinstance(rel, SplitRel) and terms is not None:
+            lengths = tuple([t.value(columns) for t in terms])
+            rel = SplitRel(rel.parent, rel.children, lengths, rel.inner_to_outer)
+        relations.append(rel)
+    return replace(stage, relations=tuple(relations))
