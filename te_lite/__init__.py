@@ -11,7 +11,7 @@ Read the modules in this order; none imports one that comes after it.
     lowering            lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
     meaning             reference_expr, reference, interp_expr, interp_memory, interp_scope, independent, interp, verify
     printing            state_text, python_text, dag_json
-    beside them         timing, methods, topi
+    beside them         environment, timing, methods, topi
 
 A student begins with `expr`, `tensor`, `step` and `state`; `topi`, the library of operators, has an order of its own.
 """

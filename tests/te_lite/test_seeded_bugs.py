@@ -183,10 +183,11 @@ def unrolled_once_too_few(m: pytest.MonkeyPatch) -> None:
     original = unroll._mark
 
     def mark(s: Stmt, limit: Any) -> Any:
-        out, *rest = original(s, limit)
+        marked = original(s, limit)
+        out = marked.stmt
         if isinstance(out, For) and out.kind.name == "UNROLLED" and out.extent > 1:
-            out = replace(out, extent=out.extent - 1)
-        return (out, *rest)
+            return replace(marked, stmt=replace(out, extent=out.extent - 1))
+        return marked
 
     m.setattr(unroll, "_mark", mark)
 
