@@ -2,7 +2,7 @@
 
     python -m benchmarks.extra_rules [--target cuda|c] [--operators C2D GMM.1 relu ...] [--trials 64] [--json FILE]
 
-An operator is a name of `OPERATORS` in te_lite/topi/benchmarks.py (all four shapes), a name and the number of a shape
+An operator is a name of `OPERATORS` in te_lite/topi/benchmarks (all four shapes), a name and the number of a shape
 (`GMM.1`), or one of the layers `conv2d_layer`, `matmul`, `dense`, `relu`, `max_pool2d` and `global_avg_pool`.  Every
 rule that has sketches gets as many trials as the ordinary sketches, drawn by the same sampler; a ratio above 1 is a win
 of the rule.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError, require
 from te_lite.state import State
 from te_lite.step import Step
@@ -169,6 +170,6 @@ def program_text(state: State) -> str | None:
     None for a state that has no bounds.
     """
     try:
-        return str(state.dag.infer_bound_from_state(state))
+        return str(infer_bounds(state).state)
     except LowerError:
         return None
