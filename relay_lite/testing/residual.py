@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import relay_lite as relay
 from te_lite.errors import require
 
+from .. import nn
 from ..errors import GraphError
 from ..ir import Expr
+from ..op.binary import add
 from . import layers
 
 EPSILON = 2e-5
@@ -80,7 +81,7 @@ def residual_stages(data: Expr, plan: Plan, layout: str, axis: int) -> Expr:
 
 def norm_relu(data: Expr, name: str, axis: int) -> Expr:
     """A batch norm and a relu."""
-    return relay.nn.relu(layers.batch_norm_infer(data, name, axis=axis, epsilon=EPSILON))
+    return nn.relu(layers.batch_norm_infer(data, name, axis=axis, epsilon=EPSILON))
 
 
 def _unit(data: Expr, unit: Unit, bottle_neck: bool, layout: str, axis: int) -> Expr:
@@ -95,7 +96,7 @@ def _unit(data: Expr, unit: Unit, bottle_neck: bool, layout: str, axis: int) -> 
         body = convolution(body, f"{unit.name}_conv{index}", filters, kernel, stride, layout)
     if not unit.dim_match:
         shortcut = convolution(shortcut, f"{unit.name}_sc", unit.filters, 1, unit.stride, layout)
-    return relay.add(body, shortcut)
+    return add(body, shortcut)
 
 
 def convolution(data: Expr, name: str, filters: int, kernel: int, stride: int, layout: str) -> Expr:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
-
+from .. import nn
 from ..ir import Expr, Function, free_vars
 from . import layers
 from .init import Workload, create_workload
@@ -30,8 +29,8 @@ def get_net(
     body = _stem(body, plan.filters[0], layout)
     body = residual_stages(body, plan, layout, axis)
     body = norm_relu(body, "bn1", axis)
-    body = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(body, layout=layout))
-    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
+    body = nn.batch_flatten(nn.global_avg_pool2d(body, layout=layout))
+    body = nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
     return Function(free_vars(body), body)
 
 
@@ -52,4 +51,4 @@ def _stem(data: Expr, filters: int, layout: str) -> Expr:
         return convolution(data, "conv0", filters, 3, 1, layout)
     body = convolution(data, "conv0", filters, 7, 2, layout)
     body = norm_relu(body, "bn0", layout.index("C"))
-    return relay.nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout=layout)
+    return nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout=layout)

@@ -6,8 +6,7 @@ tools extract from this network have this form, and records are found by that fo
 
 from __future__ import annotations
 
-import relay_lite as relay
-
+from .. import nn
 from ..ir import Expr, Function, free_vars
 from . import layers
 from .init import Workload, create_workload
@@ -34,8 +33,8 @@ def get_net(
     body = _stem(body, plan.filters[0], layout)
     body = residual_stages(body, plan, layout, _AXIS)
     body = norm_relu(body, "bn1", _AXIS)
-    body = relay.nn.batch_flatten(relay.nn.global_avg_pool3d(body, layout=layout))
-    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
+    body = nn.batch_flatten(nn.global_avg_pool3d(body, layout=layout))
+    body = nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
     return Function(free_vars(body), body)
 
 
