@@ -26,7 +26,7 @@ from .ir import Function, IRModule
 from .kernels import GroupProgram, choose_programs
 from .optimize import optimize
 from .runtime.assemble import GroupKernel, make_plan
-from .runtime.backends import KernelCode
+from .runtime.compiled_network import KernelCode
 from .runtime.devices import network_backend
 from .runtime.library import NetworkLibrary
 from .transform.context import DEFAULT, PassContext

@@ -7,29 +7,13 @@ files of the network; `open` gives an executor: memory for the storages of a pla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from te_lite.stmt import LoweredFunc
 
 from ..ir import Array
+from .compiled_network import CompiledNetwork, KernelCode
 from .plan import Plan
-
-if TYPE_CHECKING:
-    from .library import NetworkLibrary
-
-
-@dataclass(frozen=True)
-class KernelCode:
-    """A kernel as source text; `scratch` are the bytes of its arguments after those of the group.
-
-    `facts` is what a launch needs to know, as JSON.
-    """
-
-    name: str
-    source: str
-    scratch: tuple[int, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Executor(Protocol):
@@ -83,5 +67,5 @@ class NetworkBackend(Protocol):
     def check_machine(self, facts: Mapping[str, Any], index: int) -> None:
         """Raises GraphError when device `index` cannot run binaries made for `facts`."""
 
-    def open(self, library: NetworkLibrary, index: int) -> Executor:
+    def open(self, library: CompiledNetwork, index: int) -> Executor:
         """The network on device `index`, parameters in place."""

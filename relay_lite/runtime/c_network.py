@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,11 +30,8 @@ from te_lite.stmt import LoweredFunc
 
 from ..errors import GraphError
 from ..ir import Array
-from .backends import KernelCode
+from .compiled_network import CompiledNetwork, KernelCode
 from .plan import Plan
-
-if TYPE_CHECKING:
-    from .library import NetworkLibrary
 
 ALIGNMENT = 64
 DRIVER, BINARY = "network.c", "network.so"
@@ -43,7 +40,7 @@ DRIVER, BINARY = "network.c", "network.so"
 class CExecutor:
     """A network in the memory of this machine (see `Executor`); `run` returns when the run is done."""
 
-    def __init__(self, library: NetworkLibrary) -> None:
+    def __init__(self, library: CompiledNetwork) -> None:
         self.plan: Plan = library.plan
         binary = ctypes.CDLL(str(library_file(library.binaries[BINARY])))
         self._run, self._seconds = binary[RUN], binary[SECONDS]
@@ -129,7 +126,7 @@ class CNetworkBackend:
         law = "was compiled for instructions that this processor lacks; build it here"
         require(not missing, GraphError, "network", law, missing=missing)
 
-    def open(self, library: NetworkLibrary, index: int) -> CExecutor:
+    def open(self, library: CompiledNetwork, index: int) -> CExecutor:
         return CExecutor(library)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +20,9 @@ from te_lite.stmt import LoweredFunc
 
 from ..errors import GraphError
 from ..ir import Array
-from .backends import KernelCode
+from .compiled_network import CompiledNetwork, KernelCode
 from .plan import Plan
 from .streams import dependencies, queues
-
-if TYPE_CHECKING:
-    from .library import NetworkLibrary
 
 ALIGNMENT = 256
 MOST_QUEUED = 500
@@ -44,7 +41,7 @@ class OnDevice(DeviceNDArray):
 class CudaExecutor:
     """A network in the memory of a GPU (see `Executor`); runs are queued on the default stream."""
 
-    def __init__(self, library: NetworkLibrary, index: int) -> None:
+    def __init__(self, library: CompiledNetwork, index: int) -> None:
         self.plan: Plan = library.plan
         self.device, self._where = open_device(index), DeviceId("cuda", index)
         self._programs = {
@@ -180,7 +177,7 @@ class CudaNetworkBackend:
         law = f"was compiled for {made}; build it for this device"
         require(runs_on(made, here), GraphError, "network", law, device=here)
 
-    def open(self, library: NetworkLibrary, index: int) -> CudaExecutor:
+    def open(self, library: CompiledNetwork, index: int) -> CudaExecutor:
         return CudaExecutor(library, index)
 
 

@@ -7,40 +7,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
+from ansor.core.nd import DeviceId, NDArray, cpu
 from te_lite.errors import require
 
 from ..errors import GraphError
-from ..ir import Array, Function, IRModule
-from .backends import Executor, KernelCode
+from ..ir import IRModule
+from .backends import Executor
+from .compiled_network import CompiledNetwork, KernelCode
 from .devices import network_backend
 from .files import NetworkFiles, read_folder, write_folder
-from .plan import Plan, plan_from_json
+from .plan import plan_from_json
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NetworkLibrary:
-    """Plan, parameters, sources and machine code of a network.
-
-    `target` is its text and `kind` the kind; `values` the parameters by name; `kernels` the source and launch facts of
-    every kernel by name; `sources` and `binaries` further files; `machine` what the binaries were made for; `graph`
-    the fused graph (None for a network that was loaded).
-    """
-
-    target: str
-    kind: str
-    plan: Plan
-    values: Mapping[str, Array]
-    kernels: Mapping[str, KernelCode]
-    sources: Mapping[str, str]
-    binaries: Mapping[str, bytes]
-    machine: Mapping[str, Any]
-    graph: Function | None = None
-    _held: dict[str, Array] = field(default_factory=dict, repr=False)
+class NetworkLibrary(CompiledNetwork):
+    """A compiled network that can be put on a device, looked into, and written to a folder."""
 
     def __repr__(self) -> str:
         return f"NetworkLibrary(target={self.target!r}, kernels={len(self.kernels)}, parameters={len(self.values)})"
@@ -62,14 +46,6 @@ class NetworkLibrary:
         require(ok, GraphError, "network", law, device=str(device))
         backend.check_machine(self.machine, device.device_id)
         return NetworkOnDevice(self, backend.open(self, device.device_id), device)
-
-    def aligned_value(self, name: str) -> Array:
-        """A parameter at an address that is a multiple of 64 bytes; executors on the processor share it."""
-        if name not in self._held:
-            made = aligned_copy(self.values[name])
-            made.setflags(write=False)
-            self._held[name] = made
-        return self._held[name]
 
     @property
     def params(self) -> dict[str, NDArray]:
