@@ -12,7 +12,7 @@ import relay_lite as relay
 from ansor.autotvm import FallbackContext, apply_history_best
 from ansor.autotvm.record import best_pairs, load_from_file
 from ansor.core.errors import TaskError
-from relay_lite.ir import Array, Function
+from relay_lite.ir.nodes import Array, Function
 from relay_lite.testing import resnet_v1
 from te_lite.errors import require
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relay_lite.ir import Array
+from relay_lite.ir.nodes import Array
 
 from .build import Module, build
 from .graph.kernel import Kernel

@@ -1,5 +1,5 @@
 """The operators: what each one is of type, what it means in NumPy, how it is computed, and how it is called."""
 
-from .registry import get
+from ..ir.op_registry import get
 
 __all__ = ["get"]

@@ -16,12 +16,12 @@ from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import convolve
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, dtype_of, integer, integers, numbers, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 from .window import SPATIAL, Window, all_sides, check_layout, pick, repeated, to_layout
 
 Ints = int | Sequence[int]

@@ -11,12 +11,12 @@ from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import convolve_transposed
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .conv import DATA, Ints, check_named, conv_call, conv_defaults, window_attrs
 from .define import Array, Shape, define, dtype_of, floats, integer, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 from .window import SPATIAL, check_layout, pick, repeated, to_layout
 
 KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}

@@ -13,12 +13,12 @@ from te_lite.errors import require
 from te_lite.topi.tag import ELEMWISE
 from te_lite.topi.utils import ax_compute
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import as_expr, call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, as_expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, define, dtype_of, indices, integer, integers, one_axis, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 
 
 def _filled(name: str, value: int) -> None:

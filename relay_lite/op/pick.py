@@ -10,12 +10,12 @@ import numpy as np
 from te_lite import topi
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, choice, define, indices, integers, one_axis, tensors
-from .registry import Attrs, OpPattern
 
 PAD_MODES = ("constant", "edge", "reflect")
 TAKE_MODES = ("clip", "wrap", "fast")

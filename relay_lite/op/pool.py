@@ -11,13 +11,13 @@ from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing import adaptive_pool
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .conv import DATA, Ints, window_attrs
 from .define import Array, Shape, define, floats, numbers, rank, tensors
-from .registry import Attrs, OpPattern
 from .window import SPATIAL, Window, check_layout, pick, repeated, to_layout
 
 Check = Callable[[TensorType, str], str]

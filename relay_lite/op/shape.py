@@ -12,12 +12,12 @@ from te_lite import topi
 from te_lite.errors import require
 from te_lite.topi.utils import ax_compute
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, dtype_of, integer, integers, one_axis, some_axes, tensors
-from .registry import Attrs, OpPattern
 
 
 def _expand_dims_shape(shape: Shape, attrs: Attrs) -> Shape:

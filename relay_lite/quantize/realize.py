@@ -11,10 +11,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Constant, Expr, Function, children, post_order, rebuild
-from ..make import call
-from ..visit import is_op, with_body
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
+from ..ir.visit import is_op, post_order, with_body
 from .config import QConfig
 from .fixed_point import LIMIT, Fixed, bias, check_range, from_float, to_float, to_int8, to_int32, weight
 

@@ -8,11 +8,12 @@ from itertools import count
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, post_order, tensor_type
-from ..types import TensorType, TupleType, Type
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
+from ..ir.types import TensorType, TupleType, Type
+from ..ir.visit import post_order
+from .execution_plan import Plan, Step, Storage, TensorPlace
 from .memory import Request, pack
-from .plan import Plan, Step, Storage, TensorPlace
 
 
 @dataclass(frozen=True)

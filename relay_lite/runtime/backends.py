@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from te_lite.stmt import LoweredFunc
 
-from ..ir import Array
+from ..ir.nodes import Array
 from .compiled_network import CompiledNetwork, KernelCode
-from .plan import Plan
+from .execution_plan import Plan
 
 
 class Executor(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from te_lite.errors import require
 from te_lite.timing import Timing
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 COLUMNS = ("mean", "median", "max", "min", "std")
 WIDTH = 12

@@ -28,10 +28,10 @@ from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from ..errors import GraphError
-from ..ir import Array
+from ..ir.errors import GraphError
+from ..ir.nodes import Array
 from .compiled_network import CompiledNetwork, KernelCode
-from .plan import Plan
+from .execution_plan import Plan
 
 ALIGNMENT = 64
 DRIVER, BINARY = "network.c", "network.so"

@@ -8,8 +8,8 @@ from typing import Any
 
 from ansor.core.nd import aligned_copy
 
-from ..ir import Array, Function
-from .plan import Plan
+from ..ir.nodes import Array, Function
+from .execution_plan import Plan
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from codegen_cuda.module import Pointer, open_device
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from ..errors import GraphError
-from ..ir import Array
+from ..ir.errors import GraphError
+from ..ir.nodes import Array
 from .compiled_network import CompiledNetwork, KernelCode
-from .plan import Plan
+from .execution_plan import Plan
 from .streams import dependencies, queues
 
 ALIGNMENT = 256

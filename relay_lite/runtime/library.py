@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from ansor.core.nd import DeviceId, NDArray, cpu
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import IRModule
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
 from .backends import Executor
 from .compiled_network import CompiledNetwork, KernelCode
 from .devices import network_backend
+from .execution_plan import plan_from_json
 from .files import NetworkFiles, read_folder, write_folder
-from .plan import plan_from_json
 
 
 @dataclass(frozen=True, eq=False, repr=False)

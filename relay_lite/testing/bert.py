@@ -13,10 +13,11 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .. import nn
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
-from ..make import const, var
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, Function, const
+from ..ir.visit import free_vars
+from ..op import nn
 from ..op.binary import add, multiply
 from ..op.elementwise import erf
 from ..op.pick import take

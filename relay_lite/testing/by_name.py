@@ -8,7 +8,7 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 from . import bert, dcgan, densenet, dqn, inception_v3, lstm, mlp, mobilenet, resnet, resnet_3d, squeezenet, vgg
 from .init import Workload
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from te_lite.errors import require
 
-from .. import nn
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
-from ..make import var
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from ..op.elementwise import tanh
 from ..op.shape import reshape
 from . import layers

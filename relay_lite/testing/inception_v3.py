@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .. import nn
-from ..ir import Expr, Function, free_vars
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from ..op.join import concatenate
 from . import layers
 from .init import Workload, create_workload

@@ -11,10 +11,10 @@ from typing import Any
 
 from te_lite.errors import require
 
-from .. import nn
-from ..errors import GraphError
-from ..ir import Expr, TupleGetItem
-from ..make import var
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, TupleGetItem
+from ..op import nn
 
 _KERNEL = {"NCHW": "OIHW", "NHWC": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"}
 _DEPTHWISE = {"NCHW": "OIHW", "NHWC": "HWOI"}

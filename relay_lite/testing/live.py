@@ -10,9 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..ir import Array, Call, Expr, Function, IRModule, Var, children, main_function, post_order
-from ..reference import run
-from ..types import TensorType
+from ..ir.module import IRModule, main_function
+from ..ir.nodes import Array, Call, Expr, Function, Var, children
+from ..ir.reference import run
+from ..ir.types import TensorType
+from ..ir.visit import post_order
 
 Arrays = Mapping[str, Array]
 COARSE = 8

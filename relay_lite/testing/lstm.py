@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, Function, TupleGetItem, free_vars
-from ..make import var
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, Function, TupleGetItem
+from ..ir.visit import free_vars
 from ..op.binary import add, multiply
 from ..op.create import zeros
 from ..op.elementwise import sigmoid, tanh

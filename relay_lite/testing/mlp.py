@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import nn
-from ..ir import Function, free_vars
-from ..make import var
+from ..ir.make import var
+from ..ir.nodes import Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
 

@@ -6,8 +6,9 @@ extract from this network has this form, and records are found by that form.
 
 from __future__ import annotations
 
-from .. import nn
-from ..ir import Expr, Function, free_vars
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
 

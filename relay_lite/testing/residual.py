@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from te_lite.errors import require
 
-from .. import nn
-from ..errors import GraphError
-from ..ir import Expr
+from ..ir.errors import GraphError
+from ..ir.nodes import Expr
+from ..op import nn
 from ..op.binary import add
 from . import layers
 

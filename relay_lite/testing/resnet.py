@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .. import nn
-from ..ir import Expr, Function, free_vars
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
 from .residual import EPSILON, convolution, norm_relu, plan_of, residual_stages

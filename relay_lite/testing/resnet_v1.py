@@ -10,9 +10,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .. import nn
-from ..errors import GraphError
-from ..ir import Array, Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from ..op.binary import add
 from . import layers
 from .init import Initializer, Workload, create_workload

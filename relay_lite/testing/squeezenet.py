@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from te_lite.errors import require
 
-from .. import nn
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from ..op.join import concatenate
 from . import layers
 from .init import Workload, create_workload

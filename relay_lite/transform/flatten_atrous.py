@@ -7,10 +7,10 @@ dilation b and padding p + b * q - c in front, and likewise behind.
 
 from __future__ import annotations
 
-from ..ir import Call, Expr
+from ..ir.nodes import Call, Expr
+from ..ir.visit import is_op, rewrite
 from ..op.space_batch import JOIN, SPLIT
 from ..op.window import pads
-from ..visit import is_op, rewrite
 from .sequential import Pass
 
 

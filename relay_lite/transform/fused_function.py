@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ..ir import (
+from ..ir.nodes import (
     Call,
     Constant,
     Expr,
@@ -16,11 +16,11 @@ from ..ir import (
     TupleGetItem,
     Var,
     children,
-    post_order,
     rebuild,
     tensor_type,
 )
-from ..types import TupleType
+from ..ir.types import TupleType
+from ..ir.visit import post_order
 from .dominator import FlowGraph
 
 LONGEST_NAME = 80

@@ -22,12 +22,13 @@ from te_lite.errors import TeError, require
 from te_lite.replay import replay
 from te_lite.state import State
 
-from ..errors import GraphError
-from ..ir import Array, Call, Constant, Expr, Function, FunctionCall, Var, post_order, substitute
-from ..lower_group import LoweredGroup, lower_group
-from ..op.registry import Attrs, Op, OpPattern, register
-from ..types import TensorType, Type
-from ..visit import call, rewrite
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Var
+from ..ir.op_registry import Attrs, Op, OpPattern, register
+from ..ir.types import TensorType, Type
+from ..ir.visit import post_order, rewrite, substitute
+from ..op.lower_group import LoweredGroup, lower_group
 from .context import PassContext
 from .sequential import Pass
 

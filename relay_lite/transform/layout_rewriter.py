@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..ir import Call, Expr, Function, FunctionCall, Tuple, TupleGetItem, children, post_order, rebuild
-from ..types import TupleType
-from ..visit import call, with_body
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Function, FunctionCall, Tuple, TupleGetItem, children, rebuild
+from ..ir.types import TupleType
+from ..ir.visit import post_order, with_body
 from .layout_rules import Labels, Layout, LayoutRule, layout_rule
 
 Demand: TypeAlias = Callable[[Call], Mapping[int, str]]

@@ -15,7 +15,7 @@ from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
-from ..op.registry import Op, OpPattern
+from ..ir.op_registry import Op, OpPattern
 
 Layout: TypeAlias = str | None
 Layouts: TypeAlias = tuple[Layout, ...]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir import Call, Expr
+from ...ir.nodes import Call, Expr
 from .emit import call, const
 from .node import Converters, Node
 from .window import Window, auto_pad, bare_window, explicit_pads, halves, read_window

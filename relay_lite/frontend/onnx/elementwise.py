@@ -8,7 +8,7 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
-from ...ir import Expr
+from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, div, maximum, minimum, mul
 from .model import dtype_name
 from .node import Converter, Converters, Node

@@ -8,9 +8,11 @@ from typing import Any
 from te_lite.errors import TeError, require
 from te_lite.expr import FLOATS
 
-from ...errors import GraphError
-from ...ir import Array, Constant, Expr, Function, IRModule, Tuple, Var, post_order
-from ...types import TensorType
+from ...ir.errors import GraphError
+from ...ir.module import IRModule
+from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
+from ...ir.types import TensorType
+from ...ir.visit import post_order
 from .emit import cast
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, read_model
 from .node import Node

@@ -14,7 +14,7 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
-from ...ir import Array, Expr
+from ...ir.nodes import Array, Expr
 from .emit import add, call, const, mul, value_of
 from .node import Converters, Node
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir import Array, Call, Expr
+from ...ir.nodes import Array, Call, Expr
 from .emit import add, binary, call, cast, concatenate, const, item, value_of
 from .node import Converters, Node
 

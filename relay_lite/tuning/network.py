@@ -14,13 +14,14 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .errors import GraphError
-from .frontend.onnx.importer import from_onnx
-from .frontend.onnx.model import OnnxInput, read_model
-from .ir import Array, IRModule
-from .testing.by_name import NETWORKS, get_workload
-from .testing.live import calm_scores, live_inputs, live_params
-from .transform import ConvertLayout, PassContext, Sequential
+from ..frontend.onnx.importer import from_onnx
+from ..frontend.onnx.model import OnnxInput, read_model
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
+from ..ir.nodes import Array
+from ..testing.by_name import NETWORKS, get_workload
+from ..testing.live import calm_scores, live_inputs, live_params
+from ..transform import ConvertLayout, PassContext, Sequential
 
 SUFFIX = ".onnx"
 LAYOUTS = ("NHWC", "NCHW")

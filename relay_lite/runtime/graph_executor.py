@@ -18,12 +18,12 @@ import numpy as np
 from ansor.core.nd import DeviceId
 from te_lite.errors import require
 
-from .errors import GraphError
-from .ir import Array
-from .param_dict import load_param_dict
-from .runtime.benchmark import BenchmarkResult, TimeEvaluator
-from .runtime.library import NetworkOnDevice
-from .runtime.plan import TensorPlace
+from ..ir.errors import GraphError
+from ..ir.nodes import Array
+from ..ir.param_dict import load_param_dict
+from .benchmark import BenchmarkResult, TimeEvaluator
+from .execution_plan import TensorPlace
+from .library import NetworkOnDevice
 
 METHODS = (
     "set_input", "run", "get_output", "get_input", "get_num_outputs", "get_num_inputs", "get_input_index",

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from ansor.core.task import SearchTask
 from ansor.scheduler.task_progress import Standing
 
-from .graph_executor import GraphModule
-from .ir import Function, FunctionCall, post_order
-from .runtime.assemble import reshaped_params
+from ..ir.nodes import Function, FunctionCall
+from ..ir.visit import post_order
+from ..runtime.assemble import reshaped_params
+from ..runtime.graph_executor import GraphModule
 
 ALL_TASKS = "all tasks, by weight"
 

@@ -12,7 +12,7 @@ import numpy as np
 from ansor.core.backends import backend
 from ansor.core.target import Target
 
-from .extract import extract_tasks
+from ..compiler.extract import extract_tasks
 from .network import load_network
 from .network_times import network_times, times_text
 from .tune_network import check, compile_best, network_runner, standings, tune

@@ -15,10 +15,12 @@ from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 
-from .ir import Function, FunctionCall, IRModule, post_order
-from .lower_group import LoweredGroup, lower_group
+from ..ir.module import IRModule
+from ..ir.nodes import Function, FunctionCall
+from ..ir.visit import post_order
+from ..op.lower_group import LoweredGroup, lower_group
+from ..transform import PassContext
 from .optimize import optimize
-from .transform import PassContext
 
 
 def extract_tasks(

@@ -30,13 +30,14 @@ from ansor.scheduler.restore import restore
 from ansor.scheduler.task_progress import Standing
 from te_lite.errors import require
 
-from .build import build
-from .errors import GraphError
-from .graph_executor import GraphModule
-from .ir import Array, Call, Function, FunctionCall, post_order
+from ..compiler.build import build
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Call, Function, FunctionCall
+from ..ir.reference import run
+from ..ir.visit import post_order
+from ..op.winograd import CONV as WINOGRAD
+from ..runtime.graph_executor import GraphModule
 from .network import Network
-from .op.winograd import CONV as WINOGRAD
-from .reference import run
 
 PathLike = str | os.PathLike[str]
 ROUND = 64

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .errors import GraphError
-from .ir import Array
+from .nodes import Array
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:

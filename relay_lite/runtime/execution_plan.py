@@ -16,7 +16,7 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 KINDS = ("input", "param", "output", "arena")
 

@@ -21,15 +21,16 @@ import numpy as np
 from ansor.core.target import Target
 from te_lite.errors import require
 
-from .errors import GraphError
-from .ir import Function, IRModule
-from .kernels import GroupProgram, choose_programs
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
+from ..ir.nodes import Function
+from ..runtime.assemble import GroupKernel, make_plan
+from ..runtime.compiled_network import KernelCode
+from ..runtime.devices import network_backend
+from ..runtime.library import NetworkLibrary
+from ..transform.context import DEFAULT, PassContext
+from .group_programs import GroupProgram, choose_programs
 from .optimize import optimize
-from .runtime.assemble import GroupKernel, make_plan
-from .runtime.compiled_network import KernelCode
-from .runtime.devices import network_backend
-from .runtime.library import NetworkLibrary
-from .transform.context import DEFAULT, PassContext
 
 OPT_LEVEL = 3
 Params = Mapping[str, Any]

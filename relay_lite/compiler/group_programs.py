@@ -17,12 +17,12 @@ from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.stmt import LoweredFunc
 
+from ..ir.errors import GraphError
+from ..ir.nodes import Function
+from ..op.lower_group import LoweredGroup, lower_group
+from ..runtime.assemble import reshaped_params
+from ..transform.layout_rewrite import Layouts, Packed, pack_weights, packs_weights, with_packed
 from .default_schedule import default_states
-from .errors import GraphError
-from .ir import Function
-from .lower_group import LoweredGroup, lower_group
-from .runtime.assemble import reshaped_params
-from .transform.layout_rewrite import Layouts, Packed, pack_weights, packs_weights, with_packed
 
 Accept = Callable[[LoweredFunc], None]
 logger = logging.getLogger("relay_lite")
