@@ -288,7 +288,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import ansor, relay_lite
-from relay_lite.graph_executor import GraphModule
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import load
 given = dict(np.load(sys.argv[2]))
 module = GraphModule(load(sys.argv[1])["default"](ansor.device("c")))
