@@ -1,6 +1,6 @@
 """Graphs of operators: nodes, types, operators by name, texts, and their meaning in NumPy.
 
-The law of this folder: it knows of operators by their entries in one table only, and of no loops and no targets.
+Law: nodes never change; operators are known by their entries in one table only.
 """
 
 from .module import IRModule, bind_params, main_function

@@ -1,4 +1,7 @@
-"""The operators: what each one is of type, what it means in NumPy, how it is computed, and how it is called."""
+"""The operators: what each one is of type, what it means in NumPy, how it is computed, and how it is called.
+
+Law: its type, its NumPy and its tensor expressions agree.
+"""
 
 from ..ir.op_registry import get
 
