@@ -62,7 +62,8 @@ def _full_type(types: Sequence[Type], attrs: Attrs) -> Type:
 
 def _full_te(value: Tensor, shape: Sequence[int], dtype: str, name: str) -> Tensor:
     value = topi.cpp.cast(value, dtype) if value.dtype != dtype else value
-    return ax_compute(shape, lambda *i: value(), name, ELEMWISE)  # type: ignore[no-any-return]
+    out: Tensor = ax_compute(shape, lambda *i: value(), name, ELEMWISE)
+    return out
 
 
 define(

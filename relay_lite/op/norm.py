@@ -76,7 +76,8 @@ def _normalised_te(x: Tensor, axes: Shape, epsilon: float) -> Tensor:
     count = const(float(math.prod([x.shape[d] for d in axes])), x.dtype)
     centred = topi.subtract(x, topi.divide(topi.sum(x, axes, True), count))
     var = topi.divide(topi.sum(topi.multiply(centred, centred), axes, True), count)
-    return topi.divide(centred, topi.cpp.sqrt(topi.add(var, const(epsilon, x.dtype))))  # type: ignore[no-any-return]
+    out: Tensor = topi.divide(centred, topi.cpp.sqrt(topi.add(var, const(epsilon, x.dtype))))
+    return out
 
 
 def _affine_te(out: Tensor, args: Sequence[Any], attrs: Attrs, axis: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -58,14 +58,13 @@ def network_times(
     `end_to_end` are the seconds of a run of the whole network.
     """
     task_of = {name: k for k, task in enumerate(tasks) for name in task.desc.split(",")}
-    seconds: Counter[int] = Counter()
-    others: Counter[str] = Counter()
+    seconds, others = defaultdict[int, float](float), defaultdict[str, float](float)
     for (kernel, cost), group in zip(module.profile(calls), _calls(module), strict=True):
         name = str(group.attrs.get("name", kernel)).removesuffix("_packed")
         if name in task_of:
-            seconds[task_of[name]] += cost  # type: ignore[assignment]
+            seconds[task_of[name]] += cost
         else:
-            others[kernel] += cost  # type: ignore[assignment]
+            others[kernel] += cost
     rows = [
         TaskTime(task, w, s.trials, s.cost if s.valid else None, seconds[k] / w)
         for k, (task, w, s) in enumerate(zip(tasks, weights, tuned, strict=True))
