@@ -21,7 +21,7 @@ from ..ir.errors import GraphError
 from ..ir.nodes import Function
 from ..op.lower_group import LoweredGroup, lower_group
 from ..runtime.assemble import reshaped_params
-from ..transform.layout_rewrite import Layouts, Packed, pack_weights, packs_weights, with_packed
+from ..transform.layout_rewrite import Packed, PackedLayouts, pack_weights, packs_weights, with_packed
 from .default_schedule import default_states
 
 Accept = Callable[[LoweredFunc], None]
@@ -40,7 +40,7 @@ class GroupProgram:
     group: LoweredGroup
     state: State
     func: LoweredFunc
-    layouts: Layouts
+    layouts: PackedLayouts
     recorded: bool
 
     @property
@@ -112,7 +112,7 @@ def choose_programs(fused: Function, target: Target, accept: Accept) -> tuple[Fu
             untuned[function] = None
         return found
 
-    def choose(function: Function, weights: tuple[int, ...]) -> tuple[Function, Layouts]:
+    def choose(function: Function, weights: tuple[int, ...]) -> tuple[Function, PackedLayouts]:
         if reshaped_params(function) is not None:
             return function, {}
         found = program(function, weights if packs else ())

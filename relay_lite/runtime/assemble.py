@@ -12,7 +12,7 @@ from ..ir.errors import GraphError
 from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import post_order
-from .execution_plan import Plan, Step, Storage, TensorPlace
+from .execution_plan import ExecutionPlan, Step, Storage, TensorPlace
 from .memory import Request, pack
 
 
@@ -127,7 +127,7 @@ def _source(function: Function, node: Expr) -> int:
 
 def make_plan(
     function: Function, kernel_of: Callable[[Function], GroupKernel], alignment: int, slack: int = 0
-) -> tuple[Plan, Mapping[str, Array]]:
+) -> tuple[ExecutionPlan, Mapping[str, Array]]:
     """The plan of a fused graph, and the values of its constants under the names p0, p1, ... in order of first use.
 
     `kernel_of` gives the kernel of a group.  Places in the arena are multiples of `alignment` bytes; they are not used
@@ -148,7 +148,7 @@ def make_plan(
 
 def _finish(
     builder: _Builder, function: Function, outputs: tuple[int, ...], alignment: int, slack: int
-) -> tuple[Plan, Mapping[str, Array]]:
+) -> tuple[ExecutionPlan, Mapping[str, Array]]:
     values = builder.values
     outside = [k for kind in ("input", "param", "output") for k, v in enumerate(values) if _own(values, k) == kind]
     inside = [k for k in range(len(values)) if _own(values, k) == "arena"]
@@ -170,7 +170,7 @@ def _finish(
         return TensorPlace(name, values[k].type.shape, values[k].type.dtype, number[values[k].origin])
 
     names = dict(zip(_fresh_names(function), builder.params, strict=False))
-    plan = Plan(
+    plan = ExecutionPlan(
         tuple(storages), tuple(steps),
         tuple([place(v.name, builder.of[id(v)][0]) for v in function.params]),
         tuple([place(name, k) for name, k in names.items()]),

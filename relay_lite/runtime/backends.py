@@ -13,7 +13,7 @@ from te_lite.stmt import LoweredFunc
 
 from ..ir.nodes import Array
 from .compiled_network import CompiledNetwork, KernelCode
-from .execution_plan import Plan
+from .execution_plan import ExecutionPlan
 
 
 class Executor(Protocol):
@@ -58,7 +58,7 @@ class NetworkBackend(Protocol):
     def compile(self, code: KernelCode, target: str) -> bytes:
         """Machine code of one kernel; threads may compile side by side.  Raises the backend's error."""
 
-    def link(self, plan: Plan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         """`(more sources, binaries)` by file name, from the machine code of the kernels by name."""
 
     def machine(self, target: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from te_lite.stmt import LoweredFunc
 from ..ir.errors import GraphError
 from ..ir.nodes import Array
 from .compiled_network import CompiledNetwork, KernelCode
-from .execution_plan import Plan
+from .execution_plan import ExecutionPlan
 
 ALIGNMENT = 64
 DRIVER, BINARY = "network.c", "network.so"
@@ -41,7 +41,7 @@ class CExecutor:
     """A network in the memory of this machine (see `Executor`); `run` returns when the run is done."""
 
     def __init__(self, library: CompiledNetwork) -> None:
-        self.plan: Plan = library.plan
+        self.plan: ExecutionPlan = library.plan
         binary = ctypes.CDLL(str(library_file(library.binaries[BINARY])))
         self._run, self._seconds = binary[RUN], binary[SECONDS]
         steps: list[Any] = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
@@ -109,7 +109,7 @@ class CNetworkBackend:
     def compile(self, code: KernelCode, target: str) -> bytes:
         return object_code(code.source, code.name)
 
-    def link(self, plan: Plan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         driver = driver_source([KernelCall(s.kernel, _pointers(plan, s.storages)) for s in plan.steps])
         return {DRIVER: driver}, {BINARY: link({**compiled, "network": object_code(driver, "network")})}
 
@@ -130,7 +130,7 @@ class CNetworkBackend:
         return CExecutor(library)
 
 
-def _pointers(plan: Plan, storages: Sequence[int]) -> tuple[Pointer, ...]:
+def _pointers(plan: ExecutionPlan, storages: Sequence[int]) -> tuple[Pointer, ...]:
     first = plan.externals
     return tuple([Pointer(s >= first, plan.storages[s].offset if s >= first else s) for s in storages])
 

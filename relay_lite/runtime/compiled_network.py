@@ -9,7 +9,7 @@ from typing import Any
 from ansor.core.nd import aligned_copy
 
 from ..ir.nodes import Array, Function
-from .execution_plan import Plan
+from .execution_plan import ExecutionPlan
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CompiledNetwork:
 
     target: str
     kind: str
-    plan: Plan
+    plan: ExecutionPlan
     values: Mapping[str, Array]
     kernels: Mapping[str, KernelCode]
     sources: Mapping[str, str]

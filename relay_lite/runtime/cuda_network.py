@@ -21,7 +21,7 @@ from te_lite.stmt import LoweredFunc
 from ..ir.errors import GraphError
 from ..ir.nodes import Array
 from .compiled_network import CompiledNetwork, KernelCode
-from .execution_plan import Plan
+from .execution_plan import ExecutionPlan
 from .streams import dependencies, queues
 
 ALIGNMENT = 256
@@ -42,7 +42,7 @@ class CudaExecutor:
     """A network in the memory of a GPU (see `Executor`); runs are queued on the default stream."""
 
     def __init__(self, library: CompiledNetwork, index: int) -> None:
-        self.plan: Plan = library.plan
+        self.plan: ExecutionPlan = library.plan
         self.device, self._where = open_device(index), DeviceId("cuda", index)
         self._programs = {
             name: DeviceProgram(self.device, library.binaries[f"{name}.cubin"], dict(kernel.facts))
@@ -166,7 +166,7 @@ class CudaNetworkBackend:
     def compile(self, code: KernelCode, target: str) -> bytes:
         return compile_source(code.source, target_architecture(target)).cubin
 
-    def link(self, plan: Plan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         return {}, {f"{name}.cubin": cubin for name, cubin in compiled.items()}
 
     def machine(self, target: str) -> dict[str, Any]:

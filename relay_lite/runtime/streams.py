@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .execution_plan import Plan
+from .execution_plan import ExecutionPlan
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Queued:
     waits: tuple[int, ...]
 
 
-def dependencies(plan: Plan) -> list[set[int]]:
+def dependencies(plan: ExecutionPlan) -> list[set[int]]:
     """For every step the earlier steps that it must wait for, those behind others included."""
     touched = [_regions(plan, step.storages) for step in plan.steps]
     written = [_regions(plan, step.written) for step in plan.steps]
@@ -35,7 +35,7 @@ Region = tuple[int, int, int]
 """Memory (the arena is -1), first byte, end."""
 
 
-def _regions(plan: Plan, storages: Sequence[int]) -> list[Region]:
+def _regions(plan: ExecutionPlan, storages: Sequence[int]) -> list[Region]:
     out = []
     for k in storages:
         s = plan.storages[k]

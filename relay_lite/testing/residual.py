@@ -29,7 +29,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class StagePlan:
     """How many units each stage has, the channels of the stem and of each stage, and the kind of unit."""
 
     units: tuple[int, ...]
@@ -47,7 +47,7 @@ class Unit:
     dim_match: bool
 
 
-def plan_of(num_layers: int, height: int) -> Plan:
+def stage_plan(num_layers: int, height: int) -> StagePlan:
     """The plan of a depth.  Images of height up to 28 have the three-stage plan of small images.
 
     Raises GraphError for a depth that has no plan.
@@ -58,16 +58,16 @@ def plan_of(num_layers: int, height: int) -> Plan:
         law = "images of height up to 28 need 6n + 2 layers below 164 or 9n + 2 from 164"
         require(deep or shallow, GraphError, "resnet", law, num_layers=num_layers, height=height)
         if deep:
-            return Plan(((num_layers - 2) // 9,) * 3, (16, 64, 128, 256), True)
-        return Plan(((num_layers - 2) // 6,) * 3, (16, 16, 32, 64), False)
+            return StagePlan(((num_layers - 2) // 9,) * 3, (16, 64, 128, 256), True)
+        return StagePlan(((num_layers - 2) // 6,) * 3, (16, 16, 32, 64), False)
     law = f"depths are {', '.join(map(str, _UNITS))}"
     require(num_layers in _UNITS, GraphError, "resnet", law, num_layers=num_layers)
     if num_layers >= 50:
-        return Plan(_UNITS[num_layers], (64, 256, 512, 1024, 2048), True)
-    return Plan(_UNITS[num_layers], (64, 64, 128, 256, 512), False)
+        return StagePlan(_UNITS[num_layers], (64, 256, 512, 1024, 2048), True)
+    return StagePlan(_UNITS[num_layers], (64, 64, 128, 256, 512), False)
 
 
-def residual_stages(data: Expr, plan: Plan, layout: str, axis: int) -> Expr:
+def residual_stages(data: Expr, plan: StagePlan, layout: str, axis: int) -> Expr:
     """All units; a stage after the first one halves the image.  `axis` is that of every batch norm."""
     body = data
     for stage, (count, filters) in enumerate(zip(plan.units, plan.filters[1:], strict=True), 1):

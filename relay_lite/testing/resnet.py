@@ -7,7 +7,7 @@ from ..ir.visit import free_vars
 from ..op import nn
 from . import layers
 from .init import Workload, create_workload
-from .residual import EPSILON, convolution, norm_relu, plan_of, residual_stages
+from .residual import EPSILON, convolution, norm_relu, residual_stages, stage_plan
 
 
 def get_net(
@@ -21,11 +21,11 @@ def get_net(
     """The network as a function of `data` and its parameters; the result is `[batch_size, num_classes]`.
 
     `image_shape` follows the layout: `(224, 224, 3)` for NHWC.  The stem shrinks images higher than 32 by four.  Raises
-    GraphError for a depth that has no plan (`residual.plan_of`).
+    GraphError for a depth that has no plan (`residual.stage_plan`).
     """
     data = layers.image_input(batch_size, image_shape, layout, dtype)
     axis = layout.index("C")
-    plan = plan_of(num_layers, data.shape[layout.index("H")])
+    plan = stage_plan(num_layers, data.shape[layout.index("H")])
     body = layers.batch_norm_infer(data, "bn_data", axis=axis, epsilon=EPSILON, scale=False)
     body = _stem(body, plan.filters[0], layout)
     body = residual_stages(body, plan, layout, axis)

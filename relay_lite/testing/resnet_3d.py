@@ -11,7 +11,7 @@ from ..ir.visit import free_vars
 from ..op import nn
 from . import layers
 from .init import Workload, create_workload
-from .residual import EPSILON, convolution, norm_relu, plan_of, residual_stages
+from .residual import EPSILON, convolution, norm_relu, residual_stages, stage_plan
 
 _AXIS = 1
 
@@ -29,7 +29,7 @@ def get_net(
     `image_shape` follows the layout: `(16, 112, 112, 3)` for NDHWC.  Raises GraphError for a depth that has no plan.
     """
     data = layers.image_input(batch_size, image_shape, layout, dtype)
-    plan = plan_of(num_layers, data.shape[layout.index("H")])
+    plan = stage_plan(num_layers, data.shape[layout.index("H")])
     body = layers.batch_norm_infer(data, "bn_data", axis=_AXIS, epsilon=EPSILON, scale=False)
     body = _stem(body, plan.filters[0], layout)
     body = residual_stages(body, plan, layout, _AXIS)
