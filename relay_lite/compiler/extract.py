@@ -44,13 +44,7 @@ def extract_tasks(
     target = Target.of(target)
     with replace(PassContext.current(), opt_level=opt_level):
         fused = optimize(graph, params, target)
-    groups: dict[str, list[LoweredGroup]] = {}
-    weights: Counter[str] = Counter()
-    for function, uses in group_uses(fused).items():
-        group = lower_group(function, target.kind.name)
-        if group.is_complex or include_simple_tasks:
-            groups.setdefault(group.workload_key, []).append(group)
-            weights[group.workload_key] += uses
+    groups, weights = _workloads(fused, target.kind.name, include_simple_tasks)
     stores_packed = target.kind.name == "c"
     layout_option = LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if stores_packed else LayoutRewriteOption.NO_REWRITE
     tasks = [
@@ -64,6 +58,20 @@ def extract_tasks(
         texts = {task.workload_key: str(task.compute_dag) for task in tasks}
         Path(dump_workload_to_dag_log).write_text(json.dumps(texts), encoding="utf-8")
     return tasks, [weights[task.workload_key] for task in tasks]
+
+
+def _workloads(
+    fused: Function, target_kind: str, include_simple: bool
+) -> tuple[dict[str, list[LoweredGroup]], Counter[str]]:
+    """The groups that are tasks by workload key, and how often the network runs each workload."""
+    groups: dict[str, list[LoweredGroup]] = {}
+    weights: Counter[str] = Counter()
+    for function, uses in group_uses(fused).items():
+        group = lower_group(function, target_kind)
+        if group.is_complex or include_simple:
+            groups.setdefault(group.workload_key, []).append(group)
+            weights[group.workload_key] += uses
+    return groups, weights
 
 
 def group_uses(fused: Function) -> dict[Function, int]:

@@ -69,12 +69,25 @@ def choose_program(
     """
     group = lower_group(function, target.kind.name)
     try:
-        state = DispatchContext.current.query(target, group.workload_key, group.is_complex, group.dag, group.name)
+        state = _recorded(group, target)
         if state is not None:
-            state = state if state.dag is group.dag else replay(group.dag, state.steps)
             return _lowered(with_packed(function, group, state, weights), accept, taken, True)
     except TeError as error:
         raise GraphError(f"kernel {group.name}: its recorded program cannot be used: {error}") from error
+    return _default(function, group, target, accept, taken, weights)
+
+
+def _recorded(group: LoweredGroup, target: Target) -> State | None:
+    """The program of the current dispatch context, if it has one."""
+    state = DispatchContext.current.query(target, group.workload_key, group.is_complex, group.dag, group.name)
+    return state if state is None or state.dag is group.dag else replay(group.dag, state.steps)
+
+
+def _default(
+    function: Function, group: LoweredGroup, target: Target, accept: Accept, taken: Container[str],
+    weights: Sequence[int],
+) -> GroupProgram:  # fmt: skip
+    """The first default program that is not refused; raises the last refusal when all are."""
     refused: TeError | None = None
     for state in default_states(SearchTask(compute_dag=group.dag, target=target, desc=group.name)):
         try:

@@ -12,7 +12,7 @@ import numpy as np
 from te_lite.errors import require
 
 from .errors import GraphError
-from .nodes import Constant, Expr, Function
+from .nodes import Constant, Expr, Function, Var
 from .types import TensorType
 from .visit import free_vars, substitute
 
@@ -43,14 +43,18 @@ def bind_params(function: Function, params: Mapping[str, Any]) -> Function:
 
     Raises GraphError when a name is no parameter or that of two, or a shape or dtype differs.
     """
-    by_name = {v.name: v for v in function.params}
     twice = sorted(name for name, n in Counter(v.name for v in function.params).items() if n > 1)
     require(not twice, GraphError, "parameters", "the names of the parameters must differ", twice=twice)
+    by_name = {v.name: v for v in function.params}
+    _check_params(by_name, params)
+    bound: dict[int, Expr] = {id(by_name[name]): Constant(np.asarray(value)) for name, value in params.items()}
+    left = tuple(v for v in function.params if v.name not in params)
+    return Function(left, substitute(function.body, bound), function.attrs)
+
+
+def _check_params(by_name: Mapping[str, Var], params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         require(name in by_name, GraphError, "parameters", "the graph has no such parameter", name=name)
         given = TensorType(tuple(np.shape(value)), str(np.asarray(value).dtype))
         law = f"{by_name[name].type} is needed"
         require(given == by_name[name].var_type, GraphError, f"parameter {name}", law, got=given)
-    bound: dict[int, Expr] = {id(by_name[name]): Constant(np.asarray(value)) for name, value in params.items()}
-    left = tuple(v for v in function.params if v.name not in params)
-    return Function(left, substitute(function.body, bound), function.attrs)

@@ -29,10 +29,7 @@ DTYPE_ATTRS = ("dtype", "out_dtype")
 
 
 def run(
-    graph: IRModule | Function,
-    inputs: Inputs,
-    params: Mapping[str, Any] | None = None,
-    dtype: str | None = None,
+    graph: IRModule | Function, inputs: Inputs, params: Mapping[str, Any] | None = None, dtype: str | None = None
 ) -> Any:
     """The result of a network: an array, or a tuple of arrays.
 

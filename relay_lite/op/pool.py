@@ -40,12 +40,16 @@ def _pool_type(types: Sequence[Type], attrs: Attrs, n: int, kind: str, what: str
     window, extra = _window(attrs, n, what)
     size = pick(x.shape, layout, SPATIAL[n])
     out = window.extents(size, what, extra)
+    _check_last_window(window, size, out, what)
+    extents = dict(zip(SPATIAL[n], out, strict=True))
+    return TensorType(tuple(extents.get(letter, m) for letter, m in zip(layout, x.shape, strict=True)), x.dtype)
+
+
+def _check_last_window(window: Window, size: Shape, out: Shape, what: str) -> None:
     starts = [(o - 1) * s for o, s in zip(out, window.strides, strict=True)]
     inside = all(v < b + n + a for v, b, n, a in zip(starts, window.before, size, window.after, strict=True))
     require(inside, GraphError, what, "the last window of ceil_mode would lie outside the padded data", data=size,
             pool_size=window.kernel, strides=window.strides)  # fmt: skip
-    extents = dict(zip(SPATIAL[n], out, strict=True))
-    return TensorType(tuple(extents.get(letter, m) for letter, m in zip(layout, x.shape, strict=True)), x.dtype)
 
 
 def _counts(window: Window, extra: Shape, size: Shape, include_pad: bool, dtype: Any) -> Array:

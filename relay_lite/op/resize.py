@@ -56,6 +56,11 @@ def _weights(size: int, target: int, attrs: Attrs) -> list[tuple[Array, Array]]:
     low, t = numerator // c, numerator % c / c
     if method == "linear":
         return [(low, 1 - t), (low + 1, t)]
+    return _cubic_weights(size, low, t, attrs)
+
+
+def _cubic_weights(size: int, low: Array, t: Array, attrs: Attrs) -> list[tuple[Array, Array]]:
+    """Four neighbours, `t` behind the second of them."""
     alpha = attrs["cubic_alpha"]
     places = np.stack([low + k for k in (-1, 0, 1, 2)])
     distance = np.stack([t + 1, t, 1 - t, 2 - t])

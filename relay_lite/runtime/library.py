@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ansor.core.nd import DeviceId, NDArray, cpu
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
+from ..ir.nodes import Array
 from .backends import Executor
 from .compiled_network import CompiledNetwork, KernelCode
 from .devices import network_backend
-from .execution_plan import plan_from_json
+from .execution_plan import ExecutionPlan, plan_from_json
 from .files import NetworkFiles, read_folder, write_folder
 
 
@@ -112,18 +114,23 @@ def load(path: str | os.PathLike[str]) -> NetworkLibrary:
     try:
         kind = str(files.facts["kind"])
         suffix = network_backend(kind).suffix
-        kernels = {
-            str(k["name"]): KernelCode(
-                str(k["name"]), files.sources[f"{k['name']}{suffix}"], tuple(map(int, k["scratch"])), dict(k["facts"])
-            )
-            for k in files.facts["kernels"]
-        }
+        kernels = {str(k["name"]): _kernel(k, files.sources, suffix) for k in files.facts["kernels"]}
         plan, target, machine = plan_from_json(files.facts["plan"]), str(files.facts["target"]), files.facts["machine"]
     except (KeyError, TypeError, ValueError) as error:
         raise GraphError(f"{subject}: its manifest is incomplete, {type(error).__name__} {error}") from error
-    for place in plan.params:
-        value = files.arrays.get(place.name)
-        fits = value is not None and value.shape == place.shape and str(value.dtype) == place.dtype
-        require(fits, GraphError, subject, "a parameter is missing or has another shape", parameter=place.name)
+    _check_values(plan, files.arrays, subject)
     others = {name: text for name, text in files.sources.items() if name.removesuffix(suffix) not in kernels}
     return NetworkLibrary(target, kind, plan, files.arrays, kernels, others, files.binaries, machine)
+
+
+def _kernel(facts: Mapping[str, Any], sources: Mapping[str, str], suffix: str) -> KernelCode:
+    name = str(facts["name"])
+    return KernelCode(name, sources[f"{name}{suffix}"], tuple(map(int, facts["scratch"])), dict(facts["facts"]))
+
+
+def _check_values(plan: ExecutionPlan, values: Mapping[str, Array], subject: str) -> None:
+    """Raise GraphError unless every parameter of the plan has an array of its type."""
+    for place in plan.params:
+        value = values.get(place.name)
+        fits = value is not None and value.shape == place.shape and str(value.dtype) == place.dtype
+        require(fits, GraphError, subject, "a parameter is missing or has another shape", parameter=place.name)

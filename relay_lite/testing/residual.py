@@ -53,18 +53,23 @@ def stage_plan(num_layers: int, height: int) -> StagePlan:
     Raises GraphError for a depth that has no plan.
     """
     if height <= 28:
-        deep = (num_layers - 2) % 9 == 0 and num_layers >= 164
-        shallow = (num_layers - 2) % 6 == 0 and 2 < num_layers < 164
-        law = "images of height up to 28 need 6n + 2 layers below 164 or 9n + 2 from 164"
-        require(deep or shallow, GraphError, "resnet", law, num_layers=num_layers, height=height)
-        if deep:
-            return StagePlan(((num_layers - 2) // 9,) * 3, (16, 64, 128, 256), True)
-        return StagePlan(((num_layers - 2) // 6,) * 3, (16, 16, 32, 64), False)
+        return _small_plan(num_layers, height)
     law = f"depths are {', '.join(map(str, _UNITS))}"
     require(num_layers in _UNITS, GraphError, "resnet", law, num_layers=num_layers)
     if num_layers >= 50:
         return StagePlan(_UNITS[num_layers], (64, 256, 512, 1024, 2048), True)
     return StagePlan(_UNITS[num_layers], (64, 64, 128, 256, 512), False)
+
+
+def _small_plan(num_layers: int, height: int) -> StagePlan:
+    """The plan for images of height up to 28."""
+    deep = (num_layers - 2) % 9 == 0 and num_layers >= 164
+    shallow = (num_layers - 2) % 6 == 0 and 2 < num_layers < 164
+    law = "images of height up to 28 need 6n + 2 layers below 164 or 9n + 2 from 164"
+    require(deep or shallow, GraphError, "resnet", law, num_layers=num_layers, height=height)
+    if deep:
+        return StagePlan(((num_layers - 2) // 9,) * 3, (16, 64, 128, 256), True)
+    return StagePlan(((num_layers - 2) // 6,) * 3, (16, 16, 32, 64), False)
 
 
 def residual_stages(data: Expr, plan: StagePlan, layout: str, axis: int) -> Expr:

@@ -63,6 +63,11 @@ def load_network(
         require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
         return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
     require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
+    return _by_name(source, batch_size, layout, image_size, seed)
+
+
+def _by_name(source: str, batch_size: int, layout: str, image_size: Sequence[int] | None, seed: int) -> Network:
+    """A network of `NETWORKS` with live weights."""
     graph, params = get_workload(source, batch_size, layout, _image_shape(source, layout, image_size))
     rng = np.random.default_rng(seed)
     params = live_params(graph, params, rng)

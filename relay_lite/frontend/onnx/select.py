@@ -96,7 +96,17 @@ def split(node: Node) -> Sequence[Expr]:
     """Split along `axis` into the named extents, or into equal parts of which the last may be smaller."""
     x = node.input(0)
     axis = node.axis(node.integer("axis", 0), len(x.shape))
-    extent = x.shape[axis]
+    sizes = _parts(node, x.shape[axis])
+    cut = [s for s in sizes if s]
+    if len(cut) > 1:
+        ends = tuple(int(e) for e in np.cumsum(cut)[:-1])
+        whole = call("split", x, axis=axis, indices_or_sections=len(cut) if len(set(cut)) == 1 else ends)
+    parts = iter([x] if len(cut) < 2 else [item(whole, i) for i in range(len(cut))])
+    return [next(parts) if s else const(np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :])), x.dtype) for s in sizes]
+
+
+def _parts(node: Node, extent: int) -> Sequence[int]:
+    """The extents of the parts: those that are named, or equal ones."""
     sizes = node.list_at(1, "split", since=13)
     if sizes is None:
         count = node.integer("num_outputs", len(node.outputs))
@@ -106,12 +116,7 @@ def split(node: Node) -> Sequence[Expr]:
         sizes = tuple(min(size, extent - i * size) for i in range(count))
     fits = min(sizes) >= 0 and sum(sizes) == extent and len(sizes) == len(node.outputs)
     node.require(fits, "the parts must be as many as outputs and fill the axis", extent=extent, split=sizes)
-    cut = [s for s in sizes if s]
-    if len(cut) > 1:
-        ends = tuple(int(e) for e in np.cumsum(cut)[:-1])
-        whole = call("split", x, axis=axis, indices_or_sections=len(cut) if len(set(cut)) == 1 else ends)
-    parts = iter([x] if len(cut) < 2 else [item(whole, i) for i in range(len(cut))])
-    return [next(parts) if s else const(np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :])), x.dtype) for s in sizes]
+    return sizes
 
 
 def concat(node: Node) -> Expr:
