@@ -7,29 +7,13 @@ files of the network; `open` gives an executor: memory for the storages of a pla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from te_lite.stmt import LoweredFunc
 
-from ..ir import Array
-from .plan import Plan
-
-if TYPE_CHECKING:
-    from .library import NetworkLibrary
-
-
-@dataclass(frozen=True)
-class KernelCode:
-    """A kernel as source text; `scratch` are the bytes of its arguments after those of the group.
-
-    `facts` is what a launch needs to know, as JSON.
-    """
-
-    name: str
-    source: str
-    scratch: tuple[int, ...]
-    facts: Mapping[str, Any] = field(default_factory=dict)
+from ..ir.nodes import Array
+from .compiled_network import CompiledNetwork, KernelCode
+from .execution_plan import ExecutionPlan
 
 
 class Executor(Protocol):
@@ -74,7 +58,7 @@ class NetworkBackend(Protocol):
     def compile(self, code: KernelCode, target: str) -> bytes:
         """Machine code of one kernel; threads may compile side by side.  Raises the backend's error."""
 
-    def link(self, plan: Plan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         """`(more sources, binaries)` by file name, from the machine code of the kernels by name."""
 
     def machine(self, target: str) -> dict[str, Any]:
@@ -83,5 +67,5 @@ class NetworkBackend(Protocol):
     def check_machine(self, facts: Mapping[str, Any], index: int) -> None:
         """Raises GraphError when device `index` cannot run binaries made for `facts`."""
 
-    def open(self, library: NetworkLibrary, index: int) -> Executor:
+    def open(self, library: CompiledNetwork, index: int) -> Executor:
         """The network on device `index`, parameters in place."""

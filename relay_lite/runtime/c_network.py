@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +28,10 @@ from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from ..errors import GraphError
-from ..ir import Array
-from .backends import KernelCode
-from .plan import Plan
-
-if TYPE_CHECKING:
-    from .library import NetworkLibrary
+from ..ir.errors import GraphError
+from ..ir.nodes import Array
+from .compiled_network import CompiledNetwork, KernelCode
+from .execution_plan import ExecutionPlan
 
 ALIGNMENT = 64
 DRIVER, BINARY = "network.c", "network.so"
@@ -43,8 +40,8 @@ DRIVER, BINARY = "network.c", "network.so"
 class CExecutor:
     """A network in the memory of this machine (see `Executor`); `run` returns when the run is done."""
 
-    def __init__(self, library: NetworkLibrary) -> None:
-        self.plan: Plan = library.plan
+    def __init__(self, library: CompiledNetwork) -> None:
+        self.plan: ExecutionPlan = library.plan
         binary = ctypes.CDLL(str(library_file(library.binaries[BINARY])))
         self._run, self._seconds = binary[RUN], binary[SECONDS]
         steps: list[Any] = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
@@ -112,7 +109,7 @@ class CNetworkBackend:
     def compile(self, code: KernelCode, target: str) -> bytes:
         return object_code(code.source, code.name)
 
-    def link(self, plan: Plan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         driver = driver_source([KernelCall(s.kernel, _pointers(plan, s.storages)) for s in plan.steps])
         return {DRIVER: driver}, {BINARY: link({**compiled, "network": object_code(driver, "network")})}
 
@@ -129,11 +126,11 @@ class CNetworkBackend:
         law = "was compiled for instructions that this processor lacks; build it here"
         require(not missing, GraphError, "network", law, missing=missing)
 
-    def open(self, library: NetworkLibrary, index: int) -> CExecutor:
+    def open(self, library: CompiledNetwork, index: int) -> CExecutor:
         return CExecutor(library)
 
 
-def _pointers(plan: Plan, storages: Sequence[int]) -> tuple[Pointer, ...]:
+def _pointers(plan: ExecutionPlan, storages: Sequence[int]) -> tuple[Pointer, ...]:
     first = plan.externals
     return tuple([Pointer(s >= first, plan.storages[s].offset if s >= first else s) for s in storages])
 

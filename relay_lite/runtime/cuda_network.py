@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,11 @@ from codegen_cuda.module import Pointer, open_device
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from ..errors import GraphError
-from ..ir import Array
-from .backends import KernelCode
-from .plan import Plan
+from ..ir.errors import GraphError
+from ..ir.nodes import Array
+from .compiled_network import CompiledNetwork, KernelCode
+from .execution_plan import ExecutionPlan
 from .streams import dependencies, queues
-
-if TYPE_CHECKING:
-    from .library import NetworkLibrary
 
 ALIGNMENT = 256
 MOST_QUEUED = 500
@@ -44,8 +41,8 @@ class OnDevice(DeviceNDArray):
 class CudaExecutor:
     """A network in the memory of a GPU (see `Executor`); runs are queued on the default stream."""
 
-    def __init__(self, library: NetworkLibrary, index: int) -> None:
-        self.plan: Plan = library.plan
+    def __init__(self, library: CompiledNetwork, index: int) -> None:
+        self.plan: ExecutionPlan = library.plan
         self.device, self._where = open_device(index), DeviceId("cuda", index)
         self._programs = {
             name: DeviceProgram(self.device, library.binaries[f"{name}.cubin"], dict(kernel.facts))
@@ -169,7 +166,7 @@ class CudaNetworkBackend:
     def compile(self, code: KernelCode, target: str) -> bytes:
         return compile_source(code.source, target_architecture(target)).cubin
 
-    def link(self, plan: Plan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         return {}, {f"{name}.cubin": cubin for name, cubin in compiled.items()}
 
     def machine(self, target: str) -> dict[str, Any]:
@@ -180,7 +177,7 @@ class CudaNetworkBackend:
         law = f"was compiled for {made}; build it for this device"
         require(runs_on(made, here), GraphError, "network", law, device=here)
 
-    def open(self, library: NetworkLibrary, index: int) -> CudaExecutor:
+    def open(self, library: CompiledNetwork, index: int) -> CudaExecutor:
         return CudaExecutor(library, index)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 from .backends import NetworkBackend
 from .c_network import C_NETWORK
 from .cuda_network import CUDA_NETWORK

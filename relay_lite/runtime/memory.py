@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .plan import Plan
+from .execution_plan import ExecutionPlan
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Queued:
     waits: tuple[int, ...]
 
 
-def dependencies(plan: Plan) -> list[set[int]]:
+def dependencies(plan: ExecutionPlan) -> list[set[int]]:
     """For every step the earlier steps that it must wait for, those behind others included."""
     touched = [_regions(plan, step.storages) for step in plan.steps]
     written = [_regions(plan, step.written) for step in plan.steps]
@@ -35,7 +35,7 @@ Region = tuple[int, int, int]
 """Memory (the arena is -1), first byte, end."""
 
 
-def _regions(plan: Plan, storages: Sequence[int]) -> list[Region]:
+def _regions(plan: ExecutionPlan, storages: Sequence[int]) -> list[Region]:
     out = []
     for k in storages:
         s = plan.storages[k]
@@ -59,14 +59,9 @@ def queues(needed: Sequence[set[int]], most: int) -> list[Queued]:
     out: list[Queued] = []
     for j, needs in enumerate(needed):
         whole = set().union(needs, *[before[i] for i in needs])
-        free = [s for s, i in enumerate(last) if i in whole]
-        if free:
-            stream = max(free, key=lambda s: (last[s] in needs, last[s]))
-        elif len(last) < most:
-            stream = len(last)
+        stream = _stream(needs, whole, last, most)
+        if stream == len(last):
             last.append(-1)
-        else:
-            stream = min(range(len(last)), key=lambda s: last[s])
         known = {last[stream], *before[last[stream]]} if last[stream] >= 0 else set()
         waits = []
         for i in sorted(whole - known, reverse=True):
@@ -77,3 +72,11 @@ def queues(needed: Sequence[set[int]], most: int) -> list[Queued]:
         last[stream] = j
         out.append(Queued(stream, tuple(waits)))
     return out
+
+
+def _stream(needs: set[int], whole: set[int], last: Sequence[int], most: int) -> int:
+    """The stream of a step that waits for `whole`, those behind its `needs` included; `len(last)` is a new one."""
+    free = [s for s, i in enumerate(last) if i in whole]
+    if free:
+        return max(free, key=lambda s: (last[s] in needs, last[s]))
+    return len(last) if len(last) < most else min(range(len(last)), key=lambda s: last[s])

@@ -11,11 +11,11 @@ import pytest
 
 import ansor
 from relay_lite import reference
-from relay_lite.build import build
-from relay_lite.errors import GraphError
-from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import Expr, Function, Tuple
-from relay_lite.make import call, var
+from relay_lite.compiler.build import build
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Expr, Function, Tuple
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import NetworkLibrary, load
 from tests.relay_lite.pass_graphs import Layers, random_network, relu
 

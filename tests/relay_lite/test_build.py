@@ -13,15 +13,17 @@ from ansor.sketch import generate_sketches
 from ansor.space.annotate_sample import sample
 from codegen_c import build as build_c
 from relay_lite import reference
-from relay_lite.build import build, compile_fused
-from relay_lite.default_schedule import TRIED, drawn_states, plain_state
-from relay_lite.errors import GraphError
-from relay_lite.extract import extract_tasks
-from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import Constant, Expr, Function, FunctionCall, IRModule, Tuple, free_vars, post_order
-from relay_lite.kernels import choose_program, choose_programs
-from relay_lite.make import call, var
-from relay_lite.optimize import optimize
+from relay_lite.compiler.build import build, compile_fused
+from relay_lite.compiler.default_schedule import TRIED, drawn_states, plain_state
+from relay_lite.compiler.extract import extract_tasks
+from relay_lite.compiler.group_programs import choose_program, choose_programs
+from relay_lite.compiler.optimize import optimize
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Constant, Expr, Function, FunctionCall, Tuple
+from relay_lite.ir.visit import free_vars, post_order
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.transform import PassContext
 from te_lite import topi
 from tests.oracle import Oracle

@@ -15,11 +15,11 @@ from ansor.core.hardware import HardwareParams
 from codegen_cuda import available_compilers, emulator
 from codegen_cuda import emit as emit_cuda
 from relay_lite import reference
-from relay_lite.build import build
-from relay_lite.default_schedule import plain_state
-from relay_lite.errors import GraphError
-from relay_lite.ir import Expr, Function, Tuple
-from relay_lite.make import call
+from relay_lite.compiler.build import build
+from relay_lite.compiler.default_schedule import plain_state
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Expr, Function, Tuple
 from relay_lite.runtime.cuda_network import CudaNetworkBackend, runs_on
 from relay_lite.runtime.library import NetworkLibrary, load
 from tests.oracle import Oracle

@@ -18,11 +18,12 @@ from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.sketch import generate_sketches
 from ansor.space.annotate_sample import sample
 from relay_lite import reference, transform
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Constant, Expr, Function, FunctionCall, free_vars, post_order
-from relay_lite.lower_group import lower_group
-from relay_lite.make import call
-from relay_lite.optimize import optimize
+from relay_lite.compiler.optimize import optimize
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall
+from relay_lite.ir.visit import free_vars, post_order
+from relay_lite.op.lower_group import lower_group
 from te_lite.lower import lower
 from te_lite.state import State
 from tests.oracle import poisoned

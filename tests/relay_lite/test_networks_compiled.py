@@ -18,13 +18,13 @@ import ansor
 from ansor.sketch import generate_sketches
 from ansor.space.annotate_sample import sample
 from relay_lite import reference
-from relay_lite.build import build
-from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import IRModule
+from relay_lite.compiler.build import build
+from relay_lite.ir.module import IRModule
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import NetworkLibrary
 from relay_lite.testing import get_workload
 from relay_lite.testing.live import calm_scores, live_inputs, live_params
-from relay_lite.tune_network import has_large_tiles
+from relay_lite.tuning.tune_network import has_large_tiles
 from tests.relay_lite.test_build import poison
 
 Array = np.ndarray[Any, np.dtype[Any]]

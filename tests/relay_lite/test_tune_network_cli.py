@@ -10,13 +10,13 @@ import pytest
 
 import ansor
 from ansor.cli.main import main
-from relay_lite import cli
-from relay_lite.errors import GraphError
 from relay_lite.frontend.onnx.model import read_model
-from relay_lite.network import load_network
-from relay_lite.network_times import network_times
+from relay_lite.ir.errors import GraphError
 from relay_lite.testing.live import before_softmax
-from relay_lite.tune_network import WrongResult, check, compile_best, has_large_tiles, progress, tune
+from relay_lite.tuning import cli
+from relay_lite.tuning.network import load_network
+from relay_lite.tuning.network_times import network_times
+from relay_lite.tuning.tune_network import WrongResult, check, compile_best, has_large_tiles, progress, tune
 from tests.relay_lite import onnx_models
 
 MLP = ["tune-network", "mlp", "--log", "log.json", "--seed", "3"]
@@ -177,7 +177,7 @@ def test_a_wrong_network_is_found_and_times_add_up(here: Path) -> None:
 
 def test_live_networks_keep_their_tasks() -> None:
     """The weights change values, not computations: tasks and records are those of the network by its name."""
-    from relay_lite.optimize import optimize
+    from relay_lite.compiler.optimize import optimize
     from relay_lite.testing import get_workload
     from relay_lite.transform import PassContext
 

@@ -15,7 +15,7 @@ from ansor.autotvm.measure import Refusal
 from ansor.core.errors import BackendError
 from ansor.core.measure_values import MeasureResult
 from ansor.core.nd import DeviceId
-from relay_lite.errors import GraphError
+from relay_lite.ir.errors import GraphError
 from tests.fleet.cluster import free_port
 from tests.test_examples import PATHS, ROOT, run
 from tests.vta_sim.networks import images, quantized

@@ -11,9 +11,9 @@ import pytest
 
 import relay_lite as relay
 from relay_lite import reference
-from relay_lite.errors import GraphError
-from relay_lite.ir import Expr, Function
-from relay_lite.make import call
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Expr, Function
 from te_lite.reference import evaluate
 from vta_sim.core.errors import MachineError
 from vta_sim.core.kinds import AluOp

@@ -13,8 +13,8 @@ from ansor.autotvm.dispatch import ApplyConfig
 from ansor.autotvm.knob import OtherOptionEntity
 from ansor.autotvm.split import SplitEntity
 from relay_lite import reference
-from relay_lite.errors import GraphError
-from relay_lite.types import TensorType
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.types import TensorType
 from vta_sim import Config, Device
 from vta_sim.core.errors import CompileError
 from vta_sim.core.kinds import AluOp

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Array
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Array
 from te_lite.errors import require
 
 from ..core.kinds import AluOp

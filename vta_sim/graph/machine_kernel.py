@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from relay_lite.ir import Array, Call, Constant, Expr, Function, Var, tensor_type
-from relay_lite.types import TensorType
-from relay_lite.visit import is_op
+from relay_lite.ir.nodes import Array, Call, Constant, Expr, Function, Var, tensor_type
+from relay_lite.ir.types import TensorType
+from relay_lite.ir.visit import is_op
 
 from ..core.kinds import AluOp
 from .alu_operations import AluOperation

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Constant, Expr, Function, IRModule, children, main_function, post_order, rebuild
-from relay_lite.make import call
-from relay_lite.op.registry import OpPattern
-from relay_lite.visit import is_op
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.module import IRModule, main_function
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, children, rebuild
+from relay_lite.ir.op_registry import OpPattern
+from relay_lite.ir.visit import is_op, post_order
 from te_lite.errors import require
 
 from .packed_conv import conv2d_packed

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Array, Call, Expr
-from relay_lite.make import call
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Array, Call, Expr
+from relay_lite.ir.op_registry import Attrs, Op, OpPattern, register
+from relay_lite.ir.types import TensorType, Type
 from relay_lite.op.define import integers, tensors
-from relay_lite.op.registry import Attrs, Op, OpPattern, register
-from relay_lite.types import TensorType, Type
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import windows
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import relay_lite as relay
-from relay_lite.errors import GraphError
-from relay_lite.ir import Array, Expr
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Array, Expr
 from te_lite.errors import require
 
 TO_PACKED = (0, 2, 4, 5, 1, 3)

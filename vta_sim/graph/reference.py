@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relay_lite.ir import Array
-from relay_lite.types import TensorType
+from relay_lite.ir.nodes import Array
+from relay_lite.ir.types import TensorType
 from te_lite.errors import require
 
 from ..core.errors import MachineError

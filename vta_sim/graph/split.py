@@ -12,22 +12,10 @@ from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import (
-    Array,
-    Constant,
-    Expr,
-    Function,
-    FunctionCall,
-    Tuple,
-    Var,
-    children,
-    post_order,
-    substitute,
-    tensor_type,
-)
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Array, Constant, Expr, Function, FunctionCall, Tuple, Var, children, tensor_type
+from relay_lite.ir.visit import is_op, post_order, rewrite, substitute
 from relay_lite.transform import DefuseOps, FuseOps
-from relay_lite.visit import is_op, rewrite
 from te_lite.errors import require
 
 from .alu_operations import HIGH, LOW, Interval, merge_bias, simplify

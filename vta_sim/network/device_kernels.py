@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relay_lite.ir import Array
+from relay_lite.ir.nodes import Array
 
 from ..compiler.module import Module, build
 from ..graph.machine_kernel import MachineKernel

@@ -20,8 +20,9 @@ import numpy as np
 
 from ansor.core import nd
 from ansor.core.target import Target
-from relay_lite.errors import GraphError
-from relay_lite.ir import Array, Function, IRModule
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Array, Function
 from relay_lite.runtime.benchmark import TimeEvaluator
 from te_lite.errors import require
 

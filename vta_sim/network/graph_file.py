@@ -9,22 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import (
-    Array,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    Tuple,
-    TupleGetItem,
-    Var,
-    children,
-    post_order,
-    tensor_type,
-)
-from relay_lite.op.registry import get
-from relay_lite.types import TensorType
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Array, Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, children, tensor_type
+from relay_lite.ir.op_registry import get
+from relay_lite.ir.types import TensorType
+from relay_lite.ir.visit import post_order
 from te_lite.errors import TeError
 
 

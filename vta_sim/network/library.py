@@ -24,8 +24,9 @@ from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.dispatch import DispatchContext
 from ansor.autotvm.fallback import FallbackConfigEntity
 from ansor.core.nd import DeviceId
-from relay_lite.errors import GraphError
-from relay_lite.ir import Array, Function, IRModule, bind_params, main_function
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.module import IRModule, bind_params, main_function
+from relay_lite.ir.nodes import Array, Function
 from te_lite.errors import TeError, require
 
 from ..core.config import Config, config_from_json

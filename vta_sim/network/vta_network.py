@@ -17,10 +17,11 @@ import numpy as np
 
 import relay_lite as relay
 from ansor.core.target import Target
-from relay_lite.errors import GraphError
-from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import Array, Function, IRModule, main_function
-from relay_lite.types import TensorType
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.module import IRModule, main_function
+from relay_lite.ir.nodes import Array, Function
+from relay_lite.ir.types import TensorType
+from relay_lite.runtime.graph_executor import GraphModule
 from te_lite.errors import require
 
 from ..graph.machine_kernel import RunKernel

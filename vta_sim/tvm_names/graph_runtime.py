@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansor.cluster.session import RemoteNetwork
-from relay_lite.errors import GraphError
+from relay_lite.ir.errors import GraphError
 from te_lite.errors import require
 
 from ..network.executor import VtaModule

@@ -8,7 +8,8 @@ from typing import Any
 import relay_lite
 from ansor.core.target import Target
 from relay_lite import op, quantize, testing, transform
-from relay_lite.ir import Function, IRModule
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Function
 from relay_lite.runtime.library import NetworkLibrary
 
 from ..network.library import VtaLibrary

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from ansor.core.nd import DeviceId
-from relay_lite.errors import GraphError
+from relay_lite.ir.errors import GraphError
 from te_lite.errors import require
 
 from ..network.library import VtaLibrary, load_library

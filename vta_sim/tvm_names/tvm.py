@@ -1,7 +1,7 @@
 """`tvm`: what the page calls by its full name."""
 
 from ansor.core import nd
-from relay_lite.ir import IRModule
+from relay_lite.ir.module import IRModule
 
 from . import target, te, tir
 from .relay import transform

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansor.core.task import SearchTask
 from ansor.scheduler.task_progress import TaskProgress
 
-from .graph_executor import GraphModule
-from .ir import Function, FunctionCall, post_order
-from .runtime.assemble import reshaped_params
+from ..ir.nodes import Function, FunctionCall
+from ..ir.visit import post_order
+from ..runtime.assemble import reshaped_params
+from ..runtime.graph_executor import GraphModule
 
 ALL_TASKS = "all tasks, by weight"
 
@@ -56,20 +57,27 @@ def network_times(
 
     `end_to_end` are the seconds of a run of the whole network.
     """
-    task_of = {name: k for k, task in enumerate(tasks) for name in task.desc.split(",")}
-    seconds: Counter[int] = Counter()
-    others: Counter[str] = Counter()
-    for (kernel, cost), group in zip(module.profile(calls), _calls(module), strict=True):
-        name = str(group.attrs.get("name", kernel)).removesuffix("_packed")
-        if name in task_of:
-            seconds[task_of[name]] += cost  # type: ignore[assignment]
-        else:
-            others[kernel] += cost  # type: ignore[assignment]
+    seconds, others = _kernel_seconds(module, tasks, calls)
     rows = [
         TaskTime(task, w, s.trials, s.cost if s.valid else None, seconds[k] / w)
         for k, (task, w, s) in enumerate(zip(tasks, weights, tuned, strict=True))
     ]
     return NetworkTimes(tuple(rows), dict(others), end_to_end)
+
+
+def _kernel_seconds(
+    module: GraphModule, tasks: Sequence[SearchTask], calls: int
+) -> tuple[Mapping[int, float], Mapping[str, float]]:
+    """What a run spends in each task, by its number, and in each kernel that is none, by name."""
+    task_of = {name: k for k, task in enumerate(tasks) for name in task.desc.split(",")}
+    seconds, others = dict.fromkeys(range(len(tasks)), 0.0), defaultdict[str, float](float)
+    for (kernel, cost), group in zip(module.profile(calls), _calls(module), strict=True):
+        name = str(group.attrs.get("name", kernel)).removesuffix("_packed")
+        if name in task_of:
+            seconds[task_of[name]] += cost
+        else:
+            others[kernel] += cost
+    return seconds, others
 
 
 def _calls(module: GraphModule) -> list[Function]:
@@ -85,17 +93,20 @@ def times_text(times: NetworkTimes) -> str:
     width = max(map(len, [ALL_TASKS, *[t.task.desc for t in times.tasks]]))
     head = f"|  ID  | {'Task Description'.center(width)} | Weight | Trials | Estimated (us) | In the network (us) |"
     rule = "-" * len(head)
-    lines = [head, rule]
-    for k, t in enumerate(times.tasks):
-        lines.append(_line(f"{k:4d}", t.task.desc, width, str(t.weight), str(t.trials), t.estimated, t.measured))
-    lines.append(rule)
+    rows = [
+        _line(f"{k:4d}", t.task.desc, width, str(t.weight), str(t.trials), t.estimated, t.measured)
+        for k, t in enumerate(times.tasks)
+    ]
+    return "\n".join([head, rule, *rows, rule, *_sums(times, width), rule, total_text(times)])
+
+
+def _sums(times: NetworkTimes, width: int) -> tuple[str, str]:
+    """The lines of all tasks and of the kernels that are none."""
     measured = sum(t.weight * t.measured for t in times.tasks)
     weight, trials = sum(t.weight for t in times.tasks), sum(t.trials for t in times.tasks)
-    lines.append(_line("", ALL_TASKS, width, str(weight), str(trials), times.estimated, measured))
+    all_tasks = _line("", ALL_TASKS, width, str(weight), str(trials), times.estimated, measured)
     name = f"{len(times.others)} other kernels"
-    lines.append(_line("", name, width, "", "", None, sum(times.others.values())))
-    lines.append(rule)
-    return "\n".join([*lines, total_text(times)])
+    return all_tasks, _line("", name, width, "", "", None, sum(times.others.values()))
 
 
 def _line(

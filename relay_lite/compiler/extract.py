@@ -15,10 +15,12 @@ from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 
-from .ir import Function, FunctionCall, IRModule, post_order
-from .lower_group import LoweredGroup, lower_group
+from ..ir.module import IRModule
+from ..ir.nodes import Function, FunctionCall
+from ..ir.visit import post_order
+from ..op.lower_group import LoweredGroup, lower_group
+from ..transform import PassContext
 from .optimize import optimize
-from .transform import PassContext
 
 
 def extract_tasks(
@@ -42,13 +44,7 @@ def extract_tasks(
     target = Target.of(target)
     with replace(PassContext.current(), opt_level=opt_level):
         fused = optimize(graph, params, target)
-    groups: dict[str, list[LoweredGroup]] = {}
-    weights: Counter[str] = Counter()
-    for function, uses in group_uses(fused).items():
-        group = lower_group(function, target.kind.name)
-        if group.is_complex or include_simple_tasks:
-            groups.setdefault(group.workload_key, []).append(group)
-            weights[group.workload_key] += uses
+    groups, weights = _workloads(fused, target.kind.name, include_simple_tasks)
     stores_packed = target.kind.name == "c"
     layout_option = LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if stores_packed else LayoutRewriteOption.NO_REWRITE
     tasks = [
@@ -62,6 +58,20 @@ def extract_tasks(
         texts = {task.workload_key: str(task.compute_dag) for task in tasks}
         Path(dump_workload_to_dag_log).write_text(json.dumps(texts), encoding="utf-8")
     return tasks, [weights[task.workload_key] for task in tasks]
+
+
+def _workloads(
+    fused: Function, target_kind: str, include_simple: bool
+) -> tuple[dict[str, list[LoweredGroup]], Counter[str]]:
+    """The groups that are tasks by workload key, and how often the network runs each workload."""
+    groups: dict[str, list[LoweredGroup]] = {}
+    weights: Counter[str] = Counter()
+    for function, uses in group_uses(fused).items():
+        group = lower_group(function, target_kind)
+        if group.is_complex or include_simple:
+            groups.setdefault(group.workload_key, []).append(group)
+            weights[group.workload_key] += uses
+    return groups, weights
 
 
 def group_uses(fused: Function) -> dict[Function, int]:

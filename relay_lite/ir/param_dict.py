@@ -14,14 +14,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .errors import GraphError
-from .ir import Array
+from .host_arrays import host_array
+from .nodes import Array
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Arrays by name as bytes; values are NumPy arrays or array objects with `numpy()`."""
     file = io.BytesIO()
-    arrays = {name: value.numpy() if hasattr(value, "numpy") else np.asarray(value) for name, value in params.items()}
-    write_arrays(file, arrays)
+    write_arrays(file, {name: host_array(value) for name, value in params.items()})
     return file.getvalue()
 
 

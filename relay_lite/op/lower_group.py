@@ -12,9 +12,10 @@ from functools import cached_property
 from te_lite import ComputeDAG, ComputeOp, PlaceholderOp, Tensor, compute, const, placeholder, topi
 from te_lite.errors import ExprError, require
 
-from .errors import GraphError
-from .ir import Call, Constant, Expr, Function, Tuple, TupleGetItem, post_order
-from .types import TupleType
+from ..ir.errors import GraphError
+from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from ..ir.types import TupleType
+from ..ir.visit import post_order
 
 
 @dataclass(frozen=True)

@@ -30,13 +30,14 @@ from ansor.scheduler.restore import restore
 from ansor.scheduler.task_progress import TaskProgress
 from te_lite.errors import require
 
-from .build import build
-from .errors import GraphError
-from .graph_executor import GraphModule
-from .ir import Array, Call, Function, FunctionCall, post_order
+from ..compiler.build import build
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Call, Function, FunctionCall
+from ..ir.reference import run
+from ..ir.visit import post_order
+from ..op.winograd import CONV as WINOGRAD
+from ..runtime.graph_executor import GraphModule
 from .network import Network
-from .op.winograd import CONV as WINOGRAD
-from .reference import run
 
 PathLike = str | os.PathLike[str]
 ROUND = 64
@@ -139,15 +140,19 @@ def check(module: GraphModule, network: Network, rng: np.random.Generator) -> Ch
     wanted, errors = [], [0.0]
     for _ in range(2):
         inputs = network.inputs(rng)
-        module.run(**inputs)
-        got = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
         wanted.append(reference_outputs(network, inputs))
+        got = _outputs(module, inputs)
         errors += [largest_difference(g, w) for g, w in zip(got, wanted[-1], strict=True)]
     contrast = min(largest_difference(a, b) for a, b in zip(*wanted, strict=True))
     result = Checked(max(errors), limit, contrast)
     law = f"its results may differ from the reference by {limit:.0e} of the largest value"
     require(result.error <= limit, WrongResult, network.name, law, largest=result.error)
     return result
+
+
+def _outputs(module: GraphModule, inputs: Mapping[str, Array]) -> list[Array]:
+    module.run(**inputs)
+    return [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
 
 
 def reference_outputs(network: Network, inputs: Mapping[str, Array]) -> list[Array]:

@@ -8,13 +8,48 @@ new = rewrite(function, halve_relu)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from .ir import Array, Call, Constant, Expr, Function, children, post_order, rebuild
 from .make import call
+from .nodes import Array, Call, Constant, Expr, Function, Var, children, rebuild
 
-__all__ = ["call", "constant_value", "expand_to", "is_op", "readers", "reference_counts", "rewrite", "with_body"]
+
+def post_order(body: Expr, is_leaf: Callable[[Expr], bool] = lambda node: False) -> list[Expr]:
+    """Every node once, arguments before their readers and left to right; deep graphs need no deep stack.
+
+    What only a node with `is_leaf` reads is left out.
+    """
+    done: set[int] = set()
+    out: list[Expr] = []
+    stack: list[tuple[Expr, bool]] = [(body, False)]
+    while stack:
+        node, finished = stack.pop()
+        if id(node) in done:
+            continue
+        if finished:
+            done.add(id(node))
+            out.append(node)
+        else:
+            stack.append((node, True))
+            below = () if is_leaf(node) else children(node)
+            stack.extend((child, False) for child in reversed(below) if id(child) not in done)
+    return out
+
+
+def free_vars(body: Expr) -> tuple[Var, ...]:
+    """The variables of an expression in order of first use."""
+    return tuple(node for node in post_order(body) if isinstance(node, Var))
+
+
+def substitute(body: Expr, values: Mapping[int, Expr]) -> Expr:
+    """Replace nodes by id; everything that does not change stays the same node."""
+    made: dict[int, Expr] = {}
+    for node in post_order(body):
+        made[id(node)] = (
+            values[id(node)] if id(node) in values else rebuild(node, [made[id(c)] for c in children(node)])
+        )
+    return made[id(body)]
 
 
 def rewrite(function: Function, change: Callable[[Expr], Expr]) -> Function:

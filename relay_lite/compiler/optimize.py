@@ -7,8 +7,9 @@ from typing import Any
 
 from ansor.core.target import Target
 
-from .ir import Function, IRModule, bind_params, main_function
-from .transform import (
+from ..ir.module import IRModule, bind_params, main_function
+from ..ir.nodes import Function
+from ..transform import (
     AlterOpLayout,
     AutoSchedulerLayoutRewrite,
     CanonicalizeCast,

@@ -14,13 +14,14 @@ import numpy as np
 
 from te_lite.errors import require
 
-from .errors import GraphError
-from .frontend.onnx.importer import from_onnx
-from .frontend.onnx.model import OnnxInput, read_model
-from .ir import Array, IRModule
-from .testing.by_name import NETWORKS, get_workload
-from .testing.live import calm_scores, live_inputs, live_params
-from .transform import ConvertLayout, PassContext, Sequential
+from ..frontend.onnx.importer import from_onnx
+from ..frontend.onnx.model import OnnxInput, read_model
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
+from ..ir.nodes import Array
+from ..testing.by_name import NETWORKS, get_workload
+from ..testing.live import calm_scores, live_inputs, live_params
+from ..transform import ConvertLayout, PassContext, Sequential
 
 SUFFIX = ".onnx"
 LAYOUTS = ("NHWC", "NCHW")
@@ -62,6 +63,11 @@ def load_network(
         require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
         return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
     require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
+    return _by_name(source, batch_size, layout, image_size, seed)
+
+
+def _by_name(source: str, batch_size: int, layout: str, image_size: Sequence[int] | None, seed: int) -> Network:
+    """A network of `NETWORKS` with live weights."""
     graph, params = get_workload(source, batch_size, layout, _image_shape(source, layout, image_size))
     rng = np.random.default_rng(seed)
     params = live_params(graph, params, rng)

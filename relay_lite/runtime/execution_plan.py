@@ -16,7 +16,7 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 KINDS = ("input", "param", "output", "arena")
 
@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExecutionPlan:
     """Raises GraphError when the parts do not fit each other."""
 
     storages: tuple[Storage, ...]
@@ -94,10 +94,10 @@ class Plan:
         return asdict(self)
 
 
-def plan_from_json(data: Mapping[str, Any]) -> Plan:
-    """Read what `Plan.to_json` gave.  Raises GraphError for anything else."""
+def plan_from_json(data: Mapping[str, Any]) -> ExecutionPlan:
+    """Read what `ExecutionPlan.to_json` gave.  Raises GraphError for anything else."""
     try:
-        return Plan(
+        return ExecutionPlan(
             tuple([Storage(str(s["kind"]), int(s["nbytes"]), int(s["offset"])) for s in data["storages"]]),
             tuple([Step(str(s["kernel"]), _numbers(s["storages"]), _numbers(s["written"])) for s in data["steps"]]),
             _places(data["inputs"]), _places(data["params"]), _places(data["outputs"]), int(data["arena_bytes"]),

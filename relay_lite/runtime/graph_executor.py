@@ -18,12 +18,13 @@ import numpy as np
 from ansor.core.nd import DeviceId
 from te_lite.errors import require
 
-from .errors import GraphError
-from .ir import Array
-from .param_dict import load_param_dict
-from .runtime.benchmark import BenchmarkResult, TimeEvaluator
-from .runtime.library import NetworkOnDevice
-from .runtime.plan import TensorPlace
+from ..ir.errors import GraphError
+from ..ir.host_arrays import host_array
+from ..ir.nodes import Array
+from ..ir.param_dict import load_param_dict
+from .benchmark import BenchmarkResult, TimeEvaluator
+from .execution_plan import TensorPlace
+from .library import NetworkOnDevice
 
 METHODS = (
     "set_input", "run", "get_output", "get_input", "get_num_outputs", "get_num_inputs", "get_input_index",
@@ -238,7 +239,7 @@ class GraphModule:
     # --------------------------------------------------------------------------------------------- arrays
 
     def _write(self, place: TensorPlace, value: Any) -> None:
-        self._executor.write(place.storage, _host_array(place, value))
+        self._executor.write(place.storage, _converted(place, value))
         self.module.given.add(place.name)
 
     def _read(self, place: TensorPlace, out: Any) -> Any:
@@ -263,8 +264,8 @@ class GraphModule:
         require(ok, GraphError, "timing", f"the network is on {mine}", device=str(device))
 
 
-def _host_array(place: TensorPlace, value: Any) -> Array:
-    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+def _converted(place: TensorPlace, value: Any) -> Array:
+    array = host_array(value)
     _check_shape(place, array.shape)
     return array.astype(place.dtype, copy=False)
 

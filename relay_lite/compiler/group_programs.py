@@ -17,12 +17,12 @@ from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.stmt import LoweredFunc
 
+from ..ir.errors import GraphError
+from ..ir.nodes import Function
+from ..op.lower_group import LoweredGroup, lower_group
+from ..runtime.assemble import reshaped_params
+from ..transform.layout_rewrite import Packed, PackedLayouts, pack_weights, packs_weights, with_packed
 from .default_schedule import default_states
-from .errors import GraphError
-from .ir import Function
-from .lower_group import LoweredGroup, lower_group
-from .runtime.assemble import reshaped_params
-from .transform.layout_rewrite import Layouts, Packed, pack_weights, packs_weights, with_packed
 
 Accept = Callable[[LoweredFunc], None]
 logger = logging.getLogger("relay_lite")
@@ -40,7 +40,7 @@ class GroupProgram:
     group: LoweredGroup
     state: State
     func: LoweredFunc
-    layouts: Layouts
+    layouts: PackedLayouts
     recorded: bool
 
     @property
@@ -69,12 +69,25 @@ def choose_program(
     """
     group = lower_group(function, target.kind.name)
     try:
-        state = DispatchContext.current.query(target, group.workload_key, group.is_complex, group.dag, group.name)
+        state = _recorded(group, target)
         if state is not None:
-            state = state if state.dag is group.dag else replay(group.dag, state.steps)
             return _lowered(with_packed(function, group, state, weights), accept, taken, True)
     except TeError as error:
         raise GraphError(f"kernel {group.name}: its recorded program cannot be used: {error}") from error
+    return _default(function, group, target, accept, taken, weights)
+
+
+def _recorded(group: LoweredGroup, target: Target) -> State | None:
+    """The program of the current dispatch context, if it has one."""
+    state = DispatchContext.current.query(target, group.workload_key, group.is_complex, group.dag, group.name)
+    return state if state is None or state.dag is group.dag else replay(group.dag, state.steps)
+
+
+def _default(
+    function: Function, group: LoweredGroup, target: Target, accept: Accept, taken: Container[str],
+    weights: Sequence[int],
+) -> GroupProgram:  # fmt: skip
+    """The first default program that is not refused; raises the last refusal when all are."""
     refused: TeError | None = None
     for state in default_states(SearchTask(compute_dag=group.dag, target=target, desc=group.name)):
         try:
@@ -112,7 +125,7 @@ def choose_programs(fused: Function, target: Target, accept: Accept) -> tuple[Fu
             untuned[function] = None
         return found
 
-    def choose(function: Function, weights: tuple[int, ...]) -> tuple[Function, Layouts]:
+    def choose(function: Function, weights: tuple[int, ...]) -> tuple[Function, PackedLayouts]:
         if reshaped_params(function) is not None:
             return function, {}
         found = program(function, weights if packs else ())

@@ -17,22 +17,10 @@ from te_lite.errors import require
 from te_lite.expr import FLOATS
 
 from .errors import GraphError
-from .ir import (
-    Array,
-    Call,
-    Constant,
-    Expr,
-    Function,
-    FunctionCall,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    Var,
-    children,
-    main_function,
-    post_order,
-)
+from .module import IRModule, main_function
+from .nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, children
 from .types import TensorType, TupleType
+from .visit import post_order
 
 Value: TypeAlias = Any  # an array, or a tuple of arrays
 Inputs: TypeAlias = Mapping[str, Any] | Sequence[Any]
@@ -41,10 +29,7 @@ DTYPE_ATTRS = ("dtype", "out_dtype")
 
 
 def run(
-    graph: IRModule | Function,
-    inputs: Inputs,
-    params: Mapping[str, Any] | None = None,
-    dtype: str | None = None,
+    graph: IRModule | Function, inputs: Inputs, params: Mapping[str, Any] | None = None, dtype: str | None = None
 ) -> Any:
     """The result of a network: an array, or a tuple of arrays.
 

@@ -16,20 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ansor.core.target import Target
 from te_lite.errors import require
 
-from .errors import GraphError
-from .ir import Function, IRModule
-from .kernels import GroupProgram, choose_programs
+from ..ir.errors import GraphError
+from ..ir.host_arrays import host_array
+from ..ir.module import IRModule
+from ..ir.nodes import Function
+from ..runtime.assemble import GroupKernel, make_plan
+from ..runtime.compiled_network import KernelCode
+from ..runtime.devices import network_backend
+from ..runtime.library import NetworkLibrary
+from ..transform.context import DEFAULT, PassContext
+from .group_programs import GroupProgram, choose_programs
 from .optimize import optimize
-from .runtime.assemble import GroupKernel, make_plan
-from .runtime.backends import KernelCode
-from .runtime.devices import network_backend
-from .runtime.library import NetworkLibrary
-from .transform.context import DEFAULT, PassContext
 
 OPT_LEVEL = 3
 Params = Mapping[str, Any]
@@ -55,7 +55,8 @@ def build(
     target, params = _arguments(given, target, params)
     entered = PassContext.current()
     with replace(entered, opt_level=OPT_LEVEL) if entered is DEFAULT else entered:
-        fused = optimize(mod, _arrays(params), target, for_build=True)
+        arrays = {name: host_array(value) for name, value in (params or {}).items()}
+        fused = optimize(mod, arrays, target, for_build=True)
         return compile_fused(fused, target)
 
 
@@ -73,13 +74,6 @@ def _arguments(
             require(params is None, GraphError, "build", "the parameters are given twice")
             params = value
     return Target.of("c" if target is None else target), params
-
-
-def _arrays(params: Params | None) -> Params | None:
-    """NumPy arrays and array objects with `numpy()`."""
-    if params is None:
-        return None
-    return {name: value.numpy() if hasattr(value, "numpy") else np.asarray(value) for name, value in params.items()}
 
 
 def compile_fused(fused: Function, target: Target) -> NetworkLibrary:

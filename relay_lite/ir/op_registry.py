@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 from te_lite import Tensor
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..types import Type
+from .errors import GraphError
+from .types import Type
 
 Attrs: TypeAlias = Mapping[str, Any]
 Infer: TypeAlias = Callable[[Sequence[Type], Attrs], Type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import numpy as np
 
 from ansor.core.backends import backend
 from ansor.core.target import Target
+from ansor.core.task import SearchTask
 
-from .extract import extract_tasks
+from ..compiler.extract import extract_tasks
+from ..runtime.graph_executor import GraphModule
 from .network import load_network
 from .network_times import network_times, times_text
 from .tune_network import check, compile_best, network_runner, progress, tune
@@ -42,11 +45,7 @@ def tune_network(args: argparse.Namespace) -> int:
     say(f"{network.name} has {len(tasks)} tasks; {done} of {args.trials} trials are in {log}")
     say("Tune...")
     try:
-        with closing(network_runner(target, args.devices)) as runner:
-            tune(
-                tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose,
-                runner=runner,
-            )  # fmt: skip
+        _tune(tasks, weights, log, target, args)
     except KeyboardInterrupt:
         print(f"stopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED
@@ -55,9 +54,24 @@ def tune_network(args: argparse.Namespace) -> int:
     say("Check...")
     print(f"{network.name}: {check(module, network, np.random.default_rng(seed))}")
     say("Evaluate inference time cost...")
-    result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
-    print(result)
-    print(times_text(network_times(module, tasks, weights, progress(log, tasks), result.median)))
+    _evaluate(module, tasks, weights, log)
     if args.export is not None:
         module.module.library.export(args.export)
     return 0
+
+
+def _tune(
+    tasks: Sequence[SearchTask], weights: Sequence[int], log: Path, target: Target, args: argparse.Namespace
+) -> None:
+    with closing(network_runner(target, args.devices)) as runner:
+        tune(
+            tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose,
+            runner=runner,
+        )  # fmt: skip
+
+
+def _evaluate(module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], log: Path) -> None:
+    """Print how long a run takes, and what each task takes of it."""
+    result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
+    print(result)
+    print(times_text(network_times(module, tasks, weights, progress(log, tasks), result.median)))

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ...ir import Expr
+from ...ir.nodes import Expr
 from .emit import broadcast_to, call, reshape, transpose
 from .node import Converters, Node
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .ir import Call, Constant, Expr, Function, FunctionCall, IRModule, Tuple, TupleGetItem, Var, post_order
+from .module import IRModule
+from .nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var
 from .types import TensorType, Type
+from .visit import post_order
 
 
 def as_text(graph: IRModule | Function | Expr) -> str:

@@ -1,12 +1,12 @@
 """The operators of neural networks, by TVM's names: `relay.nn.conv2d(...)`."""
 
-from .op.binary import bias_add, prelu
-from .op.conv import conv1d, conv2d, conv3d
-from .op.conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
-from .op.dense import batch_matmul, dense, matmul
-from .op.elementwise import leaky_relu, relu
-from .op.image import depth_to_space, space_to_depth, upsampling
-from .op.norm import (
+from .binary import bias_add, prelu
+from .conv import conv1d, conv2d, conv3d
+from .conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
+from .dense import batch_matmul, dense, matmul
+from .depth_space import depth_to_space, space_to_depth
+from .elementwise import leaky_relu, relu
+from .norm import (
     batch_norm,
     dropout,
     dropout_raw,
@@ -18,8 +18,8 @@ from .op.norm import (
     lrn,
     softmax,
 )
-from .op.pick import pad
-from .op.pool import (
+from .pick import pad
+from .pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
@@ -39,8 +39,9 @@ from .op.pool import (
     max_pool2d,
     max_pool3d,
 )
-from .op.shape import batch_flatten
-from .op.winograd import contrib_conv2d_winograd_weight_transform, contrib_conv2d_winograd_without_weight_transform
+from .resize import upsampling
+from .shape import batch_flatten
+from .winograd import contrib_conv2d_winograd_weight_transform, contrib_conv2d_winograd_without_weight_transform
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",

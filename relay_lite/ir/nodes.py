@@ -2,23 +2,23 @@
 
 An expression is an immutable node; nodes that are used twice are shared, so an expression is a DAG.  Nodes are equal
 when they are the same object.  Every node knows its type the moment it is made, so a graph that exists is well typed.
-A pass never changes a node: it gives a new one (see `relay_lite.visit.Rewriter`).
+A pass never changes a node: it gives a new one (see `rewrite` in `visit.py`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.expr import FLOATS
 
 from .errors import GraphError
-from .op.registry import Op
+from .op_registry import Op, get
 from .types import TensorType, TupleType, Type
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -42,19 +42,50 @@ class Expr:
         """The dtype of a tensor.  Raises GraphError for a tuple."""
         return tensor_type(self).dtype
 
-    if TYPE_CHECKING:  # installed by `op.operators`
+    # ---------------------------------------------------------------------------------- Python's signs
 
-        def __getitem__(self, index: int) -> TupleGetItem: ...
-        def __iter__(self) -> Iterator[TupleGetItem]: ...
-        def __neg__(self) -> Call: ...
-        def __add__(self, other: Any) -> Call: ...
-        def __radd__(self, other: Any) -> Call: ...
-        def __sub__(self, other: Any) -> Call: ...
-        def __rsub__(self, other: Any) -> Call: ...
-        def __mul__(self, other: Any) -> Call: ...
-        def __rmul__(self, other: Any) -> Call: ...
-        def __truediv__(self, other: Any) -> Call: ...
-        def __rtruediv__(self, other: Any) -> Call: ...
+    def __getitem__(self, index: int) -> TupleGetItem:
+        """One field of a tuple; raises GraphError when there is none."""
+        found = self.type
+        count = len(found.fields) if isinstance(found, TupleType) else 0
+        law = f"the index must be below {count}" if count else "only a tuple has fields"
+        ok = isinstance(index, int) and 0 <= index < count
+        require(ok, GraphError, "tuple item", law, index=index, type=str(found))
+        return TupleGetItem(self, index)
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        """The fields of a tuple, so that `out, mean, var = relay.nn.batch_norm(...)` works."""
+        found = self.type
+        require(isinstance(found, TupleType), GraphError, "graph", "only a tuple can be taken apart", type=found)
+        assert isinstance(found, TupleType)
+        return iter([TupleGetItem(self, k) for k in range(len(found.fields))])
+
+    def __neg__(self) -> Call:
+        return Call(get("negative"), (self,))
+
+    def __add__(self, other: Any) -> Call:
+        return apply_binary("add", self, other)
+
+    def __radd__(self, other: Any) -> Call:
+        return apply_binary("add", other, self)
+
+    def __sub__(self, other: Any) -> Call:
+        return apply_binary("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Call:
+        return apply_binary("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Call:
+        return apply_binary("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Call:
+        return apply_binary("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Call:
+        return apply_binary("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Call:
+        return apply_binary("divide", other, self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,22 +204,6 @@ class FunctionCall(Expr):
         return self.function.body.type
 
 
-@dataclass(frozen=True, eq=False)
-class IRModule:
-    """The functions of a program by name; `main` is the network."""
-
-    functions: Mapping[str, Function]
-
-    @staticmethod
-    def from_expr(value: Function | Expr) -> IRModule:
-        """A module whose `main` is `value`; the free variables of an expression become its inputs, in order of use."""
-        return IRModule({"main": value if isinstance(value, Function) else Function(free_vars(value), value)})
-
-    def __getitem__(self, name: str) -> Function:
-        require(name in self.functions, GraphError, "module", f"functions are {', '.join(self.functions)}", name=name)
-        return self.functions[name]
-
-
 def tensor_type(e: Expr) -> TensorType:
     """The type of a tensor.  Raises GraphError for a tuple."""
     found = e.type
@@ -208,66 +223,6 @@ def children(e: Expr) -> tuple[Expr, ...]:
             return (value,)
         case _:
             return ()
-
-
-def post_order(body: Expr, is_leaf: Callable[[Expr], bool] = lambda node: False) -> list[Expr]:
-    """Every node once, arguments before their readers and left to right; deep graphs need no deep stack.
-
-    What only a node with `is_leaf` reads is left out.
-    """
-    done: set[int] = set()
-    out: list[Expr] = []
-    stack: list[tuple[Expr, bool]] = [(body, False)]
-    while stack:
-        node, finished = stack.pop()
-        if id(node) in done:
-            continue
-        if finished:
-            done.add(id(node))
-            out.append(node)
-        else:
-            stack.append((node, True))
-            below = () if is_leaf(node) else children(node)
-            stack.extend((child, False) for child in reversed(below) if id(child) not in done)
-    return out
-
-
-def free_vars(body: Expr) -> tuple[Var, ...]:
-    """The variables of an expression in order of first use."""
-    return tuple(node for node in post_order(body) if isinstance(node, Var))
-
-
-def main_function(graph: IRModule | Function) -> Function:
-    """The network of a module, or the function itself."""
-    return graph["main"] if isinstance(graph, IRModule) else graph
-
-
-def bind_params(function: Function, params: Mapping[str, Any]) -> Function:
-    """Turn the parameters that `params` names into constants; its values are arrays.
-
-    Raises GraphError when a name is no parameter or that of two, or a shape or dtype differs.
-    """
-    by_name = {v.name: v for v in function.params}
-    twice = sorted(name for name, n in Counter(v.name for v in function.params).items() if n > 1)
-    require(not twice, GraphError, "parameters", "the names of the parameters must differ", twice=twice)
-    for name, value in params.items():
-        require(name in by_name, GraphError, "parameters", "the graph has no such parameter", name=name)
-        given = TensorType(tuple(np.shape(value)), str(np.asarray(value).dtype))
-        law = f"{by_name[name].type} is needed"
-        require(given == by_name[name].var_type, GraphError, f"parameter {name}", law, got=given)
-    bound: dict[int, Expr] = {id(by_name[name]): Constant(np.asarray(value)) for name, value in params.items()}
-    left = tuple(v for v in function.params if v.name not in params)
-    return Function(left, substitute(function.body, bound), function.attrs)
-
-
-def substitute(body: Expr, values: Mapping[int, Expr]) -> Expr:
-    """Replace nodes by id; everything that does not change stays the same node."""
-    made: dict[int, Expr] = {}
-    for node in post_order(body):
-        made[id(node)] = (
-            values[id(node)] if id(node) in values else rebuild(node, [made[id(c)] for c in children(node)])
-        )
-    return made[id(body)]
 
 
 def rebuild(node: Expr, args: Sequence[Expr]) -> Expr:
@@ -290,3 +245,43 @@ def rebuild(node: Expr, args: Sequence[Expr]) -> Expr:
 def _value(value: Any) -> Any:
     """Attributes are compared and hashed, so lists become tuples."""
     return tuple(_value(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+# ------------------------------------------------------------------------------------------- Python's values
+
+
+def const(value: Any, dtype: str | None = None) -> Constant:
+    """A constant from a number, a nested list or an array.
+
+    Without `dtype`, Python's floats become float32 and its integers int32; an array keeps its own.  Raises GraphError
+    for integers that are too large for that.
+    """
+    array = np.asarray(value)
+    if dtype is None and not isinstance(value, np.ndarray | np.generic):
+        dtype = {"float64": "float32", "int64": "int32"}.get(str(array.dtype))
+        fits = dtype != "int32" or np.array_equal(array.astype("int32"), array)
+        require(fits, GraphError, "constant", "an integer that is no int32 needs a dtype", got=value)
+    return Constant(array if dtype is None else array.astype(dtype))
+
+
+def as_expr(value: Any, like: Expr | None = None) -> Expr:
+    """`value` as a node: a number becomes a constant of the dtype of `like`.
+
+    Raises GraphError for what is no value, and for a number that an integer dtype cannot hold, such as 0.5.
+    """
+    if isinstance(value, Expr):
+        return value
+    ok = isinstance(value, bool | int | float | np.generic | np.ndarray)
+    require(ok, GraphError, "graph", "a node, a number or an array is needed", got=type(value).__name__)
+    if like is None or isinstance(value, np.ndarray):
+        return const(value)
+    made = const(value, like.dtype)
+    exact = like.dtype in FLOATS or made.value == value
+    require(exact, GraphError, "graph", f"a number of dtype {like.dtype} is needed", got=value)
+    return made
+
+
+def apply_binary(name: str, lhs: Any, rhs: Any) -> Call:
+    """The operator `name` applied to two nodes; a number takes the dtype of the other side."""
+    left = as_expr(lhs, rhs if isinstance(rhs, Expr) else None)
+    return Call(get(name), (left, as_expr(rhs, left)))
