@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.nd import DeviceId
+from ansor.core.network_plan import TensorPlace
 from te_lite.errors import require
 
 from .errors import GraphError
@@ -23,7 +24,6 @@ from .ir import Array
 from .param_dict import load_param_dict
 from .runtime.benchmark import BenchmarkResult, TimeEvaluator
 from .runtime.library import NetworkOnDevice
-from .runtime.plan import TensorPlace
 
 METHODS = (
     "set_input", "run", "get_output", "get_input", "get_num_outputs", "get_num_inputs", "get_input_index",

@@ -56,7 +56,7 @@ class CompiledMeasurer:
     def measure(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """The results, in the order of the inputs."""
         begun = [self._begin(inp) for inp in inputs]
-        if not getattr(self._runner, "elsewhere", False):
+        if not protocols.is_elsewhere(self._runner):
             return [self._finish(b) for b in begun]
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.n_parallel, thread_name_prefix="ansor-template")

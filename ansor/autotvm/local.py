@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ansor.measure.local import LocalBuilder as ProgramBuilder
 from ansor.measure.local import LocalRunner as ProgramRunner
@@ -98,7 +98,7 @@ class LocalMeasure:
         backend = self.builder.backend
         if backend is None:
             device = backend_of(task.target.kind.name)
-            backend = getattr(device, "templates", None)
+            backend = device.templates
             if backend is None:
                 device.check(str(task.target))
                 return self._compiled(task)
@@ -156,6 +156,14 @@ class InWorkers:
         self._pool.close()
 
 
+@runtime_checkable
+class TakesRunner(Protocol):
+    """A builder that knows how to measure together with a runner."""
+
+    def with_runner(self, runner: Any) -> OpensMeasurer:
+        """The measurements of this builder and a runner.  Raises TemplateError for a runner that does not fit."""
+
+
 def measure_option(builder: Any = "local", runner: Any = "local") -> OpensMeasurer:
     """What `Tuner.tune` measures with; "local" is a LocalBuilder or LocalRunner with the default options.
 
@@ -163,6 +171,6 @@ def measure_option(builder: Any = "local", runner: Any = "local") -> OpensMeasur
     """
     builder = LocalBuilder() if builder == "local" else builder
     law = "the builder must be 'local', a LocalBuilder, or an object with a method with_runner"
-    require(callable(getattr(builder, "with_runner", None)), TemplateError, "measure_option", law, got=builder)
+    require(isinstance(builder, TakesRunner), TemplateError, "measure_option", law, got=builder)
     made: OpensMeasurer = builder.with_runner(LocalRunner() if runner == "local" else runner)
     return made

@@ -26,15 +26,15 @@ from te_lite.errors import TeError, require
 
 from ..core.errors import MeasureError
 from ..core.hardware import HardwareParams
-from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, MeasureInput, MeasureResult, RunOptions
 from ..core.registry import register_backend
 from ..core.task import SearchTask
-from ..measure.device_runner import RunOptions, Station, TaskData
+from ..measure.device_runner import Station, TaskData
 from .message import Files, pack, unpack
 from .remote_session import Desk
 
 TASKS = 8
-IDLE = RunOptions(10.0, 1, 1, 0, 0.0, False, 600.0)
+IDLE = RunOptions(number=1, repeat=1)
 NO_HARDWARE = HardwareParams(0, 0, 0, 0, 0, 0, 0, 0)
 
 

@@ -93,6 +93,39 @@ class MeasureResult:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """A program that could not be built or run: an error number and one sentence."""
+
+    error_no: MeasureErrorNo
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a program is run: the mean of at least `number` calls that last `min_repeat_ms`, `repeat` figures.
+
+    With `check_correctness` its outputs are compared with a reference first.  A simulator, which gives the same figure
+    every time, may do less.  The device rests `cooldown_interval` seconds after each program; with `flush` the caches
+    are emptied before each figure.  A run has `timeout` seconds, the data of a task `prepare_timeout`; `retries` says
+    how often a candidate whose worker died or hung is run again.
+    """
+
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: int = 0
+    check_correctness: bool = True
+    cooldown_interval: float = 0.0
+    flush: bool = False
+    timeout: float = 10.0
+    prepare_timeout: float = 600.0
+    retries: int = 0
+
+    def timing(self) -> dict[str, Any]:
+        """What a job says of this."""
+        return {"number": self.number, "min_repeat_ms": self.min_repeat_ms, "flush": self.flush}
+
+
+@dataclass(frozen=True)
 class DeviceInfo:
     """A device: its target kind, its number, its model, and a line of numbers for people."""
 

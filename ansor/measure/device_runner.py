@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +20,21 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import MeasureError
-from ..core.measure_values import FAILED_COST, BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import (
+    FAILED_COST,
+    BuildResult,
+    DeviceUse,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    RunOptions,
+)
 from ..core.task import SearchTask
 from .payload import task_payload
 from .workers import Reply, Worker, Workshop
 
 INPUT_SEED = 20201019
 ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How programs are timed, see `LocalRunner`; `prepare_timeout` seconds for the data of a task.
-
-    `retries` says how often a candidate whose worker died or hung is run again; with `check` outputs are compared.
-    """
-
-    timeout: float
-    number: int
-    repeat: int
-    min_repeat_ms: int
-    cooldown_interval: float
-    flush: bool
-    prepare_timeout: float
-    retries: int = 0
-    check: bool = True
-
-    def timing(self) -> dict[str, Any]:
-        """What a job says of this."""
-        return {"number": self.number, "min_repeat_ms": self.min_repeat_ms, "flush": self.flush}
 
 
 def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErrorNo) -> tuple[int, str]:
@@ -151,7 +136,7 @@ class Station:
         self._prepare(inp.task, payload)
         job = {
             **self.options.timing(), "op": "run", "task": payload["task"], "directory": built.filename,
-            "repeat": self.options.repeat, "packed": built.args, "check": self.options.check,
+            "repeat": self.options.repeat, "packed": built.args, "check": self.options.check_correctness,
         }  # fmt: skip
         reply = self._worker.call(job, self.options.timeout)
         error_no, _ = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)

@@ -6,8 +6,8 @@ import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..core.measure_values import DeviceInfo, DeviceUse
-from .device_runner import RunOptions, Station, TaskData
+from ..core.measure_values import DeviceInfo, DeviceUse, RunOptions
+from .device_runner import Station, TaskData
 from .workers import Workshop
 
 

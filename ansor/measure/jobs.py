@@ -23,10 +23,10 @@ from te_lite.reference import evaluate, random_inputs
 from te_lite.replay import replay
 from te_lite.step import from_json
 
+from ..core.backend import Array, Backend, Device, Program
 from ..core.backends import load_backend
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
-from ..core.protocols import Array, Backend, Device, Program
 from ..layout.packing import PackedLayout
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from .check import mismatch, poison, reduction_terms, tolerance
@@ -117,7 +117,7 @@ class Workbench:
             func = lower(program.state, program.dag.tensors)
         with stage(MeasureErrorNo.COMPILE_HOST):
             device = _backend(job)
-            build = getattr(device, "build_portable", device.build) if job.get("portable") else device.build
+            build = device.build_portable if job.get("portable") else device.build
             build(func, job["target"], job["directory"])
         return {"error_no": 0, "packed": _packed_inputs(dag, program)}
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from te_lite.errors import TeError, require
 from te_lite.step import to_json
@@ -16,9 +18,9 @@ from te_lite.step import to_json
 from ..core.backends import backend
 from ..core.errors import TaskError
 from ..core.hardware import host_cores
-from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult, RunOptions
 from ..core.task import SearchTask
-from .device_runner import RunOptions, Station, failed, outcome
+from .device_runner import Station, failed, outcome
 from .device_runners import Stations
 from .devices import choose_devices, wanted_devices
 from .payload import task_payload
@@ -44,7 +46,8 @@ class LocalBuilder:
     """Builds candidates in `n_parallel` worker processes (default: the processors at hand), `timeout` seconds each.
 
     Replaying the steps, lowering and compiling all happen in the worker, under the time limit.  `build_func` is
-    "default"; a backend knows what its programs are made of.  With `portable` they are for other machines (`Portable`).
+    "default"; a backend knows what its programs are made of.  With `portable` they are for other machines
+    (`Backend.build_portable`).
     """
 
     portable = False
@@ -66,8 +69,7 @@ class LocalBuilder:
         target = inp.task.target
         if str(target) not in self._checked:
             device = backend(target.kind.name)
-            check = getattr(device, "check_portable", device.check) if self.portable else device.check
-            check(str(target))
+            (device.check_portable if self.portable else device.check)(str(target))
             self._checked.add(str(target))
         if self._workshop is None or self._pool is None:
             self._workshop = Workshop()
@@ -89,7 +91,6 @@ class LocalBuilder:
         error_no, message = outcome(reply, MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST)
         if error_no:
             shutil.rmtree(directory, ignore_errors=True)
-        if error_no:
             return BuildResult("", (), error_no, message, reply.seconds)
         return BuildResult(str(directory), tuple(reply.data["packed"]), 0, message, reply.seconds)
 
@@ -114,6 +115,8 @@ class LocalRunner:
     `devices`, "all" or a list of numbers, drives several devices of one model; results then say which one ran them,
     and a candidate whose worker died or hung is run once more on a fresh worker.  Without it, `device` is the one.
     """
+
+    _stations: Mapping[str, Stations] = MappingProxyType({})
 
     def __init__(
         self,
@@ -144,15 +147,13 @@ class LocalRunner:
         self.devices = None if devices is None else wanted_devices("LocalRunner", devices)
         law = "device and devices exclude each other"
         require(self.devices is None or device == 0, TaskError, "LocalRunner", law, device=device, devices=devices)
-        self._stations: dict[str, Stations] = {}
         self._lock = threading.Lock()
 
     @property
     def _options(self) -> RunOptions:
-        retries = 0 if self.devices is None else 1
         return RunOptions(
-            self.timeout, self.number, self.repeat, self.min_repeat_ms, self.cooldown_interval,
-            self.enable_cpu_cache_flush, PREPARE_TIMEOUT, retries,
+            self.number, self.repeat, self.min_repeat_ms, True, self.cooldown_interval, self.enable_cpu_cache_flush,
+            self.timeout, PREPARE_TIMEOUT, retries=0 if self.devices is None else 1,
         )  # fmt: skip
 
     def _opened(self, kind: str) -> Stations:
@@ -160,7 +161,7 @@ class LocalRunner:
         with self._lock:
             if kind not in self._stations:
                 chosen = [self.device] if self.devices is None else choose_devices(kind, self.devices)
-                self._stations[kind] = Stations(chosen, self._options)
+                self._stations = {**self._stations, kind: Stations(chosen, self._options)}
             return self._stations[kind]
 
     def slots(self, task: SearchTask) -> int:
@@ -208,7 +209,7 @@ class LocalRunner:
             one.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_stations", None):
+        if self._stations:
             self.close()
 
 
@@ -240,8 +241,4 @@ class LocalRPCMeasureContext:
         self.runner = LocalRunner(
             timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, device, devices
         )
-
-    def __del__(self) -> None:
-        runner = getattr(self, "runner", None)
-        if runner is not None:
-            runner.close()
+        weakref.finalize(self, self.runner.close)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from ansor.core.network_plan import Plan, Step, Storage, TensorPlace
 from te_lite.errors import require
 
 from ..errors import GraphError
 from ..ir import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, post_order, tensor_type
 from ..types import TensorType, TupleType, Type
 from .memory import Request, pack
-from .plan import Plan, Step, Storage, TensorPlace
 
 
 @dataclass(frozen=True)

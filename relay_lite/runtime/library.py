@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansor.core.backend import Executor
 from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
+from ansor.core.network_plan import KernelCode, Plan, plan_from_json
 from te_lite.errors import require
 
 from ..errors import GraphError
 from ..ir import Array, Function, IRModule
-from .backends import Executor, KernelCode
 from .devices import network_backend
 from .files import NetworkFiles, read_folder, write_folder
-from .plan import Plan, plan_from_json
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.measure_values import DeviceInfo
+from ansor.core.measure_values import DeviceInfo, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.device_runner import RunOptions, TaskData
+from ansor.measure.device_runner import TaskData
 from ansor.measure.device_runners import Stations
 from ansor.measure.devices import choose_devices
 from ansor.measure.workers import Workshop
@@ -266,7 +266,7 @@ def test_the_data_of_a_task_is_made_by_one_and_read_by_all() -> None:
 
 
 def test_stations_that_are_closed_give_none() -> None:
-    stations = Stations([0, 1], RunOptions(1, 1, 1, 0, 0.0, False, 1))
+    stations = Stations([0, 1], RunOptions(1, 1, timeout=1, prepare_timeout=1))
     with stations.idle() as first, stations.idle() as second:
         assert {first and first.device, second and second.device} == {0, 1}
     stations.close()

@@ -24,6 +24,7 @@ from ansor.core.registry import register_backend
 from ansor.measure.jobs import JobFailure
 from tests.ansor.test_template_space import matmul
 from tests.conformance.tuner import MadeUpDevice, conv_task, option, small_task
+from vta_sim.backend import VtaBackend
 
 
 def outcomes(device: Any, n_parallel: int | None, count: int = 8, **runner: Any) -> list[MeasureResult]:
@@ -137,11 +138,19 @@ def test_a_template_that_is_compiled(tmp_path: Path) -> None:
     assert best == tuner.best_config
 
 
+class Offering(VtaBackend):
+    """The accelerator with other templates."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self.templates = device
+
+
 def test_the_backend_of_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a backend of its own, a builder takes the one that the target's package offers for templates."""
     device = MadeUpDevice()
     package = types.ModuleType("made_up_device")
-    package.BACKEND = types.SimpleNamespace(kind="vta", templates=device)
+    package.BACKEND = Offering(device)
     monkeypatch.setitem(sys.modules, "made_up_device", package)
     before = register_backend("vta", "made_up_device")
     try:

@@ -17,15 +17,14 @@ import ansor
 from ansor.cluster.host import DeviceHost, result_from_json
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.runner import PortableBuilder, _files, _inputs
-from ansor.core.measure_values import BuildResult
+from ansor.core.measure_values import BuildResult, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.device_runner import RunOptions
 from ansor.measure.payload import task_payload
 from codegen_c.host import PROCESSORS, host_family
 from tests.ansor.conftest import faults, matmul_task, states
 
 __all__ = ["faults", "matmul_task", "states"]
-OPTIONS = {k: v for k, v in asdict(RunOptions(3.0, 1, 2, 0, 0.0, False, 60.0)).items() if k != "retries"}
+OPTIONS = {k: v for k, v in asdict(RunOptions(1, 2, timeout=3.0, prepare_timeout=60.0)).items() if k != "retries"}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_c import build as build_c
 from relay_lite import reference
 from relay_lite.build import build, compile_fused
@@ -51,7 +51,7 @@ def compare(function: Function, rng: Rng, tolerance: float, **kwargs: object) ->
 def poison(module: GraphModule) -> None:
     """Everything that a run must write is NaN before."""
     executor = module._executor
-    executor._arena[...] = 255  # type: ignore[attr-defined]
+    executor.arena[...] = 255  # type: ignore[attr-defined]
     for place in module.plan.outputs:
         if module.plan.storages[place.storage].kind == "output":
             executor._memory[place.storage][...] = 255  # type: ignore[attr-defined]

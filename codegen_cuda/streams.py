@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .plan import Plan
+from ansor.core.network_plan import Plan
 
 
 @dataclass(frozen=True)
