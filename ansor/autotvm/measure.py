@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from ..core import measure_values as values
 from ..core.backend import TemplateBackend
 from ..core.measure_values import MeasureErrorNo, MeasureResult, Refusal, RunOptions
 from .config import ConfigEntity
@@ -52,9 +53,9 @@ class OpensMeasurer(Protocol):
         """A measurer of a task.  Raises BackendError when the target cannot be had here."""
 
 
-def failed(error_no: MeasureErrorNo, reason: str, seconds: float, timestamp: int) -> MeasureResult:
-    """The result of a candidate that failed after `seconds`."""
-    return MeasureResult((FAILED_COST,), int(error_no), reason, seconds, timestamp)
+def failed(error_no: int, message: str, seconds: float) -> MeasureResult:
+    """The result of a configuration that failed after `seconds`, now, with the cost that autotvm's records have."""
+    return values.failed(error_no, message, seconds, cost=FAILED_COST)
 
 
 __all__ = [

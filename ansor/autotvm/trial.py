@@ -26,7 +26,7 @@ def trial(
         built()
         costs = _accepted(MeasureErrorNo.RUNTIME_DEVICE, lambda: _checked(backend.run(task, program, options)))
     except JobFailure as failure:
-        return failed(failure.error_no, failure.message, time.monotonic() - start, int(time.time()))
+        return failed(failure.error_no, failure.message, time.monotonic() - start)
     return MeasureResult(costs, 0, "", time.monotonic() - start, int(time.time()))
 
 

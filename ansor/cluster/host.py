@@ -26,10 +26,11 @@ from te_lite.errors import TeError, require
 
 from ..core.errors import MeasureError
 from ..core.hardware import HardwareParams
-from ..core.measure_values import BuildResult, MeasureInput, MeasureResult, RunOptions
+from ..core.measure_values import BuildResult, MeasureInput, RunOptions
 from ..core.registry import register_backend
 from ..core.task import SearchTask
 from ..measure.device_runner import Station, TaskData
+from ..measure.payload import result_to_json
 from .message import Files, pack, unpack
 from .remote_session import Desk
 
@@ -176,21 +177,3 @@ def _restore_threads(wanted: str | None) -> None:
     os.environ.pop("OMP_NUM_THREADS", None)
     if wanted is not None:
         os.environ["OMP_NUM_THREADS"] = wanted
-
-
-def result_to_json(result: MeasureResult) -> list[Any]:
-    """A result as a list."""
-    return [
-        list(result.costs), int(result.error_no), result.error_msg, result.all_cost, result.timestamp, result.device,
-    ]  # fmt: skip
-
-
-def result_from_json(data: Any) -> MeasureResult:
-    """The result of `result_to_json`.  Raises MeasureError for anything else."""
-    try:
-        costs, error_no, message, seconds, timestamp, device = data
-        return MeasureResult(
-            tuple(float(c) for c in costs), int(error_no), str(message), float(seconds), int(timestamp), str(device)
-        )
-    except (TypeError, ValueError) as error:
-        raise MeasureError(f"message: no result can be read from it, got {data!r:.80}") from error

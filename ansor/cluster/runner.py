@@ -22,16 +22,22 @@ from typing import Any
 import numpy as np
 
 from ansor.measure.local import LocalBuilder
-from ansor.measure.payload import task_payload
+from ansor.measure.payload import result_from_json, task_payload
 from te_lite.errors import require
 
 from ..core.backends import backend
 from ..core.errors import BackendError, MeasureError, TaskError
-from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult, RunOptions
+from ..core.measure_values import (
+    BuildResult,
+    DeviceUse,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    RunOptions,
+    failed,
+)
 from ..core.task import SearchTask
-from ..measure.device_runner import failed
 from .client import ClientClosed, Fleet, HostLost, Lease
-from .host import result_from_json
 from .message import Files, pack, unpack
 
 MOST_HOSTS = 3

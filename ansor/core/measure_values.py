@@ -5,6 +5,7 @@ A candidate ends as a `MeasureResult`, whatever happens to it: `error_no` says h
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -90,6 +91,18 @@ class MeasureResult:
     def cost(self) -> float:
         """The mean of `costs`, seconds."""
         return float(np.mean(self.costs))
+
+
+def failed(
+    error_no: int, message: str, seconds: float, device: str = "", cost: float = FAILED_COST,
+    timestamp: int | None = None,
+) -> MeasureResult:  # fmt: skip
+    """The result of a candidate that failed after `seconds`, now if no `timestamp` says when.
+
+    `cost` is what stands in its record; those of templates have another one.
+    """
+    when = int(time.time()) if timestamp is None else timestamp
+    return MeasureResult((cost,), int(error_no), message, seconds, when, device)
 
 
 @dataclass(frozen=True)

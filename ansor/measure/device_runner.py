@@ -21,17 +21,17 @@ from te_lite.errors import require
 
 from ..core.errors import MeasureError
 from ..core.measure_values import (
-    FAILED_COST,
     BuildResult,
     DeviceUse,
     MeasureErrorNo,
     MeasureInput,
     MeasureResult,
     RunOptions,
+    failed,
 )
 from ..core.task import SearchTask
 from .payload import task_payload
-from .workers import Reply, Worker, Workshop
+from .workers import FreshProcesses, Reply, Worker, Workshop
 
 INPUT_SEED = 20201019
 ROUNDS = 5
@@ -45,11 +45,6 @@ def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErr
         case "died":
             return int(death_error), reply.message
     return int(reply.data["error_no"]), str(reply.data.get("message", ""))
-
-
-def failed(error_no: int, message: str, seconds: float, device: str = "") -> MeasureResult:
-    """The result of a candidate that failed."""
-    return MeasureResult((FAILED_COST,), error_no, message, seconds, int(time.time()), device)
 
 
 class TaskData:
@@ -97,7 +92,7 @@ class Station:
         self.label = label
         self.trials = self.lost = 0
         self.busy = 0.0
-        self._worker = Worker(data.workshop)
+        self._worker = Worker(FreshProcesses(data.workshop))
         self._ready: tuple[int, str] | None = None
         self._stopped = False
         self._since = time.monotonic()

@@ -16,30 +16,27 @@ from te_lite.errors import TeError, require
 from te_lite.step import to_json
 
 from ..core.backends import backend
+from ..core.checks import require_counts, require_not_negative, require_positive
 from ..core.errors import TaskError
 from ..core.hardware import host_cores
-from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult, RunOptions
+from ..core.measure_values import (
+    BuildResult,
+    DeviceUse,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    RunOptions,
+    failed,
+)
 from ..core.task import SearchTask
-from .device_runner import Station, failed, outcome
+from .device_runner import Station, outcome
 from .device_runners import Stations
 from .devices import choose_devices, wanted_devices
 from .payload import task_payload
-from .workers import Reply, WorkerPool, Workshop
+from .workers import FreshProcesses, Reply, WorkerPool, Workshop
 
 PREPARE_TIMEOUT = 600.0
 logger = logging.getLogger("ansor")
-
-
-def _positive(owner: str, **values: float) -> None:
-    for name, value in values.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise TaskError(f"{owner}: {name} must be a positive number, got {value!r}")
-
-
-def _counts(owner: str, **values: int) -> None:
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise TaskError(f"{owner}: {name} must be a positive integer, got {value!r}")
 
 
 class LocalBuilder:
@@ -54,8 +51,8 @@ class LocalBuilder:
 
     def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
         n_parallel = host_cores() if n_parallel is None else n_parallel
-        _positive("LocalBuilder", timeout=timeout)
-        _counts("LocalBuilder", n_parallel=n_parallel)
+        require_positive(TaskError, "LocalBuilder", timeout=timeout)
+        require_counts(TaskError, "LocalBuilder", n_parallel=n_parallel)
         if build_func != "default":
             raise TaskError(f"LocalBuilder: build_func must be 'default', got {build_func!r}")
         self.timeout = timeout
@@ -73,7 +70,7 @@ class LocalBuilder:
             self._checked.add(str(target))
         if self._workshop is None or self._pool is None:
             self._workshop = Workshop()
-            self._pool = WorkerPool(self.n_parallel, self._workshop)
+            self._pool = WorkerPool(self.n_parallel, FreshProcesses(self._workshop))
         try:
             steps = [to_json(s) for s in inp.steps]
         except TeError as error:
@@ -85,7 +82,7 @@ class LocalBuilder:
             **task_payload(inp.task), "op": "build", "steps": steps, "directory": str(directory),
             "portable": self.portable,
         }  # fmt: skip
-        return self._pool.submit(job, self.timeout, lambda reply: self._result(directory, reply))
+        return self._pool.submit(job, [self.timeout], lambda reply: self._result(directory, reply))
 
     def _result(self, directory: Path, reply: Reply) -> BuildResult:
         error_no, message = outcome(reply, MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST)
@@ -116,6 +113,7 @@ class LocalRunner:
     and a candidate whose worker died or hung is run once more on a fresh worker.  Without it, `device` is the one.
     """
 
+    check_correctness = True
     _stations: Mapping[str, Stations] = MappingProxyType({})
 
     def __init__(
@@ -129,11 +127,10 @@ class LocalRunner:
         device: int = 0,
         devices: Sequence[int] | str | None = None,
     ) -> None:
-        _positive("LocalRunner", timeout=timeout)
-        _counts("LocalRunner", number=number, repeat=repeat)
-        for name, value in (("min_repeat_ms", min_repeat_ms), ("cooldown_interval", cooldown_interval)):
-            if not isinstance(value, int | float) or not value >= 0:
-                raise TaskError(f"LocalRunner: {name} must be a number of at least 0, got {value!r}")
+        require_positive(TaskError, "LocalRunner", timeout=timeout)
+        require_counts(TaskError, "LocalRunner", number=number, repeat=repeat)
+        rests = {"min_repeat_ms": min_repeat_ms, "cooldown_interval": cooldown_interval}
+        require_not_negative(TaskError, "LocalRunner", **rests)
         if enable_cpu_cache_flush and (number, min_repeat_ms) != (1, 0):
             logger.warning("LocalRunner: with enable_cpu_cache_flush, number is 1 and min_repeat_ms is 0")
             number, min_repeat_ms = 1, 0
@@ -150,10 +147,11 @@ class LocalRunner:
         self._lock = threading.Lock()
 
     @property
-    def _options(self) -> RunOptions:
+    def options(self) -> RunOptions:
+        """How programs are run."""
         return RunOptions(
-            self.number, self.repeat, self.min_repeat_ms, True, self.cooldown_interval, self.enable_cpu_cache_flush,
-            self.timeout, PREPARE_TIMEOUT, retries=0 if self.devices is None else 1,
+            self.number, self.repeat, self.min_repeat_ms, self.check_correctness, self.cooldown_interval,
+            self.enable_cpu_cache_flush, self.timeout, PREPARE_TIMEOUT, retries=0 if self.devices is None else 1,
         )  # fmt: skip
 
     def _opened(self, kind: str) -> Stations:
@@ -161,7 +159,7 @@ class LocalRunner:
         with self._lock:
             if kind not in self._stations:
                 chosen = [self.device] if self.devices is None else choose_devices(kind, self.devices)
-                self._stations = {**self._stations, kind: Stations(chosen, self._options)}
+                self._stations = {**self._stations, kind: Stations(chosen, self.options)}
             return self._stations[kind]
 
     def slots(self, task: SearchTask) -> int:

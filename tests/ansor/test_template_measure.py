@@ -103,7 +103,7 @@ def test_workers_that_hang_or_die_cost_one_candidate() -> None:
     assert [r.error_no for r in results] == [0, 6, 2, 7, 4, 0, 0, 0]
     assert results[1].error_msg == "no answer within 0.6 s" and results[3].error_msg == "no answer within 0.4 s"
     assert "signal 9" in results[2].error_msg and "the worker died" in results[4].error_msg
-    pids = list(measurer._pool._pids.values())
+    pids = measurer.pids()
     measurer.close()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -227,7 +227,7 @@ from tests.conformance.tuner import MadeUpDevice, option, small_task
 task = small_task()
 measurer = option(MadeUpDevice(), 2).open(task)
 measurer.measure([autotvm.MeasureInput("vta", task, task.config_space.get(k)) for k in range(4)])
-print(*measurer._pool._pids.values())
+print(*measurer.pids())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     pids = [int(p) for p in done.stdout.split()]

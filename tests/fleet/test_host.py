@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.cluster.host import DeviceHost, result_from_json
+from ansor.cluster.host import DeviceHost
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.runner import PortableBuilder, _files, _inputs
 from ansor.core.measure_values import BuildResult, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.payload import task_payload
+from ansor.measure.payload import result_from_json, task_payload
 from codegen_c.host import PROCESSORS, host_family
 from tests.ansor.conftest import faults, matmul_task, states
 
