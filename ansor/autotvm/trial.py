@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansor.measure.jobs import JobFailure, stage
+from ansor.measure.jobs import JobFailure, refuse_odd_times, stage
 
 from ..core.measure_values import MeasureErrorNo, MeasureResult
 from .config import ConfigEntity
@@ -46,6 +45,5 @@ def _checked(costs: Sequence[float] | Refusal) -> tuple[float, ...] | Refusal:
     if isinstance(costs, Refusal):
         return costs
     seconds = tuple([float(c) for c in costs])
-    if not seconds or not all(math.isfinite(c) and c > 0 for c in seconds):
-        raise ValueError(f"the times {seconds} are not positive numbers")
+    refuse_odd_times(seconds)
     return seconds

@@ -58,6 +58,12 @@ def stage(error_no: MeasureErrorNo) -> Iterator[None]:
         raise JobFailure(error_no, text) from error
 
 
+def refuse_odd_times(costs: Sequence[float]) -> None:
+    """Raises ValueError unless there are times, all of them finite and above 0."""
+    if not costs or not all(np.isfinite(c) and c > 0 for c in costs):
+        raise ValueError(f"the times {costs} are not positive numbers")
+
+
 @dataclass
 class Prepared:
     """A task's data in the worker: arrays and device arrays in argument order, and the references of the outputs."""
@@ -155,8 +161,7 @@ class Workbench:
                 handles, int(job["number"]), int(job["repeat"]), int(job["min_repeat_ms"]), bool(job["flush"])
             )
             costs = [float(c) for c in costs]
-            if not costs or not all(np.isfinite(c) and c > 0 for c in costs):
-                raise ValueError(f"the times {costs} are not positive numbers")
+            refuse_odd_times(costs)
         return {"error_no": 0, "costs": costs}
 
     def time_in_turns(self, job: dict[str, Any]) -> dict[str, Any]:
