@@ -36,7 +36,7 @@ from .remote_session import Desk
 
 TASKS = 8
 IDLE = RunOptions(number=1, repeat=1)
-NO_HARDWARE = HardwareParams(0, 0, 0, 0, 0, 0, 0, 0)
+NO_HARDWARE = HardwareParams(1, 1, 1, 1, 1, 1, 1, 1)
 
 
 class DeviceHost:
