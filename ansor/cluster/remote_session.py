@@ -16,7 +16,7 @@ from .message import Files
 Answer = tuple[dict[str, Any], Files]
 
 
-class Desk:
+class HostedSession:
     """The files of one session at a time, on device `index` of target `kind`.  Raises MeasureError for what is asked
     wrongly."""
 

@@ -1,8 +1,8 @@
 """One device and the worker process that runs programs on it, one at a time: what every runner is made of.
 
 A worker that dies or hangs costs its candidate: the candidate fails, or is run once more on a fresh worker where the
-station has a retry.  The inputs and reference outputs of a task are made by the first station that needs them and
-read by the others.
+device runner has a retry.  The inputs and reference outputs of a task are made by the first device runner that needs
+them and read by the others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErr
 
 
 class TaskData:
-    """The folders with the inputs and reference outputs of tasks, which stations share."""
+    """The folders with the inputs and reference outputs of tasks, which device runners share."""
 
     def __init__(self, workshop: Workshop) -> None:
         self.workshop = workshop
@@ -79,7 +79,7 @@ class TaskData:
             self._made.add(key)
 
 
-class Station:
+class DeviceRunner:
     """Runs candidates on one device; to be called from one thread at a time, except for `stop`.
 
     `label` goes into the results.  The worker process starts at the first candidate and again after each loss.
@@ -103,7 +103,7 @@ class Station:
         return self._worker.pid
 
     def use(self) -> DeviceUse:
-        """What the device did since the station is there."""
+        """What the device did since the device runner is there."""
         return DeviceUse(self.label, self.trials, self.busy, time.monotonic() - self._since, self.lost)
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:

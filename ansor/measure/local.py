@@ -29,8 +29,8 @@ from ..core.measure_values import (
     failed,
 )
 from ..core.task import SearchTask
-from .device_runner import Station, outcome
-from .device_runners import Stations
+from .device_runner import DeviceRunner, outcome
+from .device_runners import DeviceRunners
 from .devices import choose_devices, wanted_devices
 from .payload import task_payload
 from .workers import FreshProcesses, Reply, WorkerPool, Workshop
@@ -114,7 +114,7 @@ class LocalRunner:
     """
 
     check_correctness = True
-    _stations: Mapping[str, Stations] = MappingProxyType({})
+    _runners: Mapping[str, DeviceRunners] = MappingProxyType({})
 
     def __init__(
         self,
@@ -154,13 +154,13 @@ class LocalRunner:
             self.enable_cpu_cache_flush, self.timeout, PREPARE_TIMEOUT, retries=0 if self.devices is None else 1,
         )  # fmt: skip
 
-    def _opened(self, kind: str) -> Stations:
-        """The stations of a target kind.  Raises as `slots` does."""
+    def _opened(self, kind: str) -> DeviceRunners:
+        """The device runners of a target kind.  Raises as `slots` does."""
         with self._lock:
-            if kind not in self._stations:
+            if kind not in self._runners:
                 chosen = [self.device] if self.devices is None else choose_devices(kind, self.devices)
-                self._stations = {**self._stations, kind: Stations(chosen, self.options)}
-            return self._stations[kind]
+                self._runners = {**self._runners, kind: DeviceRunners(chosen, self.options)}
+            return self._runners[kind]
 
     def slots(self, task: SearchTask) -> int:
         """How many candidates of a task are run at a time: the number of devices.
@@ -172,42 +172,42 @@ class LocalRunner:
 
     def usage(self) -> list[DeviceUse]:
         """What each of `devices` did since the workers were started; empty without `devices`."""
-        return [use for stations in list(self._stations.values()) for use in stations.use()]
+        return [use for found in list(self._runners.values()) for use in found.use()]
 
     def pids(self) -> list[int]:
         """The numbers of the worker processes."""
-        return [pid for stations in list(self._stations.values()) for pid in stations.pids()]
+        return [pid for found in list(self._runners.values()) for pid in found.pids()]
 
     @contextmanager
-    def _station(self, task: SearchTask) -> Iterator[Station]:
-        """An idle station; waits for one."""
-        station = None
-        while station is None:
-            with self._opened(task.target.kind.name).idle() as station:
-                if station is not None:
-                    yield station
+    def _idle(self, task: SearchTask) -> Iterator[DeviceRunner]:
+        """An idle device runner; waits for one."""
+        runner = None
+        while runner is None:
+            with self._opened(task.target.kind.name).idle() as runner:
+                if runner is not None:
+                    yield runner
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
         """Run one candidate.  Raises MeasureError when its task has no reference, and as `slots` does."""
         if built.error_no:
             return failed(built.error_no, built.error_msg, built.time_cost)
-        with self._station(inp.task) as station:
-            return station.run(inp, built)
+        with self._idle(inp.task) as runner:
+            return runner.run(inp, built)
 
     def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
         """Time programs of one task in turns on one device, a few figures each; none for those that do not run."""
-        with self._station(inputs[0].task) as station:
-            return station.compare(inputs, builds)
+        with self._idle(inputs[0].task) as runner:
+            return runner.compare(inputs, builds)
 
     def close(self) -> None:
         """Stop the workers, in the middle of a run too, and remove their files."""
         with self._lock:
-            stations, self._stations = self._stations, {}
-        for one in stations.values():
+            runners, self._runners = self._runners, {}
+        for one in runners.values():
             one.close()
 
     def __del__(self) -> None:
-        if self._stations:
+        if self._runners:
             self.close()
 
 
