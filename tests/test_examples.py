@@ -51,6 +51,7 @@ def test_two_layers(tmp_path: Path) -> None:
 
 
 SEAMS = {
+    "custom_backend": "",
     "custom_cost_model": r"(told of 8 programs, the best takes [0-9.]+ us\n){2}",
     "custom_mutation": r"4 mutations: [0-9.]+ us\n5 mutations: [0-9.]+ us\n",
     "custom_policy": r"( +\d+ threads: [0-9.]+ us\n){5,}",

@@ -41,7 +41,7 @@ def find_devices(wanted: str | None) -> list[DeviceInfo]:
         return []
     found = _found(wanted)
     device = backend(found[0].kind)
-    if getattr(device, "host_files", ()):
+    if device.host_files:
         device.check(found[0].kind)
     return found
 

@@ -13,7 +13,7 @@ from te_lite.errors import TeError, require
 from te_lite.lanes import product
 
 from ..core.errors import TaskError
-from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..sketch.shared_memory import shared_bytes
 from ..space.programs import Programs
 from .common import NoBuilder, program_key
@@ -43,11 +43,11 @@ class AnalyticalRunner:
         try:
             bounds = infer_bounds(inp.state)
         except TeError as error:
-            return _failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error))
+            return failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error), 0.0, timestamp=0)
         machine = machine_of(task.target, task.hardware_params) if self.machine is None else self.machine
         refusal = _refusal(bounds, inp) if isinstance(machine, GPU) else ""
         if refusal:
-            return _failed(MeasureErrorNo.RUNTIME_DEVICE, refusal)
+            return failed(MeasureErrorNo.RUNTIME_DEVICE, refusal, 0.0, timestamp=0)
         cost = float(seconds(Programs(bounds), machine)[0]) * math.exp(self.noise * self._normal(inp))
         return MeasureResult((cost,), 0, "", 0.0, 0)
 
@@ -76,7 +76,3 @@ def _refusal(bounds: Bounds, inp: MeasureInput) -> str:
     if shared > hardware.max_shared_memory_per_block:
         return f"{shared} bytes of shared memory in a block, the limit is {hardware.max_shared_memory_per_block}"
     return ""
-
-
-def _failed(error_no: MeasureErrorNo, message: str) -> MeasureResult:
-    return MeasureResult((FAILED_COST,), int(error_no), message, 0.0, 0)

@@ -10,7 +10,7 @@ from typing import Literal
 from te_lite.errors import require
 
 from ..core.errors import MeasureError, TaskError
-from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..records.lines import Record, RecordReader, target_kind
 from .common import NoBuilder, ProgramKey, program_key
 
@@ -53,7 +53,7 @@ class ReplayRunner:
         message = f"{self.name} has no record of program {short_name(key)} of {inp.task.workload_key} on {key[1]}"
         if self.missing == "raise":
             raise MeasureError(f"ReplayRunner: {message}")
-        return MeasureResult((FAILED_COST,), int(MeasureErrorNo.UNKNOWN_ERROR), message, 0.0, 0)
+        return failed(MeasureErrorNo.UNKNOWN_ERROR, message, 0.0, timestamp=0)
 
     def close(self) -> None:
         """There is nothing to stop."""

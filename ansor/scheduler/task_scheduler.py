@@ -21,12 +21,13 @@ from ..core.errors import BudgetError, TaskError
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
+from ..policy.protocols import RoundPolicy
 from ..policy.tuning_options import TuningOptions
 from ..records.lines import Record, RecordReader
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import GradientParams, Objective, SchedulerState, evaluate, pick_by_gradient, pick_in_turn, stand_ins
 from .groups import group_tasks, leave_if_behind
-from .policies import RoundPolicy, make_search_policies
+from .policies import make_search_policies
 from .report import Row, Summary
 from .restore import restore
 from .rounds import Round, Rounds

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from ansor.core.network_plan import KernelCode
 from ansor.core.target import Target
 from te_lite.errors import require
 
@@ -24,7 +25,6 @@ from ..ir.host_arrays import host_array
 from ..ir.module import IRModule
 from ..ir.nodes import Function
 from ..runtime.assemble import GroupKernel, make_plan
-from ..runtime.compiled_network import KernelCode
 from ..runtime.devices import network_backend
 from ..runtime.library import NetworkLibrary
 from ..transform.context import DEFAULT, PassContext
@@ -82,7 +82,8 @@ def compile_fused(fused: Function, target: Target) -> NetworkLibrary:
     fused, programs = choose_programs(fused, target, lambda func: backend.accept(func, str(target)))
     codes = {p.name: backend.code(p.func, str(target)) for p in programs.values()}
     with ThreadPoolExecutor(_workers()) as pool:
-        compiled = dict(zip(codes, pool.map(lambda c: backend.compile(c, str(target)), codes.values()), strict=True))
+        made = pool.map(lambda p: backend.compile(p.func, codes[p.name], str(target)), programs.values())
+        compiled = dict(zip(codes, made, strict=True))
     plan, values = make_plan(
         fused, lambda function: _kernel(programs[function], codes), backend.alignment, backend.slack
     )

@@ -1,9 +1,7 @@
-"""What the graph front end refuses."""
+"""What the graph front end refuses; a target that runs networks refuses under the same name."""
 
 from __future__ import annotations
 
-from te_lite.errors import TeError
+from ansor.core.errors import GraphError
 
-
-class GraphError(TeError):
-    """A graph that cannot be built, read, rewritten or run: a wrong shape, an unknown operator or attribute ..."""
+__all__ = ["GraphError"]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ansor.core.network_plan import ExecutionPlan, Step, Storage, TensorPlace
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import post_order
-from .execution_plan import ExecutionPlan, Step, Storage, TensorPlace
 from .memory import Request, pack
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.nd import DeviceId
+from ansor.core.network_plan import TensorPlace
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
@@ -23,7 +24,6 @@ from ..ir.host_arrays import host_array
 from ..ir.nodes import Array
 from ..ir.param_dict import load_param_dict
 from .benchmark import BenchmarkResult, TimeEvaluator
-from .execution_plan import TensorPlace
 from .library import NetworkOnDevice
 
 METHODS = (

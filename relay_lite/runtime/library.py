@@ -11,22 +11,37 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansor.core.nd import DeviceId, NDArray, cpu
+from ansor.core.backend import Executor
+from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
+from ansor.core.network_plan import ExecutionPlan, KernelCode, plan_from_json
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
-from ..ir.nodes import Array
-from .backends import Executor
-from .compiled_network import CompiledNetwork, KernelCode
+from ..ir.nodes import Array, Function
 from .devices import network_backend
-from .execution_plan import ExecutionPlan, plan_from_json
 from .files import NetworkFiles, read_folder, write_folder
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NetworkLibrary(CompiledNetwork):
-    """A compiled network that can be put on a device, looked into, and written to a folder."""
+class NetworkLibrary:
+    """ExecutionPlan, parameters, sources and machine code of a network.
+
+    `target` is its text and `kind` the kind; `values` the parameters by name; `kernels` the source and launch facts of
+    every kernel by name; `sources` and `binaries` further files; `machine` what the binaries were made for; `graph`
+    the fused graph (None for a network that was loaded).
+    """
+
+    target: str
+    kind: str
+    plan: ExecutionPlan
+    values: Mapping[str, Array]
+    kernels: Mapping[str, KernelCode]
+    sources: Mapping[str, str]
+    binaries: Mapping[str, bytes]
+    machine: Mapping[str, Any]
+    graph: Function | None = None
+    _held: dict[str, Array] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return f"NetworkLibrary(target={self.target!r}, kernels={len(self.kernels)}, parameters={len(self.values)})"
@@ -48,6 +63,14 @@ class NetworkLibrary(CompiledNetwork):
         require(ok, GraphError, "network", law, device=str(device))
         backend.check_machine(self.machine, device.device_id)
         return NetworkOnDevice(self, backend.open(self, device.device_id), device)
+
+    def aligned_value(self, name: str) -> Array:
+        """A parameter at an address that is a multiple of 64 bytes; executors on the processor share it."""
+        if name not in self._held:
+            made = aligned_copy(self.values[name])
+            made.setflags(write=False)
+            self._held[name] = made
+        return self._held[name]
 
     @property
     def params(self) -> dict[str, NDArray]:
@@ -114,23 +137,18 @@ def load(path: str | os.PathLike[str]) -> NetworkLibrary:
     try:
         kind = str(files.facts["kind"])
         suffix = network_backend(kind).suffix
-        kernels = {str(k["name"]): _kernel(k, files.sources, suffix) for k in files.facts["kernels"]}
+        kernels = {
+            str(k["name"]): KernelCode(
+                str(k["name"]), files.sources[f"{k['name']}{suffix}"], tuple(map(int, k["scratch"])), dict(k["facts"])
+            )
+            for k in files.facts["kernels"]
+        }
         plan, target, machine = plan_from_json(files.facts["plan"]), str(files.facts["target"]), files.facts["machine"]
     except (KeyError, TypeError, ValueError) as error:
         raise GraphError(f"{subject}: its manifest is incomplete, {type(error).__name__} {error}") from error
-    _check_values(plan, files.arrays, subject)
-    others = {name: text for name, text in files.sources.items() if name.removesuffix(suffix) not in kernels}
-    return NetworkLibrary(target, kind, plan, files.arrays, kernels, others, files.binaries, machine)
-
-
-def _kernel(facts: Mapping[str, Any], sources: Mapping[str, str], suffix: str) -> KernelCode:
-    name = str(facts["name"])
-    return KernelCode(name, sources[f"{name}{suffix}"], tuple(map(int, facts["scratch"])), dict(facts["facts"]))
-
-
-def _check_values(plan: ExecutionPlan, values: Mapping[str, Array], subject: str) -> None:
-    """Raise GraphError unless every parameter of the plan has an array of its type."""
     for place in plan.params:
-        value = values.get(place.name)
+        value = files.arrays.get(place.name)
         fits = value is not None and value.shape == place.shape and str(value.dtype) == place.dtype
         require(fits, GraphError, subject, "a parameter is missing or has another shape", parameter=place.name)
+    others = {name: text for name, text in files.sources.items() if name.removesuffix(suffix) not in kernels}
+    return NetworkLibrary(target, kind, plan, files.arrays, kernels, others, files.binaries, machine)

@@ -53,7 +53,7 @@ def compare(function: Function, rng: Rng, tolerance: float, **kwargs: object) ->
 def poison(module: GraphModule) -> None:
     """Everything that a run must write is NaN before."""
     executor = module._executor
-    executor._arena[...] = 255  # type: ignore[attr-defined]
+    executor.arena[...] = 255  # type: ignore[attr-defined]
     for place in module.plan.outputs:
         if module.plan.storages[place.storage].kind == "output":
             executor._memory[place.storage][...] = 255  # type: ignore[attr-defined]

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ansor.core.network_plan import ExecutionPlan, Storage, plan_from_json
+from codegen_cuda.streams import dependencies, queues
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var
 from relay_lite.ir.op_registry import Attrs, Op, OpPattern
 from relay_lite.ir.types import TensorType, TupleType, Type
 from relay_lite.ir.visit import post_order
 from relay_lite.runtime.assemble import GroupKernel, make_plan, reshaped_params
-from relay_lite.runtime.execution_plan import ExecutionPlan, Storage, plan_from_json
 from relay_lite.runtime.memory import Request, collisions
-from relay_lite.runtime.streams import dependencies, queues
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Rng = np.random.Generator

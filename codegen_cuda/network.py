@@ -8,20 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.backend import Array, CompiledNetwork
+from ansor.core.errors import GraphError
 from ansor.core.nd import DeviceId, DeviceNDArray
-from codegen_cuda import Limits, compile_source, emit, require_limits
-from codegen_cuda.backend import target_architecture
-from codegen_cuda.cuda_graph import Fork, LaunchGraph, record_forked
-from codegen_cuda.device import CudaDevice, DeviceArray, DeviceProgram, architecture
-from codegen_cuda.facts import program_facts
-from codegen_cuda.module import Pointer, open_device
+from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from ..ir.errors import GraphError
-from ..ir.nodes import Array
-from .compiled_network import CompiledNetwork, KernelCode
-from .execution_plan import ExecutionPlan
+from .architecture import target_architecture
+from .compile import compile_source
+from .cuda_graph import Fork, LaunchGraph, record_forked
+from .device import CudaDevice, DeviceArray, DeviceProgram, architecture
+from .emit import emit
+from .facts import program_facts
+from .limits import Limits, require_limits
+from .module import Pointer, open_device
 from .streams import dependencies, queues
 
 ALIGNMENT = 256
@@ -41,19 +42,19 @@ class OnDevice(DeviceNDArray):
 class CudaExecutor:
     """A network in the memory of a GPU (see `Executor`); runs are queued on the default stream."""
 
-    def __init__(self, library: CompiledNetwork, index: int) -> None:
-        self.plan: ExecutionPlan = library.plan
+    def __init__(self, network: CompiledNetwork, index: int) -> None:
+        self.plan = network.plan
         self.device, self._where = open_device(index), DeviceId("cuda", index)
         self._programs = {
-            name: DeviceProgram(self.device, library.binaries[f"{name}.cubin"], dict(kernel.facts))
-            for name, kernel in library.kernels.items()
+            name: DeviceProgram(self.device, network.binaries[f"{name}.cubin"], dict(kernel.facts))
+            for name, kernel in network.kernels.items()
         }
         self._arena = self.device.empty((self.plan.arena_bytes,), np.uint8)
         self._memory: list[Any] = [
             self.device.empty((s.nbytes,), np.uint8) for s in self.plan.storages[: self.plan.externals]
         ]
         for place in self.plan.params:
-            self.write(place.storage, library.values[place.name])
+            self.write(place.storage, network.values[place.name])
         self._flushed: DeviceArray | None = None
 
     def _pointer(self, storage: int) -> Pointer:
@@ -163,7 +164,7 @@ class CudaNetworkBackend:
         given = {"arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"]}
         return KernelCode(func.name, program.source, scratch, given)
 
-    def compile(self, code: KernelCode, target: str) -> bytes:
+    def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
         return compile_source(code.source, target_architecture(target)).cubin
 
     def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
@@ -177,8 +178,8 @@ class CudaNetworkBackend:
         law = f"was compiled for {made}; build it for this device"
         require(runs_on(made, here), GraphError, "network", law, device=here)
 
-    def open(self, library: CompiledNetwork, index: int) -> CudaExecutor:
-        return CudaExecutor(library, index)
+    def open(self, network: CompiledNetwork, index: int) -> CudaExecutor:
+        return CudaExecutor(network, index)
 
 
 def runs_on(made: str, here: str) -> bool:
@@ -188,6 +189,3 @@ def runs_on(made: str, here: str) -> bool:
     numbers = [x.removeprefix("sm_") for x in (made, here)]
     whole = all(x.isdigit() for x in numbers)
     return whole and numbers[0][:-1] == numbers[1][:-1] and int(numbers[0]) <= int(numbers[1])
-
-
-CUDA_NETWORK = CudaNetworkBackend()

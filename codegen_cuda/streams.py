@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .execution_plan import ExecutionPlan
+from ansor.core.network_plan import ExecutionPlan
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,14 @@ def queues(needed: Sequence[set[int]], most: int) -> list[Queued]:
     out: list[Queued] = []
     for j, needs in enumerate(needed):
         whole = set().union(needs, *[before[i] for i in needs])
-        stream = _stream(needs, whole, last, most)
-        if stream == len(last):
+        free = [s for s, i in enumerate(last) if i in whole]
+        if free:
+            stream = max(free, key=lambda s: (last[s] in needs, last[s]))
+        elif len(last) < most:
+            stream = len(last)
             last.append(-1)
+        else:
+            stream = min(range(len(last)), key=lambda s: last[s])
         known = {last[stream], *before[last[stream]]} if last[stream] >= 0 else set()
         waits = []
         for i in sorted(whole - known, reverse=True):
@@ -72,11 +77,3 @@ def queues(needed: Sequence[set[int]], most: int) -> list[Queued]:
         last[stream] = j
         out.append(Queued(stream, tuple(waits)))
     return out
-
-
-def _stream(needs: set[int], whole: set[int], last: Sequence[int], most: int) -> int:
-    """The stream of a step that waits for `whole`, those behind its `needs` included; `len(last)` is a new one."""
-    free = [s for s, i in enumerate(last) if i in whole]
-    if free:
-        return max(free, key=lambda s: (last[s] in needs, last[s]))
-    return len(last) if len(last) < most else min(range(len(last)), key=lambda s: last[s])

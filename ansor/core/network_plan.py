@@ -8,7 +8,7 @@ is no step: its result is a tensor on the storage of its argument.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..ir.errors import GraphError
+from .errors import GraphError
 
 KINDS = ("input", "param", "output", "arena")
 
@@ -51,6 +51,19 @@ class Step:
     kernel: str
     storages: tuple[int, ...]
     written: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """A kernel as source text; `scratch` are the bytes of its arguments after those of the group.
+
+    `facts` is what a launch needs to know, as JSON.
+    """
+
+    name: str
+    source: str
+    scratch: tuple[int, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
