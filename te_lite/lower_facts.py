@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .bounds import BLOCKS, THREADS, Bounds
+from .bounds import Bounds
 from .errors import LowerError, require
 from .expr import Expr, Var, as_expr, binary
+from .loop_scope import BLOCKS, THREADS, kernel_of
 from .loop_value import all_values
 from .reads import Affine, Read, expanded_bodies, reads_by_producer
 from .region import ZERO, DivAtom, Linear, Region
@@ -25,7 +26,7 @@ class Facts:
         self.stages = bounds.state.stages
         self.args = args
         self.simplifier = Simplifier()
-        self.roots = [self._root(k) for k in range(len(self.stages))]
+        self.roots = [kernel_of(self.state, k) for k in range(len(self.stages))]
         self.thread_extents = self._thread_extents()
         self.thread_vars = {(root, tag): Var(tag) for root, tags in self.thread_extents.items() for tag in tags}
         for (root, tag), var in self.thread_vars.items():
@@ -47,11 +48,6 @@ class Facts:
 
     def regions(self, k: int) -> tuple[Region, ...]:
         return self.bounds.regions[k]
-
-    def _root(self, k: int) -> int:
-        """The root stage whose nest stage k is part of."""
-        attach = self.stages[k].attach
-        return k if attach is None else self._root(attach.stage)
 
     def _thread_extents(self) -> dict[int, dict[str, int]]:
         """For each root stage the launch extent of every block and thread axis used in its nest."""
@@ -131,7 +127,7 @@ class Facts:
     def _check_storage(self, k: int) -> None:
         """Shared and private storage belong to one kernel."""
         stage, scope = self.stages[k], self.bounds.scopes[k]
-        outside = scope == "shared" and not self.kernel_tags(k)
+        outside = self.bounds.storage(k) == "shared" and not self.kernel_tags(k)
         private = stage.attach is None and scope != "global" and bool(self.thread_extents)
         ok = stage.where == INLINED or not (outside or private)
         require(ok, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .bounds import BLOCKS, THREAD_RANK, THREADS, scope_rank
 from .errors import LowerError, require
 from .expr import (
     BufferLoad,
@@ -20,6 +19,7 @@ from .expr import (
     compare,
     logical_and,
 )
+from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
 from .state import MIXED, REDUCE, FuseRel, Iter, Stage
@@ -87,16 +87,8 @@ class NestBuilder:
         """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
         stage in between."""
         low = self.low
-        rank = scope_rank(low.bounds.scopes[k])
-        found = []
-        attach = low.stages[k].attach
-        while attach is not None:
-            target = low.stages[attach.stage]
-            around = [target.vars[u] for u in target.leaf[: target.position(attach.iter) + 1]]
-            found += [(attach.stage, it) for it in around if rank > THREAD_RANK.get(it.annotation, 9)]
-            rank = min(rank, scope_rank(low.bounds.scopes[attach.stage]))
-            attach = target.attach
-        return found
+        loops = [(s, low.stages[s].vars[uid]) for s, uid in standing_loops(low.stages, low.bounds.scopes, k)]
+        return [(s, it) for s, it in loops if it.annotation in THREAD_RANK]
 
     def _threads_of_region(self, k: int) -> list[tuple[int, Iter]]:
         """The thread loops `(stage, loop)` that the place of stage k's region depends on."""
@@ -210,7 +202,7 @@ class NestBuilder:
     def _one_thread(self, k: int) -> list[Expr]:
         """`thread == 0` for each thread axis of the kernel that does not spread the work of stage k."""
         low, stage = self.low, self.low.stages[k]
-        scope = low.bounds.scopes[k]
+        scope = low.bounds.storage(k)
         if scope == "local":
             return []
         own = {it.annotation for it in stage.iters} | self._standing_tags(k)
@@ -323,7 +315,7 @@ class NestBuilder:
             source = total
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
         guards = list(spatial.guards)
-        if low.bounds.scopes[k] != "local":
+        if low.bounds.storage(k) != "local":
             guards += [compare("==", low.thread_vars[low.roots[k], it.annotation], 0) for it in bound]
         body = seq(fold, *steps, self._guarded(k, guards, seq(*stores)))
         for b in reversed((*part, *total)):

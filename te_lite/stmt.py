@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from .expr import BufferLoad, Combiner, Expr, Var, as_expr
+from .storage import storage_class
 
 
 class ForKind(Enum):
@@ -40,7 +41,8 @@ class ForKind(Enum):
 class Buffer:
     """Flat storage of `size` elements.  Two buffers are the same only if they are the same object.
 
-    `scope` is `global`, `shared`, `local` or `local.<name>`; `shape` is the logical shape (for printing and arguments).
+    `scope` is `global`, `shared`, `local` or `local.<name>`, `storage` its class (see `storage.py`).  `shape` is the
+    logical shape (for printing and arguments).
     `pipelined` storage holds several tiles, and the barriers of its pipeline (`double_buffer.py`) order all accesses.
     """
 
@@ -50,6 +52,11 @@ class Buffer:
     scope: str = "global"
     strides: tuple[int, ...] | None = None
     pipelined: bool = False
+
+    @property
+    def storage(self) -> str:
+        """`global`, `shared` or `local`: a memory `local.<name>` is local storage."""
+        return storage_class(self.scope)
 
     @property
     def size(self) -> int:

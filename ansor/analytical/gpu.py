@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import BLOCKS, THREADS
 from te_lite.lanes import ceildiv, larger, product, smaller
+from te_lite.loop_scope import BLOCKS, THREADS
 from te_lite.state import FuseRel, SplitRel
 
 from .footprint import contiguous_run, distinct, innermost_within, spans, steps_of, stride, touched, unit_bytes

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from te_lite.bounds import BLOCKS, THREADS, Bounds
+from te_lite.bounds import Bounds
 from te_lite.expr import Call, Select, Var
 from te_lite.lanes import larger, product
+from te_lite.loop_scope import BLOCKS, THREADS
 from te_lite.loop_value import split_strides
 from te_lite.reads import Form, Read, expanded_bodies, reads_by_producer
 from te_lite.state import ATTACHED, INLINED, SplitRel, Stage
@@ -93,7 +94,7 @@ class Nest:
 
     @property
     def scope(self) -> str:
-        return self.bounds.scopes[self.k]
+        return self.bounds.storage(self.k)
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -159,7 +160,7 @@ def _access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> Acce
     attached = stage.where == ATTACHED and not stage.is_placeholder
     rank = len(stage.op.shape)
     shape = tuple([r.extent for r in bounds.regions[buffer][:rank]]) if attached else stage.op.shape
-    scope = "global" if stage.is_placeholder else bounds.scopes[buffer]
+    scope = "global" if stage.is_placeholder else bounds.storage(buffer)
     return Access(buffer, forms, tuple(shape), scope, element_bytes(stage.op.dtype))
 
 

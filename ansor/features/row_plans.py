@@ -33,8 +33,8 @@ class Access:
     `forms` are the different index tuples, `axes` the axes of the row that occur in each dimension.  `count` accesses
     are made in one point.  The loops `fixed` of the row are around the storage; the virtual threads among them,
     `copies`, have one each side by side.  `serial` is the number of loops that the row has in common with the nearest
-    one of `others` other stages that use it.  `scope` is the storage's; a `whole` one holds the complete tensor, any
-    other one region.
+    one of `others` other stages that use it.  `scope` is the class of the storage; a `whole` one holds the complete
+    tensor, any other one region.
     """
 
     producer: int
@@ -169,7 +169,7 @@ def _row(
         len(op.axis),
         element_bytes(op.dtype),
         op.num_outputs,
-        bounds.scopes[k],
+        bounds.storage(k),
         _is_argument(state, k),
     )
 
@@ -216,7 +216,7 @@ def _access(
         tuple([j for j in sorted(fixed, reverse=True) if nest.loops[j].tag == "vthread"]),
         max(common, default=0),
         len(others),
-        bounds.scopes[producer] if attached and not whole else "global",
+        bounds.storage(producer) if attached and not whole else "global",
         whole,
     )
 

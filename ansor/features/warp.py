@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.bounds import BLOCKS, THREADS
+from te_lite.loop_scope import BLOCKS, THREADS
 
 from ..space.trace import recorded
 from .buffers import Memory

@@ -15,8 +15,10 @@ from typing import Any
 from te_lite.bounds import Bounds
 from te_lite.double_buffer import stored_elements, tile_count
 from te_lite.lanes import ceildiv, larger, product, smaller
+from te_lite.loop_scope import kernel_of
 from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
 from te_lite.state import INLINED, State
+from te_lite.storage import storage_class
 
 from .predicates import NO_SPLIT, named_axes, split_steps
 
@@ -28,18 +30,11 @@ def element_bytes(dtype: str) -> int:
     return _BYTES.get(dtype, 4)
 
 
-def kernel_of(state: State, k: int) -> int:
-    """The root stage in whose loops stage `k` is computed."""
-    attach = state.stages[k].attach
-    return k if attach is None else kernel_of(state, attach.stage)
-
-
 def shared_bytes(bounds: Bounds) -> dict[int, Any]:
     """Bytes of shared memory of each kernel, by its root stage (ints or lanes)."""
     total: dict[int, Any] = {}
-    for k, scope in enumerate(bounds.scopes):
-        stage = bounds.state.stages[k]
-        if scope == "shared" and stage.attach is not None:
+    for k, stage in enumerate(bounds.state.stages):
+        if bounds.storage(k) == "shared" and stage.attach is not None:
             kernel = kernel_of(bounds.state, k)
             elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage.storage_align)
             size = element_bytes(stage.op.dtype)
@@ -113,7 +108,7 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
     reads = reads_by_producer(sketch.ops, hidden)
     out = []
     for k, stage in enumerate(sketch.stages):
-        if stage.attach is None or getattr(stage.op, "scope", "") != "shared":
+        if stage.attach is None or storage_class(getattr(stage.op, "scope", "")) != "shared":
             continue
         reader = sketch.stages[stage.attach.stage]
         whole = named_axes(reader, NO_SPLIT)
