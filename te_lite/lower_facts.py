@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from .bounds import Bounds
 from .errors import LowerError, require
 from .expr import Expr, Var, as_expr, binary
+from .lanes import row_major
 from .loop_scope import BLOCKS, THREADS, kernel_of
 from .loop_value import all_values
 from .reads import Affine, Read, expanded_bodies, reads_by_producer
@@ -141,7 +142,7 @@ class Facts:
         buffer = self.buffers[k, output]
         whole = buffer.scope == "global" and self.stages[k].op.output(output) in self.arg_buffers
         total: Expr = as_expr(0)
-        strides = buffer.strides or _row_major(buffer.shape)
+        strides = buffer.strides or row_major(buffer.shape)
         for d, (e, stride) in enumerate(zip(indices, strides, strict=True)):
             if whole and local:
                 e = binary("+", e, self.minima[k][d])
@@ -157,13 +158,6 @@ def _reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> b
     plain = all(isinstance(f, Affine) and f.terms and f.terms[0][1] == 1 for f in read.forms)
     fits = all(a < len(reader) and reader[a] == d for a, d in zip(axes, shape, strict=False))
     return plain and fits and len(set(axes)) == len(shape)
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [1]
-    for d in reversed(shape[1:]):
-        strides.append(strides[-1] * d)
-    return tuple(reversed(strides)) if shape else ()
 
 
 def _aligned_strides(shape: tuple[int, ...], align: tuple[int, int, int] | None) -> tuple[int, ...] | None:

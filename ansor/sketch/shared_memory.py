@@ -14,9 +14,10 @@ from typing import Any
 
 from te_lite.bounds import Bounds
 from te_lite.double_buffer import stored_elements, tile_count
+from te_lite.index_span import span_at_least
 from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.loop_scope import kernel_of
-from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
+from te_lite.reads import Form, reads_by_producer
 from te_lite.state import INLINED, State
 from te_lite.storage import storage_class
 
@@ -73,24 +74,9 @@ class Fetch:
         spans = [extent if p is None else smaller(extent, product(lengths[p])) for extent, p in self.axes]
         total: Any = 1
         for d, size in enumerate(self.shape):
-            total = total * smaller(size, reduce(larger, [_span(forms[d], spans) for forms in self.forms]))
+            total = total * smaller(size, reduce(larger, [span_at_least(forms[d], spans) for forms in self.forms]))
         tiles = product([ceildiv(extent, spans[axis]) for axis, extent in self.turns])
         return stored_elements(total, self.element, tiles) * self.element
-
-
-def _span(form: Form, spans: Sequence[Any]) -> Any:
-    """The number of values, at least, of an index whose axes cover `spans` values each."""
-    match form:
-        case Affine(terms=terms):
-            return 1 + sum([abs(c) * (spans[axis] - 1) for axis, c in terms])
-        case Sum(parts=parts):
-            return 1 + sum([_span(p, spans) - 1 for p in parts])
-        case Scaled(part=part, factor=factor):
-            return 1 + abs(factor) * (_span(part, spans) - 1)
-        case Quotient(part=part, divisor=divisor, mod=False):
-            return -(-_span(part, spans) // divisor)
-        case _:
-            return 1
 
 
 def _axis(extent: int, position: int | None, sketch: State) -> tuple[int, int | None]:

@@ -2,7 +2,7 @@
 
     loops of a stage = loops of the stages it is computed in, outermost first, then its own
 
-Of the loops of other stages, those that run while the stage is computed once (`te_lite.loop_scope`) are left out.  A
+Of the loops of other stages, those that run while the stage is computed once (`loop_scope.py`) are left out.  A
 fused loop that is not split again stands as its parts, each with the annotation, so that a program with fused loops and
 one without have the same nest.
 """
@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from te_lite.bounds import Bounds
-from te_lite.loop_scope import kernel_of, standing_loops
-from te_lite.state import INLINED, FuseRel, SplitRel, Stage
-
-from ..sketch.predicates import root_axes
+from .bounds import Bounds
+from .loop_scope import kernel_of, standing_loops
+from .loop_value import root_axes
+from .state import INLINED, FuseRel, SplitRel, Stage
 
 
 @dataclass(frozen=True, slots=True)
