@@ -84,7 +84,7 @@ class VectorStore:
         for width in (16, 8, 4, 2):
             if self.loop.extent % width or width * BYTES[dtype] > VECTOR_BYTES:
                 continue
-            local = self.store.buffer.scope == "local"
+            local = self.store.buffer.storage == "local"
             if not local and vector_start(self.store.index, lane, width) is None:
                 continue
             native = _NATIVE.get(dtype, {}).get(width)
@@ -100,7 +100,7 @@ class VectorStore:
     def _is_vector(self, e: Expr, width: int) -> bool:
         return (
             isinstance(e, BufferLoad)
-            and e.buffer.scope != "local"
+            and e.buffer.storage != "local"
             and e.dtype in _NATIVE
             and width in _NATIVE[e.dtype]
             and vector_start(e.index, self.loop.var, width) is not None
@@ -110,7 +110,7 @@ class VectorStore:
         """The value is moved only: vector reads, zeros, and choices between them."""
         match e:
             case BufferLoad(buffer=buffer, index=index):
-                return buffer.scope != "local" and vector_start(index, self.loop.var, width) is not None
+                return buffer.storage != "local" and vector_start(index, self.loop.var, width) is not None
             case Const(value=value):
                 return value == 0
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
@@ -124,7 +124,7 @@ class VectorStore:
         """The store for all lanes; chunks after the first need the loop variable as their base."""
         w, store, writer = self.width, self.store, self.writer
         whole = self._vector(store.value)
-        if store.buffer.scope != "local" and whole is not None:
+        if store.buffer.storage != "local" and whole is not None:
             writer.line(f"{self._target()} = {whole[0]};")
             return
         with_block = bool(loads := list(self._lane_reads()))
@@ -137,7 +137,7 @@ class VectorStore:
             writer.lane_loads[id(e)] = name
         pad = "  " if with_block else ""
         lanes = [self._lane(k) for k in range(w)]
-        if store.buffer.scope == "local":
+        if store.buffer.storage == "local":
             for target, value in lanes:
                 writer.line(f"{pad}{target} = {value};")
         else:
@@ -166,7 +166,7 @@ class VectorStore:
         """The text of all lanes as one vector, and how tightly it binds; None when lanes must be written singly."""
         text, var = self.writer.text, self.loop.var
         match e:
-            case BufferLoad() if e.buffer.scope != "local" and vector_start(e.index, var, self.width) is not None:
+            case BufferLoad() if e.buffer.storage != "local" and vector_start(e.index, var, self.width) is not None:
                 return self._read(e, self.kind), POSTFIX
             case Call(func="if_then_else", args=(cond, a, b)) | Select(cond=cond, a=a, b=b):
                 x, y = self._vector(a), self._vector(b)
