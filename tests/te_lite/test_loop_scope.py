@@ -18,10 +18,11 @@ from tests.workloads import matmul
 TAGS = ("blockIdx.x", "vthread", "threadIdx.x")
 
 
-def kernel(scope: str, inner: str = "") -> tuple[State, list[te.Tensor]]:
+def kernel(scope: str, inner: str = "", outside: bool = False) -> tuple[State, list[te.Tensor]]:
     """A product with a copy of its first input in `scope`, inside a block, a virtual thread and a thread.
 
-    With `inner` the copy reads through another one, in `inner`, computed at its own outer loop.
+    With `inner` the copy reads through another one, in `inner`, computed at its own outer loop.  With `outside` the
+    copy is made outside of the thread loop.
     """
     a, b, c = matmul(8, 12, 6)
     s = te.create_schedule(c)
@@ -31,7 +32,7 @@ def kernel(scope: str, inner: str = "") -> tuple[State, list[te.Tensor]]:
     s[c].reorder(block, vthread, thread, c.op.axis[1])
     for loop, tag in zip((block, vthread, thread), ("blockIdx.x", "vthread", "threadIdx.x"), strict=True):
         s[c].bind(loop, te.thread_axis(tag))
-    s[copy].compute_at(s[c], thread)
+    s[copy].compute_at(s[c], vthread if outside else thread)
     if scope == "shared":
         s[copy].bind(s[copy].op.axis[0], te.thread_axis("threadIdx.x"))
     if inner:
@@ -73,13 +74,33 @@ def test_threads_that_share_a_stage_share_what_is_computed_in_it() -> None:
     assert oracle.mismatch(te.lower(state, tensors), run) is None
 
 
+def joined(scope: str) -> tuple[State, list[te.Tensor]]:
+    """A product whose sums are made by the threads of a block together, each in `scope`."""
+    a, b, c = matmul(8, 12, 16)
+    s = te.create_schedule(c)
+    (sums,) = s.cache_write([c], "local")
+    s[sums].set_scope(scope)
+    s[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[sums].compute_at(s[c], c.op.axis[1])
+    s[sums].bind(s[sums].op.reduce_axis[0], te.thread_axis("threadIdx.x"))
+    return s.state, [a, b, c]
+
+
+PROGRAMS = {
+    "in a thread": kernel,
+    "outside of the threads": lambda name: kernel(name, outside=True),
+    "in a shared copy": lambda name: kernel("shared", name),
+    "a reduction across threads": joined,
+}
+
+
 @pytest.mark.parametrize("scope", ["local.inp", "local.wgt", "local.acc"])
-@pytest.mark.parametrize("outer", ["", "shared"])
-def test_a_named_memory_is_lowered_as_its_class(scope: str, outer: str) -> None:
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_a_named_memory_is_lowered_as_its_class(scope: str, case: str) -> None:
     """Each thread has its own and fills it itself; the program, and its CUDA, differ in nothing but the name."""
     found: list[LoweredFunc] = []
     for name in ("local", scope):
-        state, tensors = kernel(outer, name) if outer else kernel(name)
+        state, tensors = PROGRAMS[case](name)
         found.append(te.lower(state, tensors))
     plain, named = found
     assert str(named).replace(f"({scope})", "(local)") == str(plain) != str(named)
