@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .bounds import Bounds
-from .index_span import IndexTuples, first_step, span_at_most, usual_steps
+from .index_span import IndexTuples, first_step, index_span, usual_steps
 from .lanes import ceildiv, product, row_major, smaller
 from .loop_scope import LoopKey
 from .loop_value import split_strides
@@ -68,7 +68,7 @@ class BufferAccess:
         """How many values each index takes while the axes of the nest's stage reach over `axes` values."""
         if self.forms is None:
             return tuple([smaller(axes[d], size) for d, size in enumerate(self.shape)])
-        return tuple([span_at_most(f, axes, size) for f, size in zip(self.forms, self.shape, strict=True)])
+        return tuple([index_span(f, axes, size) for f, size in zip(self.forms, self.shape, strict=True)])
 
     def elements(self, axes: Sequence[Value]) -> Value:
         """The elements, gaps included, that are reached meanwhile."""

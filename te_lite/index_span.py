@@ -1,15 +1,15 @@
 """From axes to indices: what the index of a read does while the axes of its reader run; ints, floats and lanes alike.
 
-    span_at_most     how far it reaches, from the smallest value to the largest, wherever the axes begin
-    span_at_least    the same, but nothing is counted that is not sure
-    IndexTuples      how many different values the indices of several reads take, the axes beginning at 0
-    first_step       how far it moves when axes go from 0 to their first steps
-    usual_steps      how far it moves with each axis, in most places
+    index_span       how far it reaches, from the smallest value to the largest (analytical models)
+    span_at_least    the same, but what is not sure counts one value (the estimate of shared memory)
+    IndexTuples      how many different values the indices of several reads take, the axes beginning at 0 (features)
+    first_step       how far it moves when axes go from 0 to their first steps (analytical models)
+    usual_steps      how far it moves with each axis, in most places (features)
 
-The figures differ where an index divides.  A span is that of a tile anywhere in its tensor: the window may lie on any
-side of a multiple, so the quotient of n values is taken as n / divisor of them, rounded up.  The features count the
-tile at the beginning and know where it lies, so they look whether its ends are in one period.  A limit must not refuse
-what fits, so `span_at_least` takes a remainder as one value.
+The figures differ where an index divides.  A span is that of a tile anywhere in its tensor, and nothing is known of
+where it lies between two multiples: its quotient is as long as if it began at one, its remainder a period at most.
+Features count the tile that begins at 0, know its ends, and look whether they are in one period.  A limit must not
+refuse what fits, so it takes a remainder as one value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def form_axes(form: Form) -> set[int]:
 # ---------------------------------------------------------------------------------------------------------- spans
 
 
-def span_at_most(form: Form, axes: Sequence[Any], size: Any) -> Any:
+def index_span(form: Form, axes: Sequence[Any], size: Any) -> Any:
     """How many values an index reaches over, at most `size`, while the axes reach over `axes` values each."""
     return smaller(_span(form, axes, sure=False), size)
 
