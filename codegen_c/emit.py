@@ -55,7 +55,7 @@ def refuse_threads(func: LoweredFunc) -> None:
         match s:
             case For(kind=kind, tag=tag) if kind in _GPU_LOOPS:
                 what = f"a loop over {tag or kind.value}"
-            case Alloc(buffer=buffer) if buffer.scope == "shared":
+            case Alloc(buffer=buffer) if buffer.storage == "shared":
                 what = f"the shared buffer {buffer.name}"
             case Barrier():
                 what = "a barrier"

@@ -90,9 +90,9 @@ class KernelNest:
                 return tag
         raise EmitError(f"reduction across threads: {var.name} is no thread axis of the kernel")
 
-    def allocated(self, scope: str) -> list[Buffer]:
-        """The buffers of `scope` that are allocated inside, each once, in order."""
-        found = [s.buffer for s in stmts_of(self.body) if isinstance(s, Alloc) and s.buffer.scope == scope]
+    def allocated(self, storage: str) -> list[Buffer]:
+        """The buffers of this class of storage that are allocated inside, each once, in order."""
+        found = [s.buffer for s in stmts_of(self.body) if isinstance(s, Alloc) and s.buffer.storage == storage]
         return list(dict.fromkeys(found))
 
     def written(self) -> set[Buffer]:

@@ -116,7 +116,7 @@ class KernelEmitter:
         """One element of `buffer`, as something that can be read and assigned."""
         if buffer in self.held:
             return self.held[buffer]
-        if buffer.scope == "local" and buffer.size == 1:
+        if buffer.storage == "local" and buffer.size == 1:
             return self.buffer(buffer)
         return f"{self.buffer(buffer)}[{self.index(index)}]"
 

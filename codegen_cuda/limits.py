@@ -128,7 +128,9 @@ def _usage(name: str, nest: KernelNest) -> KernelUsage:
 
 
 def _registers(nest: KernelNest) -> int:
-    arrays = dict.fromkeys(s.buffer for s in stmts_of(nest.body) if isinstance(s, Alloc) and s.buffer.scope == "local")
+    arrays = dict.fromkeys(
+        s.buffer for s in stmts_of(nest.body) if isinstance(s, Alloc) and s.buffer.storage == "local"
+    )
     small = [b.size * max(BYTES[b.dtype], 4) // 4 for b in arrays if b.size * BYTES[b.dtype] <= MAX_ARRAY_BYTES]
     most = min(REGISTERS_PER_THREAD, 65536 // prod(nest.block))
     return min(BASE_REGISTERS + sum(small), most)

@@ -40,14 +40,14 @@ def index_vars(body: Stmt) -> dict[Buffer, set[Var]]:
     out: dict[Buffer, set[Var]] = {}
     places = [(s.buffer, s.index) for s in stmts_of(body) if isinstance(s, Store)]
     for buffer, index in places + [(e.buffer, e.index) for e in loads_in(body)]:
-        if buffer.scope == "local":
+        if buffer.storage == "local":
             out.setdefault(buffer, set()).update(free_vars(index))
     return out
 
 
 def register_loops(body: Stmt, moved: dict[Buffer, set[Var]]) -> set[Var]:
     """The variables of the serial loops of a kernel that must be unrolled, by `index_vars` of it."""
-    arrays = [s.buffer for s in stmts_of(body) if isinstance(s, Alloc) and s.buffer.scope == "local"]
+    arrays = [s.buffer for s in stmts_of(body) if isinstance(s, Alloc) and s.buffer.storage == "local"]
     forced: set[Var] = set()
     for buffer in sorted(dict.fromkeys(arrays), key=lambda b: b.size * BYTES[b.dtype]):
         if buffer.size * BYTES[buffer.dtype] > MAX_ARRAY_BYTES:
@@ -65,7 +65,7 @@ def useful_copies(loop: For) -> int:
     seconds when they are written out 80 times, and spill the registers.  Plain copies want their loads in flight.
     """
     inside = list(stmts_of(loop.body))
-    copies = all(x.buffer.scope == "shared" for x in inside if isinstance(x, Store))
+    copies = all(x.buffer.storage == "shared" for x in inside if isinstance(x, Store))
     nodes = [e for x in inside for root in exprs_of(x) for e in walk(root)]
     guarded = any(isinstance(x, If) for x in inside) or any(isinstance(e, Call) for e in nodes)
     if copies and guarded:
@@ -102,7 +102,7 @@ def rolled_loops(body: Stmt) -> set[Var]:
 
 def _stores_large(s: Stmt) -> bool:
     """Whether a statement stores to a local array that cannot be registers."""
-    if not isinstance(s, Store) or s.buffer.scope != "local":
+    if not isinstance(s, Store) or s.buffer.storage != "local":
         return False
     return s.buffer.size * BYTES[s.buffer.dtype] > MAX_ARRAY_BYTES
 
@@ -124,5 +124,5 @@ def copied_loops(body: Stmt, moving: set[Var]) -> set[Var]:
 
 def local_bytes(body: Stmt) -> int:
     """Bytes of the local arrays of a thread."""
-    arrays = dict.fromkeys(s.buffer for s in stmts_of(body) if isinstance(s, Alloc) and s.buffer.scope == "local")
+    arrays = dict.fromkeys(s.buffer for s in stmts_of(body) if isinstance(s, Alloc) and s.buffer.storage == "local")
     return sum(b.size * BYTES[b.dtype] for b in arrays)

@@ -25,7 +25,7 @@ def split_runs(stmts: Sequence[Stmt]) -> Iterator[tuple[Store, ...] | Stmt]:
             continue
         yield from _closed(run)
         run = []
-        if isinstance(s, Store) and s.buffer.scope != "local" and not any(True for _ in reads_of(s.value, s.buffer)):
+        if isinstance(s, Store) and s.buffer.storage != "local" and not any(True for _ in reads_of(s.value, s.buffer)):
             run = [s]
         else:
             yield s

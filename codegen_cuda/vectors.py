@@ -84,7 +84,7 @@ class VectorStore:
         for width in (16, 8, 4, 2):
             if self.loop.extent % width or width * BYTES[dtype] > VECTOR_BYTES:
                 continue
-            kind = self._local_kind(width) if self.store.buffer.scope == "local" else self._kind(width)
+            kind = self._local_kind(width) if self.store.buffer.storage == "local" else self._kind(width)
             if kind is not None:
                 self.width, self.kind = width, kind
                 return
@@ -105,7 +105,7 @@ class VectorStore:
     def _is_vector(self, e: Expr, width: int) -> bool:
         return (
             isinstance(e, BufferLoad)
-            and e.buffer.scope != "local"
+            and e.buffer.storage != "local"
             and e.dtype in _NATIVE
             and width in _NATIVE[e.dtype]
             and vector_start(e.index, self.loop.var, width) is not None
@@ -115,7 +115,7 @@ class VectorStore:
         """The value is moved only: vector reads, zeros, and choices between them."""
         match e:
             case BufferLoad(buffer=buffer, index=index):
-                return buffer.scope != "local" and vector_start(index, self.loop.var, width) is not None
+                return buffer.storage != "local" and vector_start(index, self.loop.var, width) is not None
             case Const(value=value):
                 return value == 0
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
@@ -128,7 +128,7 @@ class VectorStore:
     def emit(self) -> None:
         """The store for all lanes; chunks after the first need the loop variable as their base."""
         whole = self._vector(self.store.value)
-        if self.store.buffer.scope != "local" and whole is not None:
+        if self.store.buffer.storage != "local" and whole is not None:
             self.writer.line(f"{self._target()} = {whole[0]};")
             return
         loads = list(self._lane_reads())
@@ -151,7 +151,7 @@ class VectorStore:
     def _store_lanes(self, pad: str) -> None:
         """The lanes one by one into registers, or put together into memory."""
         lanes = [self._lane(k) for k in range(self.width)]
-        if self.store.buffer.scope == "local":
+        if self.store.buffer.storage == "local":
             for target, value in lanes:
                 self.writer.line(f"{pad}{target} = {value};")
         else:
@@ -177,7 +177,7 @@ class VectorStore:
         """The text of all lanes as one vector, and how tightly it binds; None when lanes must be written singly."""
         text, var = self.writer.text, self.loop.var
         match e:
-            case BufferLoad() if e.buffer.scope != "local" and vector_start(e.index, var, self.width) is not None:
+            case BufferLoad() if e.buffer.storage != "local" and vector_start(e.index, var, self.width) is not None:
                 return self._read(e, self.kind), POSTFIX
             case Call(func="if_then_else", args=(cond, a, b)) | Select(cond=cond, a=a, b=b):
                 x, y = self._vector(a), self._vector(b)

@@ -22,6 +22,7 @@ from .step import (
     SetScope,
     is_scope,
 )
+from .storage import storage_class
 from .tensor import ComputeOp
 
 SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
@@ -75,7 +76,8 @@ def apply_double_buffer(state: State, step: DoubleBuffer) -> State:
     require(not state.access.is_output(step.stage), ScheduleError, subject, "an output has one place in memory")
     require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be fetched ahead")
     scope = stage.op.scope
-    require(scope in ("", "shared"), ScheduleError, subject, "the storage must be shared memory", scope=scope)
+    kept = storage_class(scope) in ("", "shared")
+    require(kept, ScheduleError, subject, "the storage must be shared memory", scope=scope)
     require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
     return state.with_stage(step.stage, replace(stage, double_buffer=True))
 

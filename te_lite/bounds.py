@@ -2,8 +2,8 @@
 
 Consumers come before producers.  A stage that is computed inside a loop of another one covers what its consumers
 read while the loops outside that point stand still and the loops inside run through; loops bound to threads that
-share the stage's storage count as running.  The same code serves one program and many (extents as lanes): nothing
-here asks for the truth of an extent.
+share the stage's storage count as running (`loop_scope.py`).  The same code serves one program and many (extents as
+lanes): nothing here asks for the truth of an extent.
 """
 
 from __future__ import annotations
@@ -15,17 +15,24 @@ from typing import Any
 
 from .errors import LowerError, require
 from .lanes import ceildiv, product, smaller
+from .loop_scope import (
+    BLOCKS,
+    THREAD_RANK,
+    THREADS,
+    LoopKey,
+    enclosing_loops,
+    privacy,
+    scope_of,
+    standing_loops,
+    thread_ranks,
+)
 from .loop_value import split_strides
 from .reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
 from .region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
 from .state import ATTACHED, INLINED, ROOT, FuseRel, Iter, SplitRel, Stage, State, root_extent
+from .storage import storage_class
 
-SCOPE_RANK = {"global": 0, "shared": 1, "local": 3}
-BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-THREAD_RANK = {**dict.fromkeys(BLOCKS, 0), **dict.fromkeys(THREADS, 1), "vthread": 1}
-
-Atoms = frozenset[tuple[int, int]]
+Atoms = frozenset[LoopKey]
 
 
 @dataclass(frozen=True)
@@ -36,10 +43,9 @@ class Bounds:
     regions: tuple[tuple[Region, ...], ...]
     scopes: tuple[str, ...]
 
-
-def scope_rank(scope: str) -> int:
-    """How private storage is; a memory `local.<name>` is as private as `local`."""
-    return SCOPE_RANK[scope.partition(".")[0]]
+    def storage(self, k: int) -> str:
+        """The class of the storage of stage k: `global`, `shared` or `local`."""
+        return storage_class(self.scopes[k])
 
 
 def infer_bounds(state: State) -> Bounds:
@@ -48,19 +54,6 @@ def infer_bounds(state: State) -> Bounds:
     Raises LowerError when a split length is undecided or a consumer stands outside its producer's attach point.
     """
     return _Inference(state).run()
-
-
-def thread_ranks(stage: Stage, tags: Collection[str]) -> dict[int, int]:
-    """The rank of the thread axis among `tags` that each iterator of the stage takes part in, by uid."""
-    ranks = {it.uid: THREAD_RANK[it.annotation] for it in stage.iters if it.annotation in tags}
-    for rel in reversed(stage.relations):
-        if isinstance(rel, FuseRel) and rel.fused in ranks:
-            ranks.update(dict.fromkeys(rel.parts, ranks[rel.fused]))
-        elif isinstance(rel, SplitRel):
-            over = [ranks[c] for c in rel.children if c in ranks]
-            if over:
-                ranks[rel.parent] = max(over)
-    return ranks
 
 
 def fill_extents(stage: Stage, roots: Sequence[Region]) -> Stage:
@@ -102,8 +95,8 @@ class _Inference:
         inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
         self.reads = reads_by_producer(state.ops, inlined)
         self.regions: list[tuple[Region, ...]] = [()] * len(self.stages)
-        self.scopes = [self._scope(k) for k in range(len(self.stages))]
-        self.storage = [scope_rank(c) * (s.where == ATTACHED) for c, s in zip(self.scopes, self.stages, strict=True)]
+        self.scopes = [scope_of(self.stages, k) for k in range(len(self.stages))]
+        self.storage = [privacy(stage, scope) for stage, scope in zip(self.stages, self.scopes, strict=True)]
         self.listed = {t.op.key for t in state.dag.tensors}
         self.ranks = [thread_ranks(s, BLOCKS + THREADS) for s in self.stages]
         self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}
@@ -119,41 +112,13 @@ class _Inference:
             self.stages[k] = fill_extents(stage, self.regions[k])
         return Bounds(replace(self.state, stages=tuple(self.stages)), tuple(self.regions), tuple(self.scopes))
 
-    def _path(self, k: int) -> Iterable[tuple[int, int]]:
-        """The loops `(stage, uid)` that enclose stage k."""
-        attach = self.stages[k].attach
-        while attach is not None:
-            target = self.stages[attach.stage]
-            for uid in target.leaf[: target.position(attach.iter) + 1]:
-                yield attach.stage, uid
-            attach = target.attach
-
-    def _scope(self, k: int) -> str:
-        """The storage of a stage: the one that was asked for, else by the threads around it."""
-        asked = self.stages[k].op.scope
-        if asked:
-            return asked
-        tags = [self.stages[s].vars[uid].annotation for s, uid in self._path(k)]
-        rank = max([THREAD_RANK.get(tag, -1) for tag in tags], default=-1)
-        return {-1: "global", 0: "shared", 1: "local"}[rank]
-
-    def _fixed(self, k: int) -> Atoms:
-        """The loops around stage k that stand still while it is computed."""
-        rank = self.storage[k]
-        out = set()
-        for s, uid in self._path(k):
-            tag = self.stages[s].vars[uid].annotation
-            if tag not in THREAD_RANK or rank > THREAD_RANK[tag]:
-                out.add((s, uid))
-        return frozenset(out)
-
     def _region(self, k: int) -> tuple[Region, ...]:
         """The region of the spatial axes of stage k."""
         stage, shape = self.stages[k], self.stages[k].op.shape
         wanted = self.state.access.is_output(k) or (stage.where == ROOT and stage.op.key in self.listed)
         if wanted or not self.reads[k]:
             return tuple([Region(ZERO, d) for d in shape])
-        fixed = self._fixed(k)
+        fixed = frozenset(standing_loops(self.stages, self.scopes, k))
         if stage.where == ATTACHED:
             self._check_inside(k)
         dims: list[Region] | None = None
@@ -166,9 +131,9 @@ class _Inference:
     def _check_inside(self, k: int) -> None:
         attach = self.stages[k].attach
         assert attach is not None
-        around = set(self._path(k))
+        around = set(enclosing_loops(self.stages, k))
         for read in self.reads[k]:
-            inside = read.reader == attach.stage or around <= set(self._path(read.reader))
+            inside = read.reader == attach.stage or around <= set(enclosing_loops(self.stages, read.reader))
             require(
                 inside,
                 LowerError,

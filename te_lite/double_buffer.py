@@ -52,6 +52,7 @@ from .stmt import (
     stmts_of,
     with_bodies,
 )
+from .storage import storage_class
 from .visit import transform, walk
 
 TILES = 2
@@ -136,7 +137,7 @@ def check_double_buffers(facts: Facts) -> None:
         it = facts.stages[attach.stage].vars[attach.iter]
         require(_in_turn(it), LowerError, subject, law, loop=it.name, kind=it.kind, annotation=it.annotation)
         scope = next(b.scope for (s, _), b in facts.buffers.items() if s == k)
-        require(scope == "shared", LowerError, subject, "the storage must be shared memory", scope=scope)
+        require(storage_class(scope) == "shared", LowerError, subject, "the storage must be shared memory", scope=scope)
 
 
 def _pipelines(facts: Facts, root: int) -> list[Pipeline]:
@@ -282,7 +283,7 @@ def _check_copies(facts: Facts, pipeline: Pipeline, copies: Sequence[Stmt], comp
     for s in [x for copy in copies for x in stmts_of(copy)]:
         law = "what is fetched ahead must not come through shared memory or from a stage of the same loop"
         read = {e.buffer for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}
-        wrong = sorted(b.name for b in read if b.scope == "shared" or b in late)
+        wrong = sorted(b.name for b in read if b.storage == "shared" or b in late)
         require(not wrong, LowerError, f"double_buffer {names}", law, reads=wrong)
         meets = isinstance(s, ThreadReduce)
         require(not meets, LowerError, f"double_buffer {names}", "what is fetched ahead must not join threads")

@@ -18,6 +18,7 @@ from .dtype import INDEX
 from .errors import ExprError, require
 from .hooks import Hook
 from .node import Expr, ExprLike, IterVar, Var, as_expr
+from .storage import storage_class
 
 
 class Operation:
@@ -168,7 +169,8 @@ class Load(Expr):
 class Buffer:
     """Flat storage of `size` elements.  Two buffers are the same only if they are the same object.
 
-    `scope` is `global`, `shared`, `local` or `local.<name>`; `shape` is the logical shape (for printing and arguments).
+    `scope` is `global`, `shared`, `local` or `local.<name>`, `storage` its class (see `storage.py`).  `shape` is the
+    logical shape (for printing and arguments).
     `pipelined` storage holds several tiles, and the barriers of its pipeline (`double_buffer.py`) order all accesses.
     """
 
@@ -178,6 +180,11 @@ class Buffer:
     scope: str = "global"
     strides: tuple[int, ...] | None = None
     pipelined: bool = False
+
+    @property
+    def storage(self) -> str:
+        """`global`, `shared` or `local`: a memory `local.<name>` is local storage."""
+        return storage_class(self.scope)
 
     @property
     def size(self) -> int:

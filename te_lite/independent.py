@@ -59,7 +59,7 @@ def _joins(s: Stmt, private_scopes: tuple[str, ...]) -> bool:
         case For(kind=kind):
             return kind in (ForKind.BLOCK, ForKind.THREAD)
         case Alloc(buffer=buffer):
-            return buffer.scope not in private_scopes
+            return buffer.storage not in private_scopes
     return False
 
 

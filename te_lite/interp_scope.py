@@ -74,9 +74,9 @@ class Scope:
 
     def with_buffer(self, buffer: Buffer) -> tuple[Scope, Memory]:
         """Storage for `buffer`: one per lane; in a kernel `shared` one per block and `global` one only."""
-        if self.kernel is not None and buffer.scope != "local":
+        if self.kernel is not None and buffer.storage != "local":
             k = self.kernel
-            shared = buffer.scope == "shared" and k.block_count > 1
+            shared = buffer.storage == "shared" and k.block_count > 1
             offset = k.blocks * buffer.size if shared else None
             mem = Memory(buffer, k.block_count if shared else 1, offset, k.levels if shared else 0)
         elif self.shape:

@@ -27,6 +27,14 @@ def product(values: Sequence[Any]) -> Any:
     return out
 
 
+def row_major(sizes: Sequence[Any]) -> list[Any]:
+    """By how many elements a step of each dimension moves in a buffer that is as long as `sizes`."""
+    strides: list[Any] = [1] * len(sizes)
+    for d in reversed(range(len(sizes) - 1)):
+        strides[d] = strides[d + 1] * sizes[d + 1]
+    return strides
+
+
 def smaller(a: Any, b: Any) -> Any:
     """The elementwise minimum."""
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)

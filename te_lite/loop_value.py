@@ -1,4 +1,4 @@
-"""What the loops of a stage say about its axes: values, guards and names."""
+"""What the loops of a stage say about its axes: which they are, values, guards and names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from typing import Any
 from .expr import Expr, as_expr, binary, compare
 from .lanes import ceildiv, product
 from .state import FuseRel, SplitRel, Stage
+
+
+def root_axes(stage: Stage, uid: int) -> set[int]:
+    """The numbers of the axes that iterator `uid` was made from."""
+    roots = {uid}
+    for rel in reversed(stage.relations):
+        match rel:
+            case SplitRel(parent=parent, children=children):
+                if roots & set(children):
+                    roots = (roots - set(children)) | {parent}
+            case FuseRel(parts=parts, fused=fused):
+                if fused in roots:
+                    roots = (roots - {fused}) | set(parts)
+    return roots
 
 
 def split_strides(stage: Stage, rel: SplitRel) -> list[Any]:

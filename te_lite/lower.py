@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .bounds import BLOCKS, infer_bounds
+from .bounds import infer_bounds
 from .double_buffer import check_double_buffers, double_buffered
 from .errors import LowerError, require
+from .loop_scope import BLOCKS
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
 from .schedule import Schedule

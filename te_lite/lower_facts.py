@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .bounds import BLOCKS, THREADS, Bounds
+from .bounds import Bounds
 from .errors import LowerError, require
 from .expr import Expr, Var, as_expr, binary
+from .lanes import row_major
+from .loop_scope import BLOCKS, THREADS, kernel_of
 from .loop_value import all_values
 from .reads import Affine, Read, expanded_bodies, reads_by_producer
 from .region import ZERO, DivAtom, Linear, Region
@@ -25,7 +27,7 @@ class Facts:
         self.stages = bounds.state.stages
         self.args = args
         self.simplifier = Simplifier()
-        self.roots = [self._root(k) for k in range(len(self.stages))]
+        self.roots = [kernel_of(self.state, k) for k in range(len(self.stages))]
         self.thread_extents = self._thread_extents()
         self.thread_vars = {(root, tag): Var(tag) for root, tags in self.thread_extents.items() for tag in tags}
         for (root, tag), var in self.thread_vars.items():
@@ -47,11 +49,6 @@ class Facts:
 
     def regions(self, k: int) -> tuple[Region, ...]:
         return self.bounds.regions[k]
-
-    def _root(self, k: int) -> int:
-        """The root stage whose nest stage k is part of."""
-        attach = self.stages[k].attach
-        return k if attach is None else self._root(attach.stage)
 
     def _thread_extents(self) -> dict[int, dict[str, int]]:
         """For each root stage the launch extent of every block and thread axis used in its nest."""
@@ -133,7 +130,7 @@ class Facts:
     def _check_storage(self, k: int) -> None:
         """Shared and private storage belong to one kernel."""
         stage, scope = self.stages[k], self.bounds.scopes[k]
-        outside = scope == "shared" and not self.kernel_tags(k)
+        outside = self.bounds.storage(k) == "shared" and not self.kernel_tags(k)
         private = stage.attach is None and scope != "global" and bool(self.thread_extents)
         ok = stage.where == INLINED or not (outside or private)
         require(ok, LowerError, stage.op.name, f"{scope} storage must be computed inside a kernel")
@@ -147,7 +144,7 @@ class Facts:
         buffer = self.buffers[k, output]
         whole = buffer.scope == "global" and self.stages[k].op.output(output) in self.arg_buffers
         total: Expr = as_expr(0)
-        strides = buffer.strides or _row_major(buffer.shape)
+        strides = buffer.strides or row_major(buffer.shape)
         for d, (e, stride) in enumerate(zip(indices, strides, strict=True)):
             if whole and local:
                 e = binary("+", e, self.minima[k][d])
@@ -163,13 +160,6 @@ def _reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> b
     plain = all(isinstance(f, Affine) and f.terms and f.terms[0][1] == 1 for f in read.forms)
     fits = all(a < len(reader) and reader[a] == d for a, d in zip(axes, shape, strict=False))
     return plain and fits and len(set(axes)) == len(shape)
-
-
-def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [1]
-    for d in reversed(shape[1:]):
-        strides.append(strides[-1] * d)
-    return tuple(reversed(strides)) if shape else ()
 
 
 def _aligned_strides(shape: tuple[int, ...], align: tuple[int, int, int] | None) -> tuple[int, ...] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .bounds import BLOCKS, THREAD_RANK, THREADS, scope_rank
 from .errors import LowerError, require
 from .expr import (
     BufferLoad,
@@ -20,6 +19,7 @@ from .expr import (
     compare,
     logical_and,
 )
+from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
 from .state import MIXED, REDUCE, FuseRel, Iter, Stage
@@ -90,16 +90,8 @@ class NestBuilder:
         """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
         stage in between."""
         low = self.low
-        rank = scope_rank(low.bounds.scopes[k])
-        found = []
-        attach = low.stages[k].attach
-        while attach is not None:
-            target = low.stages[attach.stage]
-            around = [target.vars[u] for u in target.leaf[: target.position(attach.iter) + 1]]
-            found += [(attach.stage, it) for it in around if rank > THREAD_RANK.get(it.annotation, 9)]
-            rank = min(rank, scope_rank(low.bounds.scopes[attach.stage]))
-            attach = target.attach
-        return found
+        loops = [(s, low.stages[s].vars[uid]) for s, uid in standing_loops(low.stages, low.bounds.scopes, k)]
+        return [(s, it) for s, it in loops if it.annotation in THREAD_RANK]
 
     def _threads_of_region(self, k: int) -> list[tuple[int, Iter]]:
         """The thread loops `(stage, loop)` that the place of stage k's region depends on."""
@@ -213,7 +205,7 @@ class NestBuilder:
     def _one_thread(self, k: int) -> list[Expr]:
         """`thread == 0` for each thread axis of the kernel that does not spread the work of stage k."""
         low, stage = self.low, self.low.stages[k]
-        scope = low.bounds.scopes[k]
+        scope = low.bounds.storage(k)
         if scope == "local":
             return []
         own = {it.annotation for it in stage.iters} | self._standing_tags(k)
@@ -310,7 +302,7 @@ class NestBuilder:
             values = tuple([b[0] for b in (total if steps else part)])
             steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length))
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
-        alone = [] if low.bounds.scopes[k] == "local" else [compare("==", var, 0) for var in threads]
+        alone = [] if low.bounds.storage(k) == "local" else [compare("==", var, 0) for var in threads]
         guards = [*spatial.guards, *alone]
         return allocated((*part, *total), seq(fold, *steps, self._guarded(k, guards, seq(*stores))))
 

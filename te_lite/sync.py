@@ -36,7 +36,7 @@ def insert_barriers(kernel: Stmt) -> Stmt:
 
 
 def _is_watched(buffer: Buffer) -> bool:
-    return buffer.scope == "shared" and not buffer.pipelined
+    return buffer.storage == "shared" and not buffer.pipelined
 
 
 def _shared_reads(exprs: tuple[Expr, ...]) -> frozenset[Buffer]:

@@ -115,7 +115,7 @@ def scopes(func: LoweredFunc) -> Iterator[str]:
             continue
         if not is_scope(s.buffer.scope):
             yield f"the scope of {s.buffer.name} must be one of {', '.join(SCOPES)}, got scope={s.buffer.scope!r}"
-        if s.buffer.scope == "shared" and not any(map(_kernel_loop, path)):
+        if s.buffer.storage == "shared" and not any(map(_kernel_loop, path)):
             yield f"the shared buffer {s.buffer.name} is allocated outside of a kernel"
 
 
@@ -264,7 +264,7 @@ def _reduction_findings(s: ThreadReduce, path: Path) -> Iterator[str]:
     if not len(s.dst) == len(s.src) == len(s.combiner.result):
         yield f"`{text}` needs {len(s.combiner.result)} results and sources, got {len(s.dst)} and {len(s.src)}"
     for b, e in zip(s.dst, s.src, strict=False):
-        if b.scope != "local" or b.size != 1 or b.dtype != e.dtype:
+        if b.storage != "local" or b.size != 1 or b.dtype != e.dtype:
             yield f"the result of `{text}` needs a local buffer of one {e.dtype}, got {b!r}"
 
 

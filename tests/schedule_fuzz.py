@@ -215,7 +215,7 @@ class Fuzzer:
         """Double-buffer attached shared copies, moved to a reduction loop for it."""
         for k, stage in enumerate(self.state.stages):
             readers = list(self.state.access.read_by[k])
-            shared = stage.attach is not None and getattr(stage.op, "scope", "") == "shared"
+            shared = stage.attach is not None and stage.op.scope == "shared"
             if not self.gpu or not shared or len(readers) != 1 or self.chance(0.4):
                 continue
             loops = self.state.stages[readers[0]].iters

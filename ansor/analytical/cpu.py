@@ -10,16 +10,17 @@ innermost loops touch is in registers; what the loops inside some level touch is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from te_lite.footprint import BufferAccess, Runs
 from te_lite.lanes import ceildiv, larger, product, smaller
+from te_lite.loop_scope import LoopKey
 
-from .footprint import contiguous_run, distinct, innermost_within, moves, spans, stride, touched, unit_bytes
-from .loop_nests import Access, Key, Loop, Nest, free_loops, iterations, running
+from .loop_nests import Loop, Nest, free_loops, innermost_within, iterations, running
 from .machine import CPU, Cache
 
 THREADS_START = 5e-6
@@ -81,12 +82,12 @@ def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[A
         turns = smaller(kept, UNROLLED_TURNS)
     else:
         runs, kept, turns = innermost_within(own, larger(nest.unroll, OWN_UNROLL), OWN_UNROLL), 1, 1
-    axes = spans(nest, runs)
+    axes = nest.reach.spans(runs)
     points = product(list(runs.values()))
     bodies = iterations(nest.loops) / points
     vectors = points / lanes
     loads = sum([_instructions(nest, a, runs, axes, lanes) for a in nest.reads])
-    stores = distinct(nest, nest.write, runs, axes) / lanes / kept
+    stores = nest.reach.distinct(nest.write, runs, axes) / lanes / kept
     loads = loads + (stores if reduces else 0)
     work = nest.work.arithmetic * vectors / machine.ports
     tests = nest.work.tests * TEST_CYCLES * vectors
@@ -94,18 +95,18 @@ def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[A
     return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES / turns
 
 
-def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: int) -> tuple[dict[Key, Any], Any]:
+def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: int) -> tuple[dict[LoopKey, Any], Any]:
     """The loops whose sums an emitter keeps in registers, and for how many steps of the reduction they stay there.
 
     The tile is that of the outermost loop inside which all sums fit; where not even those inside the innermost
     reduction loops do, they are done in parts that fit.
     """
-    tile: dict[Key, Any] = {}
+    tile: dict[LoopKey, Any] = {}
     points: Any = 1
     steps: Any = 1
     going: Any = np.True_
     for loop in reversed(own):
-        sums = np.not_equal(stride(nest, nest.write, loop), 0)
+        sums = np.not_equal(nest.reach.stride(nest.write, loop.key), 0)
         fits = np.less_equal(points * loop.extent / lanes, registers) | np.equal(loop.extent, 1)
         going = going & (~sums | fits | np.equal(steps, 1))
         tile[loop.key] = np.where(going & sums, loop.extent, 1)
@@ -128,24 +129,24 @@ def _lanes(nest: Nest, machine: CPU) -> Any:
     for loop in reversed(nest.own_loops):
         unrolled = np.less_equal(others * loop.extent, limit) & np.greater(lanes, 1)
         found = machine.vectorizes & np.less_equal(others, limit) & (not loop.reduce)
-        joins = np.equal(stride(nest, nest.write, loop), lanes) & (np.asarray(loop.vector) | unrolled | found)
+        joins = np.equal(nest.reach.stride(nest.write, loop.key), lanes) & (np.asarray(loop.vector) | unrolled | found)
         lanes = lanes * np.where(joins, loop.extent, 1)
         others = others * np.where(joins, 1, loop.extent)
     return lanes / ceildiv(lanes, width)
 
 
-def _steps_in_lanes(nest: Nest, access: Access) -> Any:
+def _steps_in_lanes(nest: Nest, access: BufferAccess) -> Any:
     """How far an access moves from lane to lane: along the loop that moves the result by one element."""
     steps: Any = 0
     for loop in nest.own_loops:
-        along = np.greater(loop.extent, 1) & np.equal(stride(nest, nest.write, loop), 1)
-        steps = np.where(along, stride(nest, access, loop), steps)
+        along = np.greater(loop.extent, 1) & np.equal(nest.reach.stride(nest.write, loop.key), 1)
+        steps = np.where(along, nest.reach.stride(access, loop.key), steps)
     return steps
 
 
-def _instructions(nest: Nest, access: Access, runs: Mapping[Key, Any], axes: Sequence[Any], lanes: Any) -> Any:
+def _instructions(nest: Nest, access: BufferAccess, runs: Runs, axes: Sequence[Any], lanes: Any) -> Any:
     """Loads of a body: whole vectors, one element for all lanes, or element by element."""
-    words = distinct(nest, access, runs, axes)
+    words = nest.reach.distinct(access, runs, axes)
     return words / np.where(np.equal(_steps_in_lanes(nest, access), 1), lanes, 1)
 
 
@@ -169,22 +170,22 @@ def _levels(nest: Nest, machine: CPU) -> list[Level]:
     reloads = [_reloads(nest, access) for access in nest.accesses]
     out = []
     for depth in range(len(nest.loops), -1, -1):
-        axes = spans(nest, running(nest.loops[depth:]))
-        sizes = [unit_bytes(a, axes, machine.line) for a in nest.accesses]
-        rows = [touched(a, axes) / contiguous_run(a, axes) for a in nest.accesses]
+        axes = nest.reach.spans(running(nest.loops[depth:]))
+        sizes = [a.unit_bytes(axes, machine.line) for a in nest.accesses]
+        rows = [a.elements(axes) / a.run(axes) for a in nest.accesses]
         times = [r[depth] for r in reloads]
         moved = sum([s * t for s, t in zip([*sizes, sizes[-1]], [*times, times[-1]], strict=True)])
         out.append(Level(tuple(sizes), tuple(rows), moved))
     return out
 
 
-def _reloads(nest: Nest, access: Access) -> list[Any]:
+def _reloads(nest: Nest, access: BufferAccess) -> list[Any]:
     """How often an access starts anew at each depth: the iterations outside, down to the innermost that moves it."""
     out: list[Any] = [1]
     times: Any = 1
     for loop in nest.loops:
         times = times * loop.extent
-        out.append(np.where(moves(nest, access, loop), times, out[-1]))
+        out.append(np.where(nest.reach.moves(access, loop.key), times, out[-1]))
     return out
 
 
@@ -199,7 +200,7 @@ def _traffic(nest: Nest, levels: Sequence[Level], cache: Cache) -> Any:
     return best
 
 
-def _row_room(access: Access, rows: Any, cache: Cache) -> Any:
+def _row_room(access: BufferAccess, rows: Any, cache: Cache) -> Any:
     """Bytes of a cache that several rows are spread over: rows a power of two apart crowd in few sets of it.
 
     Rows of different arrays seldom crowd in the same ones.

@@ -11,18 +11,28 @@ multiply-adds.  Nothing is fitted to a program; every constant below is a figure
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import BLOCKS, THREADS
+from te_lite.footprint import BufferAccess, Runs
 from te_lite.lanes import ceildiv, larger, product, smaller
+from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.state import FuseRel, SplitRel
 
-from .footprint import contiguous_run, distinct, innermost_within, spans, steps_of, stride, touched, unit_bytes
-from .loop_nests import Access, Key, Loop, Nest, extent_of_tags, free_loops, is_serial, iterations, largest, running
+from .loop_nests import (
+    Loop,
+    Nest,
+    extent_of_tags,
+    free_loops,
+    innermost_within,
+    is_serial,
+    iterations,
+    largest,
+    running,
+)
 from .machine import GPU
 
 LAUNCH = 1.35e-6
@@ -145,7 +155,7 @@ def _resident(threads: Any, shared: Any, registers: Any, machine: GPU) -> Any:
 # ------------------------------------------------------------------------------------------------------ bodies
 
 
-def _unrolled(nest: Nest, nests: Sequence[Nest]) -> dict[Key, Any]:
+def _unrolled(nest: Nest, nests: Sequence[Nest]) -> dict[LoopKey, Any]:
     """How far the loops of a body run; virtual threads sink to its inside.
 
     Loops whose iterations differ in what they test are as good as not unrolled: each waits for its own load.
@@ -154,7 +164,7 @@ def _unrolled(nest: Nest, nests: Sequence[Nest]) -> dict[Key, Any]:
     free = [*serial, *[x for x in nest.loops if x.tag == "vthread"]]
     varies: Any = 0
     for loop in free:
-        steps = steps_of(nest, loop)
+        steps = nest.reach.steps(loop.key)
         for axis in nest.work.tested:
             varies = larger(varies, np.where(np.greater(loop.extent, 1) & np.greater(steps[axis], 0), 1, 0))
     own = np.where(varies, 1, OWN_UNROLL)
@@ -165,14 +175,14 @@ def _body(nest: Nest, nests: Sequence[Nest], machine: GPU, hidden: Any) -> Body:
     runs = _unrolled(nest, nests)
     points = product(list(runs.values()))
     serial = [x for x in nest.loops if is_serial(x)]
-    axes = spans(nest, runs)
+    axes = nest.reach.spans(runs)
     loads: Any = 0
     wavefronts: Any = 0
     wait: Any = FMA_LATENCY
     for access in nest.reads:
         if access.scope == "local":
             continue
-        words = distinct(nest, access, runs, axes)
+        words = nest.reach.distinct(access, runs, axes)
         width = _vector_width(nest, access, runs)
         loads = loads + words / width
         if access.scope == "shared":
@@ -181,7 +191,7 @@ def _body(nest: Nest, nests: Sequence[Nest], machine: GPU, hidden: Any) -> Body:
         else:
             wavefronts = wavefronts + words * _line_cycles(access, nest, machine)
             wait = np.maximum(wait, L1_LATENCY + (L2_LATENCY - L1_LATENCY) * hidden)
-    written = distinct(nest, nest.write, runs, axes)
+    written = nest.reach.distinct(nest.write, runs, axes)
     stores = 0 if nest.write.scope == "local" else written / _vector_width(nest, nest.write, runs)
     index = points / _vectors(nest) * _division_instructions(nest)
     threads = extent_of_tags(nest.loops, THREADS)
@@ -207,10 +217,10 @@ def _division_instructions(nest: Nest) -> Any:
     return total
 
 
-def _warp_runs(nest: Nest, warp: int) -> dict[tuple[int, int], Any]:
+def _warp_runs(nest: Nest, warp: int) -> dict[LoopKey, Any]:
     """The threads of one warp and the lanes of a vector, running."""
     left: Any = warp
-    runs: dict[tuple[int, int], Any] = {}
+    runs: dict[LoopKey, Any] = {}
     for loop in reversed(nest.loops):
         if loop.tag in THREADS:
             runs[loop.key] = smaller(loop.extent, left)
@@ -220,16 +230,16 @@ def _warp_runs(nest: Nest, warp: int) -> dict[tuple[int, int], Any]:
     return runs
 
 
-def _vector_width(nest: Nest, access: Access, runs: Mapping[Key, Any]) -> Any:
+def _vector_width(nest: Nest, access: BufferAccess, runs: Runs) -> Any:
     """Words of one load: what a body reaches side by side, in a power of two up to 4."""
     run: Any = 1
     for loop in reversed(nest.loops):
         if loop.key in runs:
-            run = run * np.where(np.equal(stride(nest, access, loop), run), runs[loop.key], 1)
+            run = run * np.where(np.equal(nest.reach.stride(access, loop.key), run), runs[loop.key], 1)
     return np.where(np.equal(run % 4, 0), 4, np.where(np.equal(run % 2, 0), 2, 1))
 
 
-def _bank_cycles(nest: Nest, access: Access, machine: GPU) -> Any:
+def _bank_cycles(nest: Nest, access: BufferAccess, machine: GPU) -> Any:
     """Cycles of one load of a warp from shared memory: the worst number of distinct words in one bank."""
     ways: Any = 1
     left: Any = machine.warp
@@ -237,18 +247,18 @@ def _bank_cycles(nest: Nest, access: Access, machine: GPU) -> Any:
         if loop.tag in THREADS:
             lanes = smaller(loop.extent, left)
             left = ceildiv(left, loop.extent)
-            step = stride(nest, access, loop) * access.element // 4
+            step = nest.reach.stride(access, loop.key) * access.element // 4
             hit = ceildiv(lanes * np.gcd(step, BANKS), BANKS)
             ways = ways * np.where(np.equal(step, 0), 1, hit)
     return np.minimum(ways, machine.warp)
 
 
-def _line_cycles(access: Access, nest: Nest, machine: GPU) -> Any:
+def _line_cycles(access: BufferAccess, nest: Nest, machine: GPU) -> Any:
     """Cycles that the L1 cache needs, per word of a thread, for one load of a warp from memory."""
     together = _warp_runs(nest, machine.warp)
-    axes, words = spans(nest, together), product(list(together.values()))
-    run = contiguous_run(access, axes)
-    lines = smaller(touched(access, axes), words) / run * ceildiv(run * access.element, LINE)
+    axes, words = nest.reach.spans(together), product(list(together.values()))
+    run = access.run(axes)
+    lines = smaller(access.elements(axes), words) / run * ceildiv(run * access.element, LINE)
     return np.maximum(lines / TAGS, words * access.element / LINE) / _vectors(nest)
 
 
@@ -293,7 +303,7 @@ def _fetched_bytes(nest: Nest, room: Any) -> tuple[Any, Any]:
     written: Any = 0.0
     for access in nest.accesses:
         if access.scope == "global":
-            levels = [unit_bytes(access, spans(nest, running(inner[d:])), SECTOR) for d in range(len(inner) + 1)]
+            levels = [access.unit_bytes(nest.reach.spans(running(inner[d:])), SECTOR) for d in range(len(inner) + 1)]
             through = _through_l1(levels, inner, room)
             if access is nest.write:
                 written = through
@@ -317,8 +327,8 @@ def _unique_bytes(nests: Sequence[Nest]) -> Any:
     """Bytes of all buffers in memory that the kernel touches."""
     sizes: dict[int, Any] = {}
     for nest in nests:
-        axes = spans(nest, running(nest.loops))
+        axes = nest.reach.spans(running(nest.loops))
         for access in nest.accesses:
             if access.scope == "global":
-                sizes[access.buffer] = larger(sizes.get(access.buffer, 1), touched(access, axes) * access.element)
+                sizes[access.buffer] = larger(sizes.get(access.buffer, 1), access.elements(axes) * access.element)
     return sum(sizes.values())

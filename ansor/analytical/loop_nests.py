@@ -1,6 +1,6 @@
 """The loop nests of programs with their extents, as the analytical models look at them; ints and lanes alike.
 
-The structure is that of the features (`ansor.features.row_loops`): a nest is one stage with all loops around it, and a
+The structure is that of the features (`te_lite.nest`): a nest is one stage with all loops around it, and a
 loop that was only fused is looked at as its parts, so a program looks the same whether its loops were fused for an
 annotation or not.
 """
@@ -12,22 +12,23 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from te_lite.bounds import BLOCKS, THREADS, Bounds
+import numpy as np
+
+from te_lite.bounds import Bounds
 from te_lite.expr import Call, Select, Var
-from te_lite.lanes import larger, product
-from te_lite.loop_value import split_strides
+from te_lite.footprint import BufferAccess, Reach
+from te_lite.lanes import larger, product, smaller
+from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
+from te_lite.nest import Nest as Structure
+from te_lite.nest import nests_of
 from te_lite.reads import Form, Read, expanded_bodies, reads_by_producer
-from te_lite.state import ATTACHED, INLINED, SplitRel, Stage
+from te_lite.state import ATTACHED, INLINED, Stage
 from te_lite.tensor import Operation
 from te_lite.visit import free_vars, walk
 
 from ..features.count import op_counts
-from ..features.row_loops import Nest as Structure
-from ..features.row_loops import nests_of
 from ..sketch.shared_memory import element_bytes
 from ..space.programs import Programs
-
-Key = tuple[int, int]
 
 CALL_OPERATIONS = 8
 """What a call (exp, tanh, ...) counts in arithmetic operations: the order of magnitude of a polynomial kernel."""
@@ -49,7 +50,7 @@ class Loop:
     vector: Any = False
 
     @property
-    def key(self) -> Key:
+    def key(self) -> LoopKey:
         return self.stage, self.uid
 
 
@@ -62,17 +63,6 @@ class Work:
     tested: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A buffer that a nest reads (`forms`: one index per dimension), or writes (`forms` None: at its own axes)."""
-
-    buffer: int
-    forms: tuple[Form, ...] | None
-    shape: tuple[Any, ...]
-    scope: str
-    element: int
-
-
 @dataclass(frozen=True)
 class Nest:
     """Stage `k` of `bounds`, computed in the loops `loops` (outermost first), the last `own` of them its own."""
@@ -83,8 +73,8 @@ class Nest:
     loops: tuple[Loop, ...]
     own: int
     work: Work
-    reads: tuple[Access, ...]
-    write: Access
+    reads: tuple[BufferAccess, ...]
+    write: BufferAccess
     unroll: Any
 
     @property
@@ -93,10 +83,10 @@ class Nest:
 
     @property
     def scope(self) -> str:
-        return self.bounds.scopes[self.k]
+        return self.bounds.storage(self.k)
 
     @property
-    def accesses(self) -> tuple[Access, ...]:
+    def accesses(self) -> tuple[BufferAccess, ...]:
         return (*self.reads, self.write)
 
     @property
@@ -104,20 +94,9 @@ class Nest:
         return self.loops[len(self.loops) - self.own :]
 
     @cached_property
-    def steps(self) -> dict[Key, tuple[Any, ...]]:
-        """How far the first step of a loop moves the axes, by loop, as far as it was asked for."""
-        return {}
-
-    @cached_property
-    def alone(self) -> dict[Key, tuple[Any, ...]]:
-        """The spans of the axes while a single loop runs, by loop, as far as they were asked for."""
-        return {}
-
-    @cached_property
-    def strides(self) -> dict[int, list[Any]]:
-        """How much one step of each child advances the parent, by the parent of each split."""
-        splits = [rel for rel in self.stage.relations if isinstance(rel, SplitRel)]
-        return {rel.parent: split_strides(self.stage, rel) for rel in splits}
+    def reach(self) -> Reach:
+        """How far the axes of the stage reach while loops run."""
+        return Reach(self.bounds, self.k, running(self.loops))
 
 
 def loop_nests(programs: Programs) -> tuple[Nest, ...]:
@@ -153,14 +132,14 @@ def _unroll(programs: Programs, k: int) -> Any:
     return own if stage.attach is None else larger(own, _unroll(programs, stage.attach.stage))
 
 
-def _access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> Access:
+def _access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> BufferAccess:
     """A buffer that is computed inside a loop has the shape of the region that is computed there."""
     stage = bounds.state.stages[buffer]
     attached = stage.where == ATTACHED and not stage.is_placeholder
     rank = len(stage.op.shape)
     shape = tuple([r.extent for r in bounds.regions[buffer][:rank]]) if attached else stage.op.shape
-    scope = "global" if stage.is_placeholder else bounds.scopes[buffer]
-    return Access(buffer, forms, tuple(shape), scope, element_bytes(stage.op.dtype))
+    scope = "global" if stage.is_placeholder else bounds.storage(buffer)
+    return BufferAccess(buffer, forms, tuple(shape), scope, element_bytes(stage.op.dtype))
 
 
 @lru_cache(maxsize=1024)
@@ -213,6 +192,25 @@ def iterations(loops: Sequence[Loop]) -> Any:
     return product([x.extent for x in loops])
 
 
-def running(loops: Sequence[Loop]) -> dict[Key, Any]:
+def running(loops: Sequence[Loop]) -> dict[LoopKey, Any]:
     """All these loops run through."""
     return {x.key: x.extent for x in loops}
+
+
+def innermost_within(loops: Sequence[Loop], limit: Any, partly: Any) -> dict[LoopKey, Any]:
+    """How far each loop runs when only the innermost ones run, as long as they make at most `limit` iterations.
+
+    The first loop that is too long runs in part, as far as that makes at most `partly` iterations.  Vector loops run,
+    and count as one iteration.
+    """
+    runs: dict[LoopKey, Any] = {}
+    inside: Any = 1
+    going: Any = 1
+    for loop in reversed(loops):
+        count = np.where(loop.vector, 1, loop.extent)
+        fits = going * np.where(np.less_equal(inside * count, limit), 1, 0)
+        part = smaller(larger(partly // inside, 1), count)
+        runs[loop.key] = np.where(np.logical_or(fits, loop.vector), loop.extent, part)
+        inside = inside * count
+        going = fits
+    return runs

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.nest import Loop, Nest
+
 from ..space.programs import Programs
 from ..space.trace import recorded
-from .cover import Lanes, Value
-from .row_loops import Loop, Nest
+from .lanes import Lanes, Value
 from .schema import POSITIONS
 from .shape import Level, Matrix, Shape, at
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.reads import Form
+from te_lite.footprint import Cover, contiguous_run
+from te_lite.lanes import product
 
 from ..space.trace import recorded
-from .cover import Cover, Value, coefficients, dims_at
+from .lanes import Lanes, Value
 from .row_plans import Access
 from .shape import Level, Matrix, Shape, at, stacked
 
@@ -15,39 +16,19 @@ from .shape import Level, Matrix, Shape, at, stacked
 class Memory:
     """Where an access stands in memory; `cover` is that of the loops inside its storage.
 
-    `sizes` and `strides` are those of the dimensions.  `axis_steps` is by how many elements one step of each axis moves
-    the address (of several indices that an axis occurs in, the first one counts), `loop_steps[j]` by how many one turn
-    of loop j does; loops that leave the address in place are missing.
+    `sizes` are those of the dimensions.  `axis_steps` is by how many elements one step of each axis moves the address,
+    `loop_steps[j]` by how many one turn of loop j does; loops that leave the address in place are missing.
     """
 
-    def __init__(self, access: Access, cover: Cover) -> None:
-        self.access, self.cover = access, cover
-        self.sizes = cover.lanes.sizes(access)
-        self.strides: list[Value] = [1.0] * len(self.sizes)
-        for d in reversed(range(len(self.sizes) - 1)):
-            self.strides[d] = self.strides[d + 1] * self.sizes[d + 1]
-        self.axis_steps: dict[int, Value] = {}
-        for forms in reversed(access.forms):
-            self.axis_steps.update(self._axis_steps(forms))
-        self.loop_steps: dict[int, Value] = {}
-        for j, steps in enumerate(cover.steps):
-            moved = steps.keys() & self.axis_steps.keys()
-            if moved:
-                total: Value = 0.0
-                for axis in sorted(moved):
-                    total = total + self.axis_steps[axis] * steps[axis]
-                self.loop_steps[j] = np.abs(total)
-        size = self.strides[0] * self.sizes[0] if self.sizes else 1.0
+    def __init__(self, access: Access, cover: Cover, lanes: Lanes) -> None:
+        self.access, self.cover, self.lanes = access, cover, lanes
+        self.sizes = lanes.sizes(access)
+        self.axis_steps = cover.axis_steps(access.indices, self.sizes)
+        self.loop_steps = cover.loop_steps(self.axis_steps)
+        size = product(self.sizes)
         for j in access.copies:
             self.loop_steps[j] = size
             size = size * cover.extents[j]
-
-    def _axis_steps(self, forms: tuple[Form, ...]) -> dict[int, Value]:
-        found: dict[int, Value] = {}
-        for form, stride in zip(forms, self.strides, strict=True):
-            for axis, c in coefficients(form).items():
-                found[axis] = found.get(axis, 0.0) + c * stride
-        return found
 
 
 def buffer_columns(
@@ -77,7 +58,8 @@ def _lines(memory: Memory, unique: Value, points: Value, line: float, shape: Sha
     step = at(steps, _looked_up(row_of, found))
     still = at(shape.inside, found + 1)
     lines = np.maximum(1.0, points / still * np.minimum(1.0, step * memory.access.element / line))
-    run = _contiguous(memory) * memory.access.element
+    spans = memory.cover.spans(memory.access.indices, memory.sizes, 0)
+    run = contiguous_run(spans, memory.sizes) * memory.access.element
     unique_lines = np.maximum(1.0, unique / np.minimum(run, line))
     return {
         "lines": np.maximum(lines, unique_lines),
@@ -90,16 +72,6 @@ def _lines(memory: Memory, unique: Value, points: Value, line: float, shape: Sha
 def _looked_up(rows: tuple[int, ...], level: Level) -> Level:
     """The row of each level; -1 for level -1."""
     return np.array((*rows, -1))[level]
-
-
-def _contiguous(memory: Memory) -> Value:
-    """The elements that stand side by side when all loops run."""
-    run: Value = 1.0
-    full: Value = True
-    for values, size in zip(reversed(dims_at(memory.access, memory.cover, 0)), reversed(memory.sizes), strict=True):
-        run = run * np.where(full, values, 1.0)
-        full = full & np.greater_equal(values, size)
-    return run
 
 
 def _reuse(memory: Memory, total: Matrix, shape: Shape) -> dict[str, Value]:

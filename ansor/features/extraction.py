@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from te_lite.bounds import infer_bounds
+from te_lite.footprint import Cover
 from te_lite.state import State
 
 from ..core.hardware import HardwareParams
@@ -19,10 +20,10 @@ from ..space.replayed import Player
 from ..space.trace import recorded
 from .annotations import auto_unroll, loop_marks, mark_columns, pragma_unrolled
 from .buffers import Memory, buffer_columns
-from .cover import Cover, Lanes, Value, touched
 from .gpu_kernel import kernel_columns, launch, launch_columns, storage_bytes
+from .lanes import Lanes, Value
 from .matrix import Columns, Features, Layout
-from .row_plans import Plan, RowPlan, plan_of
+from .row_plans import Access, Plan, RowPlan, plan_of
 from .schema import SAMPLES
 from .shape import Marks, Matrix, Shape, at, stacked
 from .warp import fetched_bytes, warp_columns
@@ -90,7 +91,7 @@ class _Extraction:
         return found
 
     def _row(self, row: RowPlan) -> Columns:
-        shape = Shape(Cover(row.nest, self.lanes))
+        shape = Shape(Cover(row.nest, self.lanes), self.lanes.n)
         around: Value = 1.0
         for extent in shape.extents[: row.nest.around]:
             around = around * extent
@@ -112,12 +113,12 @@ class _Extraction:
     def _buffers(self, row: RowPlan, shape: Shape, points: Value) -> Columns:
         fixed = {access.fixed for access in row.accesses} - {frozenset()}
         covers = {frozenset(): shape.cover, **{f: Cover(row.nest, self.lanes, f) for f in fixed}}
-        seen = [touched(access, covers[access.fixed]) for access in row.accesses]
+        seen = [self._touched(access, covers[access.fixed]) for access in row.accesses]
         total = stacked(shape.n, *[sum(levels, 0.0) for levels in zip(*seen, strict=True)])
         out = _curve(row, total, shape)
         fetched: Value = 0.0
         for b, (access, bytes_) in enumerate(zip(row.accesses, seen, strict=True)):
-            memory = Memory(access, covers[access.fixed])
+            memory = Memory(access, covers[access.fixed], self.lanes)
             columns = buffer_columns(memory, bytes_, total, points, self.hardware.cache_line_bytes, shape)
             if self.plan.gpu[row.nest.root]:
                 columns.update(warp_columns(memory))
@@ -125,6 +126,9 @@ class _Extraction:
             out.update({f"B{b}.{name}": value for name, value in columns.items()})
         self.fetched[row.nest.root] = self.fetched.get(row.nest.root, 0.0) + fetched
         return {**out, "row_bytes_per_block": fetched}
+
+    def _touched(self, access: Access, cover: Cover) -> list[Value]:
+        return cover.touched(access.indices, self.lanes.sizes(access), float(access.element), access.copies)
 
     def _kernel(self, root: int, gpu: bool) -> Columns:
         found = launch(self.plan, root, self.lanes)

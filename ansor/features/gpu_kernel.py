@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from te_lite.bounds import BLOCKS, THREADS
 from te_lite.double_buffer import stored_elements, tile_count
+from te_lite.loop_scope import BLOCKS, THREADS
 
 from ..core.hardware import HardwareParams
-from .cover import Lanes, Value
+from .lanes import Lanes, Value
 from .row_plans import Plan, RowPlan
 
 WORD_BYTES = 4

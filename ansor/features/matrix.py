@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..space.trace import Symbol
-from .cover import Value
+from .lanes import Value
 from .schema import INDEX, SCHEMA
 
 Features = np.ndarray[Any, np.dtype[np.float32]]

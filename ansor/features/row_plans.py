@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 
 from te_lite.bounds import Bounds
 from te_lite.expr import Expr, Load, Var
-from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, expanded_bodies, index_form
+from te_lite.index_span import IndexTuples
+from te_lite.nest import Nest, nests_of
+from te_lite.reads import Affine, Form, expanded_bodies, index_form
 from te_lite.state import ATTACHED, INLINED, Relation, SplitRel, State
 from te_lite.visit import walk
 
 from ..sketch.shared_memory import element_bytes
 from .count import Counts, flops, op_counts
-from .row_loops import Nest, nests_of
 from .schema import BUFFERS
 
 Reads = dict[int, list[tuple[Form, ...]]]
@@ -30,17 +30,15 @@ REMEMBERED = 256
 class Access:
     """How a row uses the storage of `producer` (its own, when it stores).
 
-    `forms` are the different index tuples, `axes` the axes of the row that occur in each dimension.  `count` accesses
-    are made in one point.  The loops `fixed` of the row are around the storage; the virtual threads among them,
-    `copies`, have one each side by side.  `serial` is the number of loops that the row has in common with the nearest
-    one of `others` other stages that use it.  `scope` is the storage's; a `whole` one holds the complete tensor, any
-    other one region.
+    `count` accesses are made in one point, at the index tuples `indices`.  The loops `fixed` of the row are around the
+    storage; the virtual threads among them, `copies`, have one each side by side.  `serial` is the number of loops that
+    the row has in common with the nearest one of `others` other stages that use it.  `scope` is the class of the
+    storage; a `whole` one holds the complete tensor, any other one region.
     """
 
     producer: int
     kind: str
-    forms: tuple[tuple[Form, ...], ...]
-    axes: tuple[frozenset[int], ...]
+    indices: IndexTuples
     count: int
     element: int
     fixed: frozenset[int]
@@ -49,13 +47,6 @@ class Access:
     others: int
     scope: str
     whole: bool
-
-    @cached_property
-    def plain(self) -> tuple[int | None, ...]:
-        """The axis that each index is, up to a constant and direction; None where it is more."""
-        if len(self.forms) > 1:
-            return (None,) * len(self.axes)
-        return tuple([_plain(form) for form in self.forms[0]])
 
 
 @dataclass(frozen=True)
@@ -169,7 +160,7 @@ def _row(
         len(op.axis),
         element_bytes(op.dtype),
         op.num_outputs,
-        bounds.scopes[k],
+        bounds.storage(k),
         _is_argument(state, k),
     )
 
@@ -195,9 +186,6 @@ def _access(
     users: dict[int, set[int]],
 ) -> Access:
     state = bounds.state
-    forms = tuple(dict.fromkeys(reads))
-    dims = range(len(state.ops[producer].shape))
-    axes = tuple([frozenset(a for f in forms for a in form_axes(f[d])) for d in dims])
     attached = state.stages[producer].where == ATTACHED
     whole = state.stages[producer].is_placeholder or _is_argument(state, producer)
     around = nests[producer].loops[: nests[producer].around] if attached and not whole else ()
@@ -208,39 +196,17 @@ def _access(
     return Access(
         producer,
         kind,
-        forms,
-        axes,
+        IndexTuples(tuple(dict.fromkeys(reads))),
         len(reads),
         element_bytes(state.ops[producer].dtype),
         fixed,
         tuple([j for j in sorted(fixed, reverse=True) if nest.loops[j].tag == "vthread"]),
         max(common, default=0),
         len(others),
-        bounds.scopes[producer] if attached and not whole else "global",
+        bounds.storage(producer) if attached and not whole else "global",
         whole,
     )
 
 
 def _common(nest: Nest, other: Nest) -> int:
     return nest.depth(frozenset((loop.stage, loop.uid) for loop in other.loops))
-
-
-def form_axes(form: Form) -> set[int]:
-    """The axes that occur in an index."""
-    match form:
-        case Affine(terms=terms):
-            return {axis for axis, _ in terms}
-        case Sum(parts=parts):
-            return {axis for part in parts for axis in form_axes(part)}
-        case Scaled(part=part) | Quotient(part=part):
-            return form_axes(part)
-        case _:
-            return set()
-
-
-def _plain(form: Form) -> int | None:
-    match form:
-        case Affine(terms=((axis, 1 | -1),)):
-            return axis
-        case _:
-            return None

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.footprint import Cover
+
 from ..space.trace import recorded
-from .cover import Cover, Value
+from .lanes import Value
 
 Level = np.ndarray[Any, np.dtype[np.intp]]
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
@@ -16,15 +18,14 @@ Numbers = np.ndarray[Any, np.dtype[np.int16]]
 
 
 class Shape:
-    """`inside[l]`: product of the extents of loops l .. L-1, float64 [L+1, lanes]; `long[j]`: loop j is longer than 1.
+    """`inside[l]`: product of the extents of loops l .. L-1, float64 [L+1, n]; `long[j]`: loop j is longer than 1.
 
     `lengths[j]` is the extent of loop j, with a last row of zeros; `places[j]` is j + 1 where loop j is long, else 0;
     `first` and `last` are the outermost and innermost long loop (-1 where there is none).
     """
 
-    def __init__(self, cover: Cover) -> None:
-        self.nest, self.cover = cover.nest, cover
-        self.n = cover.lanes.n
+    def __init__(self, cover: Cover, n: Any) -> None:
+        self.nest, self.cover, self.n = cover.nest, cover, n
         self.extents = cover.extents
         self.inside: Matrix = _inside(self.n, *self.extents)
         self.lengths: Matrix = stacked(self.n, *self.extents, 0.0)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from te_lite.bounds import BLOCKS, THREADS
+from te_lite.loop_scope import BLOCKS, THREADS
+from te_lite.nest import Nest
 
 from ..space.trace import recorded
 from .buffers import Memory
-from .cover import Value
-from .row_loops import Nest
+from .lanes import Value
 from .row_plans import RowPlan
 from .shape import Shape
 
@@ -60,7 +60,7 @@ def _digits(memory: Memory) -> tuple[Digits, Value, Value]:
     A run of threads through a fused iterator that was split again counts through that one's digits.
     """
     cover, nest, size = memory.cover, memory.cover.nest, memory.access.element
-    strides = cover.lanes.strides(nest.stage)
+    strides = memory.lanes.strides(nest.stage)
     digits: Digits = []
     threads: Value = 1.0
     width: Value = 1.0
@@ -77,7 +77,7 @@ def _digits(memory: Memory) -> tuple[Digits, Value, Value]:
         elif loop.tag in THREADS:
             for part in nest.parts[loop.fused]:
                 step = np.abs(memory.axis_steps.get(part.axis, 0.0)) * strides.get(part.uid, 1.0) * size
-                digits.append((cover.lanes.extent(loop.stage, part.uid), step))
+                digits.append((memory.lanes.extent(loop.stage, part.uid), step))
     return digits, np.minimum(threads, WARP) * width, width
 
 

@@ -8,9 +8,10 @@ import math
 import numpy as np
 
 from ansor.analytical import GPU, Machine, machine_of, seconds
-from te_lite.bounds import THREADS, Bounds, infer_bounds
+from te_lite.bounds import Bounds, infer_bounds
 from te_lite.errors import TeError, require
 from te_lite.lanes import product
+from te_lite.loop_scope import THREADS
 
 from ..core.errors import TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed

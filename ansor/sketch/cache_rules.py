@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from te_lite.loop_value import root_axes
 from te_lite.replay import apply
 from te_lite.state import REDUCE, Iter, Stage, State
 from te_lite.step import CacheRead, CacheWrite
@@ -16,7 +17,6 @@ from .predicates import (
     has_cross_thread_reduction,
     named_axes,
     needs_tiling,
-    root_axes,
 )
 from .rule import Condition, Outcome, SketchContext
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from te_lite.expr import Expr
-from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, FuseRel, Iter, SplitRel, Stage, State
+from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, SplitRel, Stage, State
 from te_lite.step import CacheRead, CacheWrite, FollowFusedSplit, FollowSplit, RFactor, Split, Step
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
@@ -109,20 +109,6 @@ def has_cross_thread_reduction(state: State, k: int) -> bool:
     return any(
         it.annotation == THREAD and it.kind == REDUCE for stage in (state.stages[k], *inside) for it in stage.iters
     )
-
-
-def root_axes(stage: Stage, uid: int) -> set[int]:
-    """The numbers of the axes that iterator `uid` was made from."""
-    roots = {uid}
-    for rel in reversed(stage.relations):
-        match rel:
-            case SplitRel(parent=parent, children=children):
-                if roots & set(children):
-                    roots = (roots - set(children)) | {parent}
-            case FuseRel(parts=parts, fused=fused):
-                if fused in roots:
-                    roots = (roots - {fused}) | set(parts)
-    return roots
 
 
 def axis_name(stage: Stage, number: int) -> str:

@@ -14,9 +14,12 @@ from typing import Any
 
 from te_lite.bounds import Bounds
 from te_lite.double_buffer import stored_elements, tile_count
+from te_lite.index_span import span_at_least
 from te_lite.lanes import ceildiv, larger, product, smaller
-from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
+from te_lite.loop_scope import kernel_of
+from te_lite.reads import Form, reads_by_producer
 from te_lite.state import INLINED, State
+from te_lite.storage import storage_class
 
 from .predicates import NO_SPLIT, named_axes, split_steps
 
@@ -28,18 +31,11 @@ def element_bytes(dtype: str) -> int:
     return _BYTES.get(dtype, 4)
 
 
-def kernel_of(state: State, k: int) -> int:
-    """The root stage in whose loops stage `k` is computed."""
-    attach = state.stages[k].attach
-    return k if attach is None else kernel_of(state, attach.stage)
-
-
 def shared_bytes(bounds: Bounds) -> dict[int, Any]:
     """Bytes of shared memory of each kernel, by its root stage (ints or lanes)."""
     total: dict[int, Any] = {}
-    for k, scope in enumerate(bounds.scopes):
-        stage = bounds.state.stages[k]
-        if scope == "shared" and stage.attach is not None:
+    for k, stage in enumerate(bounds.state.stages):
+        if bounds.storage(k) == "shared" and stage.attach is not None:
             kernel = kernel_of(bounds.state, k)
             elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage.storage_align)
             size = element_bytes(stage.op.dtype)
@@ -78,29 +74,14 @@ class Fetch:
         spans = [extent if p is None else smaller(extent, product(lengths[p])) for extent, p in self.axes]
         total: Any = 1
         for d, size in enumerate(self.shape):
-            total = total * smaller(size, reduce(larger, [_span(forms[d], spans) for forms in self.forms]))
+            total = total * smaller(size, reduce(larger, [span_at_least(forms[d], spans) for forms in self.forms]))
         tiles = product([ceildiv(extent, spans[axis]) for axis, extent in self.turns])
         return stored_elements(total, self.element, tiles) * self.element
 
 
-def _span(form: Form, spans: Sequence[Any]) -> Any:
-    """The number of values, at least, of an index whose axes cover `spans` values each."""
-    match form:
-        case Affine(terms=terms):
-            return 1 + sum([abs(c) * (spans[axis] - 1) for axis, c in terms])
-        case Sum(parts=parts):
-            return 1 + sum([_span(p, spans) - 1 for p in parts])
-        case Scaled(part=part, factor=factor):
-            return 1 + abs(factor) * (_span(part, spans) - 1)
-        case Quotient(part=part, divisor=divisor, mod=False):
-            return -(-_span(part, spans) // divisor)
-        case _:
-            return 1
-
-
 def _axis(extent: int, position: int | None, sketch: State) -> tuple[int, int | None]:
     """The extent of an axis within a tile, and the split that decides it if its lengths are undecided."""
-    lengths = () if position is None else getattr(sketch.steps[position], "lengths", ())
+    lengths = () if position is None else sketch.steps[position].lengths
     if position is None or None in lengths:
         return extent, position
     return min(extent, int(product(lengths))), None
@@ -113,7 +94,7 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
     reads = reads_by_producer(sketch.ops, hidden)
     out = []
     for k, stage in enumerate(sketch.stages):
-        if stage.attach is None or getattr(stage.op, "scope", "") != "shared":
+        if stage.attach is None or storage_class(stage.op.scope) != "shared":
             continue
         reader = sketch.stages[stage.attach.stage]
         whole = named_axes(reader, NO_SPLIT)

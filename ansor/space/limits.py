@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import THREADS, Bounds
+from te_lite.bounds import Bounds
 from te_lite.lanes import larger, product, where
+from te_lite.loop_scope import THREADS, kernel_of
 from te_lite.state import INLINED, Stage
 
 from ..core.hardware import HardwareParams
-from ..sketch.shared_memory import element_bytes, kernel_of, shared_bytes
+from ..sketch.shared_memory import element_bytes, shared_bytes
 from .choices import Matrix, Space, Tile
 from .draw import Mask
 from .programs import Programs
@@ -99,7 +100,7 @@ def accumulators(bounds: Bounds) -> dict[int, tuple[Any, Any]]:
     state = bounds.state
     out: dict[int, tuple[Any, Any]] = {}
     for k, stage in enumerate(state.stages):
-        if bounds.scopes[k] == "local" and stage.attach is not None and stage.where != INLINED:
+        if bounds.storage(k) == "local" and stage.attach is not None and stage.where != INLINED:
             points = product([r.extent for r in bounds.regions[k][: len(stage.op.axis)]])
             copies = product([_bound_to(outer, "vthread") for outer in _around(bounds, k)])
             kernel = kernel_of(state, k)

@@ -13,12 +13,13 @@ import numpy as np
 
 from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError
+from te_lite.loop_value import root_axes
 from te_lite.replay import apply
 from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
 from te_lite.step import ComputeInline, ComputeRoot
 
 from ..core.schedule_primitives import compute_at
-from ..sketch.predicates import has_reduce_iter, is_tiled, needs_tiling, root_axes, single_consumer
+from ..sketch.predicates import has_reduce_iter, is_tiled, needs_tiling, single_consumer
 
 TRIES = 20
 

@@ -14,13 +14,14 @@ import numpy as np
 from te_lite.bounds import Bounds, infer_bounds
 from te_lite.expr import Expr
 from te_lite.lanes import product, where
+from te_lite.loop_value import root_axes
 from te_lite.replay import apply
 from te_lite.state import ATTACHED, REDUCE, ROOT, State
 from te_lite.step import Length, Split
 
 from ..core.hardware import HardwareParams
 from ..core.schedule_primitives import annotate, follow_fused_split, fuse, split
-from ..sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling, root_axes, spatial_split_steps
+from ..sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling, spatial_split_steps
 from ..sketch.shared_memory import element_bytes, shared_bytes
 
 BLOCK, VTHREAD = "blockIdx.x", "vthread"

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from te_lite.lanes import product, smaller, where
+from te_lite.loop_value import root_axes
 from te_lite.replay import apply
 from te_lite.state import INLINED, REDUCE, Iter, Stage, State
 from te_lite.step import Pragma
 
 from ..core.schedule_primitives import annotate, fuse
-from ..sketch.predicates import UNROLL_INNER, has_reduce_iter, is_tiled, named_axes, root_axes
+from ..sketch.predicates import UNROLL_INNER, has_reduce_iter, is_tiled, named_axes
 
 CPU_UNROLL = (0, 16, 64, 512)
 GPU_UNROLL = (0, 16, 64, 512, 1024)

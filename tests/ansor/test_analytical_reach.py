@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.analytical.footprint import distinct, innermost_within, spans, stride, touched
-from ansor.analytical.loop_nests import Access, Nest, loop_nests
+from ansor.analytical.loop_nests import Nest, innermost_within, loop_nests
 from ansor.space.programs import Programs
 from te_lite.bounds import infer_bounds
+from te_lite.footprint import BufferAccess
 from te_lite.reads import Affine
 from te_lite.replay import replay
 from te_lite.state import FuseRel, State
@@ -47,14 +47,14 @@ def axis_values(nest: Nest, values: dict[int, int]) -> tuple[int, ...] | None:
                 assert isinstance(extent, int)
                 found[part], rest = rest % extent, rest // extent
         else:
-            parts = zip(rel.children, nest.strides[rel.parent], strict=True)
+            parts = zip(rel.children, nest.reach.strides[rel.parent], strict=True)
             found[rel.parent] = sum([found[c] * s for c, s in parts])
     if any(isinstance(v.extent, int) and found[v.uid] >= v.extent for v in nest.stage.vars):
         return None
     return tuple([found[root] for root in range(nest.stage.num_roots)])
 
 
-def place(access: Access, axes: tuple[int, ...]) -> tuple[int, ...]:
+def place(access: BufferAccess, axes: tuple[int, ...]) -> tuple[int, ...]:
     if access.forms is None:
         return axes[: len(access.shape)]
     out = []
@@ -75,14 +75,14 @@ def test_elements_and_strides_by_enumeration(shape: tuple[int, int, int, int]) -
         values = itertools.product(*[range(int(x.extent)) for x in chosen])
         found = [axis_values(nest, dict(zip([x.uid for x in chosen], v, strict=True))) for v in values]
         points = [p for p in found if p is not None]
-        axes = spans(nest, runs)
+        axes = nest.reach.spans(runs)
         assert all(span >= max(reached) + 1 for span, reached in zip(axes, zip(*points, strict=True), strict=True))
         for access in nest.accesses:
             elements = {place(access, p) for p in points}
             hull = [max(side) - min(side) + 1 for side in zip(*elements, strict=True)]
-            assert touched(access, axes) >= math.prod(hull)
-            assert distinct(nest, access, runs, axes) >= len(elements)
-            exact += distinct(nest, access, runs, axes) == len(elements)
+            assert access.elements(axes) >= math.prod(hull)
+            assert nest.reach.distinct(access, runs, axes) >= len(elements)
+            exact += nest.reach.distinct(access, runs, axes) == len(elements)
     assert exact > 35, "most of these 75 counts have no overlap and must be exact"
 
 
@@ -93,7 +93,7 @@ def test_one_step_of_a_loop() -> None:
             for access in nest.accesses:
                 here, there = [place(access, axis_values(nest, {loop.uid: v}) or ()) for v in (0, 1)]
                 strides = np.cumprod([1, *access.shape[:0:-1]])[::-1]
-                assert stride(nest, access, loop) == abs(int(np.dot(np.subtract(there, here), strides)))
+                assert nest.reach.stride(access, loop.key) == abs(int(np.dot(np.subtract(there, here), strides)))
 
 
 def test_unrolled_loops() -> None:

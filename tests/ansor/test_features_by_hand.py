@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.features.cover import Cover, Lanes
-from ansor.features.row_loops import nests_of
+from ansor.features.lanes import Lanes
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Const, const
+from te_lite.footprint import Cover
 from te_lite.loop_value import all_values, split_guards
+from te_lite.nest import nests_of
 from te_lite.region import DivAtom, Linear
 from te_lite.replay import replay
 from te_lite.simplify import Simplifier

@@ -25,6 +25,7 @@ from te_lite.step import Annotate, Reorder, Split, Step
 from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, bodies, stmts_of
 from te_lite.visit import walk
 from tests.ansor.feature_values import HARDWARE, rows_of
+from tests.te_lite.test_loop_scope import kernel
 from tests.workloads import WORKLOADS, matmul
 
 
@@ -192,3 +193,9 @@ def test_elements_of_convolutions(name: str, target: str, monkeypatch: pytest.Mo
                 loads = found.loads.get((names[k], names[producer]))
                 seen = [row[f"B{b}.unique_bytes"] for b in range(1, 5)]
                 assert loads is None or pytest.approx(4 * len(loads.elements)) in seen, (names[k], names[producer])
+
+
+def test_what_is_computed_inside_a_shared_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs once for every turn of the copy's threads, not again for those of the product around the copy."""
+    state, _ = kernel("shared", "local")
+    check(state, "cuda", monkeypatch)

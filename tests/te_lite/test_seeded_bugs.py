@@ -25,6 +25,7 @@ from te_lite import (
     lower_nest,
     reads,
     region,
+    storage,
     sync,
     unroll,
     vthread,
@@ -147,7 +148,7 @@ def remainder_always_tight(m: pytest.MonkeyPatch) -> None:
 
 
 def threads_not_relaxed(m: pytest.MonkeyPatch) -> None:
-    m.setitem(bounds.SCOPE_RANK, "shared", 3)
+    m.setitem(storage.SCOPE_RANK, "shared", 3)
 
 
 def cache_read_transposed(m: pytest.MonkeyPatch) -> None:

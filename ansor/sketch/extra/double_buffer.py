@@ -10,6 +10,7 @@ from __future__ import annotations
 from te_lite.replay import apply
 from te_lite.state import ATTACHED, REDUCE, State
 from te_lite.step import DoubleBuffer
+from te_lite.storage import storage_class
 
 from ..generate import generate_sketches
 from ..rule import SketchContext
@@ -21,7 +22,7 @@ def can_be_fetched_ahead(state: State, k: int) -> bool:
     if stage.where != ATTACHED or stage.attach is None or stage.op.reduce_axis or stage.double_buffer:
         return False
     loop = state.stages[stage.attach.stage].vars[stage.attach.iter]
-    return getattr(stage.op, "scope", "") == "shared" and loop.kind == REDUCE
+    return storage_class(stage.op.scope) == "shared" and loop.kind == REDUCE
 
 
 def double_buffered(sketch: State) -> State | None:

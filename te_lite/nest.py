@@ -2,19 +2,19 @@
 
     loops of a stage = loops of the stages it is computed in, outermost first, then its own
 
-A loop of a block, thread or virtual thread whose turns share the stage's storage is left out: the stage is computed
-once for all of them.  A fused loop that is not split again stands as its parts, each with the annotation, so that a
-program with fused loops and one without have the same nest.
+Of the loops of other stages, those that run while the stage is computed once (`loop_scope.py`) are left out.  A
+fused loop that is not split again stands as its parts, each with the annotation, so that a program with fused loops and
+one without have the same nest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from te_lite.bounds import SCOPE_RANK, THREAD_RANK, Bounds
-from te_lite.state import ATTACHED, INLINED, FuseRel, SplitRel, Stage, State
-
-from ..sketch.predicates import root_axes
+from .bounds import Bounds
+from .loop_scope import kernel_of, standing_loops
+from .loop_value import root_axes
+from .state import INLINED, FuseRel, SplitRel, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ def nests_of(bounds: Bounds) -> dict[int, Nest]:
     own = {k: own_loops(k, s) for k, s in enumerate(state.stages) if not s.is_placeholder and s.where != INLINED}
     out = {}
     for k in own:
-        around = [replace(x, axis=-1, fused=-1) for x in _around(state, k, own) if _stands(x, bounds, k)]
+        around = [replace(x, axis=-1, fused=-1) for x in _around(bounds, k, own)]
         stage = state.stages[k]
         fused = {loop.fused for loop in own[k] if loop.fused >= 0}
         parts = {uid: _parts(stage, uid) for uid in fused}
-        out[k] = Nest(k, _root(state, k), (*around, *own[k]), len(around), parts)
+        out[k] = Nest(k, kernel_of(state, k), (*around, *own[k]), len(around), parts)
     return out
 
 
@@ -117,20 +117,9 @@ def _parts(stage: Stage, fused: int) -> tuple[Part, ...]:
     return tuple([Part(uid, min(roots)) for uid, roots in digits if min(roots) < stage.num_roots])
 
 
-def _around(state: State, k: int, own: dict[int, tuple[Loop, ...]]) -> list[Loop]:
-    attach = state.stages[k].attach
-    if attach is None:
-        return []
-    last = state.stages[attach.stage].position(attach.iter)
-    return _around(state, attach.stage, own) + [loop for loop in own[attach.stage] if loop.place <= last]
-
-
-def _stands(loop: Loop, bounds: Bounds, k: int) -> bool:
-    """Whether stage k is computed anew in every turn of a loop around it."""
-    rank = SCOPE_RANK[bounds.scopes[k]] * (bounds.state.stages[k].where == ATTACHED)
-    return loop.tag not in THREAD_RANK or rank > THREAD_RANK[loop.tag]
-
-
-def _root(state: State, k: int) -> int:
-    attach = state.stages[k].attach
-    return k if attach is None else _root(state, attach.stage)
+def _around(bounds: Bounds, k: int, own: dict[int, tuple[Loop, ...]]) -> list[Loop]:
+    """The loops that stand still around stage k, outermost first."""
+    standing = standing_loops(bounds.state.stages, bounds.scopes, k)
+    outside_in = reversed(dict.fromkeys([stage for stage, _ in standing]))
+    leaf = {stage: bounds.state.stages[stage].leaf for stage, _ in standing}
+    return [loop for stage in outside_in for loop in own[stage] if (stage, leaf[stage][loop.place]) in standing]
