@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.lanes import larger, smaller, where
+from te_lite.lanes import larger
 from te_lite.state import INLINED
 
 from ..core.hardware import HardwareParams
@@ -121,7 +121,7 @@ def _draw_threads(space: Space, rows: Matrix, rng: np.random.Generator, hardware
             limits = thread_limits(space.sketch, k, hardware)
             extents = tuple([t.extent for t in mine])
             plan = thread_plan(extents, mine[0].parts, limits, mine[0].max_innermost)
-            for tile, drawn in zip(mine, plan.draw_many(len(rows), rng), strict=True):
+            for tile, drawn in zip(mine, plan.draw(len(rows), rng), strict=True):
                 rows[:, tile.columns] = drawn
             done.update([t.step for t in mine])
     return done
@@ -156,35 +156,3 @@ def _cpu_choices(
                 drawn = 1 + (rng.random(len(rows)) * most).astype(np.int64)
                 rows[:, c.column] = np.minimum(drawn, most)
     return rows
-
-
-def settled(variant: Variant, rows: Matrix, made: Programs, options: SketchOptions | None = None) -> Matrix:
-    """`rows` of the programs `made` from them, with every number changed to what it means.
-
-    Parallel and vector loops: the numbers that have an effect, vector loops of at most `max_vectorize_size` lanes.
-    Fetch widths: the largest one that divides the run of the copy.  Equal programs then are equal rows.
-    """
-    options = options or SketchOptions()
-    out: Matrix = rows.copy()
-    state = made.bounds.state
-    for c in variant.space.choices:
-        match c.kind:
-            case "fetch":
-                out[:, c.column] = _dividing(rows[:, c.column], copy_run(made.bounds, c.stage), c.values)
-            case "parallel":
-                out[:, c.column] = made.parallel.get(c.stage, 0)
-            case "vectorize":
-                count = made.vectorize.get(c.stage, 0)
-                if c.stage in made.vectorize:
-                    depth = made.parallel.get(c.stage, 0)
-                    count = smaller(count, most_lanes(state, c.stage, depth, options.max_vectorize_size))
-                out[:, c.column] = count
-    return out
-
-
-def _dividing(wanted: np.ndarray, run: Any, values: Sequence[int]) -> Any:
-    """The largest of `values` that is at most `wanted` and divides `run`."""
-    best: Any = 1
-    for value in values:
-        best = where((value <= wanted) & (run % value == 0), value, best)
-    return best

@@ -1,4 +1,4 @@
-"""From a row to the steps of its program: exactly what `ansor.space.annotate_sample` makes for the same decisions."""
+"""From a row to the steps of its program: the structure of its variant, with the numbers of the row."""
 
 from __future__ import annotations
 

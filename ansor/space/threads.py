@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from te_lite.bounds import Bounds, infer_bounds
+from te_lite.bounds import Bounds
 from te_lite.expr import Expr
 from te_lite.lanes import product, where
 from te_lite.replay import apply
@@ -21,7 +19,7 @@ from te_lite.step import Length, Split
 from ..core.hardware import HardwareParams
 from ..core.schedule_primitives import annotate, follow_fused_split, fuse, split
 from ..sketch.predicates import THREAD, has_cross_thread_reduction, needs_tiling, root_axes, spatial_split_steps
-from ..sketch.shared_memory import element_bytes, shared_bytes
+from ..sketch.shared_memory import element_bytes
 
 BLOCK, VTHREAD = "blockIdx.x", "vthread"
 WIDTHS = (1, 2, 4, 8, 16)
@@ -94,39 +92,15 @@ def copy_run(bounds: Bounds, k: int) -> Any:
 # ------------------------------------------------------------------------------------------ binding
 
 
-def bind_threads(state: State, hardware: HardwareParams, rng: np.random.Generator) -> State | None:
-    """`state` bound to threads at random; None when it exceeds the shared memory of a block.
-
-    `state` is filled and not annotated.
-    """
-    threads = {k: counts[int(rng.integers(len(counts)))] for k, counts in thread_counts(state, hardware).items()}
-    bounds = infer_bounds(bind(state, hardware, threads))
-    if max(shared_bytes(bounds).values(), default=0) > hardware.max_shared_memory_per_block:
-        return None
-    widths = {}
-    for k in copies(state):
-        run = copy_run(bounds, k)
-        fitting = [w for w in vector_widths(state, k, hardware) if run % w == 0]
-        widths[k] = fitting[int(rng.integers(len(fitting)))]
-    return bind(state, hardware, threads, widths, copy_sizes(bounds))
-
-
-def copy_sizes(bounds: Bounds) -> dict[int, Any]:
-    """The number of elements of every shared copy."""
-    state = bounds.state
-    return {k: product([r.extent for r in bounds.regions[k][: len(state.stages[k].op.axis)]]) for k in copies(state)}
-
-
 def bind(
     state: State,
     hardware: HardwareParams,
     threads: Mapping[int, Length],
     widths: Mapping[int, Length] | None = None,
-    sizes: Mapping[int, int] | None = None,
 ) -> State:
     """`state` with every kernel bound: `threads[k]` for a plain kernel, `widths[k]` for a shared copy.
 
-    Without `widths` copies are left alone; `sizes` are what the splits of copies note as their extents (else 0).
+    Without `widths` copies are left alone; the splits of copies note no extent (0).
     Steps come stage by stage, from the last to the first.
     """
     roots = tiling_roots(state)
@@ -135,7 +109,7 @@ def bind(
         if stage.where == ROOT and not stage.is_placeholder:
             state = _bind_root(state, k, roots, hardware, threads)
         elif widths is not None and k in widths:
-            state = _fetch(state, k, widths[k], (sizes or {}).get(k, 0))
+            state = _fetch(state, k, widths[k])
     return state
 
 
@@ -178,14 +152,14 @@ def _bind_tiles(state: State, k: int) -> State:
     return state
 
 
-def _fetch(state: State, k: int, width: Length, size: int) -> State:
-    """Cooperative fetching of a shared copy of `size` elements (0: unknown)."""
+def _fetch(state: State, k: int, width: Length) -> State:
+    """Cooperative fetching of a shared copy."""
     stage = state.stages[k]
     assert stage.attach is not None
     sources = spatial_split_steps(state, stage.attach.stage)
     state, fused = fuse(state, k, stage.leaf)
     first = len(state.stages[k].vars)
-    state = apply(state, Split(k, state.stages[k].position(fused.uid), size, (width,)))
+    state = apply(state, Split(k, state.stages[k].position(fused.uid), 0, (width,)))
     rest, vector = state.stages[k].vars[first:]
     state = annotate(state, k, vector.uid, "vectorize")
     state, (_, thread) = follow_fused_split(state, k, rest.uid, sources, 1)

@@ -20,9 +20,8 @@ from te_lite.step import Length, Split
 
 from ..core.hardware import HardwareParams
 from ..sketch.predicates import needs_tiling, spatial_split_steps
-from .factor_tables import choose_lengths, factor_table
+from .factor_tables import factor_table
 
-Lengths = dict[int, tuple[int, ...]]
 Pair = tuple[int, int]
 
 
@@ -58,15 +57,6 @@ class ThreadLimits:
     max_threads: int
 
 
-def draw_free(sketch: State, skip: set[int], rng: np.random.Generator, max_innermost: int) -> Lengths:
-    """Lengths for the holes that are not in `skip`, each uniformly from its table."""
-    return {
-        position: choose_lengths(step.extent, len(step.lengths), rng, max_innermost)
-        for position, step in holes(sketch).items()
-        if position not in skip
-    }
-
-
 @lru_cache(maxsize=256)
 def thread_splits(sketch: State) -> dict[int, tuple[int, ...]]:
     """The spatial splits of every tiled stage that is computed inside another one, by stage number."""
@@ -95,11 +85,7 @@ class ThreadPlan:
     groups: tuple[dict[Pair, np.ndarray], ...]
     ways: tuple[dict[Pair, float], ...]
 
-    def draw(self, rng: np.random.Generator) -> list[tuple[int, ...]]:
-        """One row per axis, all fitting assignments equally likely."""
-        return [tuple(row[0].tolist()) for row in self.draw_many(1, rng)]
-
-    def draw_many(self, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def draw(self, n: int, rng: np.random.Generator) -> list[np.ndarray]:
         """`n` assignments: for each axis an int64 array [n, parts]."""
         out = []
         state = np.zeros(n, np.int64)
@@ -197,19 +183,4 @@ def _ways_before(pairs: dict[Pair, np.ndarray], before: set[Pair], after: dict[P
         total = sum(len(rows) * after.get(_times(done, pair), 0.0) for pair, rows in pairs.items())
         if total:
             out[done] = total
-    return out
-
-
-def draw_threads(sketch: State, hardware: HardwareParams, rng: np.random.Generator, max_innermost: int) -> Lengths:
-    """Lengths for the spatial splits of all kernels with threads, within the limits."""
-    steps = holes(sketch)
-    out: Lengths = {}
-    for k, positions in thread_splits(sketch).items():
-        undecided = [p for p in positions if p in steps]
-        if undecided:
-            extents = tuple([steps[p].extent for p in undecided])
-            plan = thread_plan(
-                extents, len(steps[undecided[0]].lengths), thread_limits(sketch, k, hardware), max_innermost
-            )
-            out.update(zip(undecided, plan.draw(rng), strict=True))
     return out

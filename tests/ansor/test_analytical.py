@@ -13,7 +13,6 @@ import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from ansor.space.decisions import random_space
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
@@ -27,6 +26,7 @@ from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows
 from tests.conformance.cost_model import CostModelSuite, measured
 from tests.conv_layer import as_lanes, as_single, conv2d_layer, cuda_steps, random_factors, tutorial_layer
+from tests.drawn_programs import drawn_program
 from tests.workloads import matmul
 
 __all__ = ["measured"]
@@ -41,7 +41,7 @@ def one(state: State, machine: Machine) -> float:
 def sampled(dag: te.ComputeDAG, target: str, n: int, seed: int) -> list[State]:
     rng = np.random.default_rng(seed)
     sketches = generate_sketches(dag, ansor.Target(target), HARDWARE[target])
-    found = [sample(sketches[k % len(sketches)], target, HARDWARE[target], rng) for k in range(n)]
+    found = [drawn_program(sketches[k % len(sketches)], target, HARDWARE[target], rng) for k in range(n)]
     return [s for s in found if s is not None]
 
 

@@ -8,9 +8,12 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.space.choices import Matrix, Space
+from ansor.space.decisions import space_of
 from ansor.space.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
 from ansor.space.programs import Programs
-from ansor.space.tile_sizes import draw_threads, thread_splits
+from ansor.space.sample import sample_rows
+from ansor.space.tile_sizes import thread_splits
+from ansor.space.variants import home
 from codegen_cuda.limits import usage
 from te_lite import topi
 from te_lite.bounds import infer_bounds
@@ -108,12 +111,11 @@ def test_rows_fit_what_sampling_draws(name: str, least: int) -> None:
     expected = by_definition(space, rows, least, CUDA)
     assert rows_fit(space, rows, CUDA).tolist() == expected.tolist()
     assert not expected.all()
-    for _ in range(40):
-        lengths = draw_threads(space.sketch, CUDA, rng, 64)
-        row = random_rows(space, 1, rng)
-        for t in space.tiles:
-            row[0, t.columns] = lengths.get(t.step, row[0, t.columns])
-        assert rows_fit(space, row, CUDA).all()
+    drawn = sample_rows(home(space_of(space.sketch, "cuda", CUDA)), 40, rng, "cuda", CUDA)
+    rows = random_rows(space, len(drawn), rng)
+    for t in space.tiles:
+        rows[:, t.columns] = drawn[:, t.columns]
+    assert len(rows) == 40 and rows_fit(space, rows, CUDA).all()
 
 
 def test_small_and_prime_outputs_may_use_less_than_a_warp() -> None:

@@ -12,7 +12,6 @@ import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.features import extract, programs_of, state_features, states_features
 from ansor.sketch.generate import generate_sketches
-from ansor.space.annotate_sample import sample
 from ansor.space.decisions import spaces_of
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
@@ -24,6 +23,7 @@ from te_lite.replay import apply, replay
 from te_lite.step import Annotate, Fuse, Split, from_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
+from tests.drawn_programs import drawn_program
 from tests.workloads import WORKLOADS, matmul
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -93,7 +93,7 @@ def test_states_of_several_computations_at_once() -> None:
     states = []
     for name in ("softmax", "conv2d_nhwc", "softmax", "matmul"):
         for sketch in generate_sketches(te.ComputeDAG(WORKLOADS[name]()), "c", HARDWARE["c"]):
-            state = sample(sketch, "c", HARDWARE["c"], rng)
+            state = drawn_program(sketch, "c", HARDWARE["c"], rng)
             assert state is not None
             states += [state, state.dag.init_state]
     together = states_features(states, HARDWARE["c"])

@@ -18,7 +18,6 @@ from ansor.space.factor_tables import factor_table
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
-from ansor.space.tile_sizes import ThreadLimits, thread_plan
 from ansor.space.variants import has_nest, home, mutate_place, placed, random_variant
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
@@ -78,14 +77,6 @@ def test_every_tile_is_reached(target: str) -> None:
     for c in variant.space.choices:
         if c.kind in ("unroll", "threads"):
             assert set(rows[:, c.column].tolist()) == set(c.values)
-
-
-def test_many_thread_draws_are_uniform() -> None:
-    plan = thread_plan((6, 8), 2, ThreadLimits(max_vthread=2, min_threads=4, max_threads=6), 64)
-    n = int(plan.ways[0][1, 1])
-    drawn = [tuple(map(tuple, rows)) for rows in zip(*plan.draw_many(150 * n, np.random.default_rng(0)), strict=True)]
-    counts = [drawn.count(rows) for rows in set(drawn)]
-    assert len(counts) == n and min(counts) > 90 and max(counts) < 220
 
 
 def test_little_shared_memory() -> None:

@@ -1,0 +1,27 @@
+"""Complete programs of a sketch at random, drawn as the search draws them: a variant, a row of it, its state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
+from ansor.core.target import Target
+from ansor.space.decisions import random_space
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.variants import random_variant
+from te_lite.state import State
+
+
+def drawn_program(
+    sketch: State,
+    target: Target | str,
+    hardware: HardwareParams,
+    rng: np.random.Generator,
+    options: SketchOptions | None = None,
+) -> State | None:
+    """A program of `sketch`, or None when none was found that a block has shared memory for."""
+    variant = random_variant(random_space(sketch, rng, target, hardware, options), rng)
+    rows = sample_rows(variant, 1, rng, target, hardware, options)
+    return concrete(variant, rows[0], target, hardware) if len(rows) else None
