@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from ansor.core.hardware import HardwareParams
 from ansor.core.options import SketchOptions
 from ansor.core.target import Target
-from ansor.space.decisions import random_space
+from ansor.space.choices import Space
+from ansor.space.decisions import random_space, rfactor_positions, space_of
+from ansor.space.factor_tables import factor_table
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
+from ansor.space.tile_sizes import holes
 from ansor.space.variants import random_variant
 from te_lite.state import State
 
@@ -25,3 +30,11 @@ def drawn_program(
     variant = random_variant(random_space(sketch, rng, target, hardware, options), rng)
     rows = sample_rows(variant, 1, rng, target, hardware, options)
     return concrete(variant, rows[0], target, hardware) if len(rows) else None
+
+
+def spaces_of(sketch: State, target: Target | str, hardware: HardwareParams) -> list[Space]:
+    """All spaces of a sketch: one, or one for each choice of the factors of its rfactors."""
+    positions = rfactor_positions(sketch)
+    tables = [factor_table(holes(sketch)[p].extent, 1)[:, 0].tolist() for p in positions]
+    chosen = [tuple(zip(positions, factors, strict=True)) for factors in itertools.product(*tables)]
+    return [space_of(sketch, target, hardware, factors=factors) for factors in chosen]

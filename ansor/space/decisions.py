@@ -6,7 +6,6 @@ stage.  All other decisions are columns of one space.
 
 from __future__ import annotations
 
-import itertools
 from functools import lru_cache
 
 import numpy as np
@@ -35,15 +34,6 @@ Factors = tuple[tuple[int, int], ...]
 def rfactor_positions(sketch: State) -> list[int]:
     """The positions of the undecided splits that an rfactor follows."""
     return [p for p in holes(sketch) if any(isinstance(step, RFactor) for step in sketch.steps[p + 1 : p + 2])]
-
-
-def spaces_of(
-    sketch: State, target: Target | str, hardware: HardwareParams, options: SketchOptions | None = None
-) -> tuple[Space, ...]:
-    """All spaces of a sketch: one, or one for each choice of the factors of its rfactors."""
-    tables = _factor_tables(sketch, options or SketchOptions())
-    chosen = [tuple(zip(tables, factors, strict=True)) for factors in itertools.product(*tables.values())]
-    return tuple([space_of(sketch, target, hardware, options, factors) for factors in chosen])
 
 
 def random_space(

@@ -12,7 +12,6 @@ import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.features import extract, programs_of, state_features, states_features
 from ansor.sketch.generate import generate_sketches
-from ansor.space.decisions import spaces_of
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
@@ -23,7 +22,7 @@ from te_lite.replay import apply, replay
 from te_lite.step import Annotate, Fuse, Split, from_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
-from tests.drawn_programs import drawn_program
+from tests.drawn_programs import drawn_program, spaces_of
 from tests.workloads import WORKLOADS, matmul
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -13,7 +13,7 @@ from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Variant
-from ansor.space.decisions import random_space, space_of, spaces_of
+from ansor.space.decisions import random_space, space_of
 from ansor.space.factor_tables import factor_table
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
@@ -28,6 +28,7 @@ from te_lite.step import to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants
+from tests.drawn_programs import spaces_of
 from tests.oracle import Oracle
 
 GPU_CASES = ["matmul", "small_matmul", "conv2d_bn_relu", "strided_conv", "double_matmul", "winograd", "softmax_abcd"]

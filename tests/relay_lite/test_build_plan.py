@@ -14,10 +14,11 @@ from relay_lite.errors import GraphError
 from relay_lite.ir import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, post_order
 from relay_lite.op.registry import Attrs, Op, OpPattern
 from relay_lite.runtime.assemble import GroupKernel, make_plan, reshaped_params
-from relay_lite.runtime.memory import Request, collisions
+from relay_lite.runtime.memory import Request
 from relay_lite.runtime.plan import Plan, Storage, plan_from_json
 from relay_lite.runtime.streams import dependencies, queues
 from relay_lite.types import TensorType, TupleType, Type
+from tests.relay_lite.memory_oracle import collisions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Rng = np.random.Generator
