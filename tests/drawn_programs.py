@@ -10,11 +10,11 @@ from ansor.core.hardware import HardwareParams
 from ansor.core.options import SketchOptions
 from ansor.core.target import Target
 from ansor.space.choices import Space
-from ansor.space.decisions import random_space, rfactor_positions, space_of
-from ansor.space.factor_tables import factor_table
+from ansor.space.decisions.factor_tables import factor_table
+from ansor.space.decisions.tile_sizes import holes
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space, rfactor_positions, space_of
 from ansor.space.states import concrete
-from ansor.space.tile_sizes import holes
 from ansor.space.variants import random_variant
 from te_lite.state import State
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..space.choices import Matrix, Space
-from ..space.draw import Index, Mask, Scores
+from ..space.decisions.draw import Index, Mask, Scores
 
 
 @lru_cache(maxsize=256)

@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 
 from ..space.choices import ChoiceKind, Matrix, Space, Tile
-from ..space.draw import Index, Mask, below, pick, roulette
-from ..space.factor_tables import divisors
+from ..space.decisions.draw import Index, Mask, below, pick, roulette
+from ..space.decisions.factor_tables import divisors
 
 ATTEMPTS = 4
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..space.choices import Matrix, Space, Tile
-from ..space.factor_tables import divisors
+from ..space.decisions.factor_tables import divisors
 
 
 def neighbours(space: Space, row: np.ndarray) -> Matrix:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .choices import Group, Matrix, Variant
-from .draw import Mask
+from .decisions.draw import Mask
 
 Keys = np.ndarray[Any, np.dtype[np.uint64]]
 

@@ -19,10 +19,10 @@ from te_lite.state import INLINED, Stage
 from ..core.hardware import HardwareParams
 from ..sketch.shared_memory import element_bytes, kernel_of, shared_bytes
 from .choices import Matrix, Space, Tile
-from .draw import Mask
+from .decisions.draw import Mask
+from .decisions.tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
 from .programs import Programs
 from .replayed import Player
-from .tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
 from .trace import Symbol
 
 VECTORS_PER_LOOP = 8

@@ -19,10 +19,10 @@ from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
 from .choices import Matrix, Space, Variant
-from .decisions import rfactor_positions, space_of
 from .locations import Place, place_of
 from .parallel_loops import parallel_loops
 from .programs import hole_columns
+from .spaces import rfactor_positions, space_of
 from .states import concrete, unroll_text
 from .variants import Depths, has_nest, placed, structure
 

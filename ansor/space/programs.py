@@ -22,8 +22,8 @@ from te_lite.step import FollowFusedSplit, FollowSplit, Split
 from ..core.hardware import HardwareParams
 from ..core.target import Target
 from .choices import ChoiceKind, Matrix, Space, Variant
-from .decisions import split_positions
 from .parallel_loops import settled_depths
+from .spaces import split_positions
 from .variants import structure
 from .vector_loops import lane_loops, loops_of_programs
 

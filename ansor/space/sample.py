@@ -21,12 +21,12 @@ from ..core.options import SketchOptions
 from ..core.target import Target
 from ..sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from .choices import Choice, Matrix, Space, Tile, Variant
-from .draw import Index, Mask, pick
-from .factor_tables import factor_table
+from .decisions.draw import Index, Mask, pick
+from .decisions.factor_tables import factor_table
+from .decisions.tile_sizes import thread_limits, thread_plan, thread_splits
 from .parallel_loops import default_depths
 from .programs import Programs, programs
 from .threads import copy_run
-from .tile_sizes import thread_limits, thread_plan, thread_splits
 from .vector_loops import most_lanes
 
 ROUNDS = 20

@@ -13,8 +13,8 @@ from te_lite.step import Pragma, Split, Step
 from ..core.hardware import HardwareParams
 from ..core.target import Target
 from .choices import Space, Variant
-from .decisions import split_positions
 from .programs import Programs, hole_columns, program
+from .spaces import split_positions
 from .variants import Depths, structure
 
 

@@ -16,10 +16,10 @@ from te_lite.state import INLINED, State
 from ..core.hardware import HardwareParams
 from ..core.target import Target
 from .choices import Space, Variant
+from .decisions.tile_sizes import fill, holes
 from .locations import TRIES, Place, draw_places, place_of, places_for, put
 from .parallel_loops import add_parallel
 from .threads import bind
-from .tile_sizes import fill, holes
 from .vector_loops import add_unroll, add_vectorize
 
 Depths = tuple[tuple[int, int], ...]

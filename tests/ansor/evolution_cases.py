@@ -7,8 +7,8 @@ import numpy as np
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import traced_steps
 from ansor.space.choices import Choice, ChoiceKind, Group, Matrix, Place, Space, Tile, Variant
-from ansor.space.factor_tables import factor_table
-from ansor.space.tile_sizes import holes
+from ansor.space.decisions.factor_tables import factor_table
+from ansor.space.decisions.tile_sizes import holes
 from te_lite import ComputeDAG
 from te_lite.state import State
 from tests.ansor.sketch_cases import HARDWARE, dag_of

@@ -13,9 +13,9 @@ import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
-from ansor.space.decisions import random_space
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite.bounds import infer_bounds

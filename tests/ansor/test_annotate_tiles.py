@@ -10,11 +10,11 @@ import pytest
 
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from ansor.space.decisions import space_of
-from ansor.space.factor_tables import divisors, factor_table
+from ansor.space.decisions.factor_tables import divisors, factor_table
+from ansor.space.decisions.tile_sizes import ThreadLimits, fill, holes, thread_plan
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import space_of
 from ansor.space.states import concrete
-from ansor.space.tile_sizes import ThreadLimits, fill, holes, thread_plan
 from ansor.space.variants import home
 from te_lite.bounds import infer_bounds
 from te_lite.errors import ScheduleError

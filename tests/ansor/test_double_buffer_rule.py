@@ -17,13 +17,13 @@ from ansor.sketch import SketchContext, generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffer_sketches, double_buffered
 from ansor.sketch.extra.padded_shared import padded
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from ansor.space.decisions import random_space
+from ansor.space.decisions.tile_sizes import holes
 from ansor.space.limits import fits
 from ansor.space.parse import parse
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space
 from ansor.space.states import concrete
-from ansor.space.tile_sizes import holes
 from ansor.space.variants import random_variant
 from codegen_cuda.limits import usage
 from te_lite.bounds import infer_bounds

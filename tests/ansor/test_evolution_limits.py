@@ -8,11 +8,11 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.space.choices import Matrix, Space
-from ansor.space.decisions import space_of
+from ansor.space.decisions.tile_sizes import thread_splits
 from ansor.space.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
 from ansor.space.programs import Programs
 from ansor.space.sample import sample_rows
-from ansor.space.tile_sizes import thread_splits
+from ansor.space.spaces import space_of
 from ansor.space.variants import home
 from codegen_cuda.limits import usage
 from te_lite import topi

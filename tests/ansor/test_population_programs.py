@@ -13,10 +13,10 @@ import pytest
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Matrix, Space, Variant
-from ansor.space.decisions import random_space
 from ansor.space.parse import parse
 from ansor.space.programs import Programs, program, programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import home, random_variant
 from te_lite import ComputeDAG

@@ -13,10 +13,10 @@ from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Variant
-from ansor.space.decisions import random_space, space_of
-from ansor.space.factor_tables import factor_table
+from ansor.space.decisions.factor_tables import factor_table
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space, space_of
 from ansor.space.states import concrete
 from ansor.space.variants import has_nest, home, mutate_place, placed, random_variant
 from te_lite import ComputeDAG

@@ -20,11 +20,11 @@ from ..core.options import SketchOptions
 from ..core.target import Target
 from ..sketch.predicates import traced_steps
 from .choices import Choice, ChoiceKind, Space, Tile
-from .factor_tables import factor_table
+from .decisions.factor_tables import factor_table
+from .decisions.tile_sizes import fill, holes, thread_splits
 from .locations import movable_stages
 from .parallel_loops import deepest
 from .threads import bind, copies, thread_counts, vector_widths
-from .tile_sizes import fill, holes, thread_splits
 from .vector_loops import CPU_UNROLL, GPU_UNROLL, lane_loops, loops_of_programs, unrolled_stages
 
 Factors = tuple[tuple[int, int], ...]

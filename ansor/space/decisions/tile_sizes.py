@@ -18,8 +18,8 @@ from te_lite.replay import replay
 from te_lite.state import ATTACHED, State
 from te_lite.step import Length, Split
 
-from ..core.hardware import HardwareParams
-from ..sketch.predicates import needs_tiling, spatial_split_steps
+from ...core.hardware import HardwareParams
+from ...sketch.predicates import needs_tiling, spatial_split_steps
 from .factor_tables import factor_table
 
 Pair = tuple[int, int]
