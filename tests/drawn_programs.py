@@ -11,7 +11,7 @@ from ansor.core.options import SketchOptions
 from ansor.core.target import Target
 from ansor.space.choices import Space
 from ansor.space.decisions.factor_tables import factor_table
-from ansor.space.decisions.tile_sizes import holes
+from ansor.space.decisions.splits import holes
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space, rfactor_positions, space_of
 from ansor.space.states import concrete

@@ -72,12 +72,13 @@ class Untrue(np.ndarray):
 def test_no_lane_is_asked_for_its_truth() -> None:
     factors = random_factors(np.random.default_rng(1), 1)
     wrapped = [tuple([np.asarray(x).view(Untrue) for x in f]) for f in as_lanes(factors)]
-    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, unroll={5: np.array([64])})
+    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, {"unroll": {5: np.array([64])}})
     single = one(replay(tutorial_layer(), cuda_steps(as_single(factors, 0), 64)), GPUS["H200"])
     assert seconds(many, GPUS["H200"]).tolist() == [single]
     ones = np.array([1]).view(Untrue)
     bounds = infer_bounds(te.ComputeDAG(matmul(12, 20, 5)).init_state)
-    assert np.isfinite(seconds(Programs(bounds, 1, {2: ones}, {2: 0 * ones}, {2: 16 * ones}), SERVER)).all()
+    numbers = {"parallel": {2: ones}, "vectorize": {2: 0 * ones}, "unroll": {2: 16 * ones}}
+    assert np.isfinite(seconds(Programs(bounds, 1, numbers), SERVER)).all()
 
 
 # ------------------------------------------------------------------------------------------------------- bounds

@@ -11,7 +11,8 @@ import pytest
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
 from ansor.space.decisions.factor_tables import divisors, factor_table
-from ansor.space.decisions.tile_sizes import ThreadLimits, fill, holes, thread_plan
+from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete

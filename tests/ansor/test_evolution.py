@@ -14,8 +14,8 @@ from ansor.core.errors import TaskError
 from ansor.evolve.evolution import Candidate, EvolveOptions, StageScores, evolve
 from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS
 from ansor.evolve.selection import BASE, Scored, best_of, fitness
-from ansor.space.choices import Group, Matrix, Space, Variant
-from ansor.space.decisions.draw import pick, roulette
+from ansor.space.choices import Group, Space, Variant
+from ansor.space.decisions.draw import Matrix, pick, roulette
 from ansor.space.decisions.factor_tables import factor_table
 from ansor.space.duplicates import Seen
 from ansor.space.limits import rows_fit

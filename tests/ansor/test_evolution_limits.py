@@ -7,8 +7,9 @@ import pytest
 
 import te_lite as te
 from ansor.core.hardware import HardwareParams
-from ansor.space.choices import Matrix, Space
-from ansor.space.decisions.tile_sizes import thread_splits
+from ansor.space.choices import Space
+from ansor.space.decisions.draw import Matrix
+from ansor.space.decisions.thread_plans import thread_splits
 from ansor.space.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
 from ansor.space.programs import Programs
 from ansor.space.sample import sample_rows
@@ -84,10 +85,10 @@ def test_vector_loops_are_counted_by_lanes() -> None:
     dag = te.ComputeDAG([a, topi.nn.relu(a)])
     bounds = infer_bounds(dag.init_state)
     last = len(bounds.state.stages) - 1
-    programs = Programs(bounds, 4, vectorize={last: np.array([0, 1, 2, 3])})
+    programs = Programs(bounds, 4, {"vectorize": {last: np.array([0, 1, 2, 3])}})
     assert np.array(list(vector_bytes(programs))[-1]).tolist() == [4, 160, 800, 4800]
     assert fits(programs, HARDWARE["c"]).tolist() == [True, True, False, False]
-    assert fits(Programs(bounds, 1, vectorize={last: 2}), HARDWARE["c"]).tolist() == [False]
+    assert fits(Programs(bounds, 1, {"vectorize": {last: 2}}), HARDWARE["c"]).tolist() == [False]
 
 
 # ------------------------------------------------------------------------------------------------ decisions

@@ -18,12 +18,12 @@ from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.extra.injective import ITEMS
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.decisions.tile_sizes import holes
+from ansor.space.decisions.fetch import copies
+from ansor.space.decisions.splits import holes
 from ansor.space.parse import parse
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.states import concrete
-from ansor.space.threads import copies
 from ansor.space.variants import random_variant
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program

@@ -64,9 +64,9 @@ def test_fusing_is_not_seen() -> None:
     fused = apply(apply(order, Fuse(2, (0, 1))), Annotate(2, 0, "parallel"))
     fused = apply(fused, Annotate(2, 3, "vectorize"))
     bounds = infer_bounds(order)
-    found = extract(Programs(bounds, 1, {2: 2}, {2: 1}), HARDWARE["c"])[0]
+    found = extract(Programs(bounds, 1, {"parallel": {2: 2}, "vectorize": {2: 1}}), HARDWARE["c"])[0]
     assert np.array_equal(found, state_features(fused, HARDWARE["c"]))
-    other = extract(Programs(bounds, 1, {2: 1}, {2: 1}), HARDWARE["c"])[0]
+    other = extract(Programs(bounds, 1, {"parallel": {2: 1}, "vectorize": {2: 1}}), HARDWARE["c"])[0]
     assert not np.array_equal(found, other)
 
 
@@ -117,7 +117,7 @@ def test_no_lane_is_asked_for_its_truth() -> None:
     factors = random_factors(np.random.default_rng(1), 1)
     wrapped = [tuple([np.asarray(x).view(Untrue) for x in f]) for f in as_lanes(factors)]
     limits = {5: np.array([512]).view(Untrue)}
-    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, unroll=limits)
+    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, {"unroll": limits})
     single = state_features(replay(tutorial_layer(), cuda_steps(as_single(factors, 0))), HARDWARE["cuda"])
     assert np.array_equal(extract(many, HARDWARE["cuda"])[0], single)
 
@@ -125,7 +125,8 @@ def test_no_lane_is_asked_for_its_truth() -> None:
 def test_no_choice_is_asked_for_its_truth() -> None:
     state = te.ComputeDAG(matmul(12, 20, 5)).init_state
     ones = np.array([1]).view(Untrue)
-    many = Programs(infer_bounds(state), 1, {2: ones}, {2: 0 * ones}, {2: 16 * ones})
+    numbers = {"parallel": {2: ones}, "vectorize": {2: 0 * ones}, "unroll": {2: 16 * ones}}
+    many = Programs(infer_bounds(state), 1, numbers)
     assert np.isfinite(extract(many, HARDWARE["c"])).all()
 
 

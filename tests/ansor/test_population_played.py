@@ -25,7 +25,7 @@ from tests.workloads import WORKLOADS
 
 def plain(made: Programs) -> Programs:
     """The same programs, not known to come from rows."""
-    return Programs(made.bounds, made.n, made.parallel, made.vectorize, made.unroll)
+    return Programs(made.bounds, made.n, made.numbers)
 
 
 def variants(name: str, target: str, rng: np.random.Generator) -> list[Variant]:

@@ -12,7 +12,8 @@ import pytest
 
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.choices import Matrix, Space, Variant
+from ansor.space.choices import Space, Variant
+from ansor.space.decisions.draw import Matrix
 from ansor.space.parse import parse
 from ansor.space.programs import Programs, program, programs
 from ansor.space.sample import sample_rows

@@ -1,51 +1,24 @@
-"""Choose the undecided split lengths of a sketch (section 4.2 of the Ansor paper).
+"""How the tiles that make the threads of a kernel are drawn (section 4.2 of the Ansor paper, on a GPU).
 
-On CPUs every tuple of a loop's factor table is equally likely.  On GPUs the lengths of one kernel are drawn together,
-uniformly among the assignments whose virtual threads and threads fit the machine: the tables of the axes are grouped
-by (virtual threads, threads), the ways to complete a partial product are counted once, and the draw follows the
-counts, so nothing is rejected and nothing that fits is excluded.
+The lengths of one kernel are drawn together, uniformly among the assignments whose virtual threads and threads fit
+the machine: the tables of the axes are grouped by (virtual threads, threads), the ways to complete a partial product
+are counted once, and the draw follows the counts, so nothing is rejected and nothing that fits is excluded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from te_lite.replay import replay
 from te_lite.state import ATTACHED, State
-from te_lite.step import Length, Split
 
 from ...core.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
 from .factor_tables import factor_table
 
 Pair = tuple[int, int]
-
-
-def holes(sketch: State) -> dict[int, Split]:
-    """The splits with undecided lengths, by their position in the step list."""
-    return {
-        position: step
-        for position, step in enumerate(sketch.steps)
-        if isinstance(step, Split) and any(length is None for length in step.lengths)
-    }
-
-
-def fill(sketch: State, lengths: Mapping[int, Sequence[Length]]) -> State:
-    """`sketch` with the lengths of the splits at the given step positions replaced, replayed from the start.
-
-    A length is an int or an int64 array with one lane per program.  Raises ScheduleError for a length that does not
-    fit its step.
-    """
-    steps = list(sketch.steps)
-    for position, values in lengths.items():
-        step = steps[position]
-        assert isinstance(step, Split)
-        steps[position] = replace(step, lengths=tuple(values))
-    return replay(sketch.dag, steps)
 
 
 @dataclass(frozen=True, slots=True)
