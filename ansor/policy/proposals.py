@@ -24,11 +24,11 @@ from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 from ..space.choices import Group, Population, Variant
-from ..space.decisions import random_space
 from ..space.duplicates import Seen
 from ..space.limits import rows_fit
 from ..space.parse import parse
 from ..space.sample import sample_rows
+from ..space.spaces import random_space
 from ..space.states import concrete
 from ..space.variants import mutate_place, random_variant
 

@@ -16,11 +16,6 @@ from .utils import ax_compute
 
 LN_10 = 2.302585092994046
 
-SCALAR_CALLS = (
-    "exp", "exp2", "erf", "tanh", "tan", "cos", "cosh", "sin", "sinh", "atan", "floor", "ceil", "trunc", "abs",
-    "round", "log", "log2", "sqrt", "rsqrt", "sigmoid", "isnan",
-)  # fmt: skip
-
 
 def map_elements(x: Tensor, f: Callable[[Expr], ExprLike], name: str | None) -> Tensor:
     """`f` of every element: stage `T_<name>` with axes `ax*`, or `compute` with axes `i*` without a name."""

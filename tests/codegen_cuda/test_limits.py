@@ -10,7 +10,6 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.space.annotate_sample import sample
 from codegen_cuda import CompileError, Limits, check_limits, compile_source, emit, usage
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Var, const
@@ -18,6 +17,7 @@ from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Store, seq, s
 from tests.codegen_cuda.golden_states import COUNT, golden_func, golden_state
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, func, kernel, nest, sum_of, v
 from tests.codegen_cuda.test_emit_reduce import reduction
+from tests.drawn_programs import drawn_program
 from tests.workloads import matmul
 
 HARDWARE = HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32)
@@ -107,7 +107,7 @@ def test_sampled_programs_keep_to_the_limits() -> None:
     dag = te.ComputeDAG(matmul(512, 512, 512))
     (sketch,) = generate_sketches(dag, "cuda", HARDWARE)
     for seed in range(40):
-        state = sample(sketch, "cuda", HARDWARE, np.random.default_rng(seed))
+        state = drawn_program(sketch, "cuda", HARDWARE, np.random.default_rng(seed))
         assert state is not None
         assert check_limits(te.lower(state), Limits.of(HARDWARE), infer_bounds(state).state) == []
 

@@ -10,7 +10,6 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space.annotate_sample import sample
 from codegen_c import build as build_c
 from relay_lite import reference
 from relay_lite.compiler.build import build, compile_fused
@@ -26,6 +25,7 @@ from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.transform import PassContext
 from te_lite import topi
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.relay_lite.pass_graphs import Layers, random_network, relu
 from tests.workloads import WORKLOADS
@@ -141,7 +141,7 @@ def test_equal_groups_are_one_kernel() -> None:
 def sampled(task: ansor.SearchTask, seed: int) -> ansor.MeasureInput:
     rng = np.random.default_rng(seed)
     sketches = generate_sketches(task.compute_dag, task.target)
-    state = sample(sketches[0], task.target, task.hardware_params, rng)
+    state = drawn_program(sketches[0], task.target, task.hardware_params, rng)
     assert state is not None
     return ansor.MeasureInput(task, state)
 

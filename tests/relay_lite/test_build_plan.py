@@ -18,7 +18,8 @@ from relay_lite.ir.op_registry import Attrs, Op, OpPattern
 from relay_lite.ir.types import TensorType, TupleType, Type
 from relay_lite.ir.visit import post_order
 from relay_lite.runtime.assemble import GroupKernel, make_plan, reshaped_params
-from relay_lite.runtime.memory import Request, collisions
+from relay_lite.runtime.memory import Request
+from tests.relay_lite.memory_oracle import collisions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Rng = np.random.Generator

@@ -1,6 +1,6 @@
 """Which outer loops of a program run in parallel.
 
-A choice is a depth for each stage: how many of its outermost loops run in parallel, fused into one.  Where the loops
+The number of a stage is a depth: how many of its outermost loops run in parallel, fused into one.  Where the loops
 around other stages all have extent 1, what is inside them is marked instead: a depth of an attached stage, or a depth
 of the root stage that reaches beyond the loop that holds others, says so.  TVM marks the outer loops too and later
 drops such a program for its nested parallel loops; here the outer ones stay plain.
@@ -10,17 +10,54 @@ What the depths mean depends on structure only; `default_depths` and `settled_de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from te_lite.bounds import Bounds
 from te_lite.lanes import smaller, where
 from te_lite.state import REDUCE, ROOT, Iter, State
+from te_lite.step import Step
 
-from ..core.schedule_primitives import annotate, fuse
-from .vector_loops import always_unrolled, loops_of_programs
+from ...core.hardware import HardwareParams
+from ...core.schedule_primitives import annotate, fuse
+from .decision import Draft, Numbers, Phase
+from .loops import always_unrolled, annotated_loops, loops_of_programs
+from .number import Number
+from .parts import Choice, Setting
 
-Depths = Mapping[int, Any]
-"""How many of the outermost loops of a stage run in parallel; 0 for one that is missing."""
+
+class Parallel(Number):
+    """How many of the outermost loops of a stage run in parallel, fused into one (0: none)."""
+
+    name = "parallel"
+    cpu_weight = 0.01
+    phase = Phase.BOUNDED
+    turn = 1
+    shapes_steps = True
+
+    def values(self, sketch: State, setting: Setting) -> Mapping[int, tuple[int, ...]]:
+        depths = {k: deepest(sketch, k) for k in loops_of_programs(sketch)}
+        return {k: tuple(range(depth + 1)) for k, depth in depths.items() if depth}
+
+    def draw(self, parts: Sequence[Choice], draft: Draft) -> None:
+        depths = default_depths(draft.bounds.state, draft.setting.hardware.num_cores)
+        for c in parts:
+            draft.rows[:, c.column] = depths.get(c.stage, 0)
+
+    def lanes(self, given: Numbers, bounds: Bounds, others: Mapping[str, Numbers]) -> Numbers:
+        return settled_depths(bounds.state, given)
+
+    def apply(self, state: State, k: int, numbers: Numbers, hardware: HardwareParams) -> State:
+        return _mark(state, k, 0, numbers) if state.stages[k].where == ROOT else state
+
+    def count(self, steps: Sequence[Step]) -> Mapping[int, int]:
+        return {step.stage: step.iter + fused for step, fused in annotated_loops(steps, "parallel")}
+
+    def rests_on_extents(self, state: State, numbers: Mapping[int, int]) -> bool:
+        """Some parallel loops are inside others, which must then have extent 1."""
+        return any(
+            state.stages[k].attach is not None or depth > len(parallel_loops(state, k)) for k, depth in numbers.items()
+        )
 
 
 def parallel_loops(state: State, k: int, offset: int = 0) -> list[Iter]:
@@ -87,7 +124,7 @@ def _default(state: State, k: int, offset: int, enough: int) -> dict[int, Any]:
     return out
 
 
-def settled_depths(bounded: State, depths: Depths) -> dict[int, Any]:
+def settled_depths(bounded: State, depths: Numbers) -> dict[int, Any]:
     """The depths that say the same in one way: those without effect 0, those that reach too far cut."""
     out: dict[int, Any] = dict.fromkeys(depths, 0)
     for k in _roots(bounded):
@@ -95,7 +132,7 @@ def settled_depths(bounded: State, depths: Depths) -> dict[int, Any]:
     return out
 
 
-def _settled(state: State, k: int, offset: int, depths: Depths) -> dict[int, Any]:
+def _settled(state: State, k: int, offset: int, depths: Numbers) -> dict[int, Any]:
     loops = parallel_loops(state, k, offset)
     limit = offset + len(loops)
     wanted = depths.get(k, 0)
@@ -117,13 +154,6 @@ def _settled(state: State, k: int, offset: int, depths: Depths) -> dict[int, Any
 
 
 # ------------------------------------------------------------------------------------------------ structure
-
-
-def add_parallel(state: State, depths: Mapping[int, int]) -> State:
-    """Fuse and mark the loops of every root stage, or those inside it, as the depths say."""
-    for k in _roots(state):
-        state = _mark(state, k, 0, depths)
-    return state
 
 
 def _mark(state: State, k: int, offset: int, depths: Mapping[int, int]) -> State:

@@ -1,52 +1,24 @@
-"""Choose the undecided split lengths of a sketch (section 4.2 of the Ansor paper).
+"""How the tiles that make the threads of a kernel are drawn (section 4.2 of the Ansor paper, on a GPU).
 
-On CPUs every tuple of a loop's factor table is equally likely.  On GPUs the lengths of one kernel are drawn together,
-uniformly among the assignments whose virtual threads and threads fit the machine: the tables of the axes are grouped
-by (virtual threads, threads), the ways to complete a partial product are counted once, and the draw follows the
-counts, so nothing is rejected and nothing that fits is excluded.
+The lengths of one kernel are drawn together, uniformly among the assignments whose virtual threads and threads fit
+the machine: the tables of the axes are grouped by (virtual threads, threads), the ways to complete a partial product
+are counted once, and the draw follows the counts, so nothing is rejected and nothing that fits is excluded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from te_lite.replay import replay
 from te_lite.state import ATTACHED, State
-from te_lite.step import Length, Split
 
-from ..core.hardware import HardwareParams
-from ..sketch.predicates import needs_tiling, spatial_split_steps
-from .factor_tables import choose_lengths, factor_table
+from ...core.hardware import HardwareParams
+from ...sketch.predicates import needs_tiling, spatial_split_steps
+from .factor_tables import factor_table
 
-Lengths = dict[int, tuple[int, ...]]
 Pair = tuple[int, int]
-
-
-def holes(sketch: State) -> dict[int, Split]:
-    """The splits with undecided lengths, by their position in the step list."""
-    return {
-        position: step
-        for position, step in enumerate(sketch.steps)
-        if isinstance(step, Split) and any(length is None for length in step.lengths)
-    }
-
-
-def fill(sketch: State, lengths: Mapping[int, Sequence[Length]]) -> State:
-    """`sketch` with the lengths of the splits at the given step positions replaced, replayed from the start.
-
-    A length is an int or an int64 array with one lane per program.  Raises ScheduleError for a length that does not
-    fit its step.
-    """
-    steps = list(sketch.steps)
-    for position, values in lengths.items():
-        step = steps[position]
-        assert isinstance(step, Split)
-        steps[position] = replace(step, lengths=tuple(values))
-    return replay(sketch.dag, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +28,6 @@ class ThreadLimits:
     max_vthread: int
     min_threads: int
     max_threads: int
-
-
-def draw_free(sketch: State, skip: set[int], rng: np.random.Generator, max_innermost: int) -> Lengths:
-    """Lengths for the holes that are not in `skip`, each uniformly from its table."""
-    return {
-        position: choose_lengths(step.extent, len(step.lengths), rng, max_innermost)
-        for position, step in holes(sketch).items()
-        if position not in skip
-    }
 
 
 @lru_cache(maxsize=256)
@@ -95,11 +58,7 @@ class ThreadPlan:
     groups: tuple[dict[Pair, np.ndarray], ...]
     ways: tuple[dict[Pair, float], ...]
 
-    def draw(self, rng: np.random.Generator) -> list[tuple[int, ...]]:
-        """One row per axis, all fitting assignments equally likely."""
-        return [tuple(row[0].tolist()) for row in self.draw_many(1, rng)]
-
-    def draw_many(self, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def draw(self, n: int, rng: np.random.Generator) -> list[np.ndarray]:
         """`n` assignments: for each axis an int64 array [n, parts]."""
         out = []
         state = np.zeros(n, np.int64)
@@ -197,19 +156,4 @@ def _ways_before(pairs: dict[Pair, np.ndarray], before: set[Pair], after: dict[P
         total = sum(len(rows) * after.get(_times(done, pair), 0.0) for pair, rows in pairs.items())
         if total:
             out[done] = total
-    return out
-
-
-def draw_threads(sketch: State, hardware: HardwareParams, rng: np.random.Generator, max_innermost: int) -> Lengths:
-    """Lengths for the spatial splits of all kernels with threads, within the limits."""
-    steps = holes(sketch)
-    out: Lengths = {}
-    for k, positions in thread_splits(sketch).items():
-        undecided = [p for p in positions if p in steps]
-        if undecided:
-            extents = tuple([steps[p].extent for p in undecided])
-            plan = thread_plan(
-                extents, len(steps[undecided[0]].lengths), thread_limits(sketch, k, hardware), max_innermost
-            )
-            out.update(zip(undecided, plan.draw(rng), strict=True))
     return out

@@ -40,11 +40,3 @@ def factor_table(extent: int, parts: int, max_innermost: int = MAX_INNERMOST) ->
     out = table(extent, parts)
     out.flags.writeable = False
     return out
-
-
-def choose_lengths(
-    extent: int, parts: int, rng: np.random.Generator, max_innermost: int = MAX_INNERMOST
-) -> tuple[int, ...]:
-    """One tuple of lengths, every tuple of the table equally likely."""
-    table = factor_table(extent, parts, max_innermost)
-    return tuple(table[rng.integers(len(table))].tolist())

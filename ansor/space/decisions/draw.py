@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+Matrix = np.ndarray[Any, np.dtype[np.int64]]
+"""Rows of a space: int64 [number of programs, `Space.width`]."""
+
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
 Scores = np.ndarray[Any, np.dtype[np.float64]]
