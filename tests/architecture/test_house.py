@@ -44,7 +44,7 @@ def copy(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_import_linter_bites(copy: Path) -> None:
-    (copy / "te_lite" / "errors.py").open("a").write("\nimport ansor.target\n")
+    (copy / "te_lite" / "errors.py").open("a").write("\nimport ansor.core.target\n")
     assert tool("lint-imports", cwd=copy).returncode != 0
 
 
