@@ -24,7 +24,7 @@ import te_lite as te
 from ansor.cli.compare import timed_in_turns
 from ansor.core.nd import aligned_copy
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from benchmarks import report
 from te_lite import Tensor
 from te_lite.reference import random_inputs

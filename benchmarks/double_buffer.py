@@ -19,7 +19,7 @@ import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffered
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from benchmarks import report
 from benchmarks.codegen_vs_tvm import Case
 from codegen_cuda.async_copy import WAIT

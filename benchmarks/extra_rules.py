@@ -22,7 +22,7 @@ from ansor.core.measure_values import MeasureInput, MeasureResult
 from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from benchmarks import report
 from te_lite.state import State
 from te_lite.topi.benchmarks import OPERATORS, SHAPES, WORKLOADS, Tensors

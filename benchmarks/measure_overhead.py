@@ -17,7 +17,7 @@ import ansor
 import te_lite as te
 from ansor.measure.check import mismatch, poison, reduction_terms, tolerance
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from benchmarks import report
 from codegen_cuda.compile import compile_source
 from codegen_cuda.device import CudaDevice

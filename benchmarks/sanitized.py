@@ -12,7 +12,7 @@ import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_cuda.module import CudaModule, open_device
 from tests.conv_layer import conv2d_layer
 from tests.oracle import Oracle

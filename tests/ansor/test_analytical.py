@@ -13,7 +13,7 @@ import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from ansor.space.decisions import random_space
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows

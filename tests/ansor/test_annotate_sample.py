@@ -20,7 +20,7 @@ from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from ansor.space.tile_sizes import fill, holes
 from ansor.space.vector_loops import CPU_UNROLL, GPU_UNROLL
 from te_lite import ComputeDAG

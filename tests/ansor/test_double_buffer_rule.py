@@ -17,7 +17,7 @@ from ansor.sketch import SketchContext, generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffer_sketches, double_buffered
 from ansor.sketch.extra.padded_shared import padded
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from ansor.space.decisions import random_space
 from ansor.space.limits import fits
 from ansor.space.parse import parse

@@ -18,7 +18,7 @@ from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.extra.injective import ITEMS
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from ansor.space.decisions import space_of
 from ansor.space.parse import parse
 from ansor.space.sample import sample_rows

@@ -14,7 +14,7 @@ import te_lite as te
 from ansor import LayoutRewriteOption, LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, SearchTask
 from ansor.layout.reading_order import packed_layouts
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from te_lite import topi
 from te_lite.reference import evaluate
 from te_lite.state import State

@@ -17,7 +17,7 @@ from ansor.layout.packing import PackedLayout, PackedView
 from ansor.layout.reading_order import packed_layouts
 from ansor.layout.rewrite import Rewritten, rewrite_layout_from_state
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.expr import Binary, BufferLoad, Const, Expr, Var

@@ -12,7 +12,7 @@ import pytest
 
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from ansor.space.choices import Matrix, Space, Variant
 from ansor.space.decisions import random_space
 from ansor.space.parse import parse

@@ -11,7 +11,7 @@ import numpy as np
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from te_lite.state import State
 from te_lite.topi import benchmarks
 

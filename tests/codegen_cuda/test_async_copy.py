@@ -13,7 +13,7 @@ import pytest
 import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffered
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_cuda import CudaProgram, compile_source, emit, usage
 from codegen_cuda.async_copy import WAIT, moved
 from codegen_cuda.emulator import run, run_program

@@ -12,7 +12,7 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_cuda import (
     CompileError,
     cache,

@@ -13,7 +13,7 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_cuda import CudaProgram, emit
 from codegen_cuda.emulator import run, run_program
 from codegen_cuda.emulator_report import EmulatorError

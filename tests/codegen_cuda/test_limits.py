@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_cuda import CompileError, Limits, check_limits, compile_source, emit, usage
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Var, const

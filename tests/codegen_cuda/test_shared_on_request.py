@@ -14,7 +14,7 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import GPUS, HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_cuda import CudaProgram, LimitError, Limits, check_limits, compile_source, emit, require_limits
 from codegen_cuda.backend import CudaBackend
 from codegen_cuda.device import DeviceProgram

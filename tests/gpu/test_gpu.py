@@ -14,7 +14,7 @@ import te_lite as te
 from ansor.measure import MeasureErrorNo as E
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
 from tests.conv_layer import conv2d_layer
 from tests.gpu.faulty_cuda import FAULTS

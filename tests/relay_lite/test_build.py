@@ -10,7 +10,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from codegen_c import build as build_c
 from relay_lite import reference
 from relay_lite.build import build, compile_fused

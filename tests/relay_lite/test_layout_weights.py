@@ -16,7 +16,7 @@ from ansor.layout.packing import PackedLayout
 from ansor.layout.reading_order import packed_layouts
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from relay_lite import reference, transform
 from relay_lite.errors import GraphError
 from relay_lite.ir import Call, Constant, Expr, Function, FunctionCall, free_vars, post_order

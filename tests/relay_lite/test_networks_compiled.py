@@ -16,7 +16,7 @@ import pytest
 
 import ansor
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from relay_lite import reference
 from relay_lite.build import build
 from relay_lite.graph_executor import GraphModule

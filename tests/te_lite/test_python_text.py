@@ -9,7 +9,7 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
+from ansor.space.annotate_sample import sample
 from te_lite import ComputeDAG, LoweredFunc, State
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
