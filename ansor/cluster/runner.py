@@ -155,10 +155,10 @@ class RPCRunner:
             label, reply = self._ask("run", inp.task, [built])
         except HostLost as error:
             message = f"{MOST_HOSTS} machines were lost while they ran it, the last one: {error}"
-            return failed(MeasureErrorNo.RUNTIME_DEVICE, message, time.monotonic() - start)
+            return failed(MeasureErrorNo.RUNTIME_DEVICE, message, built.time_cost + time.monotonic() - start)
         except ClientClosed:
             message = "the runner was closed"
-            return failed(MeasureErrorNo.UNKNOWN_ERROR, message, time.monotonic() - start)
+            return failed(MeasureErrorNo.UNKNOWN_ERROR, message, built.time_cost + time.monotonic() - start)
         result = result_from_json(reply["result"])
         with self._lock:
             n, busy, lost = self._uses.get(label, (0, 0.0, 0))

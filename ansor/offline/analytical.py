@@ -17,7 +17,7 @@ from ..core.errors import TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..sketch.shared_memory import shared_bytes
 from ..space.programs import Programs
-from .common import NoBuilder, program_key
+from .common import NoBuilder, failed_build, program_key
 
 
 class AnalyticalRunner:
@@ -39,7 +39,9 @@ class AnalyticalRunner:
         self.seed = seed
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        """The estimate as a result; no time passes, so its times are 0."""
+        """The estimate as a result; no time passes, so its times are 0.  A failed build gives its error."""
+        if built.error_no:
+            return failed_build(built)
         task = inp.task
         try:
             bounds = infer_bounds(inp.state)

@@ -50,8 +50,10 @@ class EmptyPolicy:
         self._asked = False
 
     def ask(self, n: int) -> list[State]:
-        asked, self._asked = self._asked, True
-        return [] if asked or n < 1 else [self.task.compute_dag.init_state]
+        if self._asked or n < 1:
+            return []
+        self._asked = True
+        return [self.task.compute_dag.init_state]
 
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Nothing is learnt."""

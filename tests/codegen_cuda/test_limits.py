@@ -145,3 +145,28 @@ def test_copies_and_loops_count_as_statements() -> None:
     a = Buffer("A", "float32", (64,))
     inner = For(i, 4, U, For(j, 8, ForKind.SERIAL, Store(a, t, const(0, "float32"))))
     assert usage(func([a], kernel([("threadIdx.x", t, 2)], inner)))[0].statements == 4
+
+
+def test_each_limit_is_the_most_that_is_allowed() -> None:
+    """Exactly what a kernel uses is enough of everything, one less of anything is not."""
+    t, i = v("t", "i")
+    a, shared_copy = Buffer("A", "float32", (1 << 16,)), Buffer("s", "float32", (64,), "shared")
+    local = Buffer("l", "float32", (8,), "local")
+    one = const(1, "float32")
+    body = Alloc(shared_copy, Alloc(local, seq(nest((i, 8, V), Store(local, i, one)), Store(shared_copy, t, local[t]))))
+    axes = [(tag, Var(tag), n) for tag, n in (("blockIdx.x", 5), ("blockIdx.y", 4), ("blockIdx.z", 3))]
+    axes += [("threadIdx.x", t, 6), ("threadIdx.y", Var("y"), 7), ("threadIdx.z", Var("z"), 2)]
+    f = func([a], kernel(axes, body), "p")
+    (used,) = usage(f)
+    exact = Limits(
+        threads_per_block=used.threads, block=used.block, grid=used.grid, shared_bytes=used.shared_bytes,
+        local_bytes=used.local_bytes, vector_loop_bytes=used.vector_loop_bytes, statements=used.statements,
+    )  # fmt: skip
+    assert min(used.shared_bytes, used.local_bytes, used.vector_loop_bytes, used.statements) > 0
+    assert check_limits(f, exact) == []
+    scalars = ("threads_per_block", "shared_bytes", "local_bytes", "vector_loop_bytes", "statements")
+    less = [replace(exact, **{name: getattr(exact, name) - 1}) for name in scalars]
+    for name in ("block", "grid"):
+        shape = getattr(exact, name)
+        less += [replace(exact, **{name: (*shape[:k], shape[k] - 1, *shape[k + 1 :])}) for k in range(3)]
+    assert [len(check_limits(f, limits)) for limits in less] == [1] * 11
