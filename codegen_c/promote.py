@@ -56,6 +56,8 @@ class ReductionNest:
 
 @dataclass
 class Promoter:
+    """Turns accumulations inside out, so that their sums stay in registers."""
+
     options: Options
     lanes: set[Var]
     indices: Indices

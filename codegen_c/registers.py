@@ -131,6 +131,8 @@ def map_stores(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indice
 
 @dataclass
 class Scalariser:
+    """Turns small local buffers with constant indices into named variables."""
+
     options: Options
     lanes: set[Var]
     indices: Indices

@@ -187,6 +187,8 @@ class IterVar(Var):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(Expr):
+    """A number of type `dtype`."""
+
     value: int | float | bool
     dtype: str = INDEX
 
@@ -206,6 +208,8 @@ class Binary(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compare(Expr):
+    """`a op b`, one of ==, !=, <, <=, >, >=; a bool."""
+
     op: str
     a: Expr
     b: Expr
@@ -222,6 +226,8 @@ class Compare(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Logical(Expr):
+    """`a and b`, `a or b` of bools; both sides may be evaluated."""
+
     op: str
     a: Expr
     b: Expr
@@ -233,6 +239,8 @@ class Logical(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Not(Expr):
+    """The opposite of a bool."""
+
     a: Expr
 
     @property
@@ -255,6 +263,8 @@ class Select(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cast(Expr):
+    """`a` as a number of type `dtype`."""
+
     dtype: str = field()
     a: Expr
 

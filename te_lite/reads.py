@@ -21,12 +21,16 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """The sum of `parts`, and `const`."""
+
     parts: tuple[Form, ...]
     const: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
+    """`part` times `factor`."""
+
     part: Form
     factor: int
 

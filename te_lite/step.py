@@ -53,6 +53,8 @@ class StepBase:
 
 @dataclass(frozen=True, slots=True)
 class Annotate(StepBase):
+    """Mark a loop: parallel, vectorize, unroll, or a thread axis."""
+
     tag: ClassVar[str] = "AN"
     stage: int
     iter: int
@@ -61,6 +63,8 @@ class Annotate(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class Fuse(StepBase):
+    """Make one loop of neighbouring ones."""
+
     tag: ClassVar[str] = "FU"
     stage: int
     iters: tuple[int, ...]
@@ -68,6 +72,8 @@ class Fuse(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class Pragma(StepBase):
+    """A pragma of TVM on a loop: `auto_unroll_max_step$16`, `tensor_core`."""
+
     tag: ClassVar[str] = "PR"
     stage: int
     iter: int
@@ -86,6 +92,8 @@ class FreePragma(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class Reorder(StepBase):
+    """The loops of a stage in another order; `order` lists their positions."""
+
     tag: ClassVar[str] = "RE"
     stage: int
     order: tuple[int, ...]
@@ -131,6 +139,8 @@ class FollowFusedSplit(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class StorageAlign(StepBase):
+    """Rows of a buffer begin at `offset` modulo `factor` elements."""
+
     tag: ClassVar[str] = "SA"
     stage: int
     iter: int
@@ -140,6 +150,8 @@ class StorageAlign(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class ComputeAt(StepBase):
+    """Compute a stage inside a loop of another one."""
+
     tag: ClassVar[str] = "CA"
     stage: int
     target: int
@@ -152,18 +164,24 @@ class ComputeAt(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class ComputeInline(StepBase):
+    """Put the expression of a stage where it is read."""
+
     tag: ClassVar[str] = "CI"
     stage: int
 
 
 @dataclass(frozen=True, slots=True)
 class ComputeRoot(StepBase):
+    """Compute a stage on its own."""
+
     tag: ClassVar[str] = "CR"
     stage: int
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRead(StepBase):
+    """A stage that copies `stage` to `scope`, read by `readers`."""
+
     tag: ClassVar[str] = "CHR"
     stage: int
     scope: str
@@ -172,6 +190,8 @@ class CacheRead(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class CacheWrite(StepBase):
+    """A stage in `scope` that computes what `stage` then copies out."""
+
     tag: ClassVar[str] = "CHW"
     stage: int
     scope: str
@@ -179,6 +199,8 @@ class CacheWrite(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class RFactor(StepBase):
+    """Make a space axis, at place `factor_iter`, of a part of a reduction."""
+
     tag: ClassVar[str] = "RF"
     stage: int
     iter: int

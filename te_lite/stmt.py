@@ -33,6 +33,8 @@ __all__ = [
 
 
 class ForKind(Enum):
+    """How the turns of a loop run."""
+
     SERIAL = "for"
     PARALLEL = "parallel"
     VECTORIZED = "vectorized"
@@ -59,6 +61,8 @@ class For:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
+    """`buffer[index] = value`."""
+
     buffer: Buffer
     index: Expr
     value: Expr
@@ -66,18 +70,24 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alloc:
+    """A buffer that lives as long as `body` runs."""
+
     buffer: Buffer
     body: Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If:
+    """`then`, where `cond` holds."""
+
     cond: Expr
     then: Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seq:
+    """Statements, one after the other."""
+
     stmts: tuple[Stmt, ...]
 
 

@@ -43,6 +43,8 @@ Move = Callable[[Variant, np.random.Generator], Variant | None]
 
 
 class Candidate(NamedTuple):
+    """A row of a variant, with its score."""
+
     variant: Variant
     row: np.ndarray
     score: float

@@ -15,12 +15,5 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("relay_lite.frontend.onnx.model", "onnx.external_data_helper"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.inliner"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.numpy_helper"): "comes with the extra [onnx]",
-    ("te_lite.dag", "te_lite.bounds"): "a convenience of ComputeDAG",
-    ("te_lite.dag", "te_lite.python_text"): "a convenience of ComputeDAG",
-    ("te_lite.dag", "te_lite.schedule"): "a convenience of ComputeDAG",
-    ("te_lite.dag", "te_lite.state"): "a convenience of ComputeDAG",
-    ("te_lite.expr", "te_lite.text"): "how an expression is printed",
-    ("te_lite.state", "te_lite.state_text"): "how a state is printed",
-    ("te_lite.stmt", "te_lite.stmt_text"): "how a function is printed",
 }
 """(importing module, imported module): the reason.  `<module>` stands for a name that is known when it runs."""

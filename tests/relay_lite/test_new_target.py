@@ -18,8 +18,8 @@ from ansor.core.hardware import HardwareParams
 from ansor.measure import list_devices
 from ansor.measure.check import poison
 from relay_lite import reference
-from relay_lite.errors import GraphError
-from relay_lite.graph_executor import GraphModule
+from relay_lite.ir.errors import GraphError
+from relay_lite.runtime.graph_executor import GraphModule
 from te_lite.reference import evaluate, random_inputs
 from tests.workloads import WORKLOADS
 
