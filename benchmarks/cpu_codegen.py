@@ -24,11 +24,11 @@ import te_lite as te
 from ansor.cli.compare import timed_in_turns
 from ansor.core.nd import aligned_copy
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from benchmarks import report
 from te_lite import Tensor
 from te_lite.reference import random_inputs
 from tests.conv_layer import conv2d_layer
+from tests.drawn_programs import drawn_program
 from tests.workloads import matmul
 
 PROGRAMS = 40
@@ -61,7 +61,7 @@ def emission_times(target: str, seed: int = 0) -> list[list[Any]]:
     rng = np.random.default_rng(seed)
     lowering, emission = [], []
     while len(lowering) < PROGRAMS:
-        state = sample(sketches[int(rng.integers(len(sketches)))], ansor.Target(target), hardware, rng)
+        state = drawn_program(sketches[int(rng.integers(len(sketches)))], ansor.Target(target), hardware, rng)
         if state is None:
             continue
         start = time.process_time()

@@ -19,7 +19,6 @@ import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffered
-from ansor.space import annotate_sample as sample
 from benchmarks import report
 from benchmarks.codegen_vs_tvm import Case
 from codegen_cuda.async_copy import WAIT
@@ -29,6 +28,7 @@ from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.step import DoubleBuffer
 from tests.conv_layer import conv2d_layer
+from tests.drawn_programs import drawn_program
 from tests.workloads import matmul
 
 TOLERANCE = 1e-4
@@ -47,7 +47,7 @@ def drawn(task: ansor.SearchTask, count: int, seed: int) -> list[State]:
     out: list[State] = []
     while len(out) < count:
         sketch = usable[int(rng.integers(len(usable)))]
-        state = sample(sketch, task.target, task.hardware_params, rng)
+        state = drawn_program(sketch, task.target, task.hardware_params, rng)
         if state is not None and WAIT in emit(te.lower(state)).source.rpartition("#endif")[2]:
             out.append(state)
     return out

@@ -2,7 +2,7 @@
 
     python -m benchmarks.extra_rules [--target cuda|c] [--operators C2D GMM.1 relu ...] [--trials 64] [--json FILE]
 
-An operator is a name of `OPERATORS` in te_lite/topi/benchmarks.py (all four shapes), a name and the number of a shape
+An operator is a name of `OPERATORS` in te_lite/topi/benchmarks (all four shapes), a name and the number of a shape
 (`GMM.1`), or one of the layers `conv2d_layer`, `matmul`, `dense`, `relu`, `max_pool2d` and `global_avg_pool`.  Every
 rule that has sketches gets as many trials as the ordinary sketches, drawn by the same sampler; a ratio above 1 is a win
 of the rule.
@@ -22,10 +22,10 @@ from ansor.core.measure_values import MeasureInput, MeasureResult
 from ansor.policy.search_loop import search_loop
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
-from ansor.space import annotate_sample as sample
 from benchmarks import report
 from te_lite.state import State
 from te_lite.topi.benchmarks import OPERATORS, SHAPES, WORKLOADS, Tensors
+from tests.drawn_programs import drawn_program
 
 LAYERS: dict[str, tuple[int, ...]] = {
     "conv2d_layer": (1, 7, 7, 512, 512, 3, 3, 1, 1),
@@ -57,7 +57,7 @@ class SketchSampler:
         misses = drawn = 0
         while len(found) < n and misses < MISSES_IN_A_ROW:
             sketch = self.sketches[(self.trials + drawn) % len(self.sketches)]
-            state = sample(sketch, self.task.target, self.task.hardware_params, self.rng)
+            state = drawn_program(sketch, self.task.target, self.task.hardware_params, self.rng)
             drawn += 1
             misses += 1
             if state is not None and state not in self.seen:

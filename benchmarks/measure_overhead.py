@@ -17,7 +17,6 @@ import ansor
 import te_lite as te
 from ansor.measure.check import mismatch, poison, reduction_terms, tolerance
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from benchmarks import report
 from codegen_cuda.compile import compile_source
 from codegen_cuda.device import CudaDevice
@@ -25,6 +24,7 @@ from codegen_cuda.emit import emit
 from codegen_cuda.facts import program_facts
 from te_lite.reference import evaluate, random_inputs
 from tests.conv_layer import conv2d_layer
+from tests.drawn_programs import drawn_program
 
 PARTS = ("sample", "lower", "emit", "compile", "load", "run and check", "time")
 
@@ -47,7 +47,7 @@ def main() -> None:
     folder = tempfile.mkdtemp()
     for _ in range(options.programs):
         marks = [time.perf_counter()]
-        state = sample(sketch, target, hardware, rng)
+        state = drawn_program(sketch, target, hardware, rng)
         assert state is not None
         marks.append(time.perf_counter())
         func = te.lower(state)

@@ -12,9 +12,9 @@ import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
-from ansor.space import annotate_sample as sample
 from codegen_cuda.module import CudaModule, open_device
 from tests.conv_layer import conv2d_layer
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.workloads import matmul, softmax
 
@@ -36,7 +36,7 @@ def main() -> None:
             oracle = Oracle(te.ComputeDAG(build()), rng)
             extra = extra_sketches(oracle.dag, target, hardware, rules=("double_buffer", "split_reduction"))[:2]
             for sketch in [*generate_sketches(oracle.dag, target, hardware), *extra]:
-                state = sample(sketch, target, hardware, rng)
+                state = drawn_program(sketch, target, hardware, rng)
                 assert state is not None
                 module = CudaModule(te.lower(state), open_device().arch)
                 args = oracle.arguments()

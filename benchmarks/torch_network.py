@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
-from relay_lite.network import load_network
 from relay_lite.testing.residual import EPSILON
-from relay_lite.tune_network import TOLERANCE, largest_difference, reference_outputs
+from relay_lite.tuning.network import load_network
+from relay_lite.tuning.tune_network import TOLERANCE, largest_difference, reference_outputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], Any]

@@ -31,9 +31,9 @@ from ansor.measure import MeasureErrorNo
 from ansor.records.lines import Record
 from ansor.scheduler.restore import restore
 from benchmarks import report, torch_network
-from relay_lite.network import Network, load_network
-from relay_lite.network_times import NetworkTimes, network_times, total_text
-from relay_lite.tune_network import ROUND, check, compile_best, tune
+from relay_lite.tuning.network import Network, load_network
+from relay_lite.tuning.network_times import NetworkTimes, network_times, total_text
+from relay_lite.tuning.tune_network import ROUND, check, compile_best, tune
 
 GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 PARTS = ("tune", "network", "torch")

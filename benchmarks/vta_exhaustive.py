@@ -33,7 +33,7 @@ from benchmarks import report
 from te_lite.errors import require
 from tests.vta_sim.conv import LAYERS, Layer
 from vta_sim.backend import Trials
-from vta_sim.templates import conv2d_template
+from vta_sim.top.templates import conv2d_template
 
 TIMES = Path(__file__).parent / "results" / "vta_exhaustive_times.json"
 BLOCK = 32

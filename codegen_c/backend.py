@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.backend import Backend
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
@@ -26,6 +27,7 @@ from .emit import emit, entry_name
 from .errors import CallError, CompileError
 from .host import PROCESSORS, host_family
 from .module import build
+from .network import CNetworkBackend
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64
@@ -119,12 +121,13 @@ def _write_facts(func: LoweredFunc, place: Path) -> None:
     (place / "program.json").write_text(json.dumps(facts))
 
 
-class CBackend:
-    """Target `c` (see `ansor.core.protocols.Backend`)."""
+class CBackend(Backend):
+    """Target `c` (see `ansor.core.backend.Backend`)."""
 
     kind = "c"
     shares_host = True
     host_files = (LIBRARY,)
+    networks = CNetworkBackend()
 
     def check(self, target: str) -> None:
         """Raises CompileError when there is no C compiler."""

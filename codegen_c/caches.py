@@ -30,7 +30,7 @@ int64_t read_lines(const volatile unsigned char *data, int64_t bytes) {
 
 @lru_cache(maxsize=1)
 def _reader() -> tuple[Callable[[int, int], int], np.ndarray[Any, np.dtype[np.uint8]]]:
-    """The function that reads memory, and the memory that no cache can hold."""
+    """The function that reads memory, and the memory that no cache can hold; made once a process."""
     read = load(_READ).read_lines
     read.restype, read.argtypes = ctypes.c_int64, [ctypes.c_void_p, ctypes.c_int64]
     return read, np.full(BYTES, 1, np.uint8)

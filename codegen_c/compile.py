@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from te_lite import environment
 from te_lite.errors import require
 
 from .errors import CompileError
@@ -33,7 +34,7 @@ _COMPLAINTS = ("error", "multiple definition", "undefined reference")
 
 def compiler_command() -> tuple[str, ...]:
     """The compiler: `$CC` where that is set, else gcc, else clang.  Raises CompileError when there is none."""
-    wanted = shlex.split(os.environ.get("CC", ""))
+    wanted = shlex.split(environment.CC.text)
     for command in [wanted] if wanted else [["gcc"], ["clang"], ["cc"]]:
         found = shutil.which(command[0])
         if found:
@@ -45,7 +46,7 @@ def compiler_command() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def compiler_version(command: tuple[str, ...]) -> str:
-    """What the compiler says of itself (part of the name of every library)."""
+    """What the compiler says of itself (part of the name of every library); asked once a process and command."""
     done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     require(done.returncode == 0, CompileError, " ".join(command), "the compiler must answer --version",
             code=done.returncode)  # fmt: skip
@@ -54,12 +55,13 @@ def compiler_version(command: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=1)
 def _process_store() -> tempfile.TemporaryDirectory[str]:
+    """The store where `$CODEGEN_C_CACHE` is not set: one a process, removed when that ends."""
     return tempfile.TemporaryDirectory(prefix="codegen_c_")
 
 
 def store_path() -> Path:
     """The directory of compiled libraries, made when it is missing."""
-    wanted = os.environ.get("CODEGEN_C_CACHE", "")
+    wanted = environment.CODEGEN_C_CACHE.text
     path = Path(wanted).expanduser() if wanted else Path(_process_store().name)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -88,15 +90,21 @@ def compiled(
     text = "\0".join((source, *flags, *command, compiler_version(command)))
     path = stored_path(text.encode(), suffix)
     if not path.exists():
-        with build_folder() as build:
-            given, made = build / "program.c", build / "made"
-            try:
-                given.write_text(source)
-                run_compiler([*flags, str(given), "-o", str(made), *libraries], what, build, timeout)
-                os.replace(made, path)
-            except OSError as e:
-                raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
+        _compile(source, path, flags, libraries, what, timeout)
     return path
+
+
+def _compile(
+    source: str, path: Path, flags: Sequence[str], libraries: Sequence[str], what: str, timeout: float | None
+) -> None:
+    with build_folder() as build:
+        given, made = build / "program.c", build / "made"
+        try:
+            given.write_text(source)
+            run_compiler([*flags, str(given), "-o", str(made), *libraries], what, build, timeout)
+            os.replace(made, path)
+        except OSError as e:
+            raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
 
 
 def stored_path(content: bytes, suffix: str) -> Path:
@@ -127,6 +135,7 @@ def run_compiler(arguments: Sequence[str], what: str, build: Path, timeout: floa
 
 @lru_cache(maxsize=512)
 def _loaded(path: Path) -> ctypes.CDLL:
+    """A loaded library; the 512 that were used last need no look-up."""
     return ctypes.CDLL(str(path))
 
 

@@ -25,29 +25,34 @@ class Gather:
     picks: tuple[tuple[int, ...], ...]
 
 
-def plan(offsets: Sequence[int]) -> Gather | None:
+def plan_gather(offsets: Sequence[int]) -> Gather | None:
     """The windows and shuffles for one offset per lane; None when lane by lane is the better way."""
     lanes, low = len(offsets), min(offsets)
     wanted = [k - low for k in offsets]
-    span = max(wanted) + 1
-    if span < lanes:
-        return None
-    starts: list[int] = []
-    for k in sorted(set(wanted)):
-        if not starts or k >= starts[-1] + lanes:
-            starts.append(min(k, span - lanes))
-    if len(starts) > MAX_WINDOWS:
+    starts = _windows(wanted, lanes)
+    if not 0 < len(starts) <= MAX_WINDOWS:
         return None
     source = [next(w for w, s in enumerate(starts) if s <= k < s + lanes) for k in wanted]
     picks = []
     for w in range(1, max(len(starts), 2)):
-        pick = []
-        for lane, k in enumerate(wanted):
-            if source[lane] == w:
-                pick.append(lanes + k - starts[w])
-            elif source[lane] == 0 and w == 1:
-                pick.append(k - starts[0])
-            else:
-                pick.append(lane if source[lane] < w else 0)
-        picks.append(tuple(pick))
+        picks.append(tuple([_pick(lane, k, source[lane], w, starts, lanes) for lane, k in enumerate(wanted)]))
     return Gather(tuple(s + low for s in starts), tuple(picks))
+
+
+def _windows(wanted: Sequence[int], lanes: int) -> list[int]:
+    """Where windows over the wanted elements begin; none when the elements span less than one."""
+    span = max(wanted) + 1
+    starts: list[int] = []
+    for k in sorted(set(wanted)) if span >= lanes else ():
+        if not starts or k >= starts[-1] + lanes:
+            starts.append(min(k, span - lanes))
+    return starts
+
+
+def _pick(lane: int, k: int, source: int, w: int, starts: Sequence[int], lanes: int) -> int:
+    """What shuffle `w` puts into a lane that wants element `k`, which window `source` holds."""
+    if source == w:
+        return lanes + k - starts[w]
+    if source == 0 and w == 1:
+        return k - starts[0]
+    return lane if source < w else 0

@@ -86,9 +86,9 @@ class Indices:
         hit = self._forms.get(id(e))
         if hit is None:
             hit = self._forms[id(e)] = (e, _parse(self.simplifier.simplify(e)))
-        form = hit[1]
-        if not env:
-            return form
+        return self._replaced(e, hit[1], env) if env else hit[1]
+
+    def _replaced(self, e: Expr, form: Linear, env: Env) -> Linear:
         out = Linear({}, form.const)
         for atom, c in form.terms.items():
             if isinstance(atom, Var):

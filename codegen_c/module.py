@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,13 @@ from .host import Options
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _MOST_CALLS = 1 << 30
+
+
+@runtime_checkable
+class ForeignDevice(Protocol):
+    """A device of ansor ("cpu") or TVM (1)."""
+
+    device_type: str | int
 
 
 class Module:
@@ -63,8 +70,7 @@ class Module:
         for _ in range(repeat):
             seconds = self._seconds(number, *pointers)
             while seconds * 1e3 < min_repeat_ms and number < _MOST_CALLS:
-                target = min_repeat_ms * 1e-3 / max(seconds, 1e-9) * number
-                number = min(max(int(target * 1.05) + 1, number + 1), 10 * number, _MOST_CALLS)
+                number = _more_calls(number, min_repeat_ms * 1e-3 / max(seconds, 1e-9) * number)
                 seconds = self._seconds(number, *pointers)
             results.append(seconds / number)
         return Timing(tuple(results))
@@ -75,7 +81,7 @@ class Module:
         """A function that times the program on the arrays it is given; see `time`.  `dev` must be a CPU, or None."""
         require(entry_name == self.entry_name, CallError, "time_evaluator",
                 f"the only entry is {self.entry_name!r}", entry_name=entry_name)  # fmt: skip
-        kind = getattr(dev, "device_type", None) or getattr(dev, "kind", None) or "cpu"
+        kind = dev.device_type if isinstance(dev, ForeignDevice) else "cpu"
         require(kind in ("cpu", "c", "llvm", 1), CallError, "time_evaluator", "the program runs on the CPU", device=dev)
         return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
@@ -84,20 +90,21 @@ class Module:
         if len(arrays) != len(args):
             names = ", ".join(b.name for b in args)
             raise CallError(f"{subject}: {len(args)} arrays are needed ({names}), got {len(arrays)}")
-        held: list[Array] = []
-        for k, item in enumerate(arrays):
-            where = f"{subject}: argument {k} ({args[k].name})"
-            require(hasattr(item, "__array_interface__"), CallError, where, "must be a NumPy array",
-                    type=type(item).__name__)  # fmt: skip
-            a = np.asarray(item)
-            if a.dtype != self._dtypes[k] or a.shape != self._shapes[k]:
-                wanted = f"{self._dtypes[k]} of shape {self._shapes[k]}"
-                raise CallError(f"{where}: must be {wanted}, got {a.dtype} of shape {a.shape}")
-            require(a.flags.c_contiguous, CallError, where, "must be C-contiguous", strides=a.strides)
-            require(a.flags.writeable or not self._written[k], CallError, where, "is written, it must not be read-only")
-            held.append(a)
+        held = [self._argument(k, item) for k, item in enumerate(arrays)]
         self._check_apart(held)
         return held
+
+    def _argument(self, k: int, item: Any) -> Array:
+        where = f"{self.entry_name}: argument {k} ({self.func.args[k].name})"
+        is_array = hasattr(item, "__array_interface__")
+        require(is_array, CallError, where, "must be a NumPy array", type=type(item).__name__)
+        a = np.asarray(item)
+        if a.dtype != self._dtypes[k] or a.shape != self._shapes[k]:
+            wanted = f"{self._dtypes[k]} of shape {self._shapes[k]}"
+            raise CallError(f"{where}: must be {wanted}, got {a.dtype} of shape {a.shape}")
+        require(a.flags.c_contiguous, CallError, where, "must be C-contiguous", strides=a.strides)
+        require(a.flags.writeable or not self._written[k], CallError, where, "is written, it must not be read-only")
+        return a
 
     def _check_apart(self, arrays: list[Array]) -> None:
         for k, written in enumerate(self._written):
@@ -107,6 +114,11 @@ class Module:
                 if j != k and np.may_share_memory(arrays[k], other):
                     a, b = self.func.args[k].name, self.func.args[j].name
                     raise CallError(f"{self.entry_name}: {a} is written, it must not share memory with {b}")
+
+
+def _more_calls(number: int, target: float) -> int:
+    """A little more than the calls that are aimed at, but at most ten times as many as before."""
+    return min(max(int(target * 1.05) + 1, number + 1), 10 * number, _MOST_CALLS)
 
 
 def build(

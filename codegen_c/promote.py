@@ -17,7 +17,7 @@ buffer whose indices are all constant (see registers.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -34,7 +34,7 @@ _LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 @dataclass(frozen=True)
-class Nest:
+class ReductionNest:
     """A perfect nest: `loops` outside in, and the stores to `buffer` at the bottom (each under a lane loop or not)."""
 
     loops: tuple[For, ...]
@@ -56,6 +56,8 @@ class Nest:
 
 @dataclass
 class Promoter:
+    """Turns accumulations inside out, so that their sums stay in registers."""
+
     options: Options
     lanes: set[Var]
     indices: Indices
@@ -69,7 +71,7 @@ class Promoter:
                 return done
         return with_bodies(s, tuple([self.stmt(b) for b in bodies(s)]))
 
-    def _nest(self, s: For) -> Nest | None:
+    def _nest(self, s: For) -> ReductionNest | None:
         loops = []
         body: Stmt = s
         while isinstance(body, For) and body.var not in self.lanes:
@@ -77,18 +79,15 @@ class Promoter:
                 return None
             loops.append(body)
             body = body.body
-        stores = list(leaf_stores(body, self.lanes))
-        first = stores[0] if stores else None
-        if first is None or any(t is None or not _accumulates(t, first.buffer) for t in stores):
+        stores = [t for t in leaf_stores(body, self.lanes) if t is not None and _accumulates(t, t.buffer)]
+        buffers = {t.buffer for t in stores}
+        if len(buffers) != 1 or len(stores) < len(_parts(body)):
             return None
-        moving: set[Var] = set()
-        for t in stores:
-            if t is not None:
-                moving |= free_vars(t.index)
+        moving = frozenset[Var]().union(*[free_vars(t.index) for t in stores])
         tile = frozenset(f.var for f in loops if f.var in moving)
-        return Nest(tuple(loops), body, first.buffer, tile)
+        return ReductionNest(tuple(loops), body, buffers.pop(), tile)
 
-    def _promote(self, nest: Nest) -> Stmt | None:
+    def _promote(self, nest: ReductionNest) -> Stmt | None:
         runs = [f for f in nest.reduction if f.extent > 1]
         tile_loops = [f for f in nest.loops if f.var in nest.tile]
         whole = _wrap(tile_loops, nest.leaf)
@@ -100,15 +99,9 @@ class Promoter:
             return self._in_parts(nest, size, most) if nest.is_innermost else None
         body = unroll(whole, lambda f: f.var in nest.tile, self.indices)
         slots = self._slots(body)
-        if slots is None:
-            return None
-        total = sum(slot.lanes for slot in slots)
-        registers = Buffer(f"{nest.buffer.name}_r", nest.buffer.dtype, (total,), "local")
-        tiles = [_in_registers(t, slot, registers) for t, slot in zip(_parts(body), slots, strict=True)]
-        loop = _wrap(nest.reduction, seq(*[t[1] for t in tiles]))
-        return Alloc(registers, seq(*[t[0] for t in tiles], loop, *[t[2] for t in tiles]))
+        return None if slots is None else _accumulated(nest, _parts(body), slots)
 
-    def _in_parts(self, nest: Nest, size: int, most: int) -> Stmt | None:
+    def _in_parts(self, nest: ReductionNest, size: int, most: int) -> Stmt | None:
         """The nest once for each part of its tile that fits the registers; None when not even one sum does."""
         outside: list[For] = []
         inside: list[For] = []
@@ -120,16 +113,22 @@ class Promoter:
             rest = size // loop.extent
             part = max(d for d in range(1, loop.extent + 1) if loop.extent % d == 0 and (d == 1 or rest * d <= most))
             size = rest * part
-            outer, inner = Var(f"{loop.var.name}.p", loop.var.dtype), Var(loop.var.name, loop.var.dtype)
-            self.indices.bind(outer, loop.extent // part)
-            self.indices.bind(inner, part)
-            env[loop.var] = binary("+", binary("*", outer, const(part)), inner)
-            outside.append(replace(loop, var=outer, extent=loop.extent // part, kind=ForKind.SERIAL))
-            inside.append(replace(loop, var=inner, extent=part))
+            outer, inner = self._cut(loop, part)
+            env[loop.var] = binary("+", binary("*", outer.var, const(part)), inner.var)
+            outside.append(outer)
+            inside.append(inner)
         if size > most:
             return None
         done = self._promote_nest(_wrap(inside, normal_stmt(nest.leaf, self.indices, env)))
         return None if done is None else _wrap(outside, done)
+
+    def _cut(self, loop: For, part: int) -> tuple[For, For]:
+        """A loop over the parts of `loop`, and one inside a part."""
+        outer, inner = Var(f"{loop.var.name}.p", loop.var.dtype), Var(loop.var.name, loop.var.dtype)
+        self.indices.bind(outer, loop.extent // part)
+        self.indices.bind(inner, part)
+        serial = replace(loop, var=outer, extent=loop.extent // part, kind=ForKind.SERIAL)
+        return serial, replace(loop, var=inner, extent=part)
 
     def _promote_nest(self, s: Stmt) -> Stmt | None:
         nest = self._nest(s) if isinstance(s, For) else None
@@ -138,23 +137,24 @@ class Promoter:
     def _slots(self, body: Stmt) -> list[Slot] | None:
         """Where each element or vector of the tile goes; None when two of them may overlap."""
         slots: list[Slot] = []
-        at = 0
         for part in _parts(body):
-            store = part.body if isinstance(part, For) else part
-            assert isinstance(store, Store)
-            lanes = part.extent if isinstance(part, For) else 1
-            form = self.indices.linear(store.index)
-            if isinstance(part, For):
-                if form.terms.get(part.var) != 1:
-                    return None
-                form = form.without(part.var)
-            slots.append(Slot(form, lanes, at))
-            at += lanes
+            slot = self._slot(part, slots[-1].at + slots[-1].lanes if slots else 0)
+            if slot is None:
+                return None
+            slots.append(slot)
         if not slots or any(not slots[0].address.same_terms(t.address) for t in slots):
             return None
         spans = sorted((t.address.const, t.lanes) for t in slots)
         apart = all(a + n <= b for (a, n), (b, _) in pairwise(spans))
         return slots if apart else None
+
+    def _slot(self, part: Stmt, at: int) -> Slot | None:
+        store = part.body if isinstance(part, For) else part
+        assert isinstance(store, Store)
+        form = self.indices.linear(store.index)
+        if not isinstance(part, For):
+            return Slot(form, 1, at)
+        return Slot(form.without(part.var), part.extent, at) if form.terms.get(part.var) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -188,6 +188,15 @@ def _wrap(loops: tuple[For, ...] | list[For], body: Stmt) -> Stmt:
     for f in reversed(loops):
         body = replace(f, body=body)
     return body
+
+
+def _accumulated(nest: ReductionNest, parts: Sequence[Stmt], slots: Sequence[Slot]) -> Alloc:
+    """The reduction of a nest on registers, loaded before it and stored after it."""
+    total = sum(slot.lanes for slot in slots)
+    registers = Buffer(f"{nest.buffer.name}_r", nest.buffer.dtype, (total,), "local")
+    tiles = [_in_registers(t, slot, registers) for t, slot in zip(parts, slots, strict=True)]
+    loop = _wrap(nest.reduction, seq(*[t[1] for t in tiles]))
+    return Alloc(registers, seq(*[t[0] for t in tiles], loop, *[t[2] for t in tiles]))
 
 
 def _in_registers(part: Stmt, slot: Slot, registers: Buffer) -> tuple[Stmt, Stmt, Stmt]:

@@ -131,6 +131,8 @@ def map_stores(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indice
 
 @dataclass
 class Scalariser:
+    """Turns small local buffers with constant indices into named variables."""
+
     options: Options
     lanes: set[Var]
     indices: Indices
@@ -144,9 +146,7 @@ class Scalariser:
         if register_slots(s, self.lanes, self.indices) is not None:
             return s
         loops = self._indexing_loops(s)
-        if loops is None or not loops:
-            return s
-        if unrolled_size(s.body, lambda f: f.var in loops) > self.options.max_unrolled:
+        if not loops or unrolled_size(s.body, lambda f: f.var in loops) > self.options.max_unrolled:
             return s
         body = unroll(s.body, lambda f: f.var in loops, self.indices)
         done = Alloc(s.buffer, merge_copies(body, s.buffer, self.indices))
@@ -155,10 +155,7 @@ class Scalariser:
 
     def _indexing_loops(self, s: Alloc) -> set[Var] | None:
         """The loops under the allocation that move an index of the buffer; None when one cannot be written out."""
-        moving: set[Var] = set()
-        for index, _ in accesses(s.body, s.buffer):
-            moving |= free_vars(index)
-        moving -= self.lanes
+        moving = {v for index, _ in accesses(s.body, s.buffer) for v in free_vars(index)} - self.lanes
         found: set[Var] = set()
         stack: list[Stmt] = [s.body]
         while stack:

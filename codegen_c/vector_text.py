@@ -9,7 +9,7 @@ from te_lite.c_text import ADD, BYTES, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY
 from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
 from te_lite.visit import children, substitute
 
-from .gather import plan
+from .gather import plan_gather
 from .indices import Indices, Linear
 from .vectorize import has_vector_form
 
@@ -153,21 +153,16 @@ class VectorText:
 
     def _text(self, e: Expr) -> tuple[str, int]:
         if not self.varies(e):
-            text = self.scalar.expr(e, UNARY)
-            return (f"({TYPES[e.dtype]}){text}" if e.dtype in NARROW_INTS else text), UNARY
+            return self._same_in_all_lanes(e), UNARY
         match e:
             case Var() if e in self.held:
                 return self.scalar.var(e), POSTFIX
-            case BufferLoad(buffer=buffer, index=index):
-                if self.indices.contiguous(index, self.lane, self.lanes):
-                    name = self.scalar.load(BufferLoad(buffer, const(0))).partition("[")[0]
-                    return self.element(buffer, name, buffer.dtype, index), POSTFIX
-                return self._gather(e), POSTFIX
+            case BufferLoad():
+                return self._load(e), POSTFIX
             case _ if not has_vector_form(e, self.lane):
                 return self._lane_by_lane(e), POSTFIX
-            case Binary(op=op, a=a, b=b) if op in ("min", "max"):
-                name = self.prelude.helper(op, e.dtype, self.lanes)
-                return f"{name}({self.vector(a)}, {self.vector(b)})", POSTFIX
+            case Binary(op="min" | "max"):
+                return self._extreme(e), POSTFIX
             case Binary(op="*", a=a, b=Const(value=-1)):
                 return f"-{self.expr(a, POSTFIX)}", UNARY
             case Binary(op=op, a=a, b=b):
@@ -180,27 +175,43 @@ class VectorText:
                 return f"{test} ? {self._branch(a)} : {self._branch(b)}", TERNARY
         raise AssertionError(type(e).__name__)
 
+    def _same_in_all_lanes(self, e: Expr) -> str:
+        text = self.scalar.expr(e, UNARY)
+        return f"({TYPES[e.dtype]}){text}" if e.dtype in NARROW_INTS else text
+
+    def _load(self, e: BufferLoad) -> str:
+        if not self.indices.contiguous(e.index, self.lane, self.lanes):
+            return self._gather(e)
+        name = self.scalar.load(BufferLoad(e.buffer, const(0))).partition("[")[0]
+        return self.element(e.buffer, name, e.buffer.dtype, e.index)
+
+    def _extreme(self, e: Binary) -> str:
+        name = self.prelude.helper(e.op, e.dtype, self.lanes)
+        return f"{name}({self.vector(e.a)}, {self.vector(e.b)})"
+
     def _branch(self, e: Expr) -> str:
         return f"({self.prelude.type(e.dtype, self.lanes)})({self.vector(e)})"
 
     def _gather(self, e: BufferLoad) -> str:
         offsets = self.indices.lane_offsets(e.index, self.lane, self.lanes)
         usual = offsets is not None and e.buffer not in self.slot and not in_part(self.lanes)
-        found = plan(offsets) if usual and offsets is not None else None
+        found = plan_gather(offsets) if usual and offsets is not None else None
         if found is None:
             return self._lane_by_lane(e)
-        kind = self.prelude.type(e.dtype, self.lanes)
+        windows = [self._window(e, start) for start in found.starts]
         mask = self.prelude.type(f"int{8 * BYTES[e.dtype]}", self.lanes)
-        first = self.indices.linear(e.index, {self.lane: const(0)})
-        windows = []
-        for start in found.starts:
-            place = Linear(first.terms, first.const + start).expr()
-            windows.append(f"VEC({kind}, {self.scalar.load(BufferLoad(e.buffer, place))})")
         text = windows[0]
         for k, pick in enumerate(found.picks):
             other = windows[k + 1] if len(windows) > 1 else windows[0]
             text = f"SHUFFLE({mask}, {text}, {other}, {', '.join(map(str, pick))})"
         return text
+
+    def _window(self, e: BufferLoad, start: int) -> str:
+        """The vector that begins `start` elements behind that of lane 0."""
+        kind = self.prelude.type(e.dtype, self.lanes)
+        first = self.indices.linear(e.index, {self.lane: const(0)})
+        place = Linear(first.terms, first.const + start).expr()
+        return f"VEC({kind}, {self.scalar.load(BufferLoad(e.buffer, place))})"
 
     def _lane_by_lane(self, e: Expr) -> str:
         kind = self.prelude.type(e.dtype, self.lanes)

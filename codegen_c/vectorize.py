@@ -86,10 +86,7 @@ class Vectorizer:
         out: list[Stmt] = []
         start, full = 0, loop.extent // most
         if full > MAX_PIECES:
-            outer = Var(f"{loop.var.name}.v", loop.var.dtype)
-            self.indices.bind(outer, full)
-            piece = self._piece(loop, binary("*", outer, const(most)), most)
-            out.append(For(outer, full, ForKind.SERIAL, piece))
+            out.append(self._full_vectors(loop, full, most))
             start = full * most
         lanes = most
         while start < loop.extent:
@@ -101,6 +98,12 @@ class Vectorizer:
             out.append(self._piece(loop, const(start), lanes))
             start += lanes
         return seq(*out)
+
+    def _full_vectors(self, loop: For, count: int, lanes: int) -> For:
+        """The first `count` vectors in a serial loop."""
+        outer = Var(f"{loop.var.name}.v", loop.var.dtype)
+        self.indices.bind(outer, count)
+        return For(outer, count, ForKind.SERIAL, self._piece(loop, binary("*", outer, const(lanes)), lanes))
 
     def _piece(self, loop: For, start: Expr, lanes: int) -> Stmt:
         lane = Var(f"{loop.var.name}.l", loop.var.dtype)

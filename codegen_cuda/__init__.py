@@ -1,9 +1,9 @@
 """codegen_cuda: lowered GPU programs as CUDA C++ source and compiled cubins.  Nothing here needs a GPU or a driver."""
 
 from .compile import CompiledModule, available_compilers, compile_many, compile_source, compiler_name
+from .cuda_program import CudaKernel, CudaProgram
 from .emit import emit
 from .errors import CompileError, EmitError, LimitError
-from .kernel import CudaKernel, CudaProgram
 from .limits import KernelUsage, Limits, check_limits, require_limits, usage
 from .resources import KernelResources
 

@@ -1,4 +1,4 @@
-"""What the search needs of target `cuda` (see `ansor.core.protocols.Backend`).
+"""What the search needs of target `cuda` (see `ansor.core.backend.Backend`).
 
 A built program is a directory with `program.cu`, `program.cubin` and `program.json` (launch shapes and arguments).
 The architecture is the target's `-arch`, or that of the first device.
@@ -10,14 +10,15 @@ import importlib.metadata
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ansor.core.backend import Backend
 from ansor.core.hardware import HardwareParams
 from ansor.core.measure_values import DeviceInfo
 from te_lite.stmt import LoweredFunc
 
+from .architecture import target_architecture
 from .compile import available_compilers, compile_source, compiler_name
 from .device import CudaDevice, architecture, device_count, device_numbers, driver
 from .emit import emit
@@ -25,20 +26,8 @@ from .errors import DeviceError
 from .facts import program_facts
 from .limits import Limits, require_limits
 from .module import CudaModule, open_device
+from .network import CudaNetworkBackend
 from .toolkit import sanitizer_path
-
-
-@lru_cache(maxsize=1)
-def _device_architecture() -> str:
-    return architecture()
-
-
-def target_architecture(target: str) -> str:
-    """The architecture to compile for: `-arch=sm_90` of the target's text, else the first device's."""
-    for word in target.split():
-        if word.startswith("-arch="):
-            return word.removeprefix("-arch=")
-    return _device_architecture()
 
 
 def _pycuda() -> tuple[str, bool, str]:
@@ -48,12 +37,12 @@ def _pycuda() -> tuple[str, bool, str]:
         return "PyCUDA", False, "is not installed (pip install 'ansor[cuda]')"
 
 
-class CudaBackend:
+class CudaBackend(Backend):
     """Target `cuda`."""
 
     kind = "cuda"
     shares_host = False
-    host_files = ()
+    networks = CudaNetworkBackend()
 
     def check(self, target: str) -> None:
         """Raises DeviceError without a GPU, CompileError without a compiler."""
@@ -64,10 +53,6 @@ class CudaBackend:
         """Raises CompileError without a compiler, DeviceError when no architecture is known."""
         compiler_name()
         target_architecture(target)
-
-    def build_portable(self, func: LoweredFunc, target: str, directory: str) -> None:
-        """As `build`: a device runs what was compiled for its architecture, wherever that was."""
-        self.build(func, target, directory)
 
     def source(self, func: LoweredFunc, target: str) -> str:
         """The CUDA C++ text; needs no device.  Raises EmitError."""

@@ -50,6 +50,7 @@ class CompiledModule:
 
 @lru_cache(maxsize=4)
 def _nvcc_version(command: str) -> str:
+    """The version of an nvcc; asked once a process and command."""
     done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
     found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
     if found is None:
@@ -98,13 +99,7 @@ def compile_source(
         facts, cubin = kept
         return CompiledModule(cubin, arch, name, facts["log"], parse_resources(facts["log"]), 0.0)
     start = time.perf_counter()
-    if name.startswith("nvrtc"):
-        folders = include_folders() if HALF_HEADER in source else ()
-        if HALF_HEADER in source and not folders:
-            raise CompileError(f"{HALF_HEADER}: not found; install nvidia-cuda-runtime and nvidia-cuda-cccl")
-        made, log = nvrtc.compile_program(source, (*words, *[f"--include-path={f}" for f in folders]))
-    else:
-        made, log = _nvcc(source, words, timeout)
+    made, log = _nvrtc(source, words) if name.startswith("nvrtc") else _nvcc(source, words, timeout)
     if made is None:
         raise CompileError(f"compile: {name} refuses the program for {arch}: {_first_error(log)}")
     if use_cache:
@@ -131,6 +126,13 @@ def compile_many(
 
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         return list(pool.map(one, sources))
+
+
+def _nvrtc(source: str, options: Sequence[str]) -> tuple[bytes | None, str]:
+    folders = include_folders() if HALF_HEADER in source else ()
+    if HALF_HEADER in source and not folders:
+        raise CompileError(f"{HALF_HEADER}: not found; install nvidia-cuda-runtime and nvidia-cuda-cccl")
+    return nvrtc.compile_program(source, (*options, *[f"--include-path={f}" for f in folders]))
 
 
 def _nvcc(source: str, options: Sequence[str], timeout: float | None) -> tuple[bytes | None, str]:

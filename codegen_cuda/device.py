@@ -171,7 +171,7 @@ class CudaDevice:
 
 
 class DeviceProgram:
-    """Loaded kernels with their scratch memory; `facts` is the JSON that `backend.program_facts` writes."""
+    """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes."""
 
     def __init__(self, device: CudaDevice, cubin: bytes, facts: dict[str, Any]) -> None:
         self.device = device

@@ -3,13 +3,13 @@
 Every kernel is printed statement by statement by `KernelEmitter`: shared and local arrays are declared at its top,
 loops that index registers are unrolled (`registers.py`), vectorized loops become vector accesses (`vectors.py`),
 reductions across threads exchange registers or go through shared memory (`reduce.py`).  `emit` cuts the program into
-kernels (`kernel.py`) and puts the file together.
+kernels (`cuda_program.py`) and puts the file together.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -35,8 +35,16 @@ from te_lite.stmt import (
 from te_lite.visit import substitute
 
 from .async_copy import HELPERS, WAIT, scalar_copy, vector_store
+from .cuda_program import (
+    STATIC_SHARED_BYTES,
+    THREAD_TAGS,
+    VECTOR_BYTES,
+    CudaKernel,
+    CudaProgram,
+    KernelNest,
+    kernel_nests,
+)
 from .errors import EmitError
-from .kernel import STATIC_SHARED_BYTES, THREAD_TAGS, VECTOR_BYTES, CudaKernel, CudaProgram, KernelNest, kernel_nests
 from .reduce import ReduceText, group_of, with_barriers
 from .registers import (
     copied_loops,
@@ -49,7 +57,7 @@ from .registers import (
 from .runs import split_runs
 from .shared import SharedArray, shared_layout
 from .text import CUDA_WORDS, TYPES, CudaText
-from .vectors import leaf_stores
+from .vectors import VectorStore, leaf_stores
 
 MAX_ELEMENTS = 2**31 - 1
 MANY_LOCAL_BYTES = 128
@@ -152,11 +160,7 @@ class KernelEmitter:
     def stmt(self, s: Stmt) -> None:
         match s:
             case Seq(stmts=stmts):
-                for part in split_runs(stmts):
-                    if isinstance(part, tuple):
-                        self.run(part)
-                    else:
-                        self.stmt(part)
+                self.sequence(stmts)
             case Alloc(body=body):
                 self.stmt(body)
             case For():
@@ -168,12 +172,23 @@ class KernelEmitter:
                 self.stmt(then)
                 self.close()
             case Barrier(publishes=publishes):
-                if publishes:
-                    self.text.helpers["copy_async"] = HELPERS
-                    self.line(WAIT)
-                self.line("__syncthreads();")
+                self.barrier(publishes)
             case ThreadReduce():
                 ReduceText(self, s, group_of(s, self.nest)).emit()
+
+    def sequence(self, stmts: Sequence[Stmt]) -> None:
+        for part in split_runs(stmts):
+            if isinstance(part, tuple):
+                self.run(part)
+            else:
+                self.stmt(part)
+
+    def barrier(self, publishes: bool) -> None:
+        """A barrier; one that publishes pipelined copies waits for those of this thread first."""
+        if publishes:
+            self.text.helpers["copy_async"] = HELPERS
+            self.line(WAIT)
+        self.line("__syncthreads();")
 
     def run(self, stores: tuple[Store, ...]) -> None:
         """Stores to one element, through a register."""
@@ -212,17 +227,24 @@ class KernelEmitter:
             self.vector_loop(s)
         elif s.var in self.copied:
             for k in range(s.extent):
-                env: dict[Var, Expr] = {s.var: const(k, s.var.dtype)}
-                self.stmt(map_exprs(s.body, lambda e, env=env: self.ranges.simplify(substitute(e, env))))  # type: ignore[misc]
+                self.stmt(map_exprs(s.body, self.replacing({s.var: const(k, s.var.dtype)})))
         else:
-            if s.var in self.rolled:
-                self.line("#pragma unroll 1")
-            elif s.var in self.unrolled or (s.kind is ForKind.UNROLLED and s.var in self.moved):
-                self.line("#pragma unroll")
-            elif s.kind is ForKind.UNROLLED:
-                copies = useful_copies(s)
-                self.line("#pragma unroll" if copies == s.extent else f"#pragma unroll {copies}")
+            self.pragma(s)
             self.counted(s, lambda: self.stmt(s.body))
+
+    def replacing(self, env: dict[Var, Expr]) -> Callable[[Expr], Expr]:
+        """What replaces variables by their values in an expression."""
+        return lambda e: self.ranges.simplify(substitute(e, env))
+
+    def pragma(self, s: For) -> None:
+        """How far the compiler shall unroll a loop, where that is not left to it."""
+        if s.var in self.rolled:
+            self.line("#pragma unroll 1")
+        elif s.var in self.unrolled or (s.kind is ForKind.UNROLLED and s.var in self.moved):
+            self.line("#pragma unroll")
+        elif s.kind is ForKind.UNROLLED:
+            copies = useful_copies(s)
+            self.line("#pragma unroll" if copies == s.extent else f"#pragma unroll {copies}")
 
     def counted(self, s: For, body: Callable[[], None], step: int = 1) -> None:
         v = self.names.of(s.var, s.var.name)
@@ -243,15 +265,20 @@ class KernelEmitter:
         for vector, conds in stores:
             for cond in conds:
                 self.open(f"if ({self.text.expr(cond)}) {{")
-            if vector.width == s.extent:
-                vector.emit()
-            else:
-                self.lane[s.var] = self.names.of(s.var, s.var.name)
-                self.line("#pragma unroll")
-                self.counted(s, vector.emit, vector.width)
-            self.lane.pop(s.var, None)
+            self.chunks(vector)
             for _ in conds:
                 self.close()
+
+    def chunks(self, vector: VectorStore) -> None:
+        """A vector store for all lanes of its loop."""
+        s = vector.loop
+        if vector.width == s.extent:
+            vector.emit()
+        else:
+            self.lane[s.var] = self.names.of(s.var, s.var.name)
+            self.line("#pragma unroll")
+            self.counted(s, vector.emit, vector.width)
+        self.lane.pop(s.var, None)
 
     # ----------------------------------------------------------------------------------------------- storage
 
@@ -273,14 +300,17 @@ class KernelEmitter:
         if dynamic:
             self.line(f"extern __shared__ __align__({VECTOR_BYTES}) unsigned char shared_memory[];")
         for array in layout:
-            t, name = TYPES[array.dtype], self.shared_name(array)
-            if dynamic:
-                self.line(f"{t} *const {name} = ({t} *)(shared_memory + {array.start});  // {array.size} elements")
-            else:
-                self.line(f"__shared__ __align__({VECTOR_BYTES}) {t} {name}[{array.size}];")
+            self.declare_shared(array, dynamic)
         for b in self.nest.allocated("local"):
             self.line(f"{TYPES[b.dtype]} {self.buffer(b)}{'' if b.size == 1 else f'[{max(b.size, 1)}]'};")
         return total, total if dynamic else 0
+
+    def declare_shared(self, array: SharedArray, dynamic: bool) -> None:
+        t, name = TYPES[array.dtype], self.shared_name(array)
+        if dynamic:
+            self.line(f"{t} *const {name} = ({t} *)(shared_memory + {array.start});  // {array.size} elements")
+        else:
+            self.line(f"__shared__ __align__({VECTOR_BYTES}) {t} {name}[{array.size}];")
 
     def shared_name(self, array: SharedArray) -> str:
         if array.buffer is not None:
@@ -300,16 +330,17 @@ def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[C
     emitter = KernelEmitter(KernelNest(nest.loops, with_barriers(nest)), Names(CUDA_WORDS))
     written, used = nest.written(), nest.written() | nest.read()
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
-    params = []
-    for k in arguments:
-        const = "" if buffers[k] in written else "const "
-        params.append(f"{const}{TYPES[buffers[k].dtype]} *__restrict__ {emitter.buffer(buffers[k])}")
+    params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]
     shared, dynamic = emitter.declare()
     emitter.stmt(emitter.nest.body)
     kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic)
     bounds = f"{kernel.threads}, 1" if local_bytes(nest.body) >= MANY_LOCAL_BYTES else str(kernel.threads)
     head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(params)}) {{'
     return kernel, "\n".join([head, *emitter.lines, "}"]), emitter.text.helpers
+
+
+def _parameter(emitter: KernelEmitter, b: Buffer, written: bool) -> str:
+    return f"{'' if written else 'const '}{TYPES[b.dtype]} *__restrict__ {emitter.buffer(b)}"
 
 
 def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
@@ -323,11 +354,8 @@ def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
     base = names.fresh(func.name)
     buffers = (*func.args, *scratch)
     built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers) for k, nest in enumerate(nests)]
-    kernels = tuple([kernel for kernel, _, _ in built])
-    helpers: dict[str, str] = {}
-    for _, _, more in built:
-        helpers.update(more)
-    texts = [text for _, text, _ in built]
+    kernels, texts = tuple([kernel for kernel, _, _ in built]), [text for _, text, _ in built]
+    helpers = {name: text for _, _, more in built for name, text in more.items()}
     parts = [_header(func, kernels, scratch, comment)]
     if any(_HALF.search(text) for text in texts):
         parts.append("#include <cuda_fp16.h>\n")

@@ -22,8 +22,8 @@ import numpy as np
 from te_lite.errors import require
 
 from . import emulator_build as build
+from .cuda_program import CudaProgram
 from .emulator_report import EmulatorError, Report, read_answer
-from .kernel import CudaProgram
 
 Shape = tuple[int, ...]
 Argument = np.ndarray | np.generic
@@ -101,16 +101,15 @@ def _launch_all(
     source: str, launches: Sequence[Launch], memories: Sequence[Memory], check: bool, timeout: float
 ) -> Report:
     for launch in launches:
-        require(1 <= prod(launch.block) <= MAX_THREADS, EmulatorError, launch.kernel, "1 to 1024 threads a block",
-                block=launch.block)  # fmt: skip
+        fits = 1 <= prod(launch.block) <= MAX_THREADS
+        require(fits, EmulatorError, launch.kernel, "1 to 1024 threads a block", block=launch.block)
     kernels = tuple(dict.fromkeys(launch.kernel for launch in launches))
     library = build.library(source, kernels, max(launch.dynamic_bytes for launch in launches), check)
     with tempfile.TemporaryDirectory(prefix="emulator_") as directory:
         job = Path(directory) / "job"
         job.write_text("\n".join(_job(library, launches, memories, Path(directory))))
-        start = time.perf_counter()
         try:
-            return _answer(library, job, timeout, start)
+            return _answer(library, job, timeout, time.perf_counter())
         finally:
             _read_back(memories, Path(directory))
 
@@ -130,22 +129,25 @@ def _job(library: build.Library, launches: Sequence[Launch], memories: Sequence[
     """The lines of the job that the host reads; arrays are written to files beside it."""
     job = [f"library {library.path}"]
     job += [f"shared {a.name} {a.offset} {a.nbytes} {a.alignment} {library.granule}" for a in library.arrays]
-    words, buffers, values = [], 0, 0
+    words, counts = [], {"b": 0, "v": 0}
     for i, memory in enumerate(memories):
-        value = memory.value
-        if isinstance(value, np.ndarray):
-            (directory / f"{i}").write_bytes(value.tobytes())
-            job.append(f"buffer {memory.name} {directory / str(i)} {value.nbytes} {value.itemsize} {int(memory.ready)}")
-            words.append(f"b{buffers}")
-            buffers += 1
-        else:
-            job.append(f"value {int.from_bytes(value.tobytes(), 'little'):x}")
-            words.append(f"v{values}")
-            values += 1
+        kind = "b" if isinstance(memory.value, np.ndarray) else "v"
+        job.append(_given(memory, directory / str(i)))
+        words.append(f"{kind}{counts[kind]}")
+        counts[kind] += 1
     for launch in launches:
         sizes = [*launch.grid, *launch.block, launch.dynamic_bytes]
         job.append(f"launch {launch.kernel} {' '.join(map(str, sizes))} {' '.join(words[i] for i in launch.arguments)}")
     return [*job, ""]
+
+
+def _given(memory: Memory, place: Path) -> str:
+    """The line of the job for an argument; an array is written to the file `place`."""
+    value = memory.value
+    if not isinstance(value, np.ndarray):
+        return f"value {int.from_bytes(value.tobytes(), 'little'):x}"
+    place.write_bytes(value.tobytes())
+    return f"buffer {memory.name} {place} {value.nbytes} {value.itemsize} {int(memory.ready)}"
 
 
 def _read_back(memories: Sequence[Memory], directory: Path) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from te_lite import environment
 from te_lite.errors import require
 
 from .emulator_report import EmulatorError
@@ -62,7 +63,7 @@ class Library:
 
 def compiler_command() -> tuple[str, ...]:
     """The C++ compiler: `$CXX` where that is set, else g++.  Raises EmulatorError when there is none."""
-    wanted = shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    wanted = shlex.split(environment.CXX.text)
     found = shutil.which(wanted[0])
     if found is None:
         raise EmulatorError(f"emulator: {wanted[0]} is not on PATH; install g++ to run CUDA kernels without a GPU")
@@ -71,6 +72,7 @@ def compiler_command() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _store() -> tempfile.TemporaryDirectory[str]:
+    """Where this process keeps what it builds; removed when it ends."""
     return tempfile.TemporaryDirectory(prefix="codegen_cuda_emulator_")
 
 
@@ -86,11 +88,10 @@ def host() -> Path:
 def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bool) -> Library:
     """Compile `source` with entries for `kernels` and at most `dynamic_bytes` of dynamic shared memory.
 
+    The 512 libraries that were used last are built once.
     Raises EmulatorError with the compiler's first complaint, and for a kernel that the source does not have.
     """
-    for name in kernels:
-        found = re.search(rf"__global__[^;{{}}]*\b{name}\s*\(", source)
-        require(found, EmulatorError, name, "there is no kernel of this name in the source")
+    _check_names(source, kernels)
     text = f"{source}\n{_entries(source, kernels, dynamic_bytes)}"
     key = hashlib.sha256(f"{check}\0{text}".encode()).hexdigest()[:32]
     directory = Path(_store().name) / key
@@ -100,6 +101,12 @@ def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bo
     flags = [*KERNEL_FLAGS, *(CHECK_FLAGS if check else ())]
     _compile([*flags, f"-I{HERE}", "-include", str(HERE / "cuda.h"), str(file), "-o", str(path)], "kernel.cu")
     return Library(path, _shared_arrays(path, _declared(source)), _granule(source))
+
+
+def _check_names(source: str, kernels: Sequence[str]) -> None:
+    for name in kernels:
+        found = re.search(rf"__global__[^;{{}}]*\b{name}\s*\(", source)
+        require(found, EmulatorError, name, "there is no kernel of this name in the source")
 
 
 def _entries(source: str, kernels: Sequence[str], dynamic_bytes: int) -> str:

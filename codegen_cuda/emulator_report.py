@@ -60,16 +60,19 @@ def read_answer(answer: str, lines: Lines) -> int:
     for row in rows:
         if row[0] == "error":
             raise EmulatorError(f"emulator: {row[1]}")
-    raw = [row for row in rows if row[0] == "finding"]
-    if raw:
-        offsets = {int(x, 16) for row in raw for x in row[5:7]} - {0}
-        at = {0: None} | lines(sorted(offsets))
-        findings = [_finding(row, at) for row in raw]
+    findings = _findings([row for row in rows if row[0] == "finding"], lines)
+    if findings:
         more = f"; {len(findings) - 1} more" if len(findings) > 1 else ""
         raise EmulatorError(f"emulator: {findings[0]}{more}", findings)
     if not rows or rows[-1][0] != "done":
         raise EmulatorError(f"emulator: the run ended without an answer after {answer[-200:]!r}")
     return int(rows[-1][1])
+
+
+def _findings(rows: Sequence[Sequence[str]], lines: Lines) -> list[Finding]:
+    offsets = {int(x, 16) for row in rows for x in row[5:7]} - {0}
+    at = {0: None} | (lines(sorted(offsets)) if rows else {})
+    return [_finding(row, at) for row in rows]
 
 
 def _finding(row: Sequence[str], at: dict[int, int | None]) -> Finding:

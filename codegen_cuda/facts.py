@@ -6,7 +6,7 @@ from typing import Any
 
 from te_lite.c_text import BYTES
 
-from .kernel import CudaProgram
+from .cuda_program import CudaKernel, CudaProgram
 
 
 def program_facts(program: CudaProgram) -> dict[str, Any]:
@@ -14,14 +14,15 @@ def program_facts(program: CudaProgram) -> dict[str, Any]:
     return {
         "arguments": len(program.args),
         "scratch_bytes": [b.size * BYTES[b.dtype] for b in program.scratch],
-        "kernels": [
-            {
-                "name": k.name,
-                "grid": list(k.grid),
-                "block": list(k.block),
-                "arguments": list(k.arguments),
-                "dynamic_bytes": k.dynamic_bytes,
-            }
-            for k in program.kernels
-        ],
+        "kernels": [_kernel_facts(k) for k in program.kernels],
+    }
+
+
+def _kernel_facts(k: CudaKernel) -> dict[str, Any]:
+    return {
+        "name": k.name,
+        "grid": list(k.grid),
+        "block": list(k.block),
+        "arguments": list(k.arguments),
+        "dynamic_bytes": k.dynamic_bytes,
     }

@@ -10,22 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad
-from te_lite.state import State
+from te_lite.state import Extent, Iter, State
 from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, exprs_of, stmts_of
 from te_lite.visit import walk
 
+from .cuda_program import BLOCK_TAGS, THREAD_TAGS, KernelNest, Shape, kernel_nests
 from .errors import LimitError
-from .kernel import BLOCK_TAGS, THREAD_TAGS, KernelNest, Shape, kernel_nests
 from .registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops, unrolled_size
 from .shared import shared_layout
-
-if TYPE_CHECKING:
-    from ansor.core.hardware import HardwareParams
 
 BASE_REGISTERS = 20
 REGISTERS_PER_THREAD = 255
@@ -37,6 +34,21 @@ SHARED_ON_REQUEST = {
     "sm_120": 99 * KIB, "sm_121": 99 * KIB,
 }  # fmt: skip
 """Bytes of shared memory that a block may have on request (CUDA programming guide, table of compute capabilities)."""
+
+
+class HardwareNumbers(Protocol):
+    """What limits need of the hardware that a search knows (`ansor.HardwareParams`)."""
+
+    @property
+    def max_threads_per_block(self) -> int: ...
+    @property
+    def max_shared_memory_per_block(self) -> int: ...
+    @property
+    def max_local_memory_per_block(self) -> int: ...
+    @property
+    def vector_unit_bytes(self) -> int: ...
+    @property
+    def max_vthread_extent(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,7 @@ class Limits:
         return cls(shared_bytes=shared, vthreads=2**31 - 1)
 
     @classmethod
-    def of(cls, hardware: HardwareParams, shared_optin_bytes: int | None = None) -> Limits:
+    def of(cls, hardware: HardwareNumbers, shared_optin_bytes: int | None = None) -> Limits:
         """The limits that `hardware` names; `shared_optin_bytes` is what a block may have on request."""
         return replace(
             cls(),
@@ -165,11 +177,15 @@ def _exceeded(k: KernelUsage, limits: Limits) -> Iterator[str]:
             yield f"{k.name}: {what}: at most {most}, got {number}"
 
 
+def _known(it: Iter) -> Extent:
+    assert it.extent is not None, f"the extent of {it.name} is not known"
+    return it.extent
+
+
 def _vthreads(state: State, limits: Limits) -> list[str]:
     out = []
     for stage in state.stages:
-        extents: list[int] = [int(it.extent) for it in stage.iters if it.annotation == "vthread"]  # type: ignore[arg-type]
-        total = prod(extents)
+        total = prod([int(_known(it)) for it in stage.iters if it.annotation == "vthread"])
         if total > limits.vthreads:
             out.append(f"{stage.op.name}: virtual threads: at most {limits.vthreads}, got {total}")
     return out

@@ -32,7 +32,7 @@ class Pointer:
 
 @lru_cache(maxsize=8)
 def open_device(index: int = 0) -> CudaDevice:
-    """The device of this process."""
+    """A device of this process; one object for each of the first eight."""
     return CudaDevice(index)
 
 

@@ -14,7 +14,7 @@ _COMPILATION = 6
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The NVRTC library, or None when there is none."""
+    """The NVRTC library, or None when there is none; looked for once a process."""
     for name in nvrtc_candidates():
         try:
             found = ctypes.CDLL(name)

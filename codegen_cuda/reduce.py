@@ -19,7 +19,7 @@ from te_lite.expr import Binary, Combiner, Expr, Logical, Var, as_expr
 from te_lite.stmt import Buffer, Stmt, Store, ThreadReduce, bodies, seq, stmts_of, with_bodies
 from te_lite.sync import insert_barriers
 
-from .kernel import THREAD_TAGS, KernelNest
+from .cuda_program import THREAD_TAGS, KernelNest
 from .text import TYPES, CudaText
 
 _ZERO = as_expr(0)
@@ -75,8 +75,11 @@ def with_barriers(nest: KernelNest) -> Stmt:
     A reduction inside a warp does not meet other warps, so `sync.py` is asked again with it as a plain statement.
     """
     inside = [s for s in stmts_of(nest.body) if isinstance(s, ThreadReduce) and group_of(s, nest).slots == 0]
-    if not inside or not nest.allocated("shared"):
-        return nest.body
+    return _asked_again(nest.body, inside) if inside and nest.allocated("shared") else nest.body
+
+
+def _asked_again(body: Stmt, inside: list[ThreadReduce]) -> Stmt:
+    """Barriers for a body whose reductions `inside` bring none; each is shown to `sync.py` as stores."""
     markers: dict[int, Stmt] = {}
 
     def hide(s: Stmt) -> Stmt:
@@ -92,7 +95,7 @@ def with_barriers(nest: KernelNest) -> Stmt:
         return markers[id(s)] if id(s) in markers else with_bodies(s, tuple([show(b) for b in bodies(s)]))
 
     kept: list[Stmt] = []
-    return show(insert_barriers(hide(nest.body)))
+    return show(insert_barriers(hide(body)))
 
 
 def _exchangeable(c: Combiner) -> bool:
@@ -129,25 +132,33 @@ class ReduceText:
     group: Group
 
     def emit(self) -> None:
-        w, s, g = self.writer, self.s, self.group
+        w, s = self.writer, self.s
         w.open(f"{{  // {s.combiner.name} over {s.thread.name} in 0..{s.extent}")
         self.values = [w.fresh("x") for _ in s.dst]
         self.types = [TYPES[b.dtype] for b in s.dst]
         for name, kind, e, zero in zip(self.values, self.types, s.src, s.combiner.identity, strict=True):
-            source = w.text.expr(e)
-            if g.active < g.extent and g.method != "tree":
-                source = f"{w.axis_text(s.thread)} < {g.active} ? {w.text.expr(e, 4)} : {w.text.expr(zero, 4)}"
-            w.line(f"{kind} {name} = {source};")
-        match g.method:
+            w.line(f"{kind} {name} = {self._contribution(e, zero)};")
+        self._reduce()
+        for buffer, name in zip(s.dst, self.values, strict=True):
+            w.line(f"{w.place(buffer, _ZERO)} = {name};")
+        w.close()
+
+    def _reduce(self) -> None:
+        match self.group.method:
             case "warp":
-                self._shuffle(g.extent)
+                self._shuffle(self.group.extent)
             case "warps":
                 self._warps()
             case "tree":
                 self._tree()
-        for buffer, name in zip(s.dst, self.values, strict=True):
-            w.line(f"{w.place(buffer, _ZERO)} = {name};")
-        w.close()
+
+    def _contribution(self, e: Expr, zero: Expr) -> str:
+        """What a thread brings in: its value, or nothing where the thread takes no part."""
+        text, g = self.writer.text, self.group
+        if g.active < g.extent and g.method != "tree":
+            axis = self.writer.axis_text(self.s.thread)
+            return f"{axis} < {g.active} ? {text.expr(e, 4)} : {text.expr(zero, 4)}"
+        return text.expr(e)
 
     # --------------------------------------------------------------------------------------------- registers
 
@@ -189,24 +200,36 @@ class ReduceText:
     def _combine(self, others: list[str]) -> None:
         """`x = f(x, other)` for all values at once."""
         w, c = self.writer, self.s.combiner
-        rhs = [w.fresh("y") for _ in others]
-        for name, kind, other in zip(rhs, self.types, others, strict=True):
-            w.line(f"const {kind} {name} = {other};")
+        rhs = self._named("y", others)
         w.bound.update(dict(zip((*c.lhs, *c.rhs), (*self.values, *rhs), strict=True)))
         results = [w.text.expr(r) for r in c.result]
         if len(results) > 1:
-            names = [w.fresh("z") for _ in results]
-            for name, kind, text in zip(names, self.types, results, strict=True):
-                w.line(f"const {kind} {name} = {text};")
-            results = names
+            results = self._named("z", results)
         for x, text in zip(self.values, results, strict=True):
             w.line(f"{x} = {text};")
         w.bound.clear()
+
+    def _named(self, letter: str, texts: list[str]) -> list[str]:
+        """Give a name to each of the texts."""
+        names = [self.writer.fresh(letter) for _ in texts]
+        for name, kind, text in zip(names, self.types, texts, strict=True):
+            self.writer.line(f"const {kind} {name} = {text};")
+        return names
 
     # ----------------------------------------------------------------------------------------- shared memory
 
     def _spaces(self) -> list[str]:
         return [self.writer.workspace(b.dtype, k) for k, b in enumerate(self.s.dst)]
+
+    def _put(self, at: str) -> None:
+        """The values into shared memory."""
+        for x, space in zip(self.values, self._spaces(), strict=True):
+            self.writer.line(f"{space}[{at}] = {x};")
+
+    def _get(self, at: str) -> None:
+        """The values from shared memory."""
+        for x, space in zip(self.values, self._spaces(), strict=True):
+            self.writer.line(f"{x} = {space}[{at}];")
 
     def _warps(self) -> None:
         w, g = self.writer, self.group
@@ -214,18 +237,20 @@ class ReduceText:
         self._shuffle(WARP)
         w.barrier_before()
         w.open(f"if (({tid} & {WARP - 1}) == 0) {{")
-        for x, space in zip(self.values, self._spaces(), strict=True):
-            w.line(f"{space}[{tid} >> {WARP_BITS}] = {x};")
+        self._put(f"{tid} >> {WARP_BITS}")
         w.close()
         w.line("__syncthreads();")
         base = "" if g.extent == g.threads else f"{tid} / {g.extent} * {count} + "
         if count > SERIAL_WARPS and WARP % count == 0:
-            for x, space in zip(self.values, self._spaces(), strict=True):
-                w.line(f"{x} = {space}[{base}{tid} % {count}];")
+            self._get(f"{base}{tid} % {count}")
             self._shuffle(count)
-            return
-        for x, space in zip(self.values, self._spaces(), strict=True):
-            w.line(f"{x} = {space}[{base}0];")
+        else:
+            self._one_by_one(base, count)
+
+    def _one_by_one(self, base: str, count: int) -> None:
+        """Every thread combines the values of all warps of its group."""
+        w = self.writer
+        self._get(f"{base}0")
         k = w.fresh("k")
         w.line("#pragma unroll")
         w.open(f"for (int {k} = 1; {k} < {count}; ++{k}) {{")
@@ -236,8 +261,7 @@ class ReduceText:
         w, g = self.writer, self.group
         tid, axis, spaces = w.thread_id(), w.axis_text(self.s.thread), self._spaces()
         w.barrier_before()
-        for x, space in zip(self.values, spaces, strict=True):
-            w.line(f"{space}[{tid}] = {x};")
+        self._put(tid)
         w.line("__syncthreads();")
         half = 1 << (g.active - 1).bit_length() - 1 if g.active > 1 else 0
         step = w.fresh("step")
@@ -245,11 +269,9 @@ class ReduceText:
         w.open(f"if ({axis} < {step} && {axis} + {step} < {g.active}) {{")
         at = step if g.stride == 1 else f"{step} * {g.stride}"
         self._combine([f"{space}[{tid} + {at}]" for space in spaces])
-        for x, space in zip(self.values, spaces, strict=True):
-            w.line(f"{space}[{tid}] = {x};")
+        self._put(tid)
         w.close()
         w.line("__syncthreads();")
         w.close()
         first = axis if g.stride == 1 else f"{axis} * {g.stride}"
-        for x, space in zip(self.values, spaces, strict=True):
-            w.line(f"{x} = {space}[{tid} - {first}];")
+        self._get(f"{tid} - {first}")

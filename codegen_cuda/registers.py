@@ -16,7 +16,7 @@ from te_lite.expr import Call, Var
 from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, bodies, exprs_of, stmts_of
 from te_lite.visit import free_vars, walk
 
-from .kernel import loads_in
+from .cuda_program import loads_in
 
 MAX_ARRAY_BYTES = 1024
 MAX_STATEMENTS = 1024
@@ -88,12 +88,7 @@ def rolled_loops(body: Stmt) -> set[Var]:
 
     def size(s: Stmt) -> int:
         """Stores to large local arrays after unrolling."""
-        own = (
-            isinstance(s, Store)
-            and s.buffer.storage == "local"
-            and s.buffer.size * BYTES[s.buffer.dtype] > MAX_ARRAY_BYTES
-        )
-        inner = sum([size(b) for b in bodies(s)]) + own
+        inner = sum([size(b) for b in bodies(s)]) + _stores_large(s)
         if not isinstance(s, For) or s.kind is not ForKind.UNROLLED:
             return inner
         if inner * s.extent > MAX_MEMORY_STATEMENTS:
@@ -103,6 +98,13 @@ def rolled_loops(body: Stmt) -> set[Var]:
 
     size(body)
     return found
+
+
+def _stores_large(s: Stmt) -> bool:
+    """Whether a statement stores to a local array that cannot be registers."""
+    if not isinstance(s, Store) or s.buffer.storage != "local":
+        return False
+    return s.buffer.size * BYTES[s.buffer.dtype] > MAX_ARRAY_BYTES
 
 
 def copied_loops(body: Stmt, moving: set[Var]) -> set[Var]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from te_lite.c_text import BYTES
 from te_lite.stmt import Buffer
 
-from .kernel import VECTOR_BYTES, KernelNest
+from .cuda_program import VECTOR_BYTES, KernelNest
 from .reduce import workspace_slots
 
 

@@ -79,13 +79,16 @@ class Stopwatch:
         three times `best` gets one batch; a figure takes `budget_seconds` at most, or `MIN_BATCHES` batches when those
         take longer.
         """
-        rough = self.batch(queue, 1 if flush else 2, flush)
+        rough = self._rough(queue, flush, best)
         if rough > HOPELESS * best:
-            rough = self.batch(queue, 1 if flush else 3, flush)
-            if rough > HOPELESS * best:
-                return [rough] * repeat
+            return [rough] * repeat
         count = 1 if flush else min(max(number, math.ceil(BATCH_SECONDS / max(rough, 1e-7))), MAX_QUEUE // kernels)
         return [self._figure(queue, count, budget_seconds, flush) for _ in range(repeat)]
+
+    def _rough(self, queue: Callable[[], None], flush: bool, best: float) -> float:
+        """Seconds per call from a few calls; a figure that is hopeless is taken once more."""
+        rough = self.batch(queue, 1 if flush else 2, flush)
+        return self.batch(queue, 1 if flush else 3, flush) if rough > HOPELESS * best else rough
 
     def _figure(self, queue: Callable[[], None], count: int, budget_seconds: float, flush: bool) -> float:
         self.batch(queue, count, flush)

@@ -23,8 +23,8 @@ from te_lite.expr import BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.stmt import Buffer, For, If, Seq, Stmt, Store
 from te_lite.visit import children, free_vars
 
+from .cuda_program import VECTOR_BYTES
 from .indices import vector_start
-from .kernel import VECTOR_BYTES
 from .text import CudaText
 
 _NATIVE = {
@@ -80,22 +80,27 @@ class VectorStore:
 
     def _choose(self) -> None:
         """The widest chunk that the store allows; `width` stays 1 when there is none."""
-        dtype, lane = self.store.buffer.dtype, self.loop.var
+        dtype = self.store.buffer.dtype
         for width in (16, 8, 4, 2):
             if self.loop.extent % width or width * BYTES[dtype] > VECTOR_BYTES:
                 continue
-            local = self.store.buffer.storage == "local"
-            if not local and vector_start(self.store.index, lane, width) is None:
-                continue
-            native = _NATIVE.get(dtype, {}).get(width)
-            raw = native or _RAW.get(width * BYTES[dtype])
-            if local:
-                if native and any(self._is_vector(e, width) for e in _unconditional(self.store.value)):
-                    self.width, self.kind = width, native
-                    return
-            elif native or (raw and self._copied(self.store.value, width)):
-                self.width, self.kind = width, native or str(raw)
+            kind = self._local_kind(width) if self.store.buffer.storage == "local" else self._kind(width)
+            if kind is not None:
+                self.width, self.kind = width, kind
                 return
+
+    def _local_kind(self, width: int) -> str | None:
+        """The vector type in which reads of a store to registers are done; None when no read is a vector."""
+        native = _NATIVE.get(self.store.buffer.dtype, {}).get(width)
+        return native if any(self._is_vector(e, width) for e in _unconditional(self.store.value)) else None
+
+    def _kind(self, width: int) -> str | None:
+        """The vector type of a store to memory; None when it is none of this width."""
+        dtype = self.store.buffer.dtype
+        if vector_start(self.store.index, self.loop.var, width) is None:
+            return None
+        native = _NATIVE.get(dtype, {}).get(width)
+        return native or (_RAW.get(width * BYTES[dtype]) if self._copied(self.store.value, width) else None)
 
     def _is_vector(self, e: Expr, width: int) -> bool:
         return (
@@ -122,29 +127,35 @@ class VectorStore:
 
     def emit(self) -> None:
         """The store for all lanes; chunks after the first need the loop variable as their base."""
-        w, store, writer = self.width, self.store, self.writer
-        whole = self._vector(store.value)
-        if store.buffer.storage != "local" and whole is not None:
-            writer.line(f"{self._target()} = {whole[0]};")
+        whole = self._vector(self.store.value)
+        if self.store.buffer.storage != "local" and whole is not None:
+            self.writer.line(f"{self._target()} = {whole[0]};")
             return
-        with_block = bool(loads := list(self._lane_reads()))
-        if with_block:
-            writer.line("{")
+        loads = list(self._lane_reads())
+        if not loads:
+            self._store_lanes("")
+            return
+        self.writer.line("{")
         for e in loads:
-            name = writer.fresh("v")
-            kind = _NATIVE[e.dtype][w]
-            writer.line(f"{'  ' if with_block else ''}const {kind} {name} = {self._read(e, kind)};")
-            writer.lane_loads[id(e)] = name
-        pad = "  " if with_block else ""
-        lanes = [self._lane(k) for k in range(w)]
-        if store.buffer.storage == "local":
+            self._name(e)
+        self._store_lanes("  ")
+        self.writer.line("}")
+        self.writer.lane_loads.clear()
+
+    def _name(self, e: BufferLoad) -> None:
+        """Read a vector once, under a name."""
+        name, kind = self.writer.fresh("v"), _NATIVE[e.dtype][self.width]
+        self.writer.line(f"  const {kind} {name} = {self._read(e, kind)};")
+        self.writer.lane_loads[id(e)] = name
+
+    def _store_lanes(self, pad: str) -> None:
+        """The lanes one by one into registers, or put together into memory."""
+        lanes = [self._lane(k) for k in range(self.width)]
+        if self.store.buffer.storage == "local":
             for target, value in lanes:
-                writer.line(f"{pad}{target} = {value};")
+                self.writer.line(f"{pad}{target} = {value};")
         else:
-            writer.line(f"{pad}{self._target()} = make_{self.kind}({', '.join(v for _, v in lanes)});")
-        if with_block:
-            writer.line("}")
-        writer.lane_loads.clear()
+            self.writer.line(f"{pad}{self._target()} = make_{self.kind}({', '.join(v for _, v in lanes)});")
 
     def _target(self) -> str:
         start = vector_start(self.store.index, self.loop.var, self.width)

@@ -6,25 +6,19 @@ The names are those of TVM's `relay`; `target`, `device` and `nd` are there too,
 from ansor import cpu, device, gpu
 from ansor.core import nd, target
 
-from . import frontend, graph_executor, image, ir, nn, quantize, reference, testing, transform
-from .build import build
-from .errors import GraphError
-from .ir import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    FunctionCall,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    Var,
-    bind_params,
-    free_vars,
-    post_order,
-)
-from .make import const, var
-from .op import operators
+from . import frontend, ir, quantize, testing, transform
+from .compiler.build import build
+from .compiler.optimize import optimize
+from .ir import reference
+from .ir.errors import GraphError
+from .ir.make import var
+from .ir.module import IRModule, bind_params
+from .ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, const
+from .ir.param_dict import load_param_dict, save_param_dict
+from .ir.text import as_text
+from .ir.types import TensorType, TupleType
+from .ir.visit import free_vars, post_order
+from .op import image, nn
 from .op.binary import (
     add,
     divide,
@@ -82,12 +76,9 @@ from .op.pick import gather, gather_nd, reverse, strided_slice, take
 from .op.reduce import all, any, argmax, argmin, max, mean, mean_variance, min, prod, std, sum, variance
 from .op.shape import broadcast_to, expand_dims, layout_transform, reshape, shape_of, squeeze, transpose
 from .op.shift import left_shift, right_shift
-from .param_dict import load_param_dict, save_param_dict
+from .runtime import graph_executor
 from .runtime.library import load
-from .text import as_text
-from .types import TensorType, TupleType
-
-operators.install()
+from .tuning import tune_network
 
 __all__ = [
     "Call", "Constant", "Expr", "Function", "FunctionCall", "GraphError", "IRModule", "TensorType", "Tuple",
@@ -98,8 +89,8 @@ __all__ = [
     "image", "ir", "isnan", "layout_transform", "left_shift", "less", "less_equal", "load", "load_param_dict", "log",
     "log2", "log10", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean",
     "mean_variance", "min", "minimum", "mod", "multiply", "nd", "negative", "nn", "not_equal", "one_hot", "ones",
-    "ones_like", "post_order", "power", "prod", "quantize", "reference", "repeat", "reshape", "reverse", "right_shift",
-    "round", "rsqrt", "save_param_dict", "shape_of", "sigmoid", "sign", "sin", "sinh", "split", "sqrt", "squeeze",
-    "stack", "std", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "target", "testing", "tile",
-    "transform", "transpose", "trunc", "var", "variance", "where", "zeros", "zeros_like",
+    "ones_like", "optimize", "post_order", "power", "prod", "quantize", "reference", "repeat", "reshape", "reverse",
+    "right_shift", "round", "rsqrt", "save_param_dict", "shape_of", "sigmoid", "sign", "sin", "sinh", "split", "sqrt",
+    "squeeze", "stack", "std", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "target", "testing", "tile",
+    "transform", "transpose", "trunc", "tune_network", "var", "variance", "where", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -1,6 +1,22 @@
-"""te_lite: the language of ansor: expressions, tensors, schedules, loops and their meaning."""
+"""te_lite: the language of ansor: expressions, tensors, schedules, loops and their meaning.
 
-from . import topi
+Read the modules in this order; none imports one that comes after it.
+
+    expressions         errors, dtype, hooks, storage, node, element, expr, intrin, reduction, visit
+    their ranges        interval, linear, simplify
+    computations        tensor, text, access, computation
+    states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
+    bounds              reads, loop_scope, bounds, nest, index_span, footprint
+    loop programs       stmt, stmt_text, c_text
+    lowering            lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
+    meaning             reference_expr, reference, interp_expr, interp_memory, interp_scope, independent, interp, verify
+    printing            state_text, python_text, dag_json
+    beside them         environment, timing, methods, topi
+
+A student begins with `expr`, `tensor`, `step` and `state`; `topi`, the library of operators, has an order of its own.
+"""
+
+from . import methods, topi
 from .dag import ComputeDAG
 from .errors import ExprError, InterpError, LowerError, RecordError, ScheduleError, TeError
 from .expr import (
@@ -55,6 +71,8 @@ from .schedule import Schedule, create_schedule, thread_axis
 from .state import State
 from .stmt import LoweredFunc
 from .tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
+
+methods.install()
 
 __all__ = [
     "ComputeDAG", "ComputeOp", "Expr", "ExprError", "InterpError", "IterVar", "LowerError", "LoweredFunc",

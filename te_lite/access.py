@@ -101,10 +101,6 @@ class AccessInfo:
         reads = [simple_read(op, r) for accesses in self.read_from[k].values() for r in accesses]
         return None if any(r is None for r in reads) else [r for r in reads if r is not None]
 
-    def is_simple_access(self, k: int) -> bool:
-        """Every index of every read is constant or a const-shift of a spatial axis."""
-        return self.is_placeholder(k) or self._simple_reads(k) is not None
-
     def has_branch(self, k: int) -> bool:
         return any(
             isinstance(e, Select) or (isinstance(e, Call) and e.func == "if_then_else")

@@ -71,12 +71,7 @@ def _move_attached(state: State, k: int, old: Sequence[int], new: int) -> tuple[
 
 def split_loop(state: State, k: int, position: int, lengths: Sequence[Length], inner_to_outer: bool) -> State:
     """Replace one loop by `len(lengths) + 1` loops."""
-    parent = loop_at(state, k, position, "split")
-    name = f"split {state.stages[k].op.name}.{parent.name}"
-    for length in lengths:
-        ok = not isinstance(length, int) or length > 0
-        require(ok, ScheduleError, name, "every factor must be positive", factors=tuple(lengths))
-    require(parent.annotation == "none", ScheduleError, name, "the loop is annotated", annotation=parent.annotation)
+    parent = _splittable(state, k, position, lengths)
     stage = state.stages[k]
     extents = _split_extents(parent.extent, lengths, inner_to_outer)
     first = len(stage.vars)
@@ -90,6 +85,17 @@ def split_loop(state: State, k: int, position: int, lengths: Sequence[Length], i
     return replace(state, stages=stages).with_stage(k, _grow(stages[k], loops, leaf, rel))
 
 
+def _splittable(state: State, k: int, position: int, lengths: Sequence[Length]) -> Iter:
+    """The loop at `position` of stage `k`, refused where it cannot be split so."""
+    loop = loop_at(state, k, position, "split")
+    name = f"split {state.stages[k].op.name}.{loop.name}"
+    for length in lengths:
+        ok = not isinstance(length, int) or length > 0
+        require(ok, ScheduleError, name, "every factor must be positive", factors=tuple(lengths))
+    require(loop.annotation == "none", ScheduleError, name, "the loop is annotated", annotation=loop.annotation)
+    return loop
+
+
 def _grow(stage: Stage, loops: tuple[Iter, ...], leaf: tuple[int, ...], rel: Relation) -> Stage:
     return replace(stage, vars=stage.vars + loops, leaf=leaf, relations=(*stage.relations, rel))
 
@@ -99,9 +105,10 @@ def apply_split(state: State, step: Split) -> State:
 
 
 def _source_split(state: State, k: int) -> Split:
-    ok = 0 <= k < len(state.steps) and isinstance(state.steps[k], Split)
-    require(ok, ScheduleError, "follow split", "the source must be an earlier split", step=k)
-    return state.steps[k]  # type: ignore[return-value]
+    source = state.steps[k] if 0 <= k < len(state.steps) else None
+    if not isinstance(source, Split):
+        raise ScheduleError(f"follow split: the source must be an earlier split, got step={k!r}")
+    return source
 
 
 def apply_follow_split(state: State, step: FollowSplit) -> State:
@@ -125,13 +132,23 @@ def apply_follow_fused_split(state: State, step: FollowFusedSplit) -> State:
 def apply_fuse(state: State, step: Fuse) -> State:
     """Fuse consecutive loops; an empty list makes an outermost loop of extent 1 (for stages without space loops)."""
     stage = state.stages[step.stage]
-    subject = f"fuse {stage.op.name}"
     uid = len(stage.vars)
     if not step.iters:
         unit = Iter(uid, "", 1, SPECIAL)
         return state.with_stage(step.stage, replace(stage, vars=(*stage.vars, unit), leaf=(uid, *stage.leaf)))
-    first = step.iters[0]
-    run = tuple(range(first, first + len(step.iters)))
+    parts = _fusable(state, step)
+    uids = tuple([part.uid for part in parts])
+    stages = _move_attached(state, step.stage, uids, uid)
+    first, last = step.iters[0], step.iters[-1]
+    leaf = (*stage.leaf[:first], uid, *stage.leaf[last + 1 :])
+    grown = _grow(stages[step.stage], (_fused(uid, parts),), leaf, FuseRel(uids, uid))
+    return replace(state, stages=stages).with_stage(step.stage, grown)
+
+
+def _fusable(state: State, step: Fuse) -> list[Iter]:
+    """The loops that a step fuses, refused where they are not free neighbours."""
+    subject = f"fuse {state.stages[step.stage].op.name}"
+    run = tuple(range(step.iters[0], step.iters[0] + len(step.iters)))
     require(step.iters == run, ScheduleError, subject, "the loops must be neighbours in order", loops=step.iters)
     parts = [loop_at(state, step.stage, p, "fuse") for p in step.iters]
     for part in parts:
@@ -140,20 +157,16 @@ def apply_fuse(state: State, step: Fuse) -> State:
     for part in parts[:-1]:
         ok = not state.attached_to(step.stage, part.uid)
         require(ok, ScheduleError, subject, "only the last loop may have stages attached to it", loop=part.name)
+    return parts
+
+
+def _fused(uid: int, parts: Sequence[Iter]) -> Iter:
+    """The loop `uid` that counts through `parts`."""
     kinds = {part.kind for part in parts}
     extents = [part.extent for part in parts]
-    fused = Iter(
-        uid,
-        "".join(f"{part.name}@" for part in parts),
-        None if any(e is None for e in extents) else product(extents),
-        kinds.pop() if len(kinds) == 1 else MIXED,
-    )
-    uids = tuple([part.uid for part in parts])
-    stages = _move_attached(state, step.stage, uids, uid)
-    leaf = (*stage.leaf[:first], uid, *stage.leaf[first + len(uids) :])
-    return replace(state, stages=stages).with_stage(
-        step.stage, _grow(stages[step.stage], (fused,), leaf, FuseRel(uids, uid))
-    )
+    name = "".join(f"{part.name}@" for part in parts)
+    extent = None if any(e is None for e in extents) else product(extents)
+    return Iter(uid, name, extent, kinds.pop() if len(kinds) == 1 else MIXED)
 
 
 def apply_reorder(state: State, step: Reorder) -> State:

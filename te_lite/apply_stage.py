@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
-from .derive import cache_name, cache_read_op, cache_write_ops, in_scope, redirect_reads, rfactor_ops
+from .derive import REMEMBERED, cache_name, cache_read_op, cache_write_ops, in_scope, redirect_reads, rfactor_ops
 from .errors import ScheduleError, require
-from .expr import Expr, IterVar, Var, compare, logical_and
+from .expr import Expr, Var, compare, logical_and
 from .loop_value import loop_names, root_values, split_guards
-from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Stage, State, fresh_stage
+from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Iter, Stage, State, fresh_stage
 from .step import (
     SCOPES,
     CacheRead,
@@ -22,6 +23,7 @@ from .step import (
     is_scope,
 )
 from .storage import storage_class
+from .tensor import ComputeOp
 
 SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
 
@@ -73,7 +75,7 @@ def apply_double_buffer(state: State, step: DoubleBuffer) -> State:
     require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
     require(not state.access.is_output(step.stage), ScheduleError, subject, "an output has one place in memory")
     require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be fetched ahead")
-    scope = getattr(stage.op, "scope", "")
+    scope = stage.op.scope
     kept = storage_class(scope) in ("", "shared")
     require(kept, ScheduleError, subject, "the storage must be shared memory", scope=scope)
     require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
@@ -104,11 +106,7 @@ def _insert(state: State, position: int, stage: Stage) -> State:
     return replace(state, stages=(*shifted[:position], stage, *shifted[position:]))
 
 
-def apply_cache_read(state: State, step: CacheRead) -> State:
-    source = state.stages[step.stage].op
-    subject = f"cache_read {source.name}"
-    require(source.num_outputs == 1, ScheduleError, subject, "an operation with several outputs cannot be cached")
-    require(step.scope in SCOPES, ScheduleError, subject, SCOPE_LAW, scope=step.scope)
+def _require_readers(state: State, step: CacheRead, subject: str) -> None:
     for r in step.readers:
         reads = r in state.access.read_by[step.stage]
         name = _name(state, r) if r < len(state.stages) else r
@@ -116,6 +114,14 @@ def apply_cache_read(state: State, step: CacheRead) -> State:
     require(len(step.readers) > 0, ScheduleError, subject, "at least one reader is needed")
     once = len(set(step.readers)) == len(step.readers)
     require(once, ScheduleError, subject, "a reader is named twice", readers=step.readers)
+
+
+def apply_cache_read(state: State, step: CacheRead) -> State:
+    source = state.stages[step.stage].op
+    subject = f"cache_read {source.name}"
+    require(source.num_outputs == 1, ScheduleError, subject, "an operation with several outputs cannot be cached")
+    require(step.scope in SCOPES, ScheduleError, subject, SCOPE_LAW, scope=step.scope)
+    _require_readers(state, step, subject)
     tensor = source.output()
     cache = cache_read_op(tensor, step.scope, cache_name(tensor.name, step.scope, [op.name for op in state.ops]))
     for r in step.readers:
@@ -153,48 +159,45 @@ def apply_cache_write(state: State, step: CacheWrite) -> State:
     return state.with_stage(step.stage + 1, fresh_stage(copy))
 
 
-def apply_rfactor(state: State, step: RFactor) -> State:
+def _require_factorable(state: State, step: RFactor) -> None:
     stage = state.stages[step.stage]
     subject = f"rfactor {stage.op.name}"
-    reduction = None if stage.is_placeholder else stage.compute.reduction
-    require(reduction is not None, ScheduleError, subject, "is for reductions")
+    require(stage.op.reduction is not None, ScheduleError, subject, "is for reductions")
     ok = 0 <= step.iter < len(stage.leaf) and stage.vars[stage.leaf[step.iter]].kind == REDUCE
     require(ok, ScheduleError, subject, "the loop must be a reduction loop", loop=step.iter)
     rank = len(stage.op.axis)
-    require(
-        0 <= step.factor_iter <= rank, ScheduleError, subject, f"the position must be 0 to {rank}", got=step.factor_iter
-    )
+    ok = 0 <= step.factor_iter <= rank
+    require(ok, ScheduleError, subject, f"the position must be 0 to {rank}", got=step.factor_iter)
     attached = _attached_names(state, step.stage)
     require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
     _require_unscheduled(stage, range(rank), subject)
-    loops = [it for it in stage.iters if it.kind == REDUCE]
-    for it in loops:
-        ok = isinstance(it.extent, int)
+    for it in stage.iters:
+        ok = it.kind != REDUCE or isinstance(it.extent, int)
         require(ok, ScheduleError, subject, "the extents of its loops must be known", loop=it.name, extent=it.extent)
-    names = loop_names(stage)
-    variables = {it.uid: Var(names[it.uid]) for it in loops}
-    roots = root_values(stage, variables, range(rank, stage.num_roots))
-    axes: list[IterVar] = list(stage.op.reduce_axis)
-    values = {axis: roots[rank + k] for k, axis in enumerate(axes)}
-    guards = split_guards(stage, variables)
-    guards += [compare("<", values[a], a.extent) for a in axes if isinstance(a.extent, Expr)]
-    factored = [it.uid for it in loops].index(stage.leaf[step.iter])
-    described = [(names[it.uid], it.extent, variables[it.uid]) for it in loops if isinstance(it.extent, int)]
-    key = ("rfactor", tuple(_shape_of(stage)), step.iter, step.factor_iter)
-    if key not in stage.compute.derived:
-        stage.compute.derived[key] = rfactor_ops(
-            stage.compute,
-            values,
-            tuple(described),
-            factored,
-            step.factor_iter,
-            logical_and(*guards) if guards else None,
-        )
-    rf, repl = stage.compute.derived[key]
+
+
+def apply_rfactor(state: State, step: RFactor) -> State:
+    _require_factorable(state, step)
+    stage = state.stages[step.stage]
+    loops = tuple([Iter(v.uid, v.name, v.extent, v.kind) for v in stage.vars])
+    plain = Stage(stage.op, loops, stage.leaf, stage.relations)
+    rf, repl = _factored(plain, stage.leaf[step.iter], step.factor_iter)
     state = _insert(state, step.stage, fresh_stage(rf))
     return state.with_stage(step.stage + 1, replace(fresh_stage(repl), where=stage.where, attach=stage.attach))
 
 
-def _shape_of(stage: Stage) -> list[object]:
-    """What the derived operations depend on: the relations and loop extents."""
-    return [stage.relations, stage.leaf, tuple([(v.name, v.extent) for v in stage.iters])]
+@lru_cache(maxsize=REMEMBERED)
+def _factored(stage: Stage, factored: int, position: int) -> tuple[ComputeOp, ComputeOp]:
+    """`rfactor_ops` of the loop `factored` (a uid), for the loops and relations of `stage`."""
+    loops = [it for it in stage.iters if it.kind == REDUCE]
+    names = loop_names(stage)
+    variables = {it.uid: Var(names[it.uid]) for it in loops}
+    rank = len(stage.op.axis)
+    axes = stage.op.reduce_axis
+    roots = root_values(stage, variables, range(rank, stage.num_roots))
+    values = {axis: roots[rank + k] for k, axis in enumerate(axes)}
+    guards = split_guards(stage, variables)
+    guards += [compare("<", values[a], a.extent) for a in axes if isinstance(a.extent, Expr)]
+    described = tuple([(names[it.uid], it.length, variables[it.uid]) for it in loops])
+    at = [it.uid for it in loops].index(factored)
+    return rfactor_ops(stage.compute, values, described, at, position, logical_and(*guards) if guards else None)

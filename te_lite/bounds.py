@@ -8,7 +8,7 @@ lanes): nothing here asks for the truth of an extent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -61,21 +61,26 @@ def fill_extents(stage: Stage, roots: Sequence[Region]) -> Stage:
     extents: dict[int, Any] = {uid: r.extent for uid, r in enumerate(roots)}
     threaded = thread_ranks(stage, THREAD_RANK)
     for rel in stage.relations:
-        match rel:
-            case FuseRel(parts=parts, fused=fused):
-                extents[fused] = product([extents[p] for p in parts])
-            case SplitRel(parent=parent, lengths=lengths, children=children, inner_to_outer=inner_to_outer):
-                if any(length is None for length in lengths):
-                    raise LowerError(f"{stage.op.name}: the split of {stage.vars[parent].name} is not decided yet")
-                rest = extents[parent]
-                named = children[1:] if inner_to_outer else children[:-1]
-                order = list(zip(named, lengths, strict=True))
-                for child, length in reversed(order) if inner_to_outer else order:
-                    extents[child] = length if child in threaded else smaller(length, rest)
-                    rest = ceildiv(rest, length)
-                extents[children[0] if inner_to_outer else children[-1]] = rest
+        if isinstance(rel, FuseRel):
+            extents[rel.fused] = product([extents[p] for p in rel.parts])
+        else:
+            if any(length is None for length in rel.lengths):
+                raise LowerError(f"{stage.op.name}: the split of {stage.vars[rel.parent].name} is not decided yet")
+            extents.update(_split_extents(rel, extents[rel.parent], threaded))
     starts = [r.min for r in roots]
     return replace(stage, vars=tuple([_filled(v, extents, starts) for v in stage.vars]))
+
+
+def _split_extents(rel: SplitRel, rest: Any, threaded: Collection[int]) -> dict[int, Any]:
+    """The extents of the loops of a split, from that of its parent; threads that do not divide it stay as many."""
+    out: dict[int, Any] = {}
+    named = rel.children[1:] if rel.inner_to_outer else rel.children[:-1]
+    order = list(zip(named, rel.lengths, strict=True))
+    for child, length in reversed(order) if rel.inner_to_outer else order:
+        out[child] = length if child in threaded else smaller(length, rest)
+        rest = ceildiv(rest, length)
+    out[rel.children[0] if rel.inner_to_outer else rel.children[-1]] = rest
+    return out
 
 
 def _filled(v: Iter, extents: dict[int, Any], starts: list[Linear]) -> Iter:
@@ -246,10 +251,7 @@ class _LocalRegions:
             parts = [(Region(ZERO, ceildiv(extent, strides[count - 1])), strides[count - 1]), *parts[count:]]
         elif count > 1:
             parts = [*parts[:-count], (Region(ZERO, strides[-count - 1]), 1)]
-        region = Region(ZERO, 1)
-        for part, stride in parts:
-            region = region.add(Region(part.min.scale(stride), (part.extent - 1) * stride + 1))
-        return region
+        return _sum_of_parts(parts)
 
     def _of_part(self, uid: int, rel: FuseRel) -> Region:
         """A part of a fused loop that was split again."""
@@ -261,6 +263,14 @@ class _LocalRegions:
         inner = product([self.stage.vars[p].extent for p in rel.parts[rel.parts.index(uid) + 1 :]])
         outer = floordiv(fused, inner)
         return outer if uid == rel.parts[0] else floormod(outer, extent)
+
+
+def _sum_of_parts(parts: Iterable[tuple[Region, Any]]) -> Region:
+    """The region of the sum of `value * stride`."""
+    region = Region(ZERO, 1)
+    for part, stride in parts:
+        region = region.add(Region(part.min.scale(stride), (part.extent - 1) * stride + 1))
+    return region
 
 
 def _form_region(form: Form, axes: tuple[Region, ...]) -> Region | None:

@@ -1,85 +1,20 @@
-"""The computation of a workload: operations in stage order, FLOP count, text and identity.
-
-The methods that act on states are conveniences with TVM's names; they import what they call when they are called.
-"""
+"""A computation as users hold it: with methods on its states, under TVM's names."""
 
 from __future__ import annotations
 
-import hashlib
-import heapq
-import json
-import math
-from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-import networkx as nx
-
-from .access import AccessInfo, access_info
-from .errors import ExprError, require
-from .expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Reduce, Select, Var
-from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-from .text import dag_text, hash_text
-
-if TYPE_CHECKING:
-    from .state import State
+from .computation import Computation
+from .hooks import Hook
+from .state import State, initial_state
+from .tensor import Tensor
 
 
-def _type_code(dtype: str) -> str:
-    return dtype.rstrip("0123456789")
-
-
-class ComputeDAG:
-    """An immutable, analysed computation.
-
-    `tensors` are the inputs and outputs of the workload; their order is the order of kernel arguments.
-    """
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        require(len(tensors) > 0, ExprError, "ComputeDAG", "at least one tensor is needed")
-        for t in tensors:
-            require(isinstance(t, Tensor), ExprError, "ComputeDAG", "is made of tensors", got=t)
-        self.tensors = tuple(tensors)
-        self.ops = _stage_order(self.tensors)
-
-    @property
-    def access(self) -> AccessInfo:
-        return access_info(self.ops)
-
-    @cached_property
-    def graph(self) -> nx.DiGraph[int]:
-        """Nodes are stage numbers (attribute `op`); an edge leads from producer to consumer."""
-        graph: nx.DiGraph[int] = nx.DiGraph()
-        graph.add_nodes_from((k, {"op": op}) for k, op in enumerate(self.ops))
-        graph.add_edges_from((p, k) for k, reads in enumerate(self.access.read_from) for p in reads)
-        return graph
-
-    @cached_property
-    def flop_ct(self) -> float:
-        """Floating-point operations of one run; -1 when they cannot be counted."""
-        total = 0.0
-        for op in self.ops:
-            if isinstance(op, ComputeOp):
-                count = float(op.attrs["FLOP"]) if "FLOP" in op.attrs else _op_flops(op)
-                if count < 0:
-                    return -1.0
-                total += count
-        return total
-
-    @cached_property
-    def outputs(self) -> tuple[Tensor, ...]:
-        """The tensors of `tensors` that are computed."""
-        return tuple(t for t in self.tensors if isinstance(t.op, ComputeOp))
-
-    @cached_property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors of `tensors` that are given."""
-        return tuple(t for t in self.tensors if isinstance(t.op, PlaceholderOp))
+class ComputeDAG(Computation):
+    """A computation that schedules, bounds and prints its states."""
 
     @cached_property
     def init_state(self) -> State:
-        from .state import initial_state  # noqa: PLC0415
-
         return initial_state(self)
 
     def get_init_state(self) -> State:
@@ -87,115 +22,17 @@ class ComputeDAG:
 
     def infer_bound_from_state(self, state: State) -> State:
         """`state` with the extent of every loop filled in."""
-        from .bounds import infer_bounds  # noqa: PLC0415
-
-        return infer_bounds(state).state
+        return BOUNDED_STATE(state)
 
     def print_python_code_from_state(self, state: State) -> str:
         """Equivalent schedule code for `te.create_schedule`."""
-        from .python_text import python_schedule  # noqa: PLC0415
-
-        return python_schedule(state)
+        return PYTHON_CODE(state)
 
     def apply_steps_from_state(self, state: State) -> tuple[object, list[Tensor]]:
         """`(schedule, tensors)` of a state, ready for `te.lower`."""
-        from .schedule import Schedule  # noqa: PLC0415
-
-        return Schedule(state), list(self.tensors)
-
-    def workload_key(self) -> str:
-        """`[md5 of the hash text, shape of each tensor ...]` as JSON."""
-        digest = hashlib.md5(hash_text(self.ops).encode("utf-8"), usedforsecurity=False).hexdigest()
-        return json.dumps([digest, *(list(t.shape) for t in self.tensors)])
-
-    def __str__(self) -> str:
-        return dag_text(self.ops)
-
-    def __repr__(self) -> str:
-        return f"ComputeDAG({', '.join(op.name for op in self.ops)})"
+        return SCHEDULE(state), list(self.tensors)
 
 
-def _analysis_order(tensors: tuple[Tensor, ...]) -> list[Operation]:
-    """Producers first; among ready operations the one discovered last goes first."""
-    priority: dict[object, int] = {}
-    degree: dict[object, int] = {}
-    readers: dict[object, list[Operation]] = {}
-    ops: dict[object, Operation] = {}
-    stack = [t.op for t in tensors]
-    while stack:
-        op = stack.pop()
-        if op.key in priority:
-            continue
-        priority[op.key] = len(priority)
-        ops[op.key] = op
-        inputs = op.input_tensors() if isinstance(op, ComputeOp) else ()
-        degree[op.key] = len(inputs)
-        for t in inputs:
-            readers.setdefault(t.op.key, []).append(op)
-            stack.append(t.op)
-    ready = [(-priority[k], priority[k], ops[k]) for k, d in degree.items() if d == 0]
-    heapq.heapify(ready)
-    out = []
-    while ready:
-        op = heapq.heappop(ready)[2]
-        out.append(op)
-        for reader in readers.get(op.key, ()):
-            degree[reader.key] -= 1
-            if degree[reader.key] == 0:
-                heapq.heappush(ready, (-priority[reader.key], priority[reader.key], reader))
-    return out
-
-
-def _stage_order(tensors: tuple[Tensor, ...]) -> tuple[Operation, ...]:
-    """Post-order depth-first search from each operation that nobody reads."""
-    found = _analysis_order(tensors)
-    read = {t.op.key for op in found if isinstance(op, ComputeOp) for t in op.input_tensors()}
-    order: dict[object, Operation] = {}
-
-    def visit(op: Operation) -> None:
-        if op.key in order:
-            return
-        for t in op.input_tensors() if isinstance(op, ComputeOp) else ():
-            visit(t.op)
-        order[op.key] = op
-
-    for op in found:
-        if op.key not in read:
-            visit(op)
-    return tuple(order.values())
-
-
-class _Uncountable(Exception):
-    pass
-
-
-def _op_flops(op: ComputeOp) -> float:
-    try:
-        per_point = sum(_cost(body, _type_code(body.dtype)) for body in op.body)
-    except _Uncountable:
-        return -1.0
-    return float(math.prod(op.shape)) * per_point
-
-
-def _cost(e: Expr, code: str) -> float:
-    match e:
-        case Reduce(combiner=combiner, sources=sources, axes=axes):
-            extents = [v.extent for v in axes if isinstance(v.extent, int)]
-            if len(extents) < len(axes):
-                raise _Uncountable
-            points = math.prod(extents)
-            return points * sum(_cost(r, code) + _cost(s, code) for r, s in zip(combiner.result, sources, strict=True))
-        case Binary(a=a, b=b) | Compare(a=a, b=b) | Logical(a=a, b=b):
-            counts = _type_code(a.dtype) == code or _type_code(b.dtype) == code
-            return counts + _cost(a, code) + _cost(b, code)
-        case Not(a=a):
-            return (_type_code(e.dtype) == code) + _cost(a, code)
-        case Select(cond=cond, a=a, b=b):
-            return _cost(cond, code) + max(_cost(a, code), _cost(b, code))
-        case Call(args=args):
-            return sum(_cost(a, code) for a in args)
-        case Cast(a=a):
-            return _cost(a, code)
-        case Load() | Const() | Var():
-            return 0
-    raise _Uncountable
+BOUNDED_STATE: Hook[[State], State] = Hook("the state with inferred bounds")
+PYTHON_CODE: Hook[[State], str] = Hook("the Python code of a state")
+SCHEDULE: Hook[[State], object] = Hook("the schedule of a state")

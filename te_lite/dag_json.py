@@ -30,7 +30,7 @@ from .expr import (
     Select,
     Var,
 )
-from .tensor import Operation, PlaceholderOp, Tensor, make_compute
+from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor, make_compute
 
 _fresh_key = itertools.count()
 
@@ -61,9 +61,9 @@ class _Writer:
 
     def op(self, op: Operation) -> list[Any]:
         attrs = {str(k): self.attr(op.name, v) for k, v in op.attrs.items()}
-        if isinstance(op, PlaceholderOp):
-            return ["placeholder", op.name, list(op.shape), op.dtype, attrs]
-        return ["compute", op.name, self.many(op.axis), self.many(op.body), op.tag, attrs, op.scope]
+        if isinstance(op, ComputeOp):
+            return ["compute", op.name, self.many(op.axis), self.many(op.body), op.tag, attrs, op.scope]
+        return ["placeholder", op.name, list(op.shape), op.dtype, attrs]
 
     def attr(self, subject: str, value: Any) -> Any:
         match value:

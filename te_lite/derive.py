@@ -1,25 +1,23 @@
 """Operations that a schedule derives from others: cache stages and the two halves of an rfactor.
 
-The same derivation of the same operation gives the same object (memoised in the operation), so replaying a step
-list twice gives equal states and shares all analysis.
+The same derivation of the same operation gives the same object, so replaying a step list twice gives equal states and
+shares all analysis.  For that the last `REMEMBERED` results of each kind of derivation are kept: many times more than
+the sketches and programs in use at a time derive.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from functools import lru_cache
 
 from .expr import INDEX, Expr, IterVar, Load, Reduce, Var, as_expr, if_then_else, logical_and
 from .tensor import ComputeOp, Tensor
 from .visit import substitute, transform
 
-T = TypeVar("T")
+REMEMBERED = 2**13
 
-
-def _memo(op: ComputeOp, key: object, make: Callable[[], T]) -> T:
-    if key not in op.derived:
-        op.derived[key] = make()
-    return op.derived[key]  # type: ignore[no-any-return]
+Loops = tuple[tuple[str, int, Var], ...]
 
 
 def cache_name(base: str, scope: str, taken: Sequence[str]) -> str:
@@ -29,18 +27,14 @@ def cache_name(base: str, scope: str, taken: Sequence[str]) -> str:
     return f"{base}.{scope}"
 
 
-_read_caches: dict[tuple[object, str, str], ComputeOp] = {}
-
-
+@lru_cache(maxsize=REMEMBERED)
 def cache_read_op(source: Tensor, scope: str, name: str) -> ComputeOp:
     """A copy of `source` in `scope` with axes `ax0, ax1, ...`."""
-    key = (source, scope, name)
-    if key not in _read_caches:
-        axis = tuple([IterVar(f"ax{k}", INDEX, d, "spatial") for k, d in enumerate(source.shape)])
-        _read_caches[key] = ComputeOp(name, axis, (Load(source, axis),), ("CHR", source.op.key, name), scope=scope)
-    return _read_caches[key]
+    axis = tuple([IterVar(f"ax{k}", INDEX, d, "spatial") for k, d in enumerate(source.shape)])
+    return ComputeOp(name, axis, (Load(source, axis),), ("CHR", source.op.key, name), scope=scope)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def redirect_reads(op: ComputeOp, old: Tensor, new: Tensor) -> ComputeOp:
     """`op` (same key) reading `new` wherever it read `old`."""
 
@@ -49,20 +43,13 @@ def redirect_reads(op: ComputeOp, old: Tensor, new: Tensor) -> ComputeOp:
             return Load(new, tuple([transform(i, swap) for i in e.indices]))
         return None
 
-    def make() -> ComputeOp:
-        body = _map_bodies(op, lambda e: transform(e, swap))
-        return ComputeOp(op.name, op.axis, body, op.key, op.tag, op.attrs, op.reduce_axis, op.scope)
-
-    return _memo(op, ("redirect", old, new), make)
+    return replace(op, body=_map_bodies(op, lambda e: transform(e, swap)))
 
 
+@lru_cache(maxsize=REMEMBERED)
 def in_scope(op: ComputeOp, scope: str) -> ComputeOp:
     """`op` (same key), kept in `scope`."""
-
-    def make() -> ComputeOp:
-        return ComputeOp(op.name, op.axis, op.body, op.key, op.tag, op.attrs, op.reduce_axis, scope)
-
-    return _memo(op, ("scope", scope), make)
+    return replace(op, scope=scope)
 
 
 def _map_bodies(op: ComputeOp, f: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
@@ -87,22 +74,23 @@ def cache_write_ops(op: ComputeOp, scope: str, name: str, taken: Sequence[object
     key: tuple[object, ...] = ("CHW", op.key, name)
     while key in taken:
         key = ("CHW", key, name)
+    return _cache_write_ops(op, scope, name, key)
 
-    def make() -> tuple[ComputeOp, ComputeOp]:
-        axis = tuple([IterVar(f"{v.name}.c", INDEX, v.extent, "spatial") for v in op.axis])
-        reduce_axis = tuple([IterVar(v.name, INDEX, v.extent, "reduce") for v in op.reduce_axis])
-        env: dict[Var, Expr] = dict(zip((*op.axis, *op.reduce_axis), (*axis, *reduce_axis), strict=True))
-        reduce_axis = tuple([_with_extent(v, env) for v in reduce_axis])
-        env.update(zip(op.reduce_axis, reduce_axis, strict=True))
 
-        def move(e: Expr) -> Expr:
-            return _reduce_over(e, env, reduce_axis) if isinstance(e, Reduce) else substitute(e, env)
+@lru_cache(maxsize=REMEMBERED)
+def _cache_write_ops(op: ComputeOp, scope: str, name: str, key: object) -> tuple[ComputeOp, ComputeOp]:
+    axis = tuple([IterVar(f"{v.name}.c", INDEX, v.extent, "spatial") for v in op.axis])
+    reduce_axis = tuple([IterVar(v.name, INDEX, v.extent, "reduce") for v in op.reduce_axis])
+    env: dict[Var, Expr] = dict(zip((*op.axis, *op.reduce_axis), (*axis, *reduce_axis), strict=True))
+    reduce_axis = tuple([_with_extent(v, env) for v in reduce_axis])
+    env.update(zip(op.reduce_axis, reduce_axis, strict=True))
 
-        cache = ComputeOp(name, axis, _map_bodies(op, move), key, op.tag, op.attrs, reduce_axis, scope)
-        body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
-        return cache, ComputeOp(op.name, op.axis, body, op.key, scope=op.scope)
+    def move(e: Expr) -> Expr:
+        return _reduce_over(e, env, reduce_axis) if isinstance(e, Reduce) else substitute(e, env)
 
-    return _memo(op, ("cache_write", scope, key), make)
+    cache = ComputeOp(name, axis, _map_bodies(op, move), key, op.tag, op.attrs, reduce_axis, scope)
+    body = tuple([Load(cache.output(k), op.axis) for k in range(op.num_outputs)])
+    return cache, ComputeOp(op.name, op.axis, body, op.key, scope=op.scope)
 
 
 def _with_extent(v: IterVar, env: dict[Var, Expr]) -> IterVar:
@@ -122,7 +110,7 @@ def _reduce_over(e: Reduce, env: dict[Var, Expr], axes: tuple[IterVar, ...], ext
 def rfactor_ops(
     op: ComputeOp,
     values: dict[IterVar, Expr],
-    loops: tuple[tuple[str, int, Var], ...],
+    loops: Loops,
     factored: int,
     position: int,
     condition: Expr | None,
@@ -133,33 +121,47 @@ def rfactor_ops(
     their variables, `condition` what must hold for a point of the loops to be inside (None: always).
     The factored axis stands at `position` among the axes of `<op>.rf`.
     """
-    reduction = op.reduction
-    assert reduction is not None
-    name, extent, var = loops[factored]
+    rf = _partial_op(op, values, loops, factored, position, condition)
+    name, extent, _ = loops[factored]
+    axis = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(op.axis)])
+    red = IterVar(f"{name}.v", INDEX, extent, "reduce")
+    index = (*axis[:position], red, *axis[position:])
+    sources = tuple([Load(rf.output(k), index) for k in range(op.num_outputs)])
+    body = tuple([Reduce(_reduction(op).combiner, sources, (red,), None, k) for k in range(op.num_outputs)])
+    return rf, ComputeOp(f"{op.name}.repl", axis, body, op.key, reduce_axis=(red,))
+
+
+def _reduction(op: ComputeOp) -> Reduce:
+    assert op.reduction is not None, f"{op.name} is no reduction"
+    return op.reduction
+
+
+def _partial_op(
+    op: ComputeOp, values: dict[IterVar, Expr], loops: Loops, factored: int, position: int, condition: Expr | None
+) -> ComputeOp:
+    """The first of `rfactor_ops`."""
+    name, extent, _ = loops[factored]
     axis = tuple([IterVar(v.name, INDEX, v.extent, "spatial") for v in op.axis])
-    new_axis = IterVar(name, INDEX, extent, "spatial")
-    rest = tuple([IterVar(n, INDEX, e, "reduce") for k, (n, e, _) in enumerate(loops) if k != factored])
+    split = IterVar(name, INDEX, extent, "spatial")
+    inner = [split if k == factored else IterVar(n, INDEX, e, "reduce") for k, (n, e, _) in enumerate(loops)]
+    loop_env: dict[Var, Expr] = dict(zip([v for _, _, v in loops], inner, strict=True))
     env: dict[Var, Expr] = dict(zip(op.axis, axis, strict=True))
-    loop_env: dict[Var, Expr] = {var: new_axis}
-    loop_env.update(zip([v for k, (_, _, v) in enumerate(loops) if k != factored], rest, strict=True))
     env.update({v: substitute(e, loop_env) for v, e in values.items()})
     guard = None if condition is None else substitute(condition, {**loop_env, **env})
-    rf_axis = (*axis[:position], new_axis, *axis[position:])
-    rf_body: tuple[Expr, ...]
-    if rest:
-        partial = _reduce_over(reduction, env, rest, guard)
-        rf_body = tuple([_output(partial, k) for k in range(op.num_outputs)])
-    else:
-        rf_body = _unreduced(reduction, env, guard)
+    rest = tuple([v for v in inner if v is not split])
+    body = _partial_body(op, env, rest, guard)
     key = ("RF", op.key, name, position, tuple([e for _, e, _ in loops]))
-    rf = ComputeOp(f"{op.name}.rf", rf_axis, rf_body, key, op.tag, op.attrs, rest)
+    return ComputeOp(f"{op.name}.rf", (*axis[:position], split, *axis[position:]), body, key, op.tag, op.attrs, rest)
 
-    out_axis = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(op.axis)])
-    red = IterVar(f"{name}.v", INDEX, extent, "reduce")
-    index = (*out_axis[:position], red, *out_axis[position:])
-    sources = tuple([Load(rf.output(k), index) for k in range(op.num_outputs)])
-    body = tuple([Reduce(reduction.combiner, sources, (red,), None, k) for k in range(op.num_outputs)])
-    return rf, ComputeOp(f"{op.name}.repl", out_axis, body, op.key, reduce_axis=(red,))
+
+def _partial_body(
+    op: ComputeOp, env: dict[Var, Expr], rest: tuple[IterVar, ...], guard: Expr | None
+) -> tuple[Expr, ...]:
+    """The bodies over the reduction axes that are left."""
+    if not rest:
+        return _unreduced(_reduction(op), env, guard)
+    partial = _reduce_over(_reduction(op), env, rest, guard)
+    return tuple([_output(partial, k) for k in range(op.num_outputs)])
 
 
 def _unreduced(e: Reduce, env: dict[Var, Expr], guard: Expr | None) -> tuple[Expr, ...]:

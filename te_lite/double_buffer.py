@@ -23,12 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .bounds import Bounds
 from .c_text import BYTES
 from .errors import LowerError, require
 from .expr import BufferLoad, Expr, Var, as_expr, binary, compare
 from .lanes import ceildiv, product, where
+from .lower_facts import Facts
+from .simplify import Simplifier
 from .state import ATTACHED, REDUCE, Iter, State
 from .stmt import (
     Alloc,
@@ -41,6 +44,7 @@ from .stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    allocated,
     bodies,
     exprs_of,
     map_exprs,
@@ -50,10 +54,6 @@ from .stmt import (
 )
 from .storage import storage_class
 from .visit import transform, walk
-
-if TYPE_CHECKING:
-    from .bounds import Bounds
-    from .lower_facts import Facts
 
 TILES = 2
 ALIGNMENT = 16
@@ -182,10 +182,7 @@ class _Pass:
         inner = seq(Barrier(publishes=True), following, self.visit(current, True))
         kind = ForKind.UNROLLED if all(x.kind is ForKind.UNROLLED for x in nest) else ForKind.SERIAL
         again = [Barrier()] if repeated and turns % TILES else []
-        out = seq(*again, *first, For(turn, turns, kind, inner))
-        for buffer in reversed(tiles.values()):
-            out = Alloc(buffer, out)
-        return out
+        return allocated(list(tiles.values()), seq(*again, *first, For(turn, turns, kind, inner)))
 
     def _turn_var(self, nest: Sequence[For], turns: int) -> Var:
         """The variable that counts the turns: that of the loop itself when there is one only."""
@@ -204,24 +201,36 @@ class _Pass:
             digit = binary("//", turn, stride)
             env[x.var] = simplify(digit if x is nest[0] else binary("%", digit, x.extent))
             stride *= x.extent
+        at = _Turn(turn, env, tiles, self.facts.simplifier)
+        return [at.redirected(map_exprs(s, lambda e: simplify(transform(e, at.swap)))) for s in stmts]
 
-        def place(buffer: Buffer, index: Expr) -> Expr:
-            step = tile_stride(buffer.size, BYTES[buffer.dtype])
-            return simplify(binary("+", index, binary("*", binary("%", turn, TILES), step)))
 
-        def swap(e: Expr) -> Expr | None:
-            if isinstance(e, Var):
-                return env.get(e)
-            if isinstance(e, BufferLoad) and e.buffer in tiles:
-                return BufferLoad(tiles[e.buffer], place(e.buffer, transform(e.index, swap)))
-            return None
+@dataclass(frozen=True)
+class _Turn:
+    """One turn: its number, the loop variables in terms of it, and the buffers that hold tiles."""
 
-        def redirect(s: Stmt) -> Stmt:
-            if isinstance(s, Store) and s.buffer in tiles:
-                return Store(tiles[s.buffer], place(s.buffer, s.index), s.value)
-            return with_bodies(s, tuple([redirect(b) for b in bodies(s)]))
+    turn: Expr
+    env: Mapping[Var, Expr]
+    tiles: Mapping[Buffer, Buffer]
+    simplifier: Simplifier
 
-        return [redirect(map_exprs(s, lambda e: simplify(transform(e, swap)))) for s in stmts]
+    def _place(self, buffer: Buffer, index: Expr) -> Expr:
+        """Where an element of `buffer` is in the tile of this turn."""
+        step = tile_stride(buffer.size, BYTES[buffer.dtype])
+        return self.simplifier.simplify(binary("+", index, binary("*", binary("%", self.turn, TILES), step)))
+
+    def swap(self, e: Expr) -> Expr | None:
+        if isinstance(e, Var):
+            return self.env.get(e)
+        if isinstance(e, BufferLoad) and e.buffer in self.tiles:
+            return BufferLoad(self.tiles[e.buffer], self._place(e.buffer, transform(e.index, self.swap)))
+        return None
+
+    def redirected(self, s: Stmt) -> Stmt:
+        """`s` with its stores turned to the tiles."""
+        if isinstance(s, Store) and s.buffer in self.tiles:
+            return Store(self.tiles[s.buffer], self._place(s.buffer, s.index), s.value)
+        return with_bodies(s, tuple([self.redirected(b) for b in bodies(s)]))
 
 
 def _nest_of(loop: For, loops: Sequence[Var]) -> tuple[list[For], Stmt]:

@@ -35,15 +35,21 @@ def independent(loop: For, private_scopes: tuple[str, ...]) -> bool:
         return False
     private = {s.buffer for s in inside if isinstance(s, Alloc)}
     written = {s.buffer for s in inside if isinstance(s, Store)} - private
-    extents: dict[Var, int] = {}
-    for s in inside:
-        if isinstance(s, For):
-            extents[s.var] = max(s.extent, extents.get(s.var, 0))
+    extents = _extents(inside)
     groups: dict[Buffer, list[Expr]] = {b: [] for b in written}
     for buffer, index in _accesses(inside):
         if buffer in written:
             groups[buffer].append(index)
     return all(_apart(indices, loop, extents) for indices in groups.values())
+
+
+def _extents(inside: tuple[Stmt, ...]) -> dict[Var, int]:
+    """How far each loop variable runs at most."""
+    extents: dict[Var, int] = {}
+    for s in inside:
+        if isinstance(s, For):
+            extents[s.var] = max(s.extent, extents.get(s.var, 0))
+    return extents
 
 
 def _joins(s: Stmt, private_scopes: tuple[str, ...]) -> bool:
@@ -97,11 +103,16 @@ def _apart(indices: list[Expr], loop: For, extents: Mapping[Var, int]) -> bool:
         parts.append(part)
     variable = {loop.var: np.arange(loop.extent)}
     g = np.sort(sum(evaluate(e, variable) * c for e, c in parts[0].mine.items()))
-    if all(p.inner.values is not None for p in parts):
-        inner = np.unique(np.concatenate([p.inner.values for p in parts]))
+    return _sums_differ(g, [p.inner for p in parts])
+
+
+def _sums_differ(g: Value, parts: list[_Part]) -> bool:
+    """Whether no two sums of a value of `g` (sorted) and one of any part are equal."""
+    if all(p.values is not None for p in parts):
+        inner = np.unique(np.concatenate([p.values for p in parts]))
         if g.size * inner.size <= _MAX_SUMS:
             return bool(np.unique(np.add.outer(g, inner)).size == g.size * inner.size)
-    spread = max(p.inner.high for p in parts) - min(p.inner.low for p in parts)
+    spread = max(p.high for p in parts) - min(p.low for p in parts)
     return bool((np.diff(g) > spread).all())
 
 

@@ -13,7 +13,7 @@ PARALLEL loops around them, but only once in a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +22,8 @@ import numpy as np
 from .errors import InterpError, require
 from .independent import independent
 from .interp_expr import Code, Mask, Value, fixed
-from .interp_memory import Memory, Run, store_code
-from .interp_scope import Here, Kernel, Scope, stored_in
+from .interp_memory import Level, Memory, Run, store_code
+from .interp_scope import Here, RunningKernel, Scope, stored_in
 from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce, stmts_of
 
 _AGENTS = (ForKind.PARALLEL, ForKind.VECTORIZED)
@@ -73,7 +73,7 @@ class _Program:
                 return self._store(s, scope)
             case Alloc(buffer=buffer, body=body):
                 inner, mem = scope.with_buffer(buffer)
-                return _after(mem.allocate, self.compile(body, inner))
+                return _after([mem.allocate], self.compile(body, inner))
             case For(kind=kind):
                 require(s.extent > 0, InterpError, s.var.name, "the extent must be positive", extent=s.extent)
                 if kind in (ForKind.BLOCK, ForKind.THREAD):
@@ -172,41 +172,36 @@ class _Program:
         require(ok, InterpError, s.var.name, "a parallel loop must not stand in a kernel")
         inner, level = scope.with_lanes(s.var, s.extent, agents=True).with_level(s.kind.value, scope, s.body)
         body = self.compile(s.body, inner)
-        return body if level is None else _after(level.advance, body)
+        return body if level is None else _after([level.advance], body)
 
     def _kernel(self, s: For, scope: Scope) -> Run:
         ok = scope.kernel is None and not scope.shape
         require(ok, InterpError, s.var.name, f"a {s.kind.value} loop must be in the nest that starts a kernel")
         loops, allocs, body = _kernel_nest(s)
-        blocks = scope
-        for loop in (x for x in loops if x.kind is ForKind.BLOCK):
-            blocks = blocks.with_lanes(loop.var, loop.extent, agents=True)
-        block_scope, block_level = blocks.with_level("block", scope, body)
-        threads = block_scope
-        for loop in (x for x in loops if x.kind is ForKind.THREAD):
-            threads = threads.with_lanes(loop.var, loop.extent, agents=True)
-        inner, thread_level = threads.with_level("thread", block_scope, body)
-        ordered = sorted(loops, key=lambda x: x.kind is ForKind.THREAD)
-        axes = {x.var: k for k, x in enumerate([x for x in ordered if x.extent > 1])}
-        kernel = Kernel(
-            blocks.agents, blocks.agent_count, len(blocks.shape), len(block_scope.levels), thread_level, axes
-        )
-        inner = replace(inner, kernel=kernel)
+        inner, levels = _kernel_scope(loops, body, scope)
         storage = []
         for buffer in allocs:
             inner, mem = inner.with_buffer(buffer)
             storage.append(mem)
-        code = self.compile(body, inner)
+        starts = [level.advance for level in levels] + [mem.allocate for mem in storage]
+        return _after(starts, self.compile(body, inner))
 
-        def run(mask: Mask) -> None:
-            for level in (block_level, thread_level):
-                if level is not None:
-                    level.advance()
-            for mem in storage:
-                mem.allocate()
-            code(mask)
 
-        return run
+def _kernel_scope(loops: list[For], body: Stmt, scope: Scope) -> tuple[Scope, list[Level]]:
+    """The scope of the body of a kernel, and the levels that begin with it."""
+    blocks = scope
+    for loop in (x for x in loops if x.kind is ForKind.BLOCK):
+        blocks = blocks.with_lanes(loop.var, loop.extent, agents=True)
+    block_scope, block_level = blocks.with_level("block", scope, body)
+    threads = block_scope
+    for loop in (x for x in loops if x.kind is ForKind.THREAD):
+        threads = threads.with_lanes(loop.var, loop.extent, agents=True)
+    inner, thread_level = threads.with_level("thread", block_scope, body)
+    ordered = sorted(loops, key=lambda x: x.kind is ForKind.THREAD)
+    axes = {x.var: k for k, x in enumerate([x for x in ordered if x.extent > 1])}
+    counts = blocks.agent_count, len(blocks.shape), len(block_scope.levels)
+    kernel = RunningKernel(blocks.agents, *counts, thread_level, axes)
+    return replace(inner, kernel=kernel), [level for level in (block_level, thread_level) if level is not None]
 
 
 def _sequence(runs: list[Run]) -> Run:
@@ -217,9 +212,10 @@ def _sequence(runs: list[Run]) -> Run:
     return run
 
 
-def _after(first: Any, body: Run) -> Run:
+def _after(starts: Sequence[Callable[[], object]], body: Run) -> Run:
     def run(mask: Mask) -> None:
-        first()
+        for start in starts:
+            start()
         body(mask)
 
     return run

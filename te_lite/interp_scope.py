@@ -21,7 +21,7 @@ from .stmt_text import head_text
 
 
 @dataclass(frozen=True)
-class Kernel:
+class RunningKernel:
     """A kernel being run: its blocks, and the axis of each of its loops counted from the outermost.
 
     `blocks` is the block of a lane, `levels` the number of levels that its blocks make, `threads` the level that
@@ -46,7 +46,7 @@ class Scope:
     levels: tuple[Level, ...] = ()
     agents: Value = 0
     agent_count: int = 1
-    kernel: Kernel | None = None
+    kernel: RunningKernel | None = None
 
     @property
     def lanes(self) -> int:

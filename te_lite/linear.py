@@ -131,7 +131,7 @@ def merge(terms: dict[Atom, int], more: dict[Atom, int], k: int) -> None:
 
 
 class LinearSpace:
-    """The atoms of one set of variable ranges, and arithmetic on forms over them."""
+    """The atoms of one set of variable ranges, and arithmetic on forms over them: a space of index values."""
 
     def __init__(self) -> None:
         self._atoms: dict[tuple[object, ...], Atom] = {}

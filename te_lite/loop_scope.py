@@ -53,9 +53,9 @@ def kernel_of(state: State, k: int) -> int:
 
 def scope_of(stages: Sequence[Stage], k: int) -> str:
     """Where stage k is kept: the scope that was asked for, else by the threads around it."""
-    asked = getattr(stages[k].op, "scope", "")
+    asked = stages[k].op.scope
     if asked:
-        return str(asked)
+        return asked
     tags = [stages[s].vars[uid].annotation for s, uid in enclosing_loops(stages, k)]
     rank = max([THREAD_RANK.get(tag, -1) for tag in tags], default=-1)
     return {-1: "global", 0: "shared", 1: "local"}[rank]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 from .expr import Expr, as_expr, binary, compare
@@ -43,10 +44,7 @@ def all_values(stage: Stage, variables: Mapping[int, Expr]) -> dict[int, Expr]:
         match rel:
             case SplitRel(parent=parent, children=children):
                 if all(c in values for c in children):
-                    total = as_expr(0)
-                    for child, stride in zip(children, split_strides(stage, rel), strict=True):
-                        total = binary("+", total, binary("*", values[child], stride))
-                    values[parent] = total
+                    values[parent] = _partial_value(stage, rel, values, 0)
             case FuseRel(parts=parts, fused=fused):
                 if fused in values:
                     values.update(_unfuse(stage, parts, values[fused]))
@@ -57,17 +55,11 @@ def _unfuse(stage: Stage, parts: tuple[int, ...], fused: Expr) -> dict[int, Expr
     out = {}
     inner = 1
     for uid in reversed(parts):
-        extent = _known(stage, uid)
+        extent = stage.vars[uid].length
         value = binary("//", fused, inner)
         out[uid] = value if uid == parts[0] else binary("%", value, extent)
         inner = inner * extent
     return out
-
-
-def _known(stage: Stage, uid: int) -> int:
-    extent = stage.vars[uid].extent
-    assert isinstance(extent, int), f"the extent of {stage.vars[uid].name} is not known"
-    return extent
 
 
 def root_values(stage: Stage, variables: Mapping[int, Expr], roots: Iterable[int]) -> dict[int, Expr]:
@@ -88,23 +80,36 @@ def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
     reach: dict[int, int] = {}
     guards: list[Expr] = []
     for rel in reversed(splits):
-        strides = split_strides(stage, rel)
-        far = [reach.get(c, _known(stage, c)) for c in rel.children]
-        starts = [0] if rel.inner_to_outer else range(len(rel.lengths) - 1, -1, -1)
-        covered = 1
-        last = len(far)
-        for start in starts:
-            covered += sum((far[j] - 1) * strides[j] for j in range(start, last))
-            last = start
-            limit = _known(stage, rel.parent) if start == 0 else strides[start - 1]
-            if covered > limit and not (start == 0 and rel.parent in guarded_by_whole):
-                value = as_expr(0)
-                for c, s in list(zip(rel.children, strides, strict=True))[start:]:
-                    value = binary("+", value, binary("*", values[c], s))
-                guards.append(compare("<", value, limit))
-                covered = limit
-        reach[rel.parent] = covered
+        far = [reach.get(c, stage.vars[c].length) for c in rel.children]
+        reach[rel.parent], limits = _overruns(stage, rel, far, rel.parent in guarded_by_whole)
+        guards += [compare("<", _partial_value(stage, rel, values, start), limit) for start, limit in limits]
     return guards[::-1]
+
+
+def _overruns(stage: Stage, rel: SplitRel, far: list[int], whole_is_guarded: bool) -> tuple[int, list[tuple[int, int]]]:
+    """How far the parent of a split reaches, and where it must be held: `(first child, limit)` each.
+
+    `far` is how far each child reaches.
+    """
+    strides = split_strides(stage, rel)
+    covered, last = 1, len(far)
+    limits = []
+    for start in [0] if rel.inner_to_outer else range(len(rel.lengths) - 1, -1, -1):
+        covered += sum((far[j] - 1) * strides[j] for j in range(start, last))
+        last = start
+        limit = stage.vars[rel.parent].length if start == 0 else strides[start - 1]
+        if covered > limit and not (start == 0 and whole_is_guarded):
+            limits.append((start, limit))
+            covered = limit
+    return covered, limits
+
+
+def _partial_value(stage: Stage, rel: SplitRel, values: Mapping[int, Expr], start: int) -> Expr:
+    """The value of the children of a split from number `start` on."""
+    total = as_expr(0)
+    for child, stride in list(zip(rel.children, split_strides(stage, rel), strict=True))[start:]:
+        total = binary("+", total, binary("*", values[child], stride))
+    return total
 
 
 def loop_names(stage: Stage) -> dict[int, str]:
@@ -119,10 +124,7 @@ def loop_names(stage: Stage) -> dict[int, str]:
             case SplitRel(parent=parent, children=children, inner_to_outer=inner_to_outer):
                 names.update(_split_names(names[parent], children, inner_to_outer))
             case FuseRel(parts=parts, fused=fused):
-                name = names[parts[0]]
-                for uid in parts[1:]:
-                    name = f"{name}.{names[uid]}.fused"
-                names[fused] = name
+                names[fused] = reduce(lambda name, uid: f"{name}.{names[uid]}.fused", parts[1:], names[parts[0]])
     return names
 
 

@@ -10,7 +10,6 @@ barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put wher
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from .bounds import infer_bounds
 from .double_buffer import check_double_buffers, double_buffered
@@ -18,15 +17,13 @@ from .errors import LowerError, require
 from .loop_scope import BLOCKS
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
+from .schedule import Schedule
 from .state import ROOT, State
-from .stmt import Alloc, For, ForKind, LoweredFunc, Stmt, seq
+from .stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
 from .sync import insert_barriers
 from .tensor import Tensor
 from .unroll import unroll_loops
 from .vthread import sink_lanes
-
-if TYPE_CHECKING:
-    from .schedule import Schedule
 
 
 def lower(
@@ -69,8 +66,7 @@ def loop_nest(state: State, args: Sequence[Tensor] | None = None) -> tuple[Facts
 def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:
     """A program with the storage that its root stages share and its arguments."""
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT]
-    for buffer in reversed([b for k in roots for b in facts.own_buffers(k)]):
-        program = Alloc(buffer, program)
+    program = allocated([b for k in roots for b in facts.own_buffers(k)], program)
     return LoweredFunc(name, tuple([facts.arg_buffers[t] for t in facts.args]), program)
 
 

@@ -57,7 +57,7 @@ class Facts:
             for it in stage.iters:
                 if it.annotation in BLOCKS or it.annotation in THREADS:
                     tags = out.setdefault(self.roots[k], {})
-                    tags[it.annotation] = max(tags.get(it.annotation, 1), int(it.extent))  # type: ignore[arg-type]
+                    tags[it.annotation] = max(tags.get(it.annotation, 1), it.length)
         return out
 
     def _loop_vars(self, k: int) -> dict[int, Expr]:
@@ -69,7 +69,7 @@ class Facts:
             elif it.extent == 1 and it.annotation != "tensorize":
                 out[it.uid] = as_expr(0)
             else:
-                out[it.uid] = self.new_var(it.name, int(it.extent))  # type: ignore[arg-type]
+                out[it.uid] = self.new_var(it.name, it.length)
         return out
 
     def new_var(self, name: str, extent: int) -> Var:
@@ -104,15 +104,17 @@ class Facts:
             return
         for index in range(stage.op.num_outputs):
             tensor = stage.op.output(index)
-            if tensor in self.arg_buffers:
-                self.buffers[k, index] = self.arg_buffers[tensor]
-                continue
-            require(not stage.is_placeholder, LowerError, tensor.name, "every input must be among the arguments")
-            is_output = self.state.access.is_output(k)
-            require(not is_output, LowerError, tensor.name, "every output must be among the arguments")
-            shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
-            strides = _aligned_strides(shape, stage.storage_align)
-            self.buffers[k, index] = Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
+            self.buffers[k, index] = self.arg_buffers.get(tensor) or self._own_buffer(k, tensor)
+
+    def _own_buffer(self, k: int, tensor: Tensor) -> Buffer:
+        """Storage for the region of an output of stage k that is no argument."""
+        stage = self.stages[k]
+        require(not stage.is_placeholder, LowerError, tensor.name, "every input must be among the arguments")
+        is_output = self.state.access.is_output(k)
+        require(not is_output, LowerError, tensor.name, "every output must be among the arguments")
+        shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
+        strides = _aligned_strides(shape, stage.storage_align)
+        return Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
 
     def _computed_whole(self, k: int) -> bool:
         """Every point of stage k is computed: at root, or because a consumer that is computed whole reads it all."""

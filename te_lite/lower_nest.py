@@ -1,8 +1,8 @@
-"""The loop nest of one stage: loops, guards, initialisation, updates, reductions across threads."""
+"""The loop nest of one stage, as statements: loops, guards, initialisation, updates, reductions across threads."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import LowerError, require
@@ -23,7 +23,7 @@ from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
 from .state import MIXED, REDUCE, FuseRel, Iter, Stage
-from .stmt import Alloc, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, seq
+from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
 from .visit import substitute, transform
 
 _KIND = {
@@ -56,10 +56,7 @@ class NestBuilder:
     def stage_nest(self, k: int) -> Stmt:
         """The nest of stage k, the stages attached to its loops included."""
         stage = self.low.stages[k]
-        for it in stage.iters:
-            require(it.kind != MIXED, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
-            fits = self.tensorized or it.annotation != "tensorize"
-            require(fits, LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
+        self._check_loops(stage)
         self._check_threads(k)
         if self._across_threads(stage):
             return self._cross_thread_nest(k)
@@ -72,6 +69,12 @@ class NestBuilder:
             if reduces and p == reduces[0]:
                 body = seq(self._init_nest(k, p), body)
         return body
+
+    def _check_loops(self, stage: Stage) -> None:
+        for it in stage.iters:
+            require(it.kind != MIXED, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
+            fits = self.tensorized or it.annotation != "tensorize"
+            require(fits, LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
 
     def _check_threads(self, k: int) -> None:
         """Every thread axis means one thing to a stage: one of its own loops, or a loop around it."""
@@ -110,9 +113,7 @@ class NestBuilder:
     def _with_attached(self, k: int, uid: int, body: Stmt) -> Stmt:
         """Put the stages attached to a loop before its body, producers first."""
         for child in sorted(self.low.state.attached_to(k, uid), reverse=True):
-            body = seq(self.stage_nest(child), body)
-            for buffer in self.low.own_buffers(child):
-                body = Alloc(buffer, body)
+            body = allocated(self.low.own_buffers(child)[::-1], seq(self.stage_nest(child), body))
         return body
 
     def _loop(self, k: int, it: Iter, body: Stmt, var: Expr | None = None) -> Stmt:
@@ -120,7 +121,7 @@ class NestBuilder:
         if not isinstance(var, Var) or it.annotation in BLOCKS or it.annotation in THREADS:
             return body
         self.low.unroll_steps[var] = self._unroll_step(k)
-        return For(var, int(it.extent), _KIND[it.annotation], body)  # type: ignore[arg-type]
+        return For(var, it.length, _KIND[it.annotation], body)
 
     def _unroll_step(self, k: int) -> int:
         """The pragma of the stage, or of the nearest stage around it that has one."""
@@ -138,17 +139,21 @@ class NestBuilder:
             if d in values:
                 value = binary("+", low.minima[k][d], values[d]) if d < len(local) else values[d]
                 env[axis] = low.simplifier.simplify(value)
-        guards = split_guards(stage, variables)
-        for d, axis in enumerate(stage.op.axis):
+        guards = split_guards(stage, variables) + self._axis_guards(k, env) + self._thread_guards(k, variables)
+        return Point(variables, local, env, self._open(guards))
+
+    def _axis_guards(self, k: int, env: Mapping[Var, Expr]) -> list[Expr]:
+        """What keeps the axes inside their extents: a region may begin before them or end behind."""
+        low, op = self.low, self.low.stages[k].op
+        guards: list[Expr] = []
+        for d, axis in enumerate(op.axis):
             first = low.minima[k][d]
             last = binary("+", first, int(low.regions(k)[d].extent) - 1)
             guards += [] if low.simplifier.prove(compare(">=", first, 0)) else [compare(">=", env[axis], 0)]
             inside = low.simplifier.prove(compare("<", last, axis.extent))
             guards += [] if inside else [compare("<", env[axis], axis.extent)]
-        for axis in stage.op.reduce_axis:
-            if axis in env and isinstance(axis.extent, Expr):
-                guards.append(compare("<", env[axis], substitute(axis.extent, env)))
-        return Point(variables, local, env, self._open(guards + self._thread_guards(k, variables)))
+        bounded = [v for v in op.reduce_axis if v in env and isinstance(v.extent, Expr)]
+        return guards + [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
 
     def _thread_guards(self, k: int, variables: Mapping[int, Expr]) -> list[Expr]:
         """What keeps out the threads of the launch that a loop over fewer threads does not have."""
@@ -156,7 +161,7 @@ class NestBuilder:
         own = [(variables[it.uid], it) for it in low.stages[k].iters if it.uid in variables]
         around = [(low.vars[target][it.uid], it) for target, it in self._standing(k) + self._threads_of_region(k)]
         launch = low.kernel_tags(k)
-        loops = [(value, int(it.extent), launch.get(it.annotation, 0)) for value, it in own + around]  # type: ignore[arg-type]
+        loops = [(value, it.length, launch.get(it.annotation, 0)) for value, it in own + around]
         return [compare("<", value, extent) for value, extent, threads in loops if extent < threads]
 
     def _open(self, guards: list[Expr]) -> list[Expr]:
@@ -178,11 +183,9 @@ class NestBuilder:
             if isinstance(x, Var):
                 return env.get(x)
             if isinstance(x, Load):
-                k = low.index_of[x.tensor.op.key]
+                k, output = low.index_of[x.tensor.op.key], x.tensor.value_index
                 indices = [transform(i, swap) for i in x.indices]
-                return BufferLoad(
-                    low.buffers[k, x.tensor.value_index], low.flat_index(k, x.tensor.value_index, indices)
-                )
+                return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
             return None
 
         return low.simplifier.simplify(transform(e, swap))
@@ -229,16 +232,8 @@ class NestBuilder:
     def _combine(self, k: int, combiner: Combiner, own: list[Expr], sources: list[Expr], point: Point) -> Stmt:
         """`own := combiner(own, sources)`; several values go through temporaries, as they depend on each other."""
         results = combined(combiner, own, sources)
-        if len(results) == 1:
-            return self._store(k, 0, point, results[0])
-        temps = [Buffer(f"{self.low.buffers[k, o].name}_next", r.dtype, (1,), "local") for o, r in enumerate(results)]
-        body = seq(
-            *[Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)],
-            *[self._store(k, o, point, BufferLoad(t, as_expr(0))) for o, t in enumerate(temps)],
-        )
-        for t in reversed(temps):
-            body = Alloc(t, body)
-        return body
+        names = [self.low.buffers[k, o].name for o in range(len(results))]
+        return _stored_at_once(results, names, lambda o, value: self._store(k, o, point, value))
 
     def _init_nest(self, k: int, first: int) -> Stmt:
         """Set the outputs to the identity over the spatial loops from position `first` on."""
@@ -247,11 +242,9 @@ class NestBuilder:
         variables = {u: v for u, v in self.low.vars[k].items() if stage.vars[u].kind != REDUCE}
         for it in inner:
             if isinstance(variables[it.uid], Var) and it.annotation not in BLOCKS + THREADS:
-                variables[it.uid] = self.low.new_var(f"{it.name}.init", int(it.extent))  # type: ignore[arg-type]
+                variables[it.uid] = self.low.new_var(f"{it.name}.init", it.length)
         point = self._point(k, variables)
-        reduction = self.low.bodies[k][0]
-        assert isinstance(reduction, Reduce)
-        stores = [self._store(k, o, point, e) for o, e in enumerate(reduction.combiner.identity)]
+        stores = [self._store(k, o, point, e) for o, e in enumerate(self._reduction(k).combiner.identity)]
         body = self._guarded(k, point.guards, seq(*stores))
         for it in reversed(inner):
             body = self._loop(k, it, body, variables[it.uid])
@@ -265,22 +258,28 @@ class NestBuilder:
     def _cross_thread_nest(self, k: int) -> Stmt:
         """Each thread folds its part into a register; the threads then fold theirs together."""
         low, stage = self.low, self.low.stages[k]
-        reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
-        late = [it.name for it in stage.iters[reduces[0] :] if it.kind != REDUCE and it.extent != 1]
+        first = next(p for p, it in enumerate(stage.iters) if it.kind == REDUCE)
+        late = [it.name for it in stage.iters[first:] if it.kind != REDUCE and it.extent != 1]
         require(not late, LowerError, stage.op.name, "spatial loops inside a reduction across threads", loops=late)
-        reduction = low.bodies[k][0]
-        assert isinstance(reduction, Reduce)
-        point = self._point(k, low.vars[k])
+        reduction = self._reduction(k)
         spatial = self._point(k, {u: v for u, v in low.vars[k].items() if stage.vars[u].kind != REDUCE})
         names = [low.buffers[k, o].name for o in range(len(reduction.sources))]
         part = [Buffer(f"{n}.part", s.dtype, (1,), "local") for n, s in zip(names, reduction.sources, strict=True)]
-        fold = self._fold_part(k, reduction, part, point)
-        for p in reversed(range(reduces[0], len(stage.leaf))):
-            fold = self._loop(k, stage.iters[p], self._with_attached(k, stage.iters[p].uid, fold))
+        fold = self._fold_part(k, reduction, part, self._point(k, low.vars[k]))
+        fold = self._loops(k, stage.iters[first:], fold)
         init = [Store(b, as_expr(0), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
-        body = self._meet(k, reduction, part, seq(*init, fold), spatial)
-        for p in reversed(range(reduces[0])):
-            body = self._loop(k, stage.iters[p], self._with_attached(k, stage.iters[p].uid, body))
+        return self._loops(k, stage.iters[:first], self._meet(k, reduction, part, seq(*init, fold), spatial))
+
+    def _reduction(self, k: int) -> Reduce:
+        """The body of stage k, a reduction."""
+        body = self.low.bodies[k][0]
+        assert isinstance(body, Reduce)
+        return body
+
+    def _loops(self, k: int, loops: Sequence[Iter], body: Stmt) -> Stmt:
+        """Loops of stage k around `body`, the stages attached to them included."""
+        for it in reversed(loops):
+            body = self._loop(k, it, self._with_attached(k, it.uid, body))
         return body
 
     def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point) -> Stmt:
@@ -289,38 +288,32 @@ class NestBuilder:
             guards += self._open([self._value(reduction.condition, point.env)])
         sources = [self._value(s, point.env) for s in reduction.sources]
         results = combined(reduction.combiner, [b[0] for b in part], sources)
-        if len(results) == 1:
-            body: Stmt = Store(part[0], as_expr(0), results[0])
-        else:
-            temps = [Buffer(f"{b.name}_next", b.dtype, (1,), "local") for b in part]
-            body = seq(
-                *[Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)],
-                *[Store(b, as_expr(0), t[0]) for b, t in zip(part, temps, strict=True)],
-            )
-            for t in reversed(temps):
-                body = Alloc(t, body)
+        body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], as_expr(0), value))
         return If(logical_and(*guards), body) if guards else body
 
     def _meet(self, k: int, reduction: Reduce, part: list[Buffer], fold: Stmt, spatial: Point) -> Stmt:
         """`fold`, then the reduction over each bound thread axis, then the store by one thread."""
         low, stage = self.low, self.low.stages[k]
         total = [Buffer(b.name.removesuffix(".part") + ".total", b.dtype, (1,), "local") for b in part]
-        steps: list[Stmt] = []
-        source = part
         bound = [it for it in stage.iters if it.kind == REDUCE and it.annotation in THREADS]
-        for it in bound:
-            var = low.thread_vars[low.roots[k], it.annotation]
-            values = tuple([b[0] for b in source])
-            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, int(it.extent)))  # type: ignore[arg-type]
-            source = total
+        threads = [low.thread_vars[low.roots[k], it.annotation] for it in bound]
+        steps: list[Stmt] = []
+        for var, it in zip(threads, bound, strict=True):
+            values = tuple([b[0] for b in (total if steps else part)])
+            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length))
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
-        guards = list(spatial.guards)
-        if low.bounds.storage(k) != "local":
-            guards += [compare("==", low.thread_vars[low.roots[k], it.annotation], 0) for it in bound]
-        body = seq(fold, *steps, self._guarded(k, guards, seq(*stores)))
-        for b in reversed((*part, *total)):
-            body = Alloc(b, body)
-        return body
+        alone = [] if low.bounds.storage(k) == "local" else [compare("==", var, 0) for var in threads]
+        guards = [*spatial.guards, *alone]
+        return allocated((*part, *total), seq(fold, *steps, self._guarded(k, guards, seq(*stores))))
+
+
+def _stored_at_once(results: list[Expr], names: list[str], store: Callable[[int, Expr], Stmt]) -> Stmt:
+    """Store values that depend on what they replace: several of them through temporaries."""
+    if len(results) == 1:
+        return store(0, results[0])
+    temps = [Buffer(f"{name}_next", r.dtype, (1,), "local") for name, r in zip(names, results, strict=True)]
+    kept = [Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)]
+    return allocated(temps, seq(*kept, *[store(o, t[0]) for o, t in enumerate(temps)]))
 
 
 def combined(combiner: Combiner, lhs: list[Expr], rhs: list[Expr]) -> list[Expr]:

@@ -7,11 +7,11 @@ import keyword
 import re
 from collections.abc import Iterable
 
-from .dag import ComputeDAG
+from .computation import Computation
 from .lanes import product
 from .loop_value import loop_names
 from .replay import apply
-from .state import State, clean_name
+from .state import SplitRel, State, clean_name, initial_state
 from .step import (
     Annotate,
     CacheRead,
@@ -35,7 +35,7 @@ from .step import (
 from .tensor import ComputeOp, Operation, Tensor
 
 
-def python_names(dag: ComputeDAG) -> dict[str, Tensor]:
+def python_names(dag: Computation) -> dict[str, Tensor]:
     """The names the printed code uses for the tensors of a DAG; bind them before executing it."""
     names = _Names()
     return {names.tensor(op): op.output() for op in dag.ops}
@@ -76,7 +76,7 @@ class _Names:
 class _Printer:
     def __init__(self, state: State) -> None:
         self.target = state
-        self.state: State = state.dag.init_state
+        self.state = initial_state(state.dag)
         self.names = _Names()
         for op in state.dag.ops:
             self.names.tensor(op)
@@ -167,8 +167,8 @@ class _Printer:
         k = step.stage
         stage = self.state.stages[k]
         rel = stage.relations[-1]
-        lengths, inner_to_outer = rel.lengths, rel.inner_to_outer  # type: ignore[union-attr]
-        children = list(rel.children)  # type: ignore[union-attr]
+        assert isinstance(rel, SplitRel)
+        lengths, inner_to_outer, children = rel.lengths, rel.inner_to_outer, rel.children
         rest = self._loop(before, k, step.iter)
         if not lengths:
             self.loops[stage.op.key, children[0]] = rest
@@ -186,26 +186,34 @@ class _Printer:
             rest = other
 
     def _new_stage(self, before: State, step: CacheRead | CacheWrite | RFactor) -> None:
-        k = step.stage
-        old = self._tensor(before.stages[k].op)
+        old = self._tensor(before.stages[step.stage].op)
         match step:
-            case CacheRead(scope=scope, readers=readers):
-                new = self.state.stages[k + 1].op
-                listed = ", ".join(self._tensor(before.stages[r].op) for r in readers)
-                self.lines.append(f'{self._tensor(new)} = s.cache_read({old}, "{scope}", [{listed}])')
-                self._axes(new, f"{self._tensor(new)}.op")
-            case CacheWrite(scope=scope):
-                new, copy = self.state.stages[k].op, self.state.stages[k + 1].op
-                self.lines.append(f'{self._tensor(new)}, = s.cache_write([{old}], "{scope}")')
-                self._axes(new, f"{self._tensor(new)}.op")
-                self._axes(copy, f"s[{old}].op")
-            case RFactor(iter=p, factor_iter=position):
-                new, repl = self.state.stages[k].op, self.state.stages[k + 1].op
-                call = f"s.rfactor({old}, {self._loop(before, k, p)}, {position})"
-                name = self._tensor(new)
-                self.lines.append(f"{name} = {call}" if new.num_outputs == 1 else f"{name} = {call}[0]")
-                self._axes(new, f"{name}.op")
-                self._axes(repl, f"s[{old}].op")
+            case CacheRead():
+                self._cache_read(before, step, old)
+            case CacheWrite():
+                self._cache_write(step, old)
+            case RFactor():
+                self._rfactor(before, step, old)
+
+    def _cache_read(self, before: State, step: CacheRead, old: str) -> None:
+        new = self.state.stages[step.stage + 1].op
+        readers = ", ".join(self._tensor(before.stages[r].op) for r in step.readers)
+        self.lines.append(f'{self._tensor(new)} = s.cache_read({old}, "{step.scope}", [{readers}])')
+        self._axes(new, f"{self._tensor(new)}.op")
+
+    def _cache_write(self, step: CacheWrite, old: str) -> None:
+        new, copy = self.state.stages[step.stage].op, self.state.stages[step.stage + 1].op
+        self.lines.append(f'{self._tensor(new)}, = s.cache_write([{old}], "{step.scope}")')
+        self._axes(new, f"{self._tensor(new)}.op")
+        self._axes(copy, f"s[{old}].op")
+
+    def _rfactor(self, before: State, step: RFactor, old: str) -> None:
+        new, repl = self.state.stages[step.stage].op, self.state.stages[step.stage + 1].op
+        call = f"s.rfactor({old}, {self._loop(before, step.stage, step.iter)}, {step.factor_iter})"
+        name = self._tensor(new)
+        self.lines.append(f"{name} = {call}" if new.num_outputs == 1 else f"{name} = {call}[0]")
+        self._axes(new, f"{name}.op")
+        self._axes(repl, f"s[{old}].op")
 
 
 def _annotation_call(loop: str, annotation: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from .expr import Binary, Const, Expr, Load, Reduce, Select, Var
 from .tensor import ComputeOp, Operation
-from .visit import substitute, transform, walk
+from .visit import rebuild, substitute, transform, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,16 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
+    """The sum of `parts`, and `const`."""
+
     parts: tuple[Form, ...]
     const: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
+    """`part` times `factor`."""
+
     part: Form
     factor: int
 
@@ -97,31 +102,27 @@ class Read:
 @lru_cache(maxsize=1024)
 def expanded_bodies(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tuple[tuple[Expr, ...], ...]:
     """The bodies of all stages with the stages `inlined` substituted (empty for placeholders and inlined ones)."""
-    index = {op.key: k for k, op in enumerate(ops)}
-    done: dict[int, tuple[Expr, ...]] = {}
+    hidden = {ops[k].key: ops[k] for k in inlined}
+    done: dict[object, tuple[Expr, ...]] = {}
 
     def expand(e: Expr) -> Expr | None:
         if not isinstance(e, Load):
             return None
-        indices = tuple([transform(i, expand) for i in e.indices])
-        k = index[e.tensor.op.key]
-        if k not in inlined:
-            same = all(x is y for x, y in zip(indices, e.indices, strict=True))
-            return e if same else Load(e.tensor, indices)
-        producer = ops[k]
-        return substitute(done[k][e.tensor.value_index], dict(zip(producer.axis, indices, strict=True)))
+        key, indices = e.tensor.op.key, tuple([transform(i, expand) for i in e.indices])
+        if key not in hidden:
+            return rebuild(e, indices)
+        return substitute(done[key][e.tensor.value_index], dict(zip(hidden[key].axis, indices, strict=True)))
 
-    for k, op in enumerate(ops):
-        if isinstance(op, ComputeOp):
-            done[k] = _expand_op(op, expand)
-    return tuple(() if k in inlined else done.get(k, ()) for k in range(len(ops)))
+    for op in ops:
+        done[op.key] = _expand_op(op, expand) if isinstance(op, ComputeOp) else ()
+    return tuple([() if op.key in hidden else done[op.key] for op in ops])
 
 
-def _expand_op(op: ComputeOp, expand: object) -> tuple[Expr, ...]:
+def _expand_op(op: ComputeOp, expand: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:
     first = op.reduction
     if first is None:
-        return tuple([transform(e, expand) for e in op.body])  # type: ignore[arg-type]
-    new = transform(first, expand)  # type: ignore[arg-type]
+        return tuple([transform(e, expand) for e in op.body])
+    new = transform(first, expand)
     assert isinstance(new, Reduce)
     return tuple(
         [Reduce(new.combiner, new.sources, new.axes, new.condition, k, new.init) for k in range(op.num_outputs)]

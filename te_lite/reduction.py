@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from .errors import ExprError, require
 from .expr import (
+    DTYPES,
     FLOATS,
     INDEX,
     Combiner,
@@ -59,7 +61,7 @@ def _axes(axis: IterVar | Sequence[IterVar], subject: str) -> tuple[IterVar, ...
     axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
     for v in axes:
         ok = isinstance(v, IterVar) and v.kind == "reduce"
-        require(ok, ExprError, subject, "reduces over reduction axes only", axis=getattr(v, "name", v))
+        require(ok, ExprError, subject, "reduces over reduction axes only", axis=v.name if isinstance(v, Var) else v)
     return axes
 
 
@@ -97,19 +99,22 @@ def _combiner(
     return Combiner(name, lhs, rhs, tuple(map(as_expr, result)), tuple(map(as_expr, identity)))
 
 
-_BUILTIN: dict[tuple[str, str], Combiner] = {}
+_JUNCTIONS = {"&&": logical_and, "||": logical_or}
 
 
-def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[..., Any]:
-    def reducer(expr: ExprLike, axis: IterVar | Sequence[IterVar] | ExprLike, where: Expr | None = None) -> Any:
+def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[..., Expr]:
+    def combine(x: ExprLike, y: ExprLike) -> Expr:
+        return _JUNCTIONS[op](x, y) if op in _JUNCTIONS else binary(op, x, y)
+
+    @lru_cache(maxsize=len(DTYPES))
+    def combiner(dtype: str) -> Combiner:
+        return _combiner(name, [dtype], combine, identity, multiple=False)
+
+    def reducer(expr: ExprLike, axis: IterVar | Sequence[IterVar] | ExprLike, where: Expr | None = None) -> Expr:
         source = as_expr(expr)
-        key = (name, source.dtype)
-        combine = {"&&": logical_and, "||": logical_or}.get(op, lambda x, y: binary(op, x, y))
         if not isinstance(axis, IterVar | Sequence):
             return combine(source, axis)  # of two values: te.max(x, 0.0)
-        if key not in _BUILTIN:
-            _BUILTIN[key] = _combiner(name, [source.dtype], combine, identity, multiple=False)
-        return Reduce(_BUILTIN[key], (source,), _axes(axis, name), where)
+        return Reduce(combiner(source.dtype), (source,), _axes(axis, name), where)
 
     reducer.__name__ = name
     lost = " A NaN may get lost on the way." if op in ("min", "max") else ""

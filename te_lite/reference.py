@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dag import ComputeDAG
+from .computation import Computation
 from .errors import InterpError, require
 from .expr import FLOATS, Binary, Combiner, Const, Expr, IterVar, Logical, Reduce, Var, const
 from .reference_expr import BINARY, Array, Evaluator, np_dtype
-from .tensor import ComputeOp, PlaceholderOp, Tensor
+from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .visit import free_vars, transform, walk
 
 BOX_ELEMENTS = 1 << 21
@@ -34,22 +34,22 @@ def evaluate(
     `dtype` ("float64") replaces the dtype of all float arithmetic and of the float results: the reference that
     tolerances are measured against.  Raises InterpError for a missing or misshapen input or a read out of range.
     """
-    dag = ComputeDAG(tensors)
+    dag = Computation(tensors)
     arrays: dict[Tensor, Array] = {}
     with np.errstate(all="ignore"):
         for op in dag.ops:
-            if isinstance(op, PlaceholderOp):
-                arrays[op.output()] = _input(op, inputs, dtype)
-            else:
+            if isinstance(op, ComputeOp):
                 for k, array in enumerate(_evaluate_op(op, arrays, dtype)):
                     arrays[op.output(k)] = array
+            else:
+                arrays[op.output()] = _input(op, inputs, dtype)
     return {t: arrays[t] for t in dag.tensors}
 
 
 def random_inputs(tensors: Sequence[Tensor], rng: np.random.Generator) -> dict[Tensor, Array]:
     """Random arrays for every placeholder: floats in [-1, 1], signed integers in [-4, 4], unsigned in [0, 8]."""
     out = {}
-    for op in ComputeDAG(tensors).ops:
+    for op in Computation(tensors).ops:
         if isinstance(op, PlaceholderOp):
             if op.dtype in FLOATS:
                 array: Array = rng.uniform(-1, 1, op.shape)
@@ -61,7 +61,7 @@ def random_inputs(tensors: Sequence[Tensor], rng: np.random.Generator) -> dict[T
     return out
 
 
-def _input(op: PlaceholderOp, inputs: Mapping[Tensor, Array], dtype: str | None) -> Array:
+def _input(op: Operation, inputs: Mapping[Tensor, Array], dtype: str | None) -> Array:
     tensor = op.output()
     require(tensor in inputs, InterpError, op.name, "no array is given for this input")
     array = np.asarray(inputs[tensor])
@@ -74,7 +74,7 @@ def _input(op: PlaceholderOp, inputs: Mapping[Tensor, Array], dtype: str | None)
 
 
 @dataclass(frozen=True)
-class _Space:
+class _Dimensions:
     """The dimensions an operation is evaluated on.
 
     An axis that is divided by a constant somewhere (`c // 4`, `c % 4`) takes two dimensions, so that its reads are
@@ -124,9 +124,9 @@ def _parts(v: IterVar, extent: int, op: ComputeOp) -> tuple[int, ...]:
     return (extent // min(good), min(good)) if good else (extent,)
 
 
-def _space(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> tuple[_Space, list[Expr]]:
+def _dimensions(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> tuple[_Dimensions, list[Expr]]:
     """The space of `op`, and the conditions that cut off reduction axes whose extent varies."""
-    spatial = _Space(op.axis, tuple((n,) for n in op.shape), len(op.shape))
+    spatial = _Dimensions(op.axis, tuple((n,) for n in op.shape), len(op.shape))
     everywhere = spatial.env(tuple((0, n) for n in op.shape))
     parts = [_parts(v, n, op) for v, n in zip(op.axis, op.shape, strict=True)]
     count = sum(map(len, parts))
@@ -139,7 +139,7 @@ def _space(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> 
                 bounds.append(v < extent)
             extent = int(extents.max())
         parts.append(_parts(v, extent, op))
-    return _Space((*op.axis, *op.reduce_axis), tuple(parts), count), bounds
+    return _Dimensions((*op.axis, *op.reduce_axis), tuple(parts), count), bounds
 
 
 def _box_shape(dims: Sequence[int], temporaries: Sequence[set[int]]) -> tuple[int, ...]:
@@ -161,25 +161,30 @@ def _boxes(dims: Sequence[int], shape: Sequence[int]) -> Iterator[Box]:
 
 
 def _evaluate_op(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | None) -> list[Array]:
-    space, bounds = _space(op, arrays, dtype)
-    plan = _Plan(space, bounds, op.reduction)
+    space, bounds = _dimensions(op, arrays, dtype)
+    folding = _Folding(space, bounds, op.reduction)
     spatial = space.spatial
-    dims, shape = space.dims, _box_shape(space.dims, plan.temporaries())
+    dims, shape = space.dims, _box_shape(space.dims, folding.temporaries())
     out = [np.empty(dims[:spatial], np_dtype(body.dtype, dtype)) for body in op.body]
     for outer in _boxes(dims[:spatial], shape[:spatial]):
-        total: list[Array] | None = None
-        for inner in _boxes(dims[spatial:], shape[spatial:]):
-            evaluator = Evaluator(len(dims), space.env(outer + inner), arrays, dtype)
-            part = plan.reduce(evaluator) if plan.reduction is not None else [evaluator.value(body) for body in op.body]
-            total = part if total is None else plan.combine(total, part, evaluator)
-        assert total is not None
-        if plan.reduction is not None:
-            total = plan.finish(total, evaluator)
-            total = [total[body.value_index] for body in op.body if isinstance(body, Reduce)]
+        inner = _boxes(dims[spatial:], shape[spatial:])
+        evaluators = (Evaluator(len(dims), space.env(outer + box), arrays, dtype) for box in inner)
         where = tuple([slice(lo, hi) for lo, hi in outer])
-        for target, array in zip(out, total, strict=True):
+        for target, array in zip(out, _on_boxes(op, folding, evaluators), strict=True):
             target[where] = array.reshape(array.shape[:spatial])
     return [array.reshape(op.shape) for array in out]
+
+
+def _on_boxes(op: ComputeOp, folding: _Folding, evaluators: Iterator[Evaluator]) -> list[Array]:
+    """The outputs on one box of spatial points, from the boxes of the points that are folded."""
+    evaluator = next(evaluators)
+    if folding.reduction is None:
+        return [evaluator.value(body) for body in op.body]
+    total = folding.reduce(evaluator)
+    for evaluator in evaluators:
+        total = folding.combine(total, folding.reduce(evaluator), evaluator)
+    total = folding.finish(total, evaluator)
+    return [total[body.value_index] for body in op.body if isinstance(body, Reduce)]
 
 
 def _ufunc(combiner: Combiner) -> np.ufunc | None:
@@ -207,10 +212,10 @@ def _without_idle_divisions(e: Expr) -> Expr:
     return transform(e, rewrite)
 
 
-class _Plan:
+class _Folding:
     """How the reduction of an operation is carried out on one box after the other."""
 
-    def __init__(self, space: _Space, bounds: list[Expr], reduction: Reduce | None) -> None:
+    def __init__(self, space: _Dimensions, bounds: list[Expr], reduction: Reduce | None) -> None:
         self.space = space
         self.reduction = reduction
         self.ufunc = _ufunc(reduction.combiner) if reduction is not None else None

@@ -30,12 +30,13 @@ def np_dtype(dtype: str, float_dtype: str | None) -> np.dtype[Any]:
 def _trunc_div(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
-    return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))  # type: ignore[no-any-return]
+    quotient: Array = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return quotient
 
 
 _erf_elements = np.frompyfunc(math.erf, 1, 1)
 
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -54,7 +55,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "||": np.logical_or,
 }
 
-CALLS: dict[str, Callable[..., Any]] = {
+CALLS: dict[str, Callable[..., Array]] = {
     "exp": np.exp,
     "exp2": np.exp2,
     "log": np.log,
@@ -104,7 +105,7 @@ class Evaluator:
             case Const(value=value, dtype=dtype):
                 return np.full((1,) * self.ndim, value, np_dtype(dtype, self.float_dtype))
             case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) | Logical(op=op, a=a, b=b):
-                return BINARY[op](self.value(a, mask), self.value(b, mask))  # type: ignore[no-any-return]
+                return BINARY[op](self.value(a, mask), self.value(b, mask))
             case Not(a=a):
                 return np.logical_not(self.value(a, mask))
             case Select(cond=cond, a=a, b=b):
@@ -114,7 +115,7 @@ class Evaluator:
             case Call(func="if_then_else", args=(cond, a, b)):
                 return self._choose(cond, a, b, mask)
             case Call(func=func, args=args):
-                return CALLS[func](*[self.value(a, mask) for a in args])  # type: ignore[no-any-return]
+                return CALLS[func](*[self.value(a, mask) for a in args])
             case Load(tensor=tensor, indices=indices):
                 return self._read(tensor, [self.value(i, mask) for i in indices], mask)
         raise InterpError(f"reference: cannot evaluate a {type(e).__name__} node inside an expression")

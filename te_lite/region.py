@@ -14,7 +14,7 @@ from .lanes import both, gcd, larger, smaller, where
 
 @dataclass(frozen=True, slots=True)
 class LoopAtom:
-    """Iterator `uid` of stage `stage`, running through `0 .. extent-1`."""
+    """The value of a loop in a region: iterator `uid` of stage `stage`, running through `0 .. extent-1`."""
 
     stage: int
     uid: int

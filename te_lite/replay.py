@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from . import apply_loop, apply_stage
+from .computation import Computation
 from .errors import ScheduleError, require
-from .state import State
+from .state import State, initial_state
 from .step import (
     Annotate,
     CacheRead,
@@ -53,16 +54,16 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
 
 def apply(state: State, step: Step) -> State:
     """The state after one more step.  Raises ScheduleError when the step does not fit."""
-    for k in (step.stage, getattr(step, "target", 0)):
+    for k in step.stages:
         ok = 0 <= k < len(state.stages)
         require(ok, ScheduleError, f"step {step.tag}", f"there are {len(state.stages)} stages", stage=k)
     after = _APPLY[type(step)](state, step)
     return replace(after, steps=(*state.steps, step))
 
 
-def replay(dag: Any, steps: Iterable[Step]) -> State:
+def replay(dag: Computation, steps: Iterable[Step]) -> State:
     """The state that `steps` make from the unscheduled `dag`."""
-    state: State = dag.init_state
+    state = initial_state(dag)
     for step in steps:
         state = apply(state, step)
     return state

@@ -43,7 +43,10 @@ from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
 @dataclass(frozen=True)
 class Loop:
-    """A handle on one loop: iterator `uid`, called `name`, of the operation `key`."""
+    """What people hold of a loop in a schedule: iterator `uid`, called `name`, of the operation `key`.
+
+    In a state a loop is an `Iter`, in a lowered program a `For`.
+    """
 
     key: Any
     uid: int
@@ -93,11 +96,8 @@ class Schedule:
 
     def stage_id(self, target: Tensor | Operation | StageHandle) -> int:
         """The current stage number of a tensor, an operation or a stage handle."""
-        if isinstance(target, StageHandle):
-            key = target.key
-        else:
-            op = target.op if isinstance(target, Tensor) else target
-            key = getattr(op, "key", None)
+        named = target.op if isinstance(target, Tensor) else target
+        key = named.key if isinstance(named, Operation | StageHandle) else None
         for k, stage in enumerate(self.state.stages):
             if stage.op.key == key:
                 return k
@@ -182,7 +182,7 @@ class StageHandle:
         for uid, v in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
             if v is axis:
                 return stage.vars[uid]
-        raise ScheduleError(f"{stage.op.name}: has no axis {getattr(axis, 'name', axis)!r}")
+        raise ScheduleError(f"{stage.op.name}: has no axis {axis.name if isinstance(axis, IterVar) else axis!r}")
 
     def position(self, axis: Axis) -> int:
         """The place of a loop among the current loops."""

@@ -8,20 +8,18 @@ candidate, or None while unknown.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from .access import AccessInfo, access_info
+from .computation import Computation
 from .expr import Expr, IterVar
+from .hooks import Hook
 from .region import Linear
 from .simplify import Simplifier
 from .step import Length, Step
 from .tensor import ComputeOp, Operation, PlaceholderOp
-
-if TYPE_CHECKING:
-    from .dag import ComputeDAG
 
 Extent = int | np.ndarray
 
@@ -42,6 +40,12 @@ class Iter:
     kind: str
     annotation: str = "none"
     start: Linear | None = None
+
+    @property
+    def length(self) -> int:
+        """The extent where it is one known number."""
+        assert isinstance(self.extent, int), f"the extent of {self.name} is not known"
+        return self.extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class Stage:
 class State:
     """Stages in program order, and the steps that made them from `dag`."""
 
-    dag: ComputeDAG
+    dag: Computation
     stages: tuple[Stage, ...]
     steps: tuple[Step, ...] = ()
 
@@ -144,7 +148,7 @@ class State:
     @property
     def concrete(self) -> bool:
         """No split length is a hole."""
-        return all(length is not None for step in self.steps for length in getattr(step, "lengths", ()))
+        return all(length is not None for step in self.steps for length in step.lengths)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, State):
@@ -155,12 +159,13 @@ class State:
         return hash((id(self.dag), self.steps))
 
     def __str__(self) -> str:
-        from .state_text import state_text  # noqa: PLC0415  (values do not know how they are printed)
-
-        return state_text(self)
+        return STATE_TEXT(self)
 
     def __repr__(self) -> str:
         return f"State({len(self.stages)} stages, {len(self.steps)} steps)"
+
+
+STATE_TEXT: Hook[[State], str] = Hook("the text of a state")
 
 
 def clean_name(name: str) -> str:
@@ -190,5 +195,7 @@ def fresh_stage(op: Operation) -> Stage:
     return Stage(op, vars_, tuple(range(len(vars_))))
 
 
-def initial_state(dag: ComputeDAG) -> State:
+@lru_cache(maxsize=64)
+def initial_state(dag: Computation) -> State:
+    """The state of a computation that nothing was done to; remembered for those in use."""
     return State(dag, tuple([fresh_stage(op) for op in dag.ops]))

@@ -13,7 +13,7 @@ from typing import Any
 from .lanes import product
 from .loop_value import loop_names
 from .region import DivAtom, Linear, LoopAtom
-from .state import INLINED, ROOT, FuseRel, Iter, State
+from .state import INLINED, ROOT, FuseRel, Iter, Stage, State
 
 
 def state_text(state: State) -> str:
@@ -30,13 +30,7 @@ def _stage_lines(state: State, k: int, indent: int, lines: list[str]) -> None:
     stage = state.stages[k]
     if stage.where == INLINED:
         return
-    pad = "  " * indent
-    if stage.auto_unroll_max_step:
-        lines.append(f"{pad}{stage.op.name} auto_unroll: {stage.auto_unroll_max_step}")
-    if stage.storage_align is not None and stage.storage_align[2]:
-        lines.append(f"{pad}{stage.op.name} storage_offset: {stage.storage_align[2]}")
-    if stage.double_buffer:
-        lines.append(f"{pad}{stage.op.name} double_buffer")
+    lines += [f"{'  ' * indent}{stage.op.name} {mark}" for mark in _marks(stage)]
     for it in stage.iters:
         if not (isinstance(it.extent, int) and it.extent == 1):
             word = "for" if it.annotation == "none" else it.annotation
@@ -45,6 +39,16 @@ def _stage_lines(state: State, k: int, indent: int, lines: list[str]) -> None:
         for child in state.attached_to(k, it.uid):
             _stage_lines(state, child, indent, lines)
     lines.append(f"{'  ' * indent}{stage.op.name} = ...")
+
+
+def _marks(stage: Stage) -> Iterable[str]:
+    """What is asked of a stage besides its loops."""
+    if stage.auto_unroll_max_step:
+        yield f"auto_unroll: {stage.auto_unroll_max_step}"
+    if stage.storage_align is not None and stage.storage_align[2]:
+        yield f"storage_offset: {stage.storage_align[2]}"
+    if stage.double_buffer:
+        yield "double_buffer"
 
 
 def _range(state: State, it: Iter) -> str:

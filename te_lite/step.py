@@ -11,7 +11,7 @@ per candidate program, or None: a hole that is not decided yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,8 +33,28 @@ def is_scope(text: str) -> bool:
     return text in SCOPES or (base == "local" and name.isidentifier())
 
 
+class StepBase:
+    """What every step has."""
+
+    __slots__ = ()
+    tag: ClassVar[str]
+    stage: int
+
+    @property
+    def lengths(self) -> tuple[Length, ...]:
+        """The lengths of a split; other steps have none."""
+        return ()
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The stages that must be there: the one it works on, and the one it moves it to."""
+        return (self.stage,)
+
+
 @dataclass(frozen=True, slots=True)
-class Annotate:
+class Annotate(StepBase):
+    """Mark a loop: parallel, vectorize, unroll, or a thread axis."""
+
     tag: ClassVar[str] = "AN"
     stage: int
     iter: int
@@ -42,14 +62,18 @@ class Annotate:
 
 
 @dataclass(frozen=True, slots=True)
-class Fuse:
+class Fuse(StepBase):
+    """Make one loop of neighbouring ones."""
+
     tag: ClassVar[str] = "FU"
     stage: int
     iters: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pragma:
+class Pragma(StepBase):
+    """A pragma of TVM on a loop: `auto_unroll_max_step$16`, `tensor_core`."""
+
     tag: ClassVar[str] = "PR"
     stage: int
     iter: int
@@ -57,7 +81,7 @@ class Pragma:
 
 
 @dataclass(frozen=True, slots=True)
-class FreePragma:
+class FreePragma(StepBase):
     """A pragma TVM's records do not know (`unroll_explicit$1`, ...); a letter of our own."""
 
     tag: ClassVar[str] = "PRX"
@@ -67,14 +91,16 @@ class FreePragma:
 
 
 @dataclass(frozen=True, slots=True)
-class Reorder:
+class Reorder(StepBase):
+    """The loops of a stage in another order; `order` lists their positions."""
+
     tag: ClassVar[str] = "RE"
     stage: int
     order: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class Split(StepBase):
     """`inner_to_outer`: lengths are the loops 1..n and loop 0 is the rest; else the loops 0..n-1.
 
     `extent` is advisory (0 = unknown): replay splits the real iterator and guards the tail.
@@ -84,12 +110,12 @@ class Split:
     stage: int
     iter: int
     extent: int
-    lengths: tuple[Length, ...]
+    lengths: tuple[Length, ...] = field()
     inner_to_outer: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class FollowSplit:
+class FollowSplit(StepBase):
     """Split like the `Split` at position `source` of the step list, into `n_split` + 1 loops."""
 
     tag: ClassVar[str] = "FSP"
@@ -100,7 +126,7 @@ class FollowSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowFusedSplit:
+class FollowFusedSplit(StepBase):
     """Split by the product over `sources` of their length number `level`."""
 
     tag: ClassVar[str] = "FFSP"
@@ -112,7 +138,9 @@ class FollowFusedSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageAlign:
+class StorageAlign(StepBase):
+    """Rows of a buffer begin at `offset` modulo `factor` elements."""
+
     tag: ClassVar[str] = "SA"
     stage: int
     iter: int
@@ -121,27 +149,39 @@ class StorageAlign:
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeAt:
+class ComputeAt(StepBase):
+    """Compute a stage inside a loop of another one."""
+
     tag: ClassVar[str] = "CA"
     stage: int
     target: int
     target_iter: int
 
+    @property
+    def stages(self) -> tuple[int, ...]:
+        return (self.stage, self.target)
+
 
 @dataclass(frozen=True, slots=True)
-class ComputeInline:
+class ComputeInline(StepBase):
+    """Put the expression of a stage where it is read."""
+
     tag: ClassVar[str] = "CI"
     stage: int
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeRoot:
+class ComputeRoot(StepBase):
+    """Compute a stage on its own."""
+
     tag: ClassVar[str] = "CR"
     stage: int
 
 
 @dataclass(frozen=True, slots=True)
-class CacheRead:
+class CacheRead(StepBase):
+    """A stage that copies `stage` to `scope`, read by `readers`."""
+
     tag: ClassVar[str] = "CHR"
     stage: int
     scope: str
@@ -149,14 +189,18 @@ class CacheRead:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheWrite:
+class CacheWrite(StepBase):
+    """A stage in `scope` that computes what `stage` then copies out."""
+
     tag: ClassVar[str] = "CHW"
     stage: int
     scope: str
 
 
 @dataclass(frozen=True, slots=True)
-class RFactor:
+class RFactor(StepBase):
+    """Make a space axis, at place `factor_iter`, of a part of a reduction."""
+
     tag: ClassVar[str] = "RF"
     stage: int
     iter: int
@@ -164,7 +208,7 @@ class RFactor:
 
 
 @dataclass(frozen=True, slots=True)
-class DoubleBuffer:
+class DoubleBuffer(StepBase):
     """Fetch the next tile of a shared copy while this one is used; a letter of our own (see `double_buffer.py`)."""
 
     tag: ClassVar[str] = "DBF"
@@ -172,7 +216,7 @@ class DoubleBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class SetScope:
+class SetScope(StepBase):
     """Keep what the stage computes in `scope`; a letter of our own."""
 
     tag: ClassVar[str] = "SSC"
@@ -199,27 +243,23 @@ Step = (
     | DoubleBuffer
     | SetScope
 )
-STEP_KINDS: dict[str, type[Any]] = {kind.tag: kind for kind in Step.__args__}
+STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}
 
 
 def to_json(step: Step) -> list[Any]:
     """The JSON list of a step.  Raises ScheduleError for a step that still has holes or lanes."""
-    out: list[Any] = [step.tag]
-    for f in fields(step):
-        value = getattr(step, f.name)
-        match f.name:
-            case "annotation":
-                value = ANNOTATIONS.index(value)
-            case "lengths":
-                concrete = all(isinstance(x, int) for x in value)
-                require(concrete, ScheduleError, step.tag, "only decided lengths can be recorded", lengths=value)
-                value = list(value)
-            case "inner_to_outer" | "factor":
-                value = int(value)
-            case _ if isinstance(value, tuple):
-                value = list(value)
-        out.append(value)
-    return out
+    concrete = all(isinstance(x, int) for x in step.lengths)
+    require(concrete, ScheduleError, step.tag, "only decided lengths can be recorded", lengths=step.lengths)
+    return [step.tag, *[_as_json(f.name, getattr(step, f.name)) for f in fields(step)]]
+
+
+def _as_json(name: str, value: Any) -> Any:
+    match name:
+        case "annotation":
+            return ANNOTATIONS.index(value)
+        case "inner_to_outer" | "factor":
+            return int(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _integer(value: Any, where: str, minimum: int = 0) -> int:
@@ -248,7 +288,7 @@ def from_json(data: Any) -> Step:
         raise RecordError(f"step {data[0]!r}: unknown tag, known ones are {', '.join(STEP_KINDS)}")
     names = [f.name for f in fields(kind)]
     require(len(data) == len(names) + 1, RecordError, data[0], f"the fields are {', '.join(names)}", got=data)
-    return kind(**{name: _field(kind.tag, name, value) for name, value in zip(names, data[1:], strict=True)})  # type: ignore[no-any-return]
+    return kind(**{name: _field(kind.tag, name, value) for name, value in zip(names, data[1:], strict=True)})
 
 
 def _field(tag: str, name: str, value: Any) -> Any:

@@ -18,15 +18,23 @@ Indices count elements of flat buffers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .expr import BufferLoad, Combiner, Expr, Var, as_expr
-from .storage import storage_class
+from .element import Buffer
+from .expr import Combiner, Expr, Var
+from .hooks import Hook
+
+__all__ = [
+    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "For", "ForKind", "If", "LoweredFunc", "Seq", "Stmt", "Store",
+    "ThreadReduce", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of", "with_bodies",
+]  # fmt: skip
 
 
 class ForKind(Enum):
+    """How the turns of a loop run."""
+
     SERIAL = "for"
     PARALLEL = "parallel"
     VECTORIZED = "vectorized"
@@ -35,44 +43,6 @@ class ForKind(Enum):
     TENSORIZED = "tensorized"
     BLOCK = "block"
     THREAD = "thread"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Buffer:
-    """Flat storage of `size` elements.  Two buffers are the same only if they are the same object.
-
-    `scope` is `global`, `shared`, `local` or `local.<name>`, `storage` its class (see `storage.py`).  `shape` is the
-    logical shape (for printing and arguments).
-    `pipelined` storage holds several tiles, and the barriers of its pipeline (`double_buffer.py`) order all accesses.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    scope: str = "global"
-    strides: tuple[int, ...] | None = None
-    pipelined: bool = False
-
-    @property
-    def storage(self) -> str:
-        """`global`, `shared` or `local`: a memory `local.<name>` is local storage."""
-        return storage_class(self.scope)
-
-    @property
-    def size(self) -> int:
-        """Number of elements that are allocated."""
-        if self.strides is None or not self.shape:
-            size = 1
-            for dim in self.shape:
-                size *= dim
-            return size
-        return 1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True))
-
-    def __getitem__(self, index: Expr | int) -> Expr:
-        return BufferLoad(self, as_expr(index))
-
-    def __repr__(self) -> str:
-        return f"Buffer({self.name}, {self.dtype}, {list(self.shape)}, {self.scope})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +61,8 @@ class For:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
+    """`buffer[index] = value`."""
+
     buffer: Buffer
     index: Expr
     value: Expr
@@ -98,18 +70,24 @@ class Store:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Alloc:
+    """A buffer that lives as long as `body` runs."""
+
     buffer: Buffer
     body: Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If:
+    """`then`, where `cond` holds."""
+
     cond: Expr
     then: Stmt
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seq:
+    """Statements, one after the other."""
+
     stmts: tuple[Stmt, ...]
 
 
@@ -146,9 +124,10 @@ class LoweredFunc:
     body: Stmt
 
     def __str__(self) -> str:
-        from .stmt_text import func_text  # noqa: PLC0415  (statements do not know how they are printed)
+        return FUNC_TEXT(self)
 
-        return func_text(self)
+
+FUNC_TEXT: Hook[[LoweredFunc], str] = Hook("the text of a program")
 
 
 def seq(*stmts: Stmt) -> Stmt:
@@ -157,6 +136,13 @@ def seq(*stmts: Stmt) -> Stmt:
     for s in stmts:
         flat.extend(s.stmts if isinstance(s, Seq) else (s,))
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def allocated(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """`body` with storage for `buffers`, the first one outermost."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
 
 
 def bodies(s: Stmt) -> tuple[Stmt, ...]:

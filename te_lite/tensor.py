@@ -1,60 +1,45 @@
-"""How people write a workload: placeholders and computes.
-
-A tensor is one output of an operation.  Operations are identified by `key`: an operation that is rewritten by a
-schedule (its reads redirected to a cache, say) keeps its key, and every tensor that names the key means the
-current version of the operation.  Two tensors are equal when key and output index are.
-"""
+"""How people write a workload: the two kinds of operations, and `placeholder` and `compute`, which declare them."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
 
+from .dtype import python_number
+from .element import Operation, Tensor
 from .errors import ExprError, require
-from .expr import (
-    DTYPES,
-    INDEX,
-    Const,
-    Expr,
-    ExprLike,
-    IterVar,
-    Load,
-    Reduce,
-    as_expr,
-)
+from .expr import DTYPES, INDEX, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr
 from .visit import post_walk, walk
+
+__all__ = ["ComputeOp", "Operation", "PlaceholderOp", "Tensor", "compute", "make_compute", "placeholder"]
 
 _fresh_key = itertools.count()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PlaceholderOp:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PlaceholderOp(Operation):
     """An input: `name`, `shape`, `dtype`."""
 
     name: str
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[int, ...] = field()
+    dtype: str = field()
     key: Any
     attrs: Mapping[str, Any] = field(default_factory=dict)
     axis: tuple[IterVar, ...] = ()
     reduce_axis: tuple[IterVar, ...] = ()
 
-    def output(self, index: int = 0) -> Tensor:
-        return Tensor(self, index)
-
-    @property
-    def num_outputs(self) -> int:
-        return 1
+    def output_dtype(self, index: int) -> str:
+        return self.dtype
 
     def __repr__(self) -> str:
         return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ComputeOp:
+class ComputeOp(Operation):
     """One value per point of `axis` and output: `body[k]` gives output `k`.
 
     A reduction has `Reduce` nodes as bodies, all over the same `reduce_axis` and with the same sources.
@@ -68,22 +53,17 @@ class ComputeOp:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     reduce_axis: tuple[IterVar, ...] = ()
     scope: str = ""
-    derived: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple([int(v.extent) for v in self.axis])  # type: ignore[arg-type]
-
-    @property
-    def dtype(self) -> str:
-        return self.body[0].dtype
+        return tuple([v.length for v in self.axis])
 
     @property
     def num_outputs(self) -> int:
         return len(self.body)
 
-    def output(self, index: int = 0) -> Tensor:
-        return Tensor(self, index)
+    def output_dtype(self, index: int) -> str:
+        return self.body[index].dtype
 
     @property
     def reduction(self) -> Reduce | None:
@@ -104,70 +84,6 @@ class ComputeOp:
         return f"compute({self.name}, {list(self.shape)}, {self.dtype})"
 
 
-Operation = PlaceholderOp | ComputeOp
-
-
-class Tensor:
-    """One output of an operation; `tensor[i, j]` (or `tensor(i, j)`) reads an element."""
-
-    __slots__ = ("op", "value_index")
-    __array_priority__ = 1000.0
-    __array_ufunc__ = None
-
-    if TYPE_CHECKING:  # installed by `topi.operators`
-
-        def __neg__(self) -> Tensor: ...
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __rfloordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __rmod__(self, other: Any) -> Tensor: ...
-
-    def __init__(self, op: Operation, value_index: int = 0) -> None:
-        self.op = op
-        self.value_index = value_index
-
-    @property
-    def name(self) -> str:
-        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.op.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.op.shape)
-
-    @property
-    def dtype(self) -> str:
-        return self.op.dtype if isinstance(self.op, PlaceholderOp) else self.op.body[self.value_index].dtype
-
-    def __getitem__(self, indices: Any) -> Expr:
-        items = indices if isinstance(indices, tuple | list) else (indices,)
-        require(len(items) == self.ndim, ExprError, self.name, f"{self.ndim} indices are needed", indices=len(items))
-        return Load(self, tuple([as_expr(i, INDEX) for i in items]))
-
-    def __call__(self, *indices: ExprLike) -> Expr:
-        return self[tuple(indices)]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tensor) and self.op.key == other.op.key and self.value_index == other.value_index
-
-    def __hash__(self) -> int:
-        return hash((self.op.key, self.value_index))
-
-    def __repr__(self) -> str:
-        return f"Tensor({self.name}, shape={list(self.shape)}, dtype={self.dtype})"
-
-
 # --------------------------------------------------------------------------------------------- declarations
 
 
@@ -176,7 +92,7 @@ def _shape(shape: Any, subject: str) -> tuple[int, ...]:
     out = []
     for dim in dims:
         value = dim.value if isinstance(dim, Const) else dim
-        value = value.item() if hasattr(value, "item") else value
+        value = python_number(value)
         ok = isinstance(value, int) and not isinstance(value, bool) and value > 0
         require(ok, ExprError, subject, "every dimension must be a positive integer", shape=tuple(dims))
         out.append(int(value))
@@ -206,14 +122,36 @@ def _axis_names(fcompute: Callable[..., Any], rank: int, varargs_names: Sequence
     return names
 
 
+@overload
 def compute(
     shape: Sequence[int],
-    fcompute: Callable[..., Any],
+    fcompute: Callable[..., ExprLike],
     name: str = "compute",
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
-) -> Any:
+) -> Tensor: ...
+
+
+@overload
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., Sequence[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+
+
+def compute(
+    shape: Sequence[int],
+    fcompute: Callable[..., ExprLike | Sequence[ExprLike]],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Tensor | tuple[Tensor, ...]:
     """Declare a tensor by the expression of its element.
 
     `fcompute` takes one index per dimension and gives an expression, or a tuple of expressions for several
@@ -226,14 +164,9 @@ def compute(
     axis = tuple([IterVar(n, INDEX, d, "spatial") for n, d in zip(names, dims, strict=True)])
     value = fcompute(*axis)
     body = tuple([as_expr(e) for e in (value if isinstance(value, tuple | list) else (value,))])
-    if len(body) == 1 and isinstance(body[0], Reduce) and len(body[0].sources) > 1:
-        first = body[0]
-        body = tuple(
-            [
-                Reduce(first.combiner, first.sources, first.axes, first.condition, k, first.init)
-                for k in range(len(first.sources))
-            ]
-        )
+    first = body[0]
+    if len(body) == 1 and isinstance(first, Reduce):
+        body = tuple([replace(first, value_index=k) for k in range(len(first.sources))])
     op = make_compute(name, axis, body, next(_fresh_key), tag, attrs or {})
     return op.output() if len(body) == 1 else tuple(op.output(k) for k in range(len(body)))
 
@@ -248,14 +181,17 @@ def make_compute(
     scope: str = "",
 ) -> ComputeOp:
     """A checked `ComputeOp`: reductions stand at the top of the body only, axis names are unique."""
+    _check_bodies(name, body)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
-    for e in body:
-        inner = list(walk(e))
-        nested = sum(isinstance(x, Reduce) for x in inner) - isinstance(e, Reduce)
-        require(nested == 0, ExprError, name, "a reduction must be the whole body of a compute")
-        require(isinstance(e, Reduce) == bool(reduce_axis) or isinstance(body[0], Reduce) == isinstance(e, Reduce),
-                ExprError, name, "either all outputs are reductions or none")  # fmt: skip
     names = [v.name for v in (*axis, *reduce_axis)]
     for n in names:
         require(names.count(n) == 1, ExprError, name, "iterator names inside one compute must be unique", name=n)
     return ComputeOp(name, axis, body, key, tag, attrs or {}, reduce_axis, scope)
+
+
+def _check_bodies(name: str, body: tuple[Expr, ...]) -> None:
+    for e in body:
+        nested = sum(isinstance(x, Reduce) for x in walk(e)) - isinstance(e, Reduce)
+        require(nested == 0, ExprError, name, "a reduction must be the whole body of a compute")
+        alike = isinstance(body[0], Reduce) == isinstance(e, Reduce)
+        require(alike, ExprError, name, "either all outputs are reductions or none")

@@ -18,7 +18,7 @@ from .expr import (
     Select,
     Var,
 )
-from .tensor import Operation, PlaceholderOp
+from .tensor import ComputeOp, Operation
 
 _TIGHT = ("*", "/")
 _CALLED = {"//": "floordiv", "%": "floormod", "min": "min", "max": "max"}
@@ -79,7 +79,7 @@ def _reduce_assign(e: Reduce) -> str:
 
 def op_lines(op: Operation, simple: bool = False) -> list[str]:
     """The lines that define one operation; `simple` is the form that is hashed."""
-    if isinstance(op, PlaceholderOp):
+    if not isinstance(op, ComputeOp):
         return [f"{op.name} = PLACEHOLDER " + ("" if simple else f"[{', '.join(map(str, op.shape))}]")]
     head = f"{op.name}({', '.join(v.name for v in op.axis)})"
     out = []

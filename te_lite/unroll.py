@@ -8,7 +8,7 @@ loops stay loops, for the compiler of the emitted source to unroll.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from .expr import BufferLoad, Const, Expr, Select, Var, as_expr, same
 from .simplify import Simplifier
@@ -21,28 +21,38 @@ MAX_COPIES = 8192
 
 def unroll_loops(s: Stmt, max_steps: Mapping[Var, int], simplifier: Simplifier) -> Stmt:
     """Mark loops as UNROLLED by the limit of each loop variable, and expand the constant selections."""
-    return _Writer(simplifier).expand(_mark(s, max_steps)[0])
+    return _Writer(simplifier).expand(_mark(s, max_steps).stmt)
 
 
-def _mark(s: Stmt, max_steps: Mapping[Var, int]) -> tuple[Stmt, int, int, bool]:
-    """`(statement, steps, unroll depth, everything inside is unrolled)`."""
+@dataclass(frozen=True)
+class _Marked:
+    """A statement whose loops are marked: the steps it becomes, its unroll depth, whether all inside is unrolled."""
+
+    stmt: Stmt
+    steps: int
+    depth: int
+    flat: bool
+
+
+def _mark(s: Stmt, max_steps: Mapping[Var, int]) -> _Marked:
     match s:
-        case For(extent=extent, kind=kind):
-            body, steps, depth, flat = _mark(s.body, max_steps)
-            fits = flat and depth <= MAX_DEPTH and steps * extent <= max_steps.get(s.var, 0)
-            if kind is ForKind.UNROLLED or (kind is ForKind.SERIAL and fits):
-                return replace(s, body=body, kind=ForKind.UNROLLED), steps * extent, depth + 1, flat
-            if kind is ForKind.VECTORIZED:
-                return replace(s, body=body), steps, depth, flat
-            return replace(s, body=body), steps, depth, False
+        case For():
+            return _mark_loop(s, _mark(s.body, max_steps), max_steps.get(s.var, 0))
         case Store():
-            return s, 1, 0, True
-        case _:
-            parts = [_mark(b, max_steps) for b in bodies(s)]
-            new = with_bodies(s, tuple([p[0] for p in parts]))
-            steps = sum(p[1] for p in parts)
-            depth = max([p[2] for p in parts], default=0)
-            return new, steps, depth, all(p[3] for p in parts)
+            return _Marked(s, 1, 0, True)
+    parts = [_mark(b, max_steps) for b in bodies(s)]
+    new = with_bodies(s, tuple([p.stmt for p in parts]))
+    depth = max([p.depth for p in parts], default=0)
+    return _Marked(new, sum(p.steps for p in parts), depth, all(p.flat for p in parts))
+
+
+def _mark_loop(loop: For, body: _Marked, max_steps: int) -> _Marked:
+    steps = body.steps * loop.extent
+    fits = body.flat and body.depth <= MAX_DEPTH and steps <= max_steps
+    if loop.kind is ForKind.UNROLLED or (loop.kind is ForKind.SERIAL and fits):
+        return _Marked(replace(loop, body=body.stmt, kind=ForKind.UNROLLED), steps, body.depth + 1, body.flat)
+    flat = body.flat and loop.kind is ForKind.VECTORIZED
+    return _Marked(replace(loop, body=body.stmt), body.steps, body.depth, flat)
 
 
 def _stores_itself(s: Store) -> bool:

@@ -148,13 +148,8 @@ def in_bounds(func: LoweredFunc) -> Iterator[str]:
     for s, path in paths(func.body):
         if not isinstance(s, Store | If | ThreadReduce):
             continue
-        loops = {x.var: x.extent for x in path if isinstance(x, For)}
-        guards = tuple([x.cond for x in path if isinstance(x, If)])
-        accesses = [(s.buffer, s.index, guards)] if isinstance(s, Store) else []
-        for e in exprs_of(s):
-            accesses += _guarded_loads(e, guards)
-        points = _sample(loops)
-        for buffer, index, conditions in accesses:
+        points = _sample({x.var: x.extent for x in path if isinstance(x, For)})
+        for buffer, index, conditions in _guarded_accesses(s, tuple([x.cond for x in path if isinstance(x, If)])):
             found = _outside(buffer, index, conditions, points)
             if found is not None:
                 at, value = found
@@ -162,7 +157,17 @@ def in_bounds(func: LoweredFunc) -> Iterator[str]:
                 yield f"{buffer.name}[{value}] in `{head_text(s)}` is outside of {buffer.size} elements where {where}"
 
 
-def _guarded_loads(e: Expr, guards: tuple[Expr, ...]) -> list[tuple[Buffer, Expr, tuple[Expr, ...]]]:
+Guarded = tuple[Buffer, Expr, tuple[Expr, ...]]
+"""A buffer, an index, and the conditions under which the element is touched."""
+
+
+def _guarded_accesses(s: Stmt, guards: tuple[Expr, ...]) -> list[Guarded]:
+    """The accesses of `s` itself, each with its conditions."""
+    stored = [(s.buffer, s.index, guards)] if isinstance(s, Store) else []
+    return stored + [load for e in exprs_of(s) for load in _guarded_loads(e, guards)]
+
+
+def _guarded_loads(e: Expr, guards: tuple[Expr, ...]) -> list[Guarded]:
     """The loads in `e`, each with the conditions under which it is evaluated."""
     parts: list[tuple[Expr, tuple[Expr, ...]]] = [(k, guards) for k in children(e)]
     match e:

@@ -21,6 +21,7 @@ from .stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    allocated,
     bodies,
     exprs_of,
     map_exprs,
@@ -43,42 +44,50 @@ def sink_lanes(s: Stmt, simplifier: Simplifier) -> Stmt:
 
 
 def _sink(loop: For, kind: ForKind, simplifier: Simplifier) -> Stmt:
-    differing = _differing_buffers(loop)
-    copies = {b: replace(b, shape=(loop.extent, b.size), strides=None) for b in differing}
+    return _Sinker(loop, kind, simplifier).visit(loop.body)
 
-    def swap(e: Expr) -> Expr | None:
-        if isinstance(e, BufferLoad) and e.buffer in copies:
-            return BufferLoad(copies[e.buffer], _shifted(e.buffer, transform(e.index, swap)))
-        return None
 
-    def _shifted(buffer: Buffer, index: Expr) -> Expr:
-        return simplifier.simplify(binary("+", index, binary("*", loop.var, buffer.size)))
+class _Sinker:
+    """Takes a loop down to the statements that differ between its iterations, with copies of buffers that do."""
 
-    def depends(s: Stmt) -> bool:
-        return any(_touches(e, loop.var, differing) for e in exprs_of(s)) or (
-            isinstance(s, Store) and s.buffer in differing
-        )
+    def __init__(self, loop: For, kind: ForKind, simplifier: Simplifier) -> None:
+        self.loop = loop
+        self.kind = kind
+        self.simplifier = simplifier
+        self.differing = _differing_buffers(loop)
+        self.copies = {b: replace(b, shape=(loop.extent, b.size), strides=None) for b in self.differing}
 
-    def visit(s: Stmt) -> Stmt:
+    def visit(self, s: Stmt) -> Stmt:
         match s:
-            case Store() | If() if depends(s):
-                return _around(loop, rewrite(s), kind)
-            case ThreadReduce() if depends(s):
-                return _write_out(loop, map_exprs(s, lambda e: transform(e, swap)), copies, simplifier)
-            case Alloc(buffer=buffer, body=body) if buffer in copies:
-                return Alloc(copies[buffer], visit(body))
+            case Store() | If() if self._depends(s):
+                return _around(self.loop, self._rewritten(s), self.kind)
+            case ThreadReduce() if self._depends(s):
+                return _write_out(self.loop, self._swapped(s), self.copies, self.simplifier)
+            case Alloc(buffer=buffer, body=body) if buffer in self.copies:
+                return Alloc(self.copies[buffer], self.visit(body))
             case Seq(stmts=stmts):
-                return seq(*[visit(x) for x in stmts])
-            case For(kind=ForKind.VECTORIZED) if any(depends(x) for x in stmts_of(s.body)):
-                return _around(loop, rewrite(s), kind)
-            case _:
-                return with_bodies(s, tuple([visit(b) for b in bodies(s)]))
+                return seq(*[self.visit(x) for x in stmts])
+            case For(kind=ForKind.VECTORIZED) if any(self._depends(x) for x in stmts_of(s.body)):
+                return _around(self.loop, self._rewritten(s), self.kind)
+        return with_bodies(s, tuple([self.visit(b) for b in bodies(s)]))
 
-    def rewrite(s: Stmt) -> Stmt:
-        s = map_exprs(s, lambda e: transform(e, swap))
-        return _redirect(s, copies, loop.var, simplifier)
+    def _depends(self, s: Stmt) -> bool:
+        stored = isinstance(s, Store) and s.buffer in self.differing
+        return stored or any(_touches(e, self.loop.var, self.differing) for e in exprs_of(s))
 
-    return visit(loop.body)
+    def _rewritten(self, s: Stmt) -> Stmt:
+        return _redirect(self._swapped(s), self.copies, self.loop.var, self.simplifier)
+
+    def _swapped(self, s: Stmt) -> Stmt:
+        """`s` with its reads turned to the copies."""
+        return map_exprs(s, lambda e: transform(e, self._swap))
+
+    def _swap(self, e: Expr) -> Expr | None:
+        if isinstance(e, BufferLoad) and e.buffer in self.copies:
+            offset = binary("*", self.loop.var, e.buffer.size)
+            index = self.simplifier.simplify(binary("+", transform(e.index, self._swap), offset))
+            return BufferLoad(self.copies[e.buffer], index)
+        return None
 
 
 def _around(loop: For, body: Stmt, kind: ForKind) -> Stmt:
@@ -138,12 +147,7 @@ def _write_out(loop: For, s: Stmt, copies: dict[Buffer, Buffer], simplifier: Sim
         env: dict[Var, Expr] = {loop.var: as_expr(value)}
         src = tuple([simplifier.simplify(substitute(e, env)) for e in s.src])
         results = tuple([Buffer(b.name, b.dtype, (1,), "local") for b in s.dst])
-        stores = [
-            Store(copies.get(b, b), as_expr(value if b in copies else 0), r[0])
-            for b, r in zip(s.dst, results, strict=True)
-        ]
-        body = seq(replace(s, dst=results, src=src), *stores)
-        for r in results:
-            body = Alloc(r, body)
-        out.append(body)
+        pairs = zip(s.dst, results, strict=True)
+        stores = [Store(copies.get(b, b), as_expr(value if b in copies else 0), r[0]) for b, r in pairs]
+        out.append(allocated(results[::-1], seq(replace(s, dst=results, src=src), *stores)))
     return seq(*out)

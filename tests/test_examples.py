@@ -51,9 +51,12 @@ def test_two_layers(tmp_path: Path) -> None:
 
 
 SEAMS = {
+    "custom_backend": "",
+    "custom_callback": r"trial 1: [0-9.]+ us\n(trial \d+: [0-9.]+ us\n)+",
     "custom_cost_model": r"(told of 8 programs, the best takes [0-9.]+ us\n){2}",
     "custom_mutation": r"4 mutations: [0-9.]+ us\n5 mutations: [0-9.]+ us\n",
     "custom_policy": r"( +\d+ threads: [0-9.]+ us\n){5,}",
+    "custom_runner": r"the shortest of 1: \d+ characters\nthe shortest of 40: \d+ characters\n",
     "custom_sketch_rule": r"[^=]*for j.0 \(None\)[^=]*= \.\.\.\n\nThe best of 20 programs:[^=]*C = \.\.\.\n+",
     "custom_tuner": r"RandomTuner: [0-9.]+ GFLOPS with .*\nWalk: [0-9.]+ GFLOPS with .*\n",
 }

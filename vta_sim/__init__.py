@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .config import Config, load_config, preset
-from .environment import Environment, get_env
-from .errors import ConfigError, DeadlockError, IsaError, MachineError, QueueError, VtaError
+from .core.config import Config, load_config, preset
+from .core.environment import Environment, get_env
+from .core.errors import ConfigError, DeadlockError, IsaError, MachineError, QueueError, VtaError
 from .runtime import CommandQueue
 from .sim import Device
 

@@ -12,27 +12,27 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ansor.autotvm.config import ConfigEntity
-from ansor.autotvm.measure import Refusal, RunOptions
 from ansor.autotvm.task import Task, Workload
+from ansor.core.backend import Backend, Refusal, RunOptions
+from ansor.core.backend import Device as MeasureDevice
 from ansor.core.errors import BackendError
 from ansor.core.hardware import HardwareParams
 from ansor.core.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
-from ansor.core.protocols import Device as MeasureDevice
 from ansor.core.task import SearchTask
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import TeError, require
 from te_lite.reference import evaluate
 from te_lite.stmt import LoweredFunc
 
-from . import templates
-from .build import Array, Module
 from .compiler import Program, compile_schedule
-from .config import TARGETS, Config, preset
-from .errors import VtaError
-from .executor import VtaModule
-from .library import load_library
+from .compiler.module import Array, Module
+from .core.config import TARGETS, Config, preset
+from .core.errors import VtaError
+from .measure.simulated_device import ProgramWriter, SimulatedDevice
+from .network.executor import VtaModule
+from .network.library import load_library
 from .sim import PYNQ, CycleModel
-from .simulated import ProgramWriter, SimulatedDevice
+from .top import templates
 
 POISON = 0x55
 SEED = 2020
@@ -119,14 +119,15 @@ def _refuse(what: str) -> NoReturn:
     raise BackendError(f"target 'vta': {what} comes from a template (ansor.autotvm), not from a sketch")
 
 
-class VtaBackend:
-    """Follows `ansor.core.protocols.Backend`; `templates` is all that it really has."""
+class VtaBackend(Backend):
+    """Templates are all that it really has."""
 
     kind = "vta"
     shares_host = True
 
     def __init__(self) -> None:
-        self.templates = Trials()
+        self.trials = Trials()
+        self.templates = self.trials
 
     def check(self, target: str) -> None:
         """Raise BackendError: sketches have no programs for this target."""
@@ -142,7 +143,7 @@ class VtaBackend:
 
     def open(self, index: int) -> MeasureDevice:
         """The simulated machine of preset number `index`, for programs that a template made elsewhere."""
-        return SimulatedDevice(preset(TARGETS[index]), self.templates.model)
+        return SimulatedDevice(preset(TARGETS[index]), self.trials.model)
 
     def load_network(self, path: str, index: int) -> VtaModule:
         """A library that was exported, on the simulated machine of preset number `index`.
@@ -166,7 +167,7 @@ class VtaBackend:
     def report(self) -> list[tuple[str, bool, str]]:
         """What `ansor doctor` prints."""
         names = ", ".join(sorted(f.task_name for f in (templates.conv2d_template, templates.dense_template)))
-        return [("vta machine", True, self.templates.config.model), ("vta templates", True, names)]
+        return [("vta machine", True, self.trials.config.model), ("vta templates", True, names)]
 
 
 BACKEND = VtaBackend()

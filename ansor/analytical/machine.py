@@ -123,7 +123,7 @@ def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
     no model describes, and for one that names an unknown model.
     """
     target = Target.of(target)
-    match target.kind.name:
+    match target.family:
         case "c":
             return CPU("generic", max(1, hardware.num_cores), CPU_CLOCK, hardware.vector_unit_bytes, 64)
         case "cuda":

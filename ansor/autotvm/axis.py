@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from te_lite.errors import require
+from te_lite.expr import IterVar
 
 from .errors import TemplateError
 
@@ -26,10 +27,10 @@ def virtual_axis(axis: Any, name: str = "axis") -> VirtualAxis:
     """
     if isinstance(axis, VirtualAxis):
         return axis
-    extent = getattr(axis, "extent", axis)
+    extent: Any = axis.extent if isinstance(axis, IterVar) else axis
     ok = isinstance(extent, int) and not isinstance(extent, bool) and extent > 0
     require(ok, TemplateError, f"knob {name}", "an axis is a length, op.axis[k] or the axis of a knob", got=axis)
-    return VirtualAxis(str(getattr(axis, "name", name)), extent)
+    return VirtualAxis(axis.name if isinstance(axis, IterVar) else name, extent)
 
 
 def virtual_axes(axes: Sequence[Any], name: str) -> tuple[VirtualAxis, ...]:

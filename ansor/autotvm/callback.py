@@ -1,6 +1,6 @@
 """Callbacks of tuners: they are called as `callback(tuner, inputs, results)` after every batch.
 
-A callback that has a method `close` is closed when the tuning ends, whichever way it ends.
+A callback that has a method `close` (`Closes`) is closed when the tuning ends, whichever way it ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 from te_lite.errors import require
 
@@ -34,6 +34,14 @@ class Callback(Protocol):
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """`inputs[k]` ended as `results[k]`."""
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A callback that has something to end."""
+
+    def close(self) -> None:
+        """The tuning has ended."""
 
 
 def si_scale(prefix: str) -> float:

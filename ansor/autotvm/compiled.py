@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import ansor.core.measure_values as values
 import ansor.core.protocols as protocols
@@ -17,7 +18,7 @@ from te_lite.errors import TeError
 
 from ..core.task import SearchTask
 from .config import ConfigEntity
-from .measure import MeasureInput, MeasureResult, failed
+from .measure import FAILED_COST, MeasureInput, MeasureResult, failed
 from .task import Task
 
 Begun = tuple[values.MeasureInput, Future[values.BuildResult]]
@@ -56,7 +57,7 @@ class CompiledMeasurer:
     def measure(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         """The results, in the order of the inputs."""
         begun = [self._begin(inp) for inp in inputs]
-        if not getattr(self._runner, "elsewhere", False):
+        if not protocols.is_elsewhere(self._runner):
             return [self._finish(b) for b in begun]
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.n_parallel, thread_name_prefix="ansor-template")
@@ -67,8 +68,7 @@ class CompiledMeasurer:
         try:
             program = self._programs(self.task, inp.config)
         except TeError as error:
-            spent = time.monotonic() - start
-            return failed(values.MeasureErrorNo.INSTANTIATION_ERROR, str(error), spent, int(time.time()))
+            return failed(values.MeasureErrorNo.INSTANTIATION_ERROR, str(error), time.monotonic() - start)
         return program, self._builder.submit(program)
 
     def _finish(self, begun: Begun | MeasureResult) -> MeasureResult:
@@ -76,8 +76,7 @@ class CompiledMeasurer:
             return begun
         program, build = begun
         res = self._runner.run(program, build.result())
-        error_no = values.MeasureErrorNo(res.error_no)
-        return res if res.ok else failed(error_no, res.error_msg, res.all_cost, res.timestamp)
+        return res if res.ok else replace(res, costs=(FAILED_COST,), device="")
 
     def close(self) -> None:
         """Stop the workers."""

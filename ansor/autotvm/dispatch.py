@@ -23,8 +23,7 @@ class DispatchContext(Context):
     def query(self, target: Target | str | None, workload: tuple[Any, ...]) -> Any:
         """The configuration for a workload.  Without a target that of any target will do."""
         name = None if target is None else str(target)
-        answers = (context._query_inside(name, workload) for context in self._outwards())
-        return next((config for config in answers if config is not None), None)
+        return self._first(lambda context: context._query_inside(name, workload))
 
     def update(self, target: Target | str, workload: tuple[Any, ...], config: Any) -> None:
         """Let `config` be the answer for a workload from now on."""

@@ -6,13 +6,13 @@ with ApplyHistoryBest("vta.log"):        or        with apply_history_best("vta.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 from ..core.target import Target
-from ..records.files import best_of, pairs_of
+from ..records.files import History, pairs_of
 from .dispatch import DispatchContext
-from .record import Pair, Source, load_from_file, target_key
+from .measure import MeasureInput
+from .record import Source, load_from_file, target_key
 
 Key = tuple[str, tuple[Any, ...]]
 
@@ -24,25 +24,23 @@ class ApplyHistoryBest(DispatchContext):
     """
 
     def __init__(self, records: Source | None) -> None:
-        self._best: dict[Key, Pair] = {}
-        self._told: dict[Key, Any] = {}
+        self._history: History[Key, MeasureInput, Any] = History()
         if records is not None:
             self.load(records)
 
     def load(self, records: Source) -> None:
         """Add records.  Raises JournalError when a file cannot be read."""
         pairs = pairs_of(records, load_from_file)
-        keyed = ((key, pair) for pair in pairs for key in _keys(pair[0].target, pair[0].workload))
-        self._best = best_of(chain(self._best.items(), keyed))
+        self._history.load((key, pair) for pair in pairs for key in _keys(pair[0].target, pair[0].workload))
 
     def update(self, target: Target | str, workload: tuple[Any, ...], config: Any) -> None:
-        self._told.update(dict.fromkeys(_keys(str(target), workload), config))
+        for key in _keys(str(target), workload):
+            self._history.tell(key, config)
 
     def _query_inside(self, target: str | None, workload: tuple[Any, ...]) -> Any:
         key = ("" if target is None else "/".join(target_key(target)), workload)
-        if key in self._told:
-            return self._told[key]
-        return self._best[key][0].config if key in self._best else None
+        best = self._history.measured(key)
+        return self._history.told.get(key, None if best is None else best.config)
 
 
 def _keys(target: str, workload: tuple[Any, ...]) -> list[Key]:

@@ -6,10 +6,9 @@ it may hang or crash: the limits are enforced from outside.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from ansor.measure.local import LocalBuilder as ProgramBuilder
 from ansor.measure.local import LocalRunner as ProgramRunner
@@ -17,21 +16,24 @@ from te_lite.errors import require
 
 from ..cluster.runner import RPCRunner
 from ..core.backends import backend as backend_of
+from ..core.checks import require_positive
 from ..core.hardware import host_cores
-from ..core.measure_values import MeasureResult
+from ..core.measure_values import MeasureErrorNo, MeasureResult
+from ..measure.forks import Forks
+from ..measure.payload import result_from_json, result_to_json
+from ..measure.workers import Reply, WorkerPool
 from .compiled import CompiledMeasurer, CompiledPrograms
 from .errors import TemplateError
 from .fleet import FleetMeasure
-from .forked import ForkedPool
-from .measure import MeasureInput, Measurer, OpensMeasurer, RunOptions, TemplateBackend
+from .measure import MeasureInput, Measurer, OpensMeasurer, RunOptions, TemplateBackend, failed
 from .task import Task
 from .trial import trial
 
-
-def _check_positive(owner: str, **values: Any) -> None:
-    for name, value in values.items():
-        ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-        require(ok, TemplateError, owner, f"{name} must be a positive number", got=value)
+STAGE_ERRORS = (
+    (MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST),
+    (MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE),
+)
+"""A worker that is late, and one that dies, while it builds and while it runs."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class LocalBuilder:
     backend: TemplateBackend | None = None
 
     def __post_init__(self) -> None:
-        _check_positive("LocalBuilder", timeout=self.timeout, n_parallel=self.n_parallel or 1)
+        require_positive(TemplateError, "LocalBuilder", timeout=self.timeout, n_parallel=self.n_parallel or 1)
         ok = self.n_parallel is None or isinstance(self.n_parallel, int)
         require(ok, TemplateError, "LocalBuilder", "n_parallel must be an integer or None", got=self.n_parallel)
 
@@ -60,30 +62,27 @@ class LocalBuilder:
         return LocalMeasure(self, runner)
 
 
-@dataclass(frozen=True)
-class LocalRunner:
+class LocalRunner(ProgramRunner):
     """A figure is the mean of at least `number` calls that last `min_repeat_ms`; `repeat` figures, `timeout` seconds.
 
     With `check_correctness` the output of every program is compared with a reference.
     Raises TemplateError for numbers that are not positive.
     """
 
-    timeout: float = 10
-    number: int = 4
-    repeat: int = 3
-    min_repeat_ms: int = 0
-    cooldown_interval: float = 0.0
-    check_correctness: bool = True
-
-    def __post_init__(self) -> None:
-        _check_positive("LocalRunner", timeout=self.timeout, number=self.number, repeat=self.repeat)
-        ok = self.min_repeat_ms >= 0 and self.cooldown_interval >= 0
+    def __init__(
+        self,
+        timeout: float = 10,
+        number: int = 4,
+        repeat: int = 3,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.0,
+        check_correctness: bool = True,
+    ) -> None:
+        require_positive(TemplateError, "LocalRunner", timeout=timeout, number=number, repeat=repeat)
+        ok = min_repeat_ms >= 0 and cooldown_interval >= 0
         require(ok, TemplateError, "LocalRunner", "min_repeat_ms and cooldown_interval must be at least 0")
-
-    @property
-    def options(self) -> RunOptions:
-        """What the backend is told."""
-        return RunOptions(self.number, self.repeat, self.min_repeat_ms, self.check_correctness)
+        super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval)
+        self.check_correctness = check_correctness
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class LocalMeasure:
         backend = self.builder.backend
         if backend is None:
             device = backend_of(task.target.kind.name)
-            backend = getattr(device, "templates", None)
+            backend = device.templates
             if backend is None:
                 device.check(str(task.target))
                 return self._compiled(task)
@@ -108,12 +107,9 @@ class LocalMeasure:
         return InWorkers(task, backend, self.runner.options, self.builder.n_parallel, limits)
 
     def _compiled(self, task: Task) -> Measurer:
-        n_parallel, runner = self.builder.n_parallel or host_cores(), self.runner
-        programs = ProgramRunner(
-            runner.timeout, runner.number, runner.repeat, runner.min_repeat_ms, runner.cooldown_interval
-        )
+        n_parallel = self.builder.n_parallel or host_cores()
         builder = ProgramBuilder(self.builder.timeout, n_parallel)
-        return CompiledMeasurer(task, CompiledPrograms(), builder, programs, n_parallel)
+        return CompiledMeasurer(task, CompiledPrograms(), builder, self.runner, n_parallel)
 
 
 class InProcess:
@@ -133,27 +129,61 @@ class InProcess:
 
 
 class InWorkers:
-    """`n_parallel` trials at a time, each in a worker process, with limits of seconds for building and for running."""
+    """`n_parallel` trials at a time, each in a fork of this process; `limits` are seconds for building and running."""
 
     def __init__(
         self, task: Task, backend: TemplateBackend, options: RunOptions, n_parallel: int, limits: tuple[float, float]
     ) -> None:
         self.n_parallel = n_parallel
-        space = task.config_space
-        self._pool = ForkedPool(
-            n_parallel, lambda index, built: trial(backend, task, space.get(index), options, built), limits
-        )
+        self._limits = limits
+        self._task, self._backend, self._options = task, backend, options
+        self._pool: WorkerPool | None = None
+
+    def _trial(self, job: dict[str, Any], built: Callable[[], None]) -> dict[str, Any]:
+        """One trial, in the worker."""
+        config = self._task.config_space.get(int(job["index"]))
+        return {"result": result_to_json(trial(self._backend, self._task, config, self._options, built))}
 
     def measure(self, inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
-        """The results, in the order of the inputs."""
+        """The results, in the order of the inputs.  Raises MeasureError when no process can be forked."""
         indices = [inp.config.index for inp in inputs]
-        known = [k for k in indices if k is not None]
-        require(len(known) == len(indices), TemplateError, "measure", "a configuration of the task's space is needed")
-        return self._pool.map(known)
+        law = "a configuration of the task's space is needed"
+        require(None not in indices, TemplateError, "measure", law)
+        if self._pool is None:
+            self._pool = WorkerPool(self.n_parallel, Forks(self._trial))
+        try:
+            self._pool.start()
+            trials = [self._pool.submit({"index": k}, self._limits, _result) for k in indices]
+            return [t.result() for t in trials]
+        except BaseException:
+            self.close()
+            raise
+
+    def pids(self) -> list[int]:
+        """The numbers of the worker processes."""
+        return [] if self._pool is None else self._pool.pids()
 
     def close(self) -> None:
         """End the workers."""
-        self._pool.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+
+def _result(reply: Reply) -> MeasureResult:
+    """What became of a trial: its result, or a worker that was late or died while it built or ran."""
+    if not reply.failure:
+        return result_from_json(reply.data["result"])
+    late, death = STAGE_ERRORS[reply.stage]
+    return failed(late if reply.failure == "timeout" else death, reply.message, reply.seconds)
+
+
+@runtime_checkable
+class TakesRunner(Protocol):
+    """A builder that knows how to measure together with a runner."""
+
+    def with_runner(self, runner: Any) -> OpensMeasurer:
+        """The measurements of this builder and a runner.  Raises TemplateError for a runner that does not fit."""
 
 
 def measure_option(builder: Any = "local", runner: Any = "local") -> OpensMeasurer:
@@ -163,6 +193,6 @@ def measure_option(builder: Any = "local", runner: Any = "local") -> OpensMeasur
     """
     builder = LocalBuilder() if builder == "local" else builder
     law = "the builder must be 'local', a LocalBuilder, or an object with a method with_runner"
-    require(callable(getattr(builder, "with_runner", None)), TemplateError, "measure_option", law, got=builder)
+    require(isinstance(builder, TakesRunner), TemplateError, "measure_option", law, got=builder)
     made: OpensMeasurer = builder.with_runner(LocalRunner() if runner == "local" else runner)
     return made

@@ -1,7 +1,7 @@
-"""How configurations are measured: the values, and the protocol that a device follows.
+"""How configurations are measured: the values, and what a measurer is.
 
 A device supplies a `TemplateBackend`: it turns a configuration into a program or says why not, and runs programs.  The
-backend object of a target kind (`ansor.core.registry`) has it as its attribute `templates`; other backends compile what
+backend object of a target kind has it as its attribute `templates` (`ansor.core.backend`); other backends compile what
 `Task.instantiate` returns (compiled.py).
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
-from ..core.measure_values import MeasureErrorNo, MeasureResult
+from ..core import measure_values as values
+from ..core.backend import TemplateBackend
+from ..core.measure_values import MeasureErrorNo, MeasureResult, Refusal, RunOptions
 from .config import ConfigEntity
 from .task import Task
 
@@ -31,37 +33,6 @@ class MeasureInput:
         return self.task.workload
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A program that could not be built or run: an error number and one sentence."""
-
-    error_no: MeasureErrorNo
-    reason: str
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How a program is timed: the mean of `number` calls, `repeat` figures; checked against a reference or not.
-
-    A simulator, which gives the same figure every time, may do less.
-    """
-
-    number: int = 4
-    repeat: int = 3
-    min_repeat_ms: int = 0
-    check_correctness: bool = True
-
-
-class TemplateBackend(Protocol):
-    """What runs configurations.  An exception counts as a refusal, too: error 1 from `build`, error 4 from `run`."""
-
-    def build(self, task: Task, config: ConfigEntity) -> Any | Refusal:
-        """The program of a configuration, or why there is none; must be quick to refuse."""
-
-    def run(self, task: Task, program: Any, options: RunOptions) -> Sequence[float] | Refusal:
-        """Seconds per call, `options.repeat` figures or fewer; or what went wrong."""
-
-
 class Measurer(Protocol):
     """Measures configurations of one task, `n_parallel` at a time."""
 
@@ -74,6 +45,7 @@ class Measurer(Protocol):
         """Stop what was started."""
 
 
+@runtime_checkable
 class OpensMeasurer(Protocol):
     """What `Tuner.tune` takes as its measure option."""
 
@@ -81,9 +53,9 @@ class OpensMeasurer(Protocol):
         """A measurer of a task.  Raises BackendError when the target cannot be had here."""
 
 
-def failed(error_no: MeasureErrorNo, reason: str, seconds: float, timestamp: int) -> MeasureResult:
-    """The result of a candidate that failed after `seconds`."""
-    return MeasureResult((FAILED_COST,), int(error_no), reason, seconds, timestamp)
+def failed(error_no: int, message: str, seconds: float) -> MeasureResult:
+    """The result of a configuration that failed after `seconds`, now, with the cost that autotvm's records have."""
+    return values.failed(error_no, message, seconds, cost=FAILED_COST)
 
 
 __all__ = [

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property, wraps
-from typing import Any, ParamSpec, Protocol, TypeVar, overload
+from functools import cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import te_lite as te
 from te_lite import ComputeDAG, Tensor
@@ -32,18 +32,26 @@ from .space import ConfigSpace
 
 Template = Callable[..., Any]
 P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
+R = TypeVar("R")
 Workload = tuple[Any, ...]
 _TEMPLATES: dict[str, Template] = {}
 _target: ContextVar[Target | None] = ContextVar("template_target", default=None)
 
 
-class Dispatched(Protocol[P, R]):
-    """A template as a function: called, it runs with the configuration of the current context."""
+class Dispatched(Generic[P, R]):
+    """A template as a function: called with arguments by position, it runs with what the current context knows."""
 
-    task_name: str
+    def __init__(self, task_name: str, func: Callable[P, R]) -> None:
+        self.task_name = task_name
+        self._func = func
+        update_wrapper(self, func)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs:
+            raise TypeError(f"{self.task_name}: arguments are given by position, got {', '.join(kwargs)}")
+        config = DispatchContext.current.query(current_target(), args_to_workload(args, self.task_name))
+        with ApplyConfig(config):
+            return self._func(*args, **kwargs)
 
 
 @overload
@@ -62,15 +70,8 @@ def template(task_name: str, func: Template | None = None) -> Any:
     """
 
     def register(f: Template) -> Template:
-        @wraps(f)
-        def dispatched(*args: Any) -> Any:
-            config = DispatchContext.current.query(current_target(), args_to_workload(args, task_name))
-            with ApplyConfig(config):
-                return f(*args)
-
         _TEMPLATES[task_name] = f
-        dispatched.task_name = task_name  # type: ignore[attr-defined]
-        return dispatched
+        return Dispatched(task_name, f)
 
     return register if func is None else register(func)
 
@@ -202,7 +203,7 @@ def create(
 
     Raises TemplateError for an unknown template, or one that shows no operations and does not call `add_flop`.
     """
-    name = task_name if isinstance(task_name, str) else getattr(task_name, "task_name", "")
+    name = task_name.task_name if isinstance(task_name, Dispatched) else task_name if isinstance(task_name, str) else ""
     require(name, TemplateError, "create", "a template or its name is needed", got=task_name)
     task = Task(name, args, target, target_host)
     law = "the template defines no knob"

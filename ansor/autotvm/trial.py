@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansor.measure.jobs import JobFailure, stage
+from ansor.measure.jobs import JobFailure, refuse_odd_times, stage
 
 from ..core.measure_values import MeasureErrorNo, MeasureResult
 from .config import ConfigEntity
@@ -26,7 +25,7 @@ def trial(
         built()
         costs = _accepted(MeasureErrorNo.RUNTIME_DEVICE, lambda: _checked(backend.run(task, program, options)))
     except JobFailure as failure:
-        return failed(failure.error_no, failure.message, time.monotonic() - start, int(time.time()))
+        return failed(failure.error_no, failure.message, time.monotonic() - start)
     return MeasureResult(costs, 0, "", time.monotonic() - start, int(time.time()))
 
 
@@ -46,6 +45,5 @@ def _checked(costs: Sequence[float] | Refusal) -> tuple[float, ...] | Refusal:
     if isinstance(costs, Refusal):
         return costs
     seconds = tuple([float(c) for c in costs])
-    if not seconds or not all(math.isfinite(c) and c > 0 for c in seconds):
-        raise ValueError(f"the times {seconds} are not positive numbers")
+    refuse_odd_times(seconds)
     return seconds

@@ -17,7 +17,7 @@ import numpy as np
 
 from te_lite.errors import TeError
 
-from ..core.errors import NoRecordError, TaskError
+from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
 from ..core.target import Target
@@ -180,7 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
     except TeError as error:
         print(f"ansor: {error}", file=sys.stderr)
-        return int(getattr(error, "exit_code", 2))
+        return error.exit_code if isinstance(error, AnsorError) else AnsorError.exit_code
 
 
 def run() -> None:

@@ -44,7 +44,7 @@ def tune_network(args: argparse.Namespace) -> int:
     args.devices = cli_devices.devices_of(args.devices)
     args.image_size = None if args.image_size is None else _extents("--image-size", args.image_size)
     args.shape = dict([_named_shape(text) for text in args.shape])
-    code: int = front_end("relay_lite.cli", NAME).tune_network(args)
+    code: int = front_end("relay_lite.tuning.cli", NAME).tune_network(args)
     return code
 
 

@@ -26,16 +26,17 @@ from te_lite.errors import TeError, require
 
 from ..core.errors import MeasureError
 from ..core.hardware import HardwareParams
-from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, MeasureInput, RunOptions
 from ..core.registry import register_backend
 from ..core.task import SearchTask
-from ..measure.device_runner import RunOptions, Station, TaskData
+from ..measure.device_runner import DeviceRunner, TaskData
+from ..measure.payload import result_to_json
 from .message import Files, pack, unpack
-from .remote_session import Desk
+from .remote_session import HostedSession
 
 TASKS = 8
-IDLE = RunOptions(10.0, 1, 1, 0, 0.0, False, 600.0)
-NO_HARDWARE = HardwareParams(0, 0, 0, 0, 0, 0, 0, 0)
+IDLE = RunOptions(number=1, repeat=1)
+NO_HARDWARE = HardwareParams(1, 1, 1, 1, 1, 1, 1, 1)
 
 
 class DeviceHost:
@@ -54,15 +55,15 @@ class DeviceHost:
         _restore_threads(given["threads"])
         self._workshop = Workshop()
         self._data = TaskData(self._workshop)
-        self._station = self._new_station()
+        self._runner = self._new_runner()
         self._tasks: OrderedDict[str, SearchTask] = OrderedDict()
-        self._desk = Desk(self._workshop, self.kind, self.index)
+        self._session = HostedSession(self._workshop, self.kind, self.index)
         self._lock = threading.Lock()
         self._lease = 0
         self._interrupted = False
 
-    def _new_station(self) -> Station:
-        return Station(self._data, IDLE, self.index, self.label)
+    def _new_runner(self) -> DeviceRunner:
+        return DeviceRunner(self._data, IDLE, self.index, self.label)
 
     def ping(self) -> None:
         """The host answers."""
@@ -83,12 +84,12 @@ class DeviceHost:
                 self._lease = 0
 
     def session(self, message: bytes) -> bytes:
-        """What a remote session asks for, see `Desk.answer`; or `{"refusal": sentence}`."""
+        """What a remote session asks for, see `HostedSession.answer`; or `{"refusal": sentence}`."""
         with self._lock:
             try:
                 header, files = unpack(message)
                 self._lease = int(header["lease"])
-                return pack(*self._desk.answer(header, files))
+                return pack(*self._session.answer(header, files))
             except TeError as error:
                 return pack({"refusal": str(error)})
             finally:
@@ -98,39 +99,39 @@ class DeviceHost:
         """End the run of a client that does not want it any more."""
         if lease == self._lease:
             self._interrupted = True
-            self._station.stop()
-            self._desk.interrupt()
+            self._runner.stop()
+            self._session.interrupt()
 
     def close(self) -> None:
         """End the worker process and remove its files."""
-        self._station.stop()
+        self._runner.stop()
         with self._lock:
-            self._station.close()
-            self._desk.clear()
+            self._runner.close()
+            self._session.clear()
             self._workshop.close()
 
     # ------------------------------------------------------------------------------------------------------ parts
 
     def _answer(self, header: dict[str, Any], files: Files) -> dict[str, Any]:
         self._lease = int(header["lease"])
-        self._desk.clear()
+        self._session.clear()
         task = self._task(header, files)
         if task is None:
             return {"need": "task"}
-        self._station.options = replace(RunOptions(**header["options"]), retries=1)
+        self._runner.options = replace(RunOptions(**header["options"]), retries=1)
         programs = [self._program(k, facts, files) for k, facts in enumerate(header["programs"])]
         inputs = [MeasureInput(task) for _ in programs]
-        lost = self._station.lost
+        lost = self._runner.lost
         try:
             if header["op"] == "compare":
-                return {"times": self._station.compare(inputs, programs)}
-            result = self._station.run(inputs[0], programs[0])
-            return {"result": result_to_json(result), "lost": self._station.lost - lost}
+                return {"times": self._runner.compare(inputs, programs)}
+            result = self._runner.run(inputs[0], programs[0])
+            return {"result": result_to_json(result), "lost": self._runner.lost - lost}
         finally:
             if self._interrupted:
                 self._interrupted = False
-                self._station.close()
-                self._station = self._new_station()
+                self._runner.close()
+                self._runner = self._new_runner()
             for built in programs:
                 shutil.rmtree(built.filename, ignore_errors=True)
 
@@ -176,21 +177,3 @@ def _restore_threads(wanted: str | None) -> None:
     os.environ.pop("OMP_NUM_THREADS", None)
     if wanted is not None:
         os.environ["OMP_NUM_THREADS"] = wanted
-
-
-def result_to_json(result: MeasureResult) -> list[Any]:
-    """A result as a list."""
-    return [
-        list(result.costs), int(result.error_no), result.error_msg, result.all_cost, result.timestamp, result.device,
-    ]  # fmt: skip
-
-
-def result_from_json(data: Any) -> MeasureResult:
-    """The result of `result_to_json`.  Raises MeasureError for anything else."""
-    try:
-        costs, error_no, message, seconds, timestamp, device = data
-        return MeasureResult(
-            tuple(float(c) for c in costs), int(error_no), str(message), float(seconds), int(timestamp), str(device)
-        )
-    except (TypeError, ValueError) as error:
-        raise MeasureError(f"message: no result can be read from it, got {data!r:.80}") from error

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansor.measure.workers import Worker, Workshop
+from ansor.measure.workers import FreshProcesses, Worker, Workshop
 from te_lite.errors import require
 
 from ..core.errors import MeasureError
@@ -16,7 +16,7 @@ from .message import Files
 Answer = tuple[dict[str, Any], Files]
 
 
-class Desk:
+class HostedSession:
     """The files of one session at a time, on device `index` of target `kind`.  Raises MeasureError for what is asked
     wrongly."""
 
@@ -25,7 +25,7 @@ class Desk:
         self.kind, self.index = kind, index
         self._owner = 0
         self._folder = Path()
-        self._worker = Worker(workshop)
+        self._worker = Worker(FreshProcesses(workshop))
 
     def answer(self, header: dict[str, Any], files: Files) -> Answer:
         """What a session asks for: `{"lease", "op": "upload" | "download" | "remove" | "list" | "run", ...}`."""

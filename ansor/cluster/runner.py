@@ -22,16 +22,22 @@ from typing import Any
 import numpy as np
 
 from ansor.measure.local import LocalBuilder
-from ansor.measure.payload import task_payload
+from ansor.measure.payload import result_from_json, task_payload
 from te_lite.errors import require
 
 from ..core.backends import backend
 from ..core.errors import BackendError, MeasureError, TaskError
-from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import (
+    BuildResult,
+    DeviceUse,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    RunOptions,
+    failed,
+)
 from ..core.task import SearchTask
-from ..measure.device_runner import RunOptions, failed
 from .client import ClientClosed, Fleet, HostLost, Lease
-from .host import result_from_json
 from .message import Files, pack, unpack
 
 MOST_HOSTS = 3
@@ -56,7 +62,7 @@ class RPCRunner:
     """
 
     elsewhere = True
-    builder = PortableBuilder
+    _fleet: Fleet | None = None
 
     def __init__(
         self,
@@ -83,10 +89,9 @@ class RPCRunner:
         self.key, self.host, self.port = key, host, port
         self.priority, self.n_parallel = priority, n_parallel
         self.options = RunOptions(
-            timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, PREPARE_TIMEOUT,
-            check=check_correctness,
+            number, repeat, min_repeat_ms, check_correctness, cooldown_interval, enable_cpu_cache_flush, timeout,
+            PREPARE_TIMEOUT,
         )  # fmt: skip
-        self._fleet: Fleet | None = None
         self._lock = threading.Lock()
         self._gate = threading.Condition()
         self._inside = 0
@@ -101,6 +106,10 @@ class RPCRunner:
             if self._fleet is None:
                 self._fleet = Fleet(self.host, self.port)
             return self._fleet
+
+    def builder(self) -> PortableBuilder:
+        """A builder of programs for the fleet's machines."""
+        return PortableBuilder()
 
     # ------------------------------------------------------------------------------------------- many at a time
 
@@ -146,10 +155,10 @@ class RPCRunner:
             label, reply = self._ask("run", inp.task, [built])
         except HostLost as error:
             message = f"{MOST_HOSTS} machines were lost while they ran it, the last one: {error}"
-            return failed(MeasureErrorNo.RUNTIME_DEVICE, message, time.monotonic() - start)
+            return failed(MeasureErrorNo.RUNTIME_DEVICE, message, built.time_cost + time.monotonic() - start)
         except ClientClosed:
             message = "the runner was closed"
-            return failed(MeasureErrorNo.UNKNOWN_ERROR, message, time.monotonic() - start)
+            return failed(MeasureErrorNo.UNKNOWN_ERROR, message, built.time_cost + time.monotonic() - start)
         result = result_from_json(reply["result"])
         with self._lock:
             n, busy, lost = self._uses.get(label, (0, 0.0, 0))
@@ -205,7 +214,7 @@ class RPCRunner:
             fleet.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_fleet", None) is not None:
+        if self._fleet is not None:
             self.close()
 
 
@@ -218,7 +227,7 @@ def _require_integers(least: int | None = None, **values: Any) -> None:
 
 def _files(task: SearchTask, builds: Sequence[BuildResult]) -> Files:
     """The files of programs, but for those that only this machine can use; they are removed here."""
-    own = getattr(backend(task.target.kind.name), "host_files", ())
+    own = backend(task.target.kind.name).host_files
     files = {}
     for k, built in enumerate(builds):
         for path in sorted(Path(built.filename).iterdir()):

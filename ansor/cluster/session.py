@@ -52,7 +52,7 @@ class RemoteSession:
         atexit.register(self.close)
 
     def ask(self, op: str, files: Files | None = None, **more: Any) -> tuple[dict[str, Any], Files]:
-        """One request to the device's machine, see `Desk.answer`."""
+        """One request to the device's machine, see `HostedSession.answer`."""
         message = pack({"op": op, "lease": self._lease.number, **more}, files)
         try:
             reply, made = unpack(self._fleet.exchange(self._lease, message, "session"))

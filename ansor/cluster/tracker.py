@@ -18,7 +18,7 @@ from .register import Register
 NAME = "tracker"
 CALLS = 10_000
 TIDY_SECONDS = 1.0
-PROTOCOL = 1
+PROTOCOL = 2
 logger = logging.getLogger("RPCTracker")
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from te_lite.errors import require
+
 from . import registry
-from .protocols import Backend
+from .backend import Backend
+from .errors import BackendError
 
 
 def load_backend(module: str, kind: str) -> Backend:
-    """The `BACKEND` of a module.  Raises BackendError when the module is missing."""
-    found: Backend = registry.load_backend(module, kind)
-    return found
+    """The `BACKEND` of a module.  Raises BackendError when the module is missing, or its object is no `Backend`."""
+    found = registry.load_backend(module, kind)
+    law = f"the BACKEND of {module} must be of a class derived from ansor.core.backend.Backend"
+    require(isinstance(found, Backend), BackendError, f"target {kind!r}", law, got=type(found).__name__)
+    made: Backend = found
+    return made
 
 
 def backend(kind: str) -> Backend:

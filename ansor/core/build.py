@@ -11,6 +11,7 @@ from te_lite.state import State
 from te_lite.stmt import LoweredFunc
 
 from .backends import backend
+from .loaded_module import LoadedModule
 from .target import Target
 
 NAME = "default_function"
@@ -23,7 +24,8 @@ def build_function(program: Any, args: Sequence[Tensor], target: Target | str, n
     """
     target = Target.of(target)
     func = program if isinstance(program, LoweredFunc) else lower(program, args, name)
-    return backend(target.kind.name).module(func, str(target))
+    chosen = backend(target.kind.name)
+    return chosen.module(func, str(target)) or LoadedModule(chosen, func, str(target))
 
 
 def build(

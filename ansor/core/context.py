@@ -9,11 +9,13 @@ with Known() as mine:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 C = TypeVar("C", bound="Context")
+A = TypeVar("A")
 
 
 class _Kind(type):
@@ -44,6 +46,11 @@ class Context(metaclass=_Kind):
         stack = self._stack()
         places = [k for k, context in enumerate(stack) if context is self]
         return stack[: places[-1] + 1][::-1] if places else (self,)
+
+    def _first(self: C, ask: Callable[[C], A | None]) -> A | None:
+        """The first answer on the way outwards."""
+        answers = (ask(context) for context in self._outwards())
+        return next((answer for answer in answers if answer is not None), None)
 
     def __enter__(self) -> Any:
         self._entered.set((*self._entered.get(), self))

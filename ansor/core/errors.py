@@ -35,6 +35,10 @@ class JournalError(AnsorError):
     exit_code = 3
 
 
+class GraphError(AnsorError):
+    """A graph that cannot be built, read, rewritten or run: a wrong shape, an unknown operator or attribute ..."""
+
+
 class MeasureError(AnsorError):
     """Measurement as a whole cannot go on (a single bad candidate is a value, never an error)."""
 

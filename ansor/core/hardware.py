@@ -6,9 +6,12 @@ The eight fields, in this order, are what a record line stores.
 from __future__ import annotations
 
 import os
+import platform
 from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
 from typing import ClassVar
 
+from te_lite import environment
 from te_lite.errors import require
 
 from .errors import TaskError
@@ -20,13 +23,21 @@ UNLIMITED = 2**31 - 1
 
 def host_cores() -> int:
     """The cores this process may use; TVM_NUM_THREADS or OMP_NUM_THREADS override."""
-    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "")
-        if text.isdigit() and int(text) > 0:
-            return int(text)
+    given = environment.TVM_NUM_THREADS.positive or environment.OMP_NUM_THREADS.positive
+    if given is not None:
+        return given
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def processor() -> str:
+    """The model of this machine's processor."""
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text(errors="replace").splitlines() if info.exists() else []:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 @dataclass(frozen=True, init=False)
@@ -88,10 +99,7 @@ class HardwareParams:
         """
         target = Target.of(target)
         kind = target.kind.name
-        read = getattr(load_backend(backend_module(kind), kind), "hardware", None)
-        if read is None:
-            raise TaskError(f"target {target.text!r}: its devices do not tell their numbers")
-        found: HardwareParams = read(target.text)
+        found: HardwareParams = load_backend(backend_module(kind), kind).hardware(target.text)
         return found
 
     def completed(self, target: Target | str) -> HardwareParams:
@@ -115,7 +123,7 @@ class HardwareParams:
 
 def _defaults(target: Target | str) -> tuple[int, ...]:
     target = Target.of(target)
-    match target.kind.name:
+    match target.family:
         case "c":
             return (host_cores(), 64, 64, 0, 0, 0, 0, 0)
         case "cuda":

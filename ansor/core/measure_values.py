@@ -5,6 +5,7 @@ A candidate ends as a `MeasureResult`, whatever happens to it: `error_no` says h
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -90,6 +91,51 @@ class MeasureResult:
     def cost(self) -> float:
         """The mean of `costs`, seconds."""
         return float(np.mean(self.costs))
+
+
+def failed(
+    error_no: int, message: str, seconds: float, device: str = "", cost: float = FAILED_COST,
+    timestamp: int | None = None,
+) -> MeasureResult:  # fmt: skip
+    """The result of a candidate that failed after `seconds`, now if no `timestamp` says when.
+
+    `cost` is what stands in its record; those of templates have another one.
+    """
+    when = int(time.time()) if timestamp is None else timestamp
+    return MeasureResult((cost,), int(error_no), message, seconds, when, device)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A program that could not be built or run: an error number and one sentence."""
+
+    error_no: MeasureErrorNo
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a program is run: the mean of at least `number` calls that last `min_repeat_ms`, `repeat` figures.
+
+    With `check_correctness` its outputs are compared with a reference first.  A simulator, which gives the same figure
+    every time, may do less.  The device rests `cooldown_interval` seconds after each program; with `flush` the caches
+    are emptied before each figure.  A run has `timeout` seconds, the data of a task `prepare_timeout`; `retries` says
+    how often a candidate whose worker died or hung is run again.
+    """
+
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: int = 0
+    check_correctness: bool = True
+    cooldown_interval: float = 0.0
+    flush: bool = False
+    timeout: float = 10.0
+    prepare_timeout: float = 600.0
+    retries: int = 0
+
+    def timing(self) -> dict[str, Any]:
+        """What a job says of this."""
+        return {"number": self.number, "min_repeat_ms": self.min_repeat_ms, "flush": self.flush}
 
 
 @dataclass(frozen=True)

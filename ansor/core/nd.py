@@ -15,6 +15,7 @@ from te_lite.errors import require
 
 from .backends import backend
 from .errors import BackendError
+from .registry import program_kinds
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64
@@ -43,7 +44,8 @@ def gpu(device_id: int = 0) -> DeviceId:
 
 def device(kind: str, device_id: int = 0) -> DeviceId:
     """The device of a target: `device("c")`, `device("cuda -arch=sm_90")`; options of the target are passed over."""
-    devices = {"c": "cpu", "cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
+    known = {"c": "cpu", "cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
+    devices = {**{name: name for name in program_kinds()}, **known}
     name = kind.partition(" ")[0]
     require(name in devices, BackendError, "device", f"the kind must be one of {', '.join(devices)}", kind=kind)
     return DeviceId(devices[name], device_id)

@@ -21,11 +21,11 @@ def extract_tasks(
     dump_workload_to_dag_log: str | os.PathLike[str] | None = None,
     opt_level: int = 3,
 ) -> tuple[list[SearchTask], list[int]]:
-    """The search tasks of a network and how often it runs each: `relay_lite.extract.extract_tasks`, which says more.
+    """The search tasks of a network and how often it runs each: `extract_tasks` of `relay_lite.compiler.extract`.
 
     Raises BackendError when the package relay_lite is missing.
     """
-    tasks: tuple[list[SearchTask], list[int]] = front_end("relay_lite.extract", "extract_tasks").extract_tasks(
+    tasks: tuple[list[SearchTask], list[int]] = front_end("relay_lite.compiler.extract", "extract_tasks").extract_tasks(
         graph, params, target, hardware_params, include_simple_tasks, dump_workload_to_dag_log, opt_level
     )
     return tasks

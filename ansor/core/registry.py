@@ -1,16 +1,38 @@
 """The one place where the search reaches upward, by module name: backends by target kind, and the graph front end.
 
-A backend module has a `BACKEND` object that follows `ansor.core.protocols.Backend`.
+A backend module has an object `BACKEND`, an `ansor.core.backend.Backend`.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass, replace
 from typing import Any
+
+from te_lite.errors import require
 
 from .errors import BackendError
 
-_MODULES = {"c": "codegen_c.backend", "cuda": "codegen_cuda.backend", "vta": "vta_sim.backend"}
+FAMILIES = ("c", "cuda")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A target kind: the module of its backend, and the kind whose programs it searches.
+
+    `family` is "c" for loops of a processor and "cuda" for blocks of threads; the sketch rules, the defaults of
+    hardware parameters and the analytical machine follow from it.  It is empty for a kind that has templates only.
+    """
+
+    module: str
+    family: str
+
+
+_TABLE = {
+    "c": Entry("codegen_c.backend", "c"),
+    "cuda": Entry("codegen_cuda.backend", "cuda"),
+    "vta": Entry("vta_sim.backend", ""),
+}
 _NEEDS = {
     "codegen_c.backend": "the package codegen_c",
     "codegen_cuda.backend": "the package codegen_cuda and an NVIDIA GPU",
@@ -18,23 +40,44 @@ _NEEDS = {
 }
 
 
-def register_backend(kind: str, module: str) -> str | None:
-    """Let `module` serve the target kind; gives the name of the module that did so before."""
-    before = _MODULES.get(kind)
-    _MODULES[kind] = module
-    return before
+def register_backend(kind: str, module: str, like: str = "c") -> str | None:
+    """Let `module` serve the target kind; gives the name of the module that did so before.
+
+    A kind that is new is searched as `like` is: "c", loops of a processor, or "cuda", blocks of threads.
+    Raises BackendError for another `like`, and for a kind that is not one word.
+    """
+    word = kind.split() == [kind] and not kind.startswith("-")
+    require(word, BackendError, "register_backend", "a target kind is one word", kind=kind)
+    require(like in FAMILIES, BackendError, "register_backend", f"like is one of {', '.join(FAMILIES)}", like=like)
+    before = _TABLE.get(kind)
+    _TABLE[kind] = Entry(module, like) if before is None else replace(before, module=module)
+    return None if before is None else before.module
+
+
+def _entry(kind: str) -> Entry:
+    if kind not in _TABLE:
+        raise BackendError(f"target {kind!r}: no backend is known, known ones are {', '.join(_TABLE)}")
+    return _TABLE[kind]
 
 
 def backend_module(kind: str) -> str:
     """The name of the module that serves a target kind.  Raises BackendError when there is none."""
-    if kind not in _MODULES:
-        raise BackendError(f"target {kind!r}: no backend is known, known ones are {', '.join(_MODULES)}")
-    return _MODULES[kind]
+    return _entry(kind).module
+
+
+def family_of(kind: str) -> str:
+    """The kind whose programs a kind searches (`Entry`).  Raises BackendError for an unknown kind."""
+    return _entry(kind).family
 
 
 def backend_kinds() -> tuple[str, ...]:
     """The target kinds that have a backend."""
-    return tuple(_MODULES)
+    return tuple(_TABLE)
+
+
+def program_kinds() -> tuple[str, ...]:
+    """The target kinds whose programs can be searched."""
+    return tuple([kind for kind, entry in _TABLE.items() if entry.family])
 
 
 def load_backend(module: str, kind: str) -> Any:

@@ -11,8 +11,8 @@ from functools import cached_property
 from te_lite.errors import require
 
 from .errors import TaskError
+from .registry import backend_kinds, family_of
 
-KINDS = ("c", "cuda", "vta")
 ALIASES = {"cpu": "c", "llvm": "c"}
 
 
@@ -39,8 +39,9 @@ class Target:
         require(isinstance(self.text, str), TaskError, "target", "is written as a text", got=self.text)
         words = self.text.split()
         name = words[0] if words else ""
-        if name not in KINDS and name not in ALIASES:
-            raise TaskError(f"target {self.text!r}: unknown, known targets are {', '.join((*KINDS, *ALIASES))}")
+        known = (*backend_kinds(), *ALIASES)
+        if name not in known:
+            raise TaskError(f"target {self.text!r}: unknown, known targets are {', '.join(known)}")
         for word in words[1:]:
             ok = len(word) > 1 and word.startswith("-")
             require(ok, TaskError, f"target {self.text!r}", "options are -name or -name=value", got=word)
@@ -67,8 +68,13 @@ class Target:
         return self.attrs.get("device", "")
 
     @property
+    def family(self) -> str:
+        """The kind whose programs are searched for it: "c", "cuda", or none (`ansor.core.registry.Entry`)."""
+        return family_of(self.kind.name)
+
+    @property
     def is_gpu(self) -> bool:
-        return self.kind.name == "cuda"
+        return self.family == "cuda"
 
     def __str__(self) -> str:
         return self.text

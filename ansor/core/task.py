@@ -12,6 +12,7 @@ import numpy as np
 
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import require
+from te_lite.schedule import Schedule
 from te_lite.state import State
 
 from .errors import TaskError
@@ -205,7 +206,7 @@ class SearchTask:
         given = self.layout_rewrite_option if layout_rewrite_option is None else layout_rewrite_option
         option = _layout_option("apply_best", given, self.target)
         state = _actions().with_layout(self.best_state(log_file, include_compatible), option)
-        return state.dag.apply_steps_from_state(state)
+        return Schedule(state), list(state.dag.tensors)
 
     def print_best(self, log_file: str | os.PathLike[str], print_mode: str = "schedule") -> str:
         """The best record as text: "schedule" gives Python code, the target's kind ("c", "cuda") its source."""

@@ -15,7 +15,7 @@ A model whose scores mean nothing yet says so by `ready = False`, and the search
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class CostModel(Protocol):
         """float64 [len(states)]; -inf for a program that cannot be scored, never NaN."""
 
 
+@runtime_checkable
 class FeatureModel(CostModel, Protocol):
     """A cost model that scores whole populations by their features."""
 
@@ -52,7 +53,21 @@ class FeatureModel(CostModel, Protocol):
 
 def reads_features(model: CostModel) -> TypeGuard[FeatureModel]:
     """Whether a model scores features; one that does not say so is given states."""
-    return bool(getattr(model, "reads_features", False))
+    return isinstance(model, FeatureModel) and bool(model.reads_features)
+
+
+@runtime_checkable
+class SaysReady(Protocol):
+    """A cost model that says whether its scores mean something by now."""
+
+    @property
+    def ready(self) -> bool:
+        """False before it has learnt."""
+
+
+def is_ready(model: CostModel) -> bool:
+    """Whether the scores of a model mean something; those of one that does not say so do."""
+    return bool(model.ready) if isinstance(model, SaysReady) else True
 
 
 class PythonBasedModel:

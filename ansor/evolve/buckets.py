@@ -13,7 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..space.choices import Matrix, Space, Variant
+from ..space.choices import Space, Variant
+from ..space.decisions.draw import Matrix
 
 Row = tuple[Variant, np.ndarray]
 

@@ -11,18 +11,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..space.choices import Matrix, Space
-from ..space.draw import Index, Mask, Scores
+from ..space.choices import Space
+from ..space.decisions.draw import Index, Mask, Matrix, Scores
 
 
 @lru_cache(maxsize=256)
 def parts_of(space: Space) -> tuple[Index, Index]:
     """For each column the number of its tile or choice, and the stage it decides about: int64 [width] each."""
     part, stage = np.zeros(space.width, np.int64), np.zeros(space.width, np.int64)
-    for k, tile in enumerate(space.tiles):
-        part[tile.columns], stage[tile.columns] = k, tile.stage
-    for k, choice in enumerate(space.choices):
-        part[choice.column], stage[choice.column] = len(space.tiles) + k, choice.stage
+    for k, decided in enumerate(space.parts):
+        part[decided.columns], stage[decided.columns] = k, decided.stage
     return part, stage
 
 
@@ -40,8 +38,7 @@ def crossover(
     """
     n = len(first)
     part, stage = parts_of(space)
-    parts = len(space.tiles) + len(space.choices)
-    by_part = rng.random((n, parts))[:, part] < 0.5
+    by_part = rng.random((n, len(space.parts)))[:, part] < 0.5
     by_stage = rng.random((n, len(space.sketch.stages))) < 0.5
     if stage_scores is not None:
         by_stage = stage_scores[1] > stage_scores[0]

@@ -17,8 +17,8 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..space.choices import Group, Matrix, Population, Space, Variant
-from ..space.draw import Mask, Scores, roulette
+from ..space.choices import Group, Population, Space, Variant
+from ..space.decisions.draw import Mask, Matrix, Scores, roulette
 from ..space.duplicates import Seen, first_of_each, row_keys
 from .crossover import crossover
 from .mutation import Mutation, mutate
@@ -43,6 +43,8 @@ Move = Callable[[Variant, np.random.Generator], Variant | None]
 
 
 class Candidate(NamedTuple):
+    """A row of a variant, with its score."""
+
     variant: Variant
     row: np.ndarray
     score: float

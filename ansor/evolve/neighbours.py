@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..space.choices import Matrix, Space, Tile
-from ..space.factor_tables import divisors
+from ..space.choices import Space
+from ..space.decisions.draw import Matrix
+from ..space.decisions.factor_tables import divisors
+from ..space.decisions.parts import Tile
 
 
 def neighbours(space: Space, row: np.ndarray) -> Matrix:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..space.choices import Group, Space, Variant
-from ..space.draw import Index, Mask, Scores
+from ..space.decisions.draw import Index, Mask, Scores
 
 BASE = 0.05
 """The weight of the worst finite score in the roulette, where the best one has 1 + BASE."""

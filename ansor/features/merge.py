@@ -38,7 +38,7 @@ def merged(states: Sequence[State]) -> Programs:
     """States of one structure as lanes."""
     stages = tuple([_stage(k, states) for k in range(len(states[0].stages))])
     limits = {k: np.array([s.stages[k].auto_unroll_max_step for s in states]) for k in range(len(stages))}
-    return Programs(infer_bounds(replace(states[0], stages=stages)), len(states), unroll=limits)
+    return Programs(infer_bounds(replace(states[0], stages=stages)), len(states), {"unroll": limits})
 
 
 def _stage(k: int, states: Sequence[State]) -> Stage:

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from te_lite import ComputeDAG, Tensor, compute, placeholder
+from te_lite.computation import Computation
 from te_lite.expr import Expr, Load, Reduce, as_expr, binary, compare, if_then_else, logical_and
 from te_lite.replay import apply, replay
 from te_lite.state import State
@@ -36,7 +37,7 @@ class Rewritten:
     layouts: Mapping[Tensor, PackedLayout]
 
     @property
-    def dag(self) -> ComputeDAG:
+    def dag(self) -> Computation:
         """The computation on packed weights; its tensors are in the order of those it came from."""
         return self.state.dag
 
@@ -76,10 +77,10 @@ def _packing_stage(weight: Tensor, layout: PackedLayout) -> Tensor:
         read = weight[index]
         return if_then_else(logical_and(*inside), read, as_expr(0, weight.dtype)) if inside else read
 
-    return compute(layout.packed_shape, element, TRANSFORM)  # type: ignore[no-any-return]
+    return compute(layout.packed_shape, element, TRANSFORM)
 
 
-def _reading(dag: ComputeDAG, views: Mapping[Tensor, PackedView], inputs: Mapping[Tensor, Tensor]) -> ComputeDAG:
+def _reading(dag: Computation, views: Mapping[Tensor, PackedView], inputs: Mapping[Tensor, Tensor]) -> ComputeDAG:
     """The computation with reads of some inputs turned into reads of packed ones, and `inputs` in place of inputs."""
     new: dict[Tensor, Tensor] = dict(views)
 

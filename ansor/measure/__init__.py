@@ -1,7 +1,8 @@
 """Measurement: values and protocols, worker processes, the local builder and runner, the measurer."""
 
+from ..core.backend import Backend, Device, Program
 from ..core.measure_values import BuildResult, DeviceInfo, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.protocols import Backend, Builder, Device, MeasureCallback, Program, Runner
+from ..core.protocols import Builder, MeasureCallback, Runner
 from .devices import list_devices
 from .local import LocalBuilder, LocalRPCMeasureContext, LocalRunner
 from .measurer import ProgramMeasurer

@@ -1,8 +1,8 @@
 """One device and the worker process that runs programs on it, one at a time: what every runner is made of.
 
 A worker that dies or hangs costs its candidate: the candidate fails, or is run once more on a fresh worker where the
-station has a retry.  The inputs and reference outputs of a task are made by the first station that needs them and
-read by the others.
+device runner has a retry.  The inputs and reference outputs of a task are made by the first device runner that needs
+them and read by the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,35 +20,21 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import MeasureError
-from ..core.measure_values import FAILED_COST, BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import (
+    BuildResult,
+    DeviceUse,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    RunOptions,
+    failed,
+)
 from ..core.task import SearchTask
 from .payload import task_payload
-from .workers import Reply, Worker, Workshop
+from .workers import FreshProcesses, Reply, Worker, Workshop
 
 INPUT_SEED = 20201019
 ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How programs are timed, see `LocalRunner`; `prepare_timeout` seconds for the data of a task.
-
-    `retries` says how often a candidate whose worker died or hung is run again; with `check` outputs are compared.
-    """
-
-    timeout: float
-    number: int
-    repeat: int
-    min_repeat_ms: int
-    cooldown_interval: float
-    flush: bool
-    prepare_timeout: float
-    retries: int = 0
-    check: bool = True
-
-    def timing(self) -> dict[str, Any]:
-        """What a job says of this."""
-        return {"number": self.number, "min_repeat_ms": self.min_repeat_ms, "flush": self.flush}
 
 
 def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErrorNo) -> tuple[int, str]:
@@ -62,13 +47,8 @@ def outcome(reply: Reply, timeout_error: MeasureErrorNo, death_error: MeasureErr
     return int(reply.data["error_no"]), str(reply.data.get("message", ""))
 
 
-def failed(error_no: int, message: str, seconds: float, device: str = "") -> MeasureResult:
-    """The result of a candidate that failed."""
-    return MeasureResult((FAILED_COST,), error_no, message, seconds, int(time.time()), device)
-
-
 class TaskData:
-    """The folders with the inputs and reference outputs of tasks, which stations share."""
+    """The folders with the inputs and reference outputs of tasks, which device runners share."""
 
     def __init__(self, workshop: Workshop) -> None:
         self.workshop = workshop
@@ -99,7 +79,7 @@ class TaskData:
             self._made.add(key)
 
 
-class Station:
+class DeviceRunner:
     """Runs candidates on one device; to be called from one thread at a time, except for `stop`.
 
     `label` goes into the results.  The worker process starts at the first candidate and again after each loss.
@@ -112,7 +92,7 @@ class Station:
         self.label = label
         self.trials = self.lost = 0
         self.busy = 0.0
-        self._worker = Worker(data.workshop)
+        self._worker = Worker(FreshProcesses(data.workshop))
         self._ready: tuple[int, str] | None = None
         self._stopped = False
         self._since = time.monotonic()
@@ -123,7 +103,7 @@ class Station:
         return self._worker.pid
 
     def use(self) -> DeviceUse:
-        """What the device did since the station is there."""
+        """What the device did since the device runner is there."""
         return DeviceUse(self.label, self.trials, self.busy, time.monotonic() - self._since, self.lost)
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
@@ -151,7 +131,7 @@ class Station:
         self._prepare(inp.task, payload)
         job = {
             **self.options.timing(), "op": "run", "task": payload["task"], "directory": built.filename,
-            "repeat": self.options.repeat, "packed": built.args, "check": self.options.check,
+            "repeat": self.options.repeat, "packed": built.args, "check": self.options.check_correctness,
         }  # fmt: skip
         reply = self._worker.call(job, self.options.timeout)
         error_no, _ = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)

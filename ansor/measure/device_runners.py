@@ -1,4 +1,4 @@
-"""The stations of several devices behind one door: take an idle one, give it back, stop them all."""
+"""The device runners of several devices behind one door: take an idle one, give it back, stop them all."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import queue
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from ..core.measure_values import DeviceInfo, DeviceUse
-from .device_runner import RunOptions, Station, TaskData
+from ..core.measure_values import DeviceInfo, DeviceUse, RunOptions
+from .device_runner import DeviceRunner, TaskData
 from .workers import Workshop
 
 
-class Stations:
-    """One station a device, and the files they share; any number of threads may come for one."""
+class DeviceRunners:
+    """One device runner a device, and the files they share; any number of threads may come for one."""
 
     def __init__(self, devices: Sequence[DeviceInfo | int], options: RunOptions) -> None:
         self._workshop = Workshop()
         data = TaskData(self._workshop)
         self._all = [
-            Station(data, options, d) if isinstance(d, int) else Station(data, options, d.index, d.label)
+            DeviceRunner(data, options, d) if isinstance(d, int) else DeviceRunner(data, options, d.index, d.label)
             for d in devices
         ]
-        self._idle: queue.SimpleQueue[Station | None] = queue.SimpleQueue()
-        for station in self._all:
-            self._idle.put(station)
+        self._idle: queue.SimpleQueue[DeviceRunner | None] = queue.SimpleQueue()
+        for runner in self._all:
+            self._idle.put(runner)
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._all)
 
     @contextmanager
-    def idle(self) -> Iterator[Station | None]:
-        """The station that has waited longest, as soon as there is one; None when they were closed meanwhile."""
-        station = self._idle.get()
+    def idle(self) -> Iterator[DeviceRunner | None]:
+        """The device runner that has waited longest, as soon as there is one; None when they were closed meanwhile."""
+        runner = self._idle.get()
         try:
-            yield None if self._closed else station
+            yield None if self._closed else runner
         finally:
-            self._idle.put(station)
+            self._idle.put(runner)
 
     def pids(self) -> list[int]:
         """The numbers of the worker processes."""
@@ -47,17 +47,17 @@ class Stations:
         return [s.use() for s in self._all if s.label]
 
     def close(self) -> None:
-        """Stop all stations, in the middle of a run too, and remove their files."""
+        """Stop all device runners, in the middle of a run too, and remove their files."""
         self._closed = True
         at_rest = 0
         while at_rest < len(self._all):
-            for station in self._all:
-                station.stop()
+            for runner in self._all:
+                runner.stop()
             try:
                 at_rest += self._idle.get(timeout=0.05) is not None
             except queue.Empty:
                 continue
-        for station in self._all:
-            station.close()
+        for runner in self._all:
+            runner.close()
         self._workshop.close()
         self._idle.put(None)

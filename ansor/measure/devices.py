@@ -1,22 +1,18 @@
 """The devices of this machine, and which of them a runner drives.
 
-Every target kind has devices with numbers from 0 on.  A backend that can tell them apart lists them
-(`ListsDevices`); one that cannot has a single one, the processor.  Costs of different models do not compare, so a
-runner drives devices of one model only.
+Every target kind has devices with numbers from 0 on (`Backend.devices`).  Costs of different models do not compare, so
+a runner drives devices of one model only.
 """
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from te_lite.errors import require
 
 from ..core.backends import backend
 from ..core.errors import MeasureError, TaskError
-from ..core.hardware import host_cores
 from ..core.measure_values import DeviceInfo
 
 ALL = "all"
@@ -25,20 +21,7 @@ Wanted = str | tuple[int, ...]
 
 def list_devices(kind: str) -> list[DeviceInfo]:
     """The devices of a target kind on this machine.  Raises the backend's error when there are none."""
-    found = getattr(backend(kind), "devices", None)
-    if found is None:
-        return [DeviceInfo(kind, 0, processor(), f"{host_cores()} cores")]
-    listed: list[DeviceInfo] = found()
-    return listed
-
-
-def processor() -> str:
-    """The model of this machine's processor."""
-    info = Path("/proc/cpuinfo")
-    for line in info.read_text(errors="replace").splitlines() if info.exists() else []:
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return backend(kind).devices()
 
 
 def wanted_devices(owner: str, given: Any) -> Wanted:

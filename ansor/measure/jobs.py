@@ -23,10 +23,10 @@ from te_lite.reference import evaluate, random_inputs
 from te_lite.replay import replay
 from te_lite.step import from_json
 
+from ..core.backend import Array, Backend, Device, Program
 from ..core.backends import load_backend
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
-from ..core.protocols import Array, Backend, Device, Program
 from ..layout.packing import PackedLayout
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
 from .check import mismatch, poison, reduction_terms, tolerance
@@ -56,6 +56,12 @@ def stage(error_no: MeasureErrorNo) -> Iterator[None]:
         if len(text) > MAX_MESSAGE:
             text = f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
         raise JobFailure(error_no, text) from error
+
+
+def refuse_odd_times(costs: Sequence[float]) -> None:
+    """Raises ValueError unless there are times, all of them finite and above 0."""
+    if not costs or not all(np.isfinite(c) and c > 0 for c in costs):
+        raise ValueError(f"the times {costs} are not positive numbers")
 
 
 @dataclass
@@ -117,7 +123,7 @@ class Workbench:
             func = lower(program.state, program.dag.tensors)
         with stage(MeasureErrorNo.COMPILE_HOST):
             device = _backend(job)
-            build = getattr(device, "build_portable", device.build) if job.get("portable") else device.build
+            build = device.build_portable if job.get("portable") else device.build
             build(func, job["target"], job["directory"])
         return {"error_no": 0, "packed": _packed_inputs(dag, program)}
 
@@ -155,8 +161,7 @@ class Workbench:
                 handles, int(job["number"]), int(job["repeat"]), int(job["min_repeat_ms"]), bool(job["flush"])
             )
             costs = [float(c) for c in costs]
-            if not costs or not all(np.isfinite(c) and c > 0 for c in costs):
-                raise ValueError(f"the times {costs} are not positive numbers")
+            refuse_odd_times(costs)
         return {"error_no": 0, "costs": costs}
 
     def time_in_turns(self, job: dict[str, Any]) -> dict[str, Any]:

@@ -5,54 +5,54 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from te_lite.errors import TeError, require
 from te_lite.step import to_json
 
 from ..core.backends import backend
+from ..core.checks import require_counts, require_not_negative, require_positive
 from ..core.errors import TaskError
 from ..core.hardware import host_cores
-from ..core.measure_values import BuildResult, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import (
+    BuildResult,
+    DeviceUse,
+    MeasureErrorNo,
+    MeasureInput,
+    MeasureResult,
+    RunOptions,
+    failed,
+)
 from ..core.task import SearchTask
-from .device_runner import RunOptions, Station, failed, outcome
-from .device_runners import Stations
+from .device_runner import DeviceRunner, outcome
+from .device_runners import DeviceRunners
 from .devices import choose_devices, wanted_devices
 from .payload import task_payload
-from .workers import Reply, WorkerPool, Workshop
+from .workers import FreshProcesses, Reply, WorkerPool, Workshop
 
 PREPARE_TIMEOUT = 600.0
 logger = logging.getLogger("ansor")
-
-
-def _positive(owner: str, **values: float) -> None:
-    for name, value in values.items():
-        if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-            raise TaskError(f"{owner}: {name} must be a positive number, got {value!r}")
-
-
-def _counts(owner: str, **values: int) -> None:
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise TaskError(f"{owner}: {name} must be a positive integer, got {value!r}")
 
 
 class LocalBuilder:
     """Builds candidates in `n_parallel` worker processes (default: the processors at hand), `timeout` seconds each.
 
     Replaying the steps, lowering and compiling all happen in the worker, under the time limit.  `build_func` is
-    "default"; a backend knows what its programs are made of.  With `portable` they are for other machines (`Portable`).
+    "default"; a backend knows what its programs are made of.  With `portable` they are for other machines
+    (`Backend.build_portable`).
     """
 
     portable = False
 
     def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
         n_parallel = host_cores() if n_parallel is None else n_parallel
-        _positive("LocalBuilder", timeout=timeout)
-        _counts("LocalBuilder", n_parallel=n_parallel)
+        require_positive(TaskError, "LocalBuilder", timeout=timeout)
+        require_counts(TaskError, "LocalBuilder", n_parallel=n_parallel)
         if build_func != "default":
             raise TaskError(f"LocalBuilder: build_func must be 'default', got {build_func!r}")
         self.timeout = timeout
@@ -66,12 +66,11 @@ class LocalBuilder:
         target = inp.task.target
         if str(target) not in self._checked:
             device = backend(target.kind.name)
-            check = getattr(device, "check_portable", device.check) if self.portable else device.check
-            check(str(target))
+            (device.check_portable if self.portable else device.check)(str(target))
             self._checked.add(str(target))
         if self._workshop is None or self._pool is None:
             self._workshop = Workshop()
-            self._pool = WorkerPool(self.n_parallel, self._workshop)
+            self._pool = WorkerPool(self.n_parallel, FreshProcesses(self._workshop))
         try:
             steps = [to_json(s) for s in inp.steps]
         except TeError as error:
@@ -83,13 +82,12 @@ class LocalBuilder:
             **task_payload(inp.task), "op": "build", "steps": steps, "directory": str(directory),
             "portable": self.portable,
         }  # fmt: skip
-        return self._pool.submit(job, self.timeout, lambda reply: self._result(directory, reply))
+        return self._pool.submit(job, [self.timeout], lambda reply: self._result(directory, reply))
 
     def _result(self, directory: Path, reply: Reply) -> BuildResult:
         error_no, message = outcome(reply, MeasureErrorNo.BUILD_TIMEOUT, MeasureErrorNo.COMPILE_HOST)
         if error_no:
             shutil.rmtree(directory, ignore_errors=True)
-        if error_no:
             return BuildResult("", (), error_no, message, reply.seconds)
         return BuildResult(str(directory), tuple(reply.data["packed"]), 0, message, reply.seconds)
 
@@ -115,6 +113,9 @@ class LocalRunner:
     and a candidate whose worker died or hung is run once more on a fresh worker.  Without it, `device` is the one.
     """
 
+    check_correctness = True
+    _runners: Mapping[str, DeviceRunners] = MappingProxyType({})
+
     def __init__(
         self,
         timeout: float = 10,
@@ -126,11 +127,10 @@ class LocalRunner:
         device: int = 0,
         devices: Sequence[int] | str | None = None,
     ) -> None:
-        _positive("LocalRunner", timeout=timeout)
-        _counts("LocalRunner", number=number, repeat=repeat)
-        for name, value in (("min_repeat_ms", min_repeat_ms), ("cooldown_interval", cooldown_interval)):
-            if not isinstance(value, int | float) or not value >= 0:
-                raise TaskError(f"LocalRunner: {name} must be a number of at least 0, got {value!r}")
+        require_positive(TaskError, "LocalRunner", timeout=timeout)
+        require_counts(TaskError, "LocalRunner", number=number, repeat=repeat)
+        rests = {"min_repeat_ms": min_repeat_ms, "cooldown_interval": cooldown_interval}
+        require_not_negative(TaskError, "LocalRunner", **rests)
         if enable_cpu_cache_flush and (number, min_repeat_ms) != (1, 0):
             logger.warning("LocalRunner: with enable_cpu_cache_flush, number is 1 and min_repeat_ms is 0")
             number, min_repeat_ms = 1, 0
@@ -144,24 +144,23 @@ class LocalRunner:
         self.devices = None if devices is None else wanted_devices("LocalRunner", devices)
         law = "device and devices exclude each other"
         require(self.devices is None or device == 0, TaskError, "LocalRunner", law, device=device, devices=devices)
-        self._stations: dict[str, Stations] = {}
         self._lock = threading.Lock()
 
     @property
-    def _options(self) -> RunOptions:
-        retries = 0 if self.devices is None else 1
+    def options(self) -> RunOptions:
+        """How programs are run."""
         return RunOptions(
-            self.timeout, self.number, self.repeat, self.min_repeat_ms, self.cooldown_interval,
-            self.enable_cpu_cache_flush, PREPARE_TIMEOUT, retries,
+            self.number, self.repeat, self.min_repeat_ms, self.check_correctness, self.cooldown_interval,
+            self.enable_cpu_cache_flush, self.timeout, PREPARE_TIMEOUT, retries=0 if self.devices is None else 1,
         )  # fmt: skip
 
-    def _opened(self, kind: str) -> Stations:
-        """The stations of a target kind.  Raises as `slots` does."""
+    def _opened(self, kind: str) -> DeviceRunners:
+        """The device runners of a target kind.  Raises as `slots` does."""
         with self._lock:
-            if kind not in self._stations:
+            if kind not in self._runners:
                 chosen = [self.device] if self.devices is None else choose_devices(kind, self.devices)
-                self._stations[kind] = Stations(chosen, self._options)
-            return self._stations[kind]
+                self._runners = {**self._runners, kind: DeviceRunners(chosen, self.options)}
+            return self._runners[kind]
 
     def slots(self, task: SearchTask) -> int:
         """How many candidates of a task are run at a time: the number of devices.
@@ -173,42 +172,42 @@ class LocalRunner:
 
     def usage(self) -> list[DeviceUse]:
         """What each of `devices` did since the workers were started; empty without `devices`."""
-        return [use for stations in list(self._stations.values()) for use in stations.use()]
+        return [use for found in list(self._runners.values()) for use in found.use()]
 
     def pids(self) -> list[int]:
         """The numbers of the worker processes."""
-        return [pid for stations in list(self._stations.values()) for pid in stations.pids()]
+        return [pid for found in list(self._runners.values()) for pid in found.pids()]
 
     @contextmanager
-    def _station(self, task: SearchTask) -> Iterator[Station]:
-        """An idle station; waits for one."""
-        station = None
-        while station is None:
-            with self._opened(task.target.kind.name).idle() as station:
-                if station is not None:
-                    yield station
+    def _idle(self, task: SearchTask) -> Iterator[DeviceRunner]:
+        """An idle device runner; waits for one."""
+        runner = None
+        while runner is None:
+            with self._opened(task.target.kind.name).idle() as runner:
+                if runner is not None:
+                    yield runner
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
         """Run one candidate.  Raises MeasureError when its task has no reference, and as `slots` does."""
         if built.error_no:
             return failed(built.error_no, built.error_msg, built.time_cost)
-        with self._station(inp.task) as station:
-            return station.run(inp, built)
+        with self._idle(inp.task) as runner:
+            return runner.run(inp, built)
 
     def compare(self, inputs: Sequence[MeasureInput], builds: Sequence[BuildResult]) -> list[list[float]]:
         """Time programs of one task in turns on one device, a few figures each; none for those that do not run."""
-        with self._station(inputs[0].task) as station:
-            return station.compare(inputs, builds)
+        with self._idle(inputs[0].task) as runner:
+            return runner.compare(inputs, builds)
 
     def close(self) -> None:
         """Stop the workers, in the middle of a run too, and remove their files."""
         with self._lock:
-            stations, self._stations = self._stations, {}
-        for one in stations.values():
+            runners, self._runners = self._runners, {}
+        for one in runners.values():
             one.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_stations", None):
+        if self._runners:
             self.close()
 
 
@@ -240,8 +239,4 @@ class LocalRPCMeasureContext:
         self.runner = LocalRunner(
             timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, device, devices
         )
-
-    def __del__(self) -> None:
-        runner = getattr(self, "runner", None)
-        if runner is not None:
-            runner.close()
+        weakref.finalize(self, self.runner.close)

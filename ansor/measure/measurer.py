@@ -16,7 +16,7 @@ from te_lite.state import State
 
 from ..core.errors import MeasureError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
-from ..core.protocols import Builder, MeasureCallback, Runner
+from ..core.protocols import Builder, KeepsUsage, MeasureCallback, PairedRunner, ReportsUse, Runner
 from ..core.task import SearchTask
 from .pipeline import Pipeline
 from .progress import Display, make_display
@@ -153,17 +153,15 @@ class ProgramMeasurer:
             self._shown = None
 
     def usage(self) -> list[DeviceUse]:
-        """What each device did so far; empty for a runner that does not say (`ManyDevices`)."""
-        usage = getattr(self.runner, "usage", None)
-        return usage() if usage else []
+        """What each device did so far; empty for a runner that does not say (`ReportsUse`)."""
+        return self.runner.usage() if isinstance(self.runner, ReportsUse) else []
 
     def _tell_usage(self) -> None:
         """Callbacks that keep it (`KeepsUsage`) hear what the devices did."""
         uses = self.usage()
         for callback in self.callbacks if uses else ():
-            keep = getattr(callback, "usage", None)
-            if keep is not None:
-                keep(uses)
+            if isinstance(callback, KeepsUsage):
+                callback.usage(uses)
 
     def close(self) -> None:
         """Stop the workers and forget what was not measured yet; callbacks hear of all that was."""
@@ -181,12 +179,12 @@ class ProgramMeasurer:
         this.  A runner that cannot compare (`PairedRunner`) leaves things as they are.
         """
         known, leaders = self.best_of(task), self._leaders.get(key_of(task), [])
-        compare = getattr(self.runner, "compare", None)
-        if known is None or compare is None or len(leaders) < 2:
+        runner = self.runner
+        if known is None or not isinstance(runner, PairedRunner) or len(leaders) < 2:
             return known
         inputs = [inp for _, _, inp in leaders]
         with self.closing_on_error():
-            times = compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
+            times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
         costs = [float(np.median(t)) if len(t) else float("inf") for t in times]
         winner = int(np.argmin(costs))
         if costs[winner] < float("inf"):

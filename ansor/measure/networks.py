@@ -1,7 +1,6 @@
 """A whole network in a worker: a library that was built elsewhere, its inputs in, its outputs or its times out.
 
-Only a backend with a method `load_network(path, device number)` can do that; the network has the methods `set_input`,
-`run`, `get_output` and `time_evaluator` of a graph executor.
+Only a backend that has `load_network` can do that (`ansor.core.backend.Backend`).
 """
 
 from __future__ import annotations
@@ -11,10 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.errors import require
-
 from ..core.backends import load_backend
-from ..core.errors import MeasureError
 from ..core.measure_values import MeasureErrorNo
 
 
@@ -24,10 +20,7 @@ def run_network(job: dict[str, Any]) -> dict[str, Any]:
     With `repeat` 0 it is run once, and its output is left in the folder as `output.npy`.  Gives `{"times": seconds}`.
     Raises MeasureError for a backend that has no networks, and what the network raises.
     """
-    device = load_backend(job["backend"], job["kind"])
-    load: Any = getattr(device, "load_network", None)
-    require(load is not None, MeasureError, f"target {job['kind']!r}", "its networks cannot be run from a file")
-    module = load(job["file"], int(job["device"]))
+    module = load_backend(job["backend"], job["kind"]).load_network(job["file"], int(job["device"]))
     folder = Path(job["inputs"])
     for path in sorted(folder.glob("*.npy")):
         module.set_input(path.stem, np.load(path, allow_pickle=False))

@@ -1,4 +1,4 @@
-"""What a worker must know of a task, as JSON: builders and stations send the same."""
+"""What goes between the search and its workers, as JSON: what a worker must know of a task, and results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 from te_lite.dag_json import dag_to_json
 
+from ..core.errors import MeasureError
+from ..core.measure_values import MeasureResult
 from ..core.registry import backend_module
 from ..core.task import SearchTask
 
@@ -25,3 +27,21 @@ def task_payload(task: SearchTask) -> dict[str, Any]:
         "task": digest.hexdigest()[:24], "dag": dag, "kind": kind, "backend": backend_module(kind),
         "target": str(task.target), "layout": int(task.layout_rewrite_option),
     }  # fmt: skip
+
+
+def result_to_json(result: MeasureResult) -> list[Any]:
+    """A result as a list."""
+    return [
+        list(result.costs), int(result.error_no), result.error_msg, result.all_cost, result.timestamp, result.device,
+    ]  # fmt: skip
+
+
+def result_from_json(data: Any) -> MeasureResult:
+    """The result of `result_to_json`.  Raises MeasureError for anything else."""
+    try:
+        costs, error_no, message, seconds, timestamp, device = data
+        return MeasureResult(
+            tuple(float(c) for c in costs), int(error_no), str(message), float(seconds), int(timestamp), str(device)
+        )
+    except (TypeError, ValueError) as error:
+        raise MeasureError(f"message: no result can be read from it, got {data!r:.80}") from error

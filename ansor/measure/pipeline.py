@@ -19,7 +19,7 @@ from itertools import count
 
 from ..core.backends import backend
 from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
-from ..core.protocols import Builder, Runner
+from ..core.protocols import Builder, ManyDevices, Runner, is_elsewhere
 from ..core.task import SearchTask
 
 BATCH_PER_WORKER = 4
@@ -29,9 +29,9 @@ Done = tuple[int, MeasureResult]
 def alone(task: SearchTask, runner: Runner) -> bool:
     """Whether nothing may be built while something is measured: programs run on the processor that compiles them.
 
-    A runner that measures on other machines says so by its attribute `elsewhere`.
+    A runner that measures on other machines (`RemoteRunner`) leaves this one alone.
     """
-    return backend(task.target.kind.name).shares_host and not getattr(runner, "elsewhere", False)
+    return backend(task.target.kind.name).shares_host and not is_elsewhere(runner)
 
 
 @dataclass(order=True)
@@ -79,8 +79,8 @@ class Pipeline:
     def _open_lane(self, task: SearchTask) -> _Lane:
         """The lane; it has as many threads as the runner has slots for the task that comes first."""
         if self._lane is None:
-            slots = getattr(self.runner, "slots", None)
-            threads = ThreadPoolExecutor(slots(task) if slots else 1, thread_name_prefix="ansor-runner")
+            slots = self.runner.slots(task) if isinstance(self.runner, ManyDevices) else 1
+            threads = ThreadPoolExecutor(slots, thread_name_prefix="ansor-runner")
             self._lane = _Lane(threads, queue.PriorityQueue())
         return self._lane
 

@@ -1,7 +1,8 @@
 """Worker processes that can be killed: one job in flight each, the time limit enforced from outside.
 
-A worker is a fresh Python process in a session of its own.  It may hang with the interpreter lock held, crash, exit or
-be stopped: the parent waits for the answer no longer than the limit, kills the whole process group and starts another.
+A worker is a process in a session of its own: a fresh Python process (`FreshProcesses`), or a fork of this one
+(forks.py).  It may hang with the interpreter lock held, crash, exit or be stopped: the parent waits for the answer no
+longer than the limit, kills the whole process group and starts another.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..core.errors import MeasureError
 from .channel import ChannelClosed, receive, send
@@ -32,14 +33,45 @@ SELF_DESTRUCT = 30.0
 T = TypeVar("T")
 
 
+NEXT_STAGE = {"next_stage": True}
+"""What a worker says when it goes on to the next stage of a job, which has a time limit of its own."""
+
+
 @dataclass(frozen=True)
 class Reply:
-    """What became of a job: `data` when the worker answered, else `failure` is "timeout" or "died"."""
+    """What became of a job: `data` when the worker answered, else `failure` is "timeout" or "died", in `stage`."""
 
     seconds: float
     data: dict[str, Any] = field(default_factory=dict)
     failure: str = ""
     message: str = ""
+    stage: int = 0
+
+
+class Process(Protocol):
+    """A process that this one started, as `subprocess.Popen` knows it; `returncode` is that of the last `poll`."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Its exit code, minus the number of the signal that ended it; None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.  Raises subprocess.TimeoutExpired."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """A process that was started, and our end of its channel; `complaints` is the file with its error stream."""
+
+    process: Process
+    socket: socket.socket
+    complaints: Path | None = None
+
+
+Launch = Callable[[], Child]
+"""Starts a process that says `{"ready": true}`, then answers jobs until its channel closes."""
 
 
 class Workshop:
@@ -57,26 +89,44 @@ class Workshop:
         self._finalizer()
 
 
+class FreshProcesses:
+    """Starts `python -m ansor.measure.worker`, which knows nothing of this process; its files are in the workshop."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self._workshop = workshop
+
+    def __call__(self) -> Child:
+        ours, theirs = socket.socketpair()
+        scratch = self._workshop.new("worker_")
+        stderr = scratch / "stderr"
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path), "TMPDIR": str(scratch)}
+        with theirs, open(stderr, "ab") as complaints:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "ansor.measure.worker", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints,
+                pass_fds=[theirs.fileno()], start_new_session=True, env=env,
+            )  # fmt: skip
+        return Child(process, ours, stderr)
+
+
 class Worker:
     """One worker process, started at the first call and again after each crash or timeout.
 
     `started` counts the processes: callers compare it to tell whether the one they prepared is still there.
     """
 
-    def __init__(self, workshop: Workshop) -> None:
-        self.workshop = workshop
+    def __init__(self, launch: Launch) -> None:
         self.started = 0
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
-        self._complaints = Path()
+        self._launch = launch
+        self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
+        return self._child.process.pid if self._child is not None else None
 
     def ensure_started(self) -> None:
         """Start the process unless it runs.  Raises MeasureError when none comes up in `STARTS` attempts."""
-        if self._process is not None and self._process.poll() is None:
+        if self._child is not None and self._child.process.poll() is None:
             return
         for left in reversed(range(STARTS)):
             try:
@@ -88,118 +138,122 @@ class Worker:
 
     def _start(self) -> None:
         self.kill()
-        ours, theirs = socket.socketpair()
-        scratch = self.workshop.new("worker_")
-        self._complaints = scratch / "stderr"
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path), "TMPDIR": str(scratch)}
-        with theirs, open(self._complaints, "ab") as complaints:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "ansor.measure.worker", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints,
-                pass_fds=[theirs.fileno()], start_new_session=True, env=env,
-            )  # fmt: skip
-        self._socket = ours
+        self._child = child = self._launch()
         self.started += 1
         try:
-            receive(ours, time.monotonic() + START_TIMEOUT)
+            receive(child.socket, time.monotonic() + START_TIMEOUT)
         except (ChannelClosed, TimeoutError) as error:
-            message = self._last_words()
+            message = _last_words(child)
             self.kill()
             raise MeasureError(f"worker: the process does not start: {message}") from error
         except BaseException:
             self.kill()
             raise
 
-    def call(self, job: dict[str, Any], timeout: float) -> Reply:
-        """Do one job, in `timeout` seconds at most; a worker that fails is killed.
+    def call(self, job: dict[str, Any], *limits: float) -> Reply:
+        """Do one job; a worker that fails is killed.  `limits` are the seconds of each of its stages.
 
         Raises MeasureError when no process can be started.
         """
         self.ensure_started()
-        assert self._socket is not None
-        start = time.monotonic()
-        deadline = start + timeout
+        assert self._child is not None
+        child, start, stage = self._child, time.monotonic(), 0
+        deadline = start + limits[0]
         try:
-            send(self._socket, {**job, "self_destruct": timeout + SELF_DESTRUCT}, deadline)
-            return Reply(data=receive(self._socket, deadline), seconds=time.monotonic() - start)
+            send(child.socket, {**job, "self_destruct": sum(limits) + SELF_DESTRUCT}, deadline)
+            while (data := receive(child.socket, deadline)) == NEXT_STAGE:
+                stage += 1
+                deadline = time.monotonic() + limits[stage]
+            return Reply(time.monotonic() - start, data, stage=stage)
         except TimeoutError:
-            self.kill()
-            return Reply(time.monotonic() - start, failure="timeout", message=f"no answer within {timeout:g} s")
+            return self._failed(start, stage, "timeout", f"no answer within {limits[stage]:g} s")
         except ChannelClosed:
-            message = self._last_words()
-            self.kill()
-            return Reply(time.monotonic() - start, failure="died", message=message)
+            return self._failed(start, stage, "died", _last_words(child))
         except BaseException:
             self.kill()
             raise
 
-    def _last_words(self) -> str:
-        """How the process ended, and the last line it wrote to its error stream."""
-        assert self._process is not None
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        code = self._process.returncode
-        how = "it closed its channel" if code is None else f"exit code {code}"
-        if code is not None and code < 0:
-            how = f"signal {-code}, {signal.strsignal(-code)}"
-        words = ""
-        with suppress(OSError), open(self._complaints, "rb") as f:
-            f.seek(max(0, f.seek(0, os.SEEK_END) - 4096))
-            lines = f.read().decode(errors="replace").strip().splitlines()
-            words = f": {lines[-1][:200]}" if lines else ""
-        return f"the worker died ({how}){words}"
+    def _failed(self, start: float, stage: int, failure: str, message: str) -> Reply:
+        self.kill()
+        return Reply(time.monotonic() - start, {}, failure, message, stage)
 
     def interrupt(self) -> None:
         """End the process from another thread; the `call` in progress answers that it died."""
-        process = self._process
-        if process is not None:
-            _kill_group(process)
+        child = self._child
+        if child is not None:
+            _kill_group(child.process)
 
     def kill(self) -> None:
         """End the process and everything it started."""
-        process, self._process = self._process, None
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if process is None:
+        child, self._child = self._child, None
+        if child is None:
             return
-        _kill_group(process)
-        process.wait()
-        shutil.rmtree(self._complaints.parent, ignore_errors=True)
+        child.socket.close()
+        _kill_group(child.process)
+        child.process.wait()
+        if child.complaints is not None:
+            shutil.rmtree(child.complaints.parent, ignore_errors=True)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def _last_words(child: Child) -> str:
+    """How a process ended, and the last line it wrote to its error stream."""
+    with suppress(subprocess.TimeoutExpired):
+        child.process.wait(1.0)
+    code = child.process.returncode
+    how = "it closed its channel" if code is None else f"exit code {code}"
+    if code is not None and code < 0:
+        how = f"signal {-code}, {signal.strsignal(-code)}"
+    words = ""
+    if child.complaints is not None:
+        with suppress(OSError), open(child.complaints, "rb") as f:
+            f.seek(max(0, f.seek(0, os.SEEK_END) - 4096))
+            lines = f.read().decode(errors="replace").strip().splitlines()
+            words = f": {lines[-1][:200]}" if lines else ""
+    return f"the worker died ({how}){words}"
+
+
+def _kill_group(process: Process) -> None:
     if process.returncode is None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for kill in (os.killpg, os.kill):
+            with suppress(ProcessLookupError, PermissionError):
+                kill(process.pid, signal.SIGKILL)
 
 
 class WorkerPool:
     """Several workers behind one queue of jobs."""
 
-    def __init__(self, n: int, workshop: Workshop) -> None:
-        self._workers = [Worker(workshop) for _ in range(n)]
+    def __init__(self, n: int, launch: Launch) -> None:
+        self._workers = [Worker(launch) for _ in range(n)]
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(n, thread_name_prefix="ansor-worker")
         self._open: set[Future[Any]] = set()
         self._closed = False
-        self._finalizer = weakref.finalize(self, _interrupt_all, self._workers)
+        self._finalizer = weakref.finalize(self, _end_all, self._workers)
 
-    def submit(self, job: dict[str, Any], timeout: float, then: Callable[[Reply], T]) -> Future[T]:
-        """Queue a job, the future gives `then(reply)`; its time limit starts when a worker takes it."""
-        future = self._threads.submit(lambda: then(self._do(job, timeout)))
+    def start(self) -> None:
+        """Start the processes that do not run yet, in this thread.  Raises MeasureError as `Worker` does."""
+        for worker in self._workers:
+            worker.ensure_started()
+
+    def pids(self) -> list[int]:
+        """The numbers of the processes."""
+        return [worker.pid for worker in self._workers if worker.pid is not None]
+
+    def submit(self, job: dict[str, Any], limits: Sequence[float], then: Callable[[Reply], T]) -> Future[T]:
+        """Queue a job, the future gives `then(reply)`; the first of its time limits starts when a worker takes it."""
+        future = self._threads.submit(lambda: then(self._do(job, limits)))
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         return future
 
-    def _do(self, job: dict[str, Any], timeout: float) -> Reply:
+    def _do(self, job: dict[str, Any], limits: Sequence[float]) -> Reply:
         worker = self._idle.get()
         try:
             if self._closed:
                 return Reply(0.0, failure="died", message="the pool is closed")
-            return worker.call(job, timeout)
+            return worker.call(job, *limits)
         finally:
             self._idle.put(worker)
 
@@ -211,10 +265,15 @@ class WorkerPool:
             _interrupt_all(self._workers)
             wait(list(self._open), timeout=0.05)
         self._threads.shutdown(wait=True)
-        for worker in self._workers:
-            worker.kill()
+        _end_all(self._workers)
 
 
 def _interrupt_all(workers: list[Worker]) -> None:
     for worker in workers:
         worker.interrupt()
+
+
+def _end_all(workers: list[Worker]) -> None:
+    _interrupt_all(workers)
+    for worker in workers:
+        worker.kill()

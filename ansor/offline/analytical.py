@@ -14,10 +14,10 @@ from te_lite.lanes import product
 from te_lite.loop_scope import THREADS
 
 from ..core.errors import TaskError
-from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..sketch.shared_memory import shared_bytes
 from ..space.programs import Programs
-from .common import NoBuilder, program_key
+from .common import NoBuilder, failed_build, program_key
 
 
 class AnalyticalRunner:
@@ -39,16 +39,18 @@ class AnalyticalRunner:
         self.seed = seed
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        """The estimate as a result; no time passes, so its times are 0."""
+        """The estimate as a result; no time passes, so its times are 0.  A failed build gives its error."""
+        if built.error_no:
+            return failed_build(built)
         task = inp.task
         try:
             bounds = infer_bounds(inp.state)
         except TeError as error:
-            return _failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error))
+            return failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error), 0.0, timestamp=0)
         machine = machine_of(task.target, task.hardware_params) if self.machine is None else self.machine
         refusal = _refusal(bounds, inp) if isinstance(machine, GPU) else ""
         if refusal:
-            return _failed(MeasureErrorNo.RUNTIME_DEVICE, refusal)
+            return failed(MeasureErrorNo.RUNTIME_DEVICE, refusal, 0.0, timestamp=0)
         cost = float(seconds(Programs(bounds), machine)[0]) * math.exp(self.noise * self._normal(inp))
         return MeasureResult((cost,), 0, "", 0.0, 0)
 
@@ -77,7 +79,3 @@ def _refusal(bounds: Bounds, inp: MeasureInput) -> str:
     if shared > hardware.max_shared_memory_per_block:
         return f"{shared} bytes of shared memory in a block, the limit is {hardware.max_shared_memory_per_block}"
     return ""
-
-
-def _failed(error_no: MeasureErrorNo, message: str) -> MeasureResult:
-    return MeasureResult((FAILED_COST,), int(error_no), message, 0.0, 0)

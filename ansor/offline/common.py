@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from te_lite.step import Split, Step
 
-from ..core.measure_values import BuildResult, MeasureInput
+from ..core.measure_values import FAILED_COST, BuildResult, MeasureInput, MeasureResult
 
 ProgramKey = tuple[str, str, tuple[Step, ...]]
 
@@ -25,6 +25,11 @@ class NoBuilder:
 
     def close(self) -> None:
         """There is nothing to stop."""
+
+
+def failed_build(built: BuildResult) -> MeasureResult:
+    """The result of a candidate whose build failed."""
+    return MeasureResult((FAILED_COST,), built.error_no, built.error_msg, built.time_cost, 0)
 
 
 def program_key(inp: MeasureInput) -> ProgramKey:

@@ -10,9 +10,9 @@ from typing import Literal
 from te_lite.errors import require
 
 from ..core.errors import MeasureError, TaskError
-from ..core.measure_values import FAILED_COST, BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..records.lines import Record, RecordReader, target_kind
-from .common import NoBuilder, ProgramKey, program_key
+from .common import NoBuilder, ProgramKey, failed_build, program_key
 
 Missing = Literal["raise", "fail"]
 
@@ -46,14 +46,19 @@ class ReplayRunner:
         return program_key(inp) in self._known
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        """The recorded result, as it was recorded.  Raises MeasureError for a program that the log lacks."""
+        """The recorded result, as it was recorded; a failed build gives its error.
+
+        Raises MeasureError for a program that the log lacks.
+        """
+        if built.error_no:
+            return failed_build(built)
         key = program_key(inp)
         if key in self._known:
             return self._known[key]
         message = f"{self.name} has no record of program {short_name(key)} of {inp.task.workload_key} on {key[1]}"
         if self.missing == "raise":
             raise MeasureError(f"ReplayRunner: {message}")
-        return MeasureResult((FAILED_COST,), int(MeasureErrorNo.UNKNOWN_ERROR), message, 0.0, 0)
+        return failed(MeasureErrorNo.UNKNOWN_ERROR, message, 0.0, timestamp=0)
 
     def close(self) -> None:
         """There is nothing to stop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.protocols import MeasureCallback
@@ -24,6 +24,14 @@ class Preloads(Protocol):
 
     def preload_measured_states(self, filename: str | os.PathLike[str]) -> int:
         """Take the records of a log as measured, and give their number."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """An init callback."""
+
+    def prepare(self, policy: Any) -> None:
+        """Called once with the policy, before it searches."""
 
 
 class PreloadMeasuredStates:

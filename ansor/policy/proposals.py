@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError, require
 from te_lite.state import State
 from te_lite.step import Step
@@ -23,11 +24,11 @@ from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 from ..space.choices import Group, Population, Variant
-from ..space.decisions import random_space
 from ..space.duplicates import Seen
 from ..space.limits import rows_fit
 from ..space.parse import parse
 from ..space.sample import sample_rows
+from ..space.spaces import random_space
 from ..space.states import concrete
 from ..space.variants import mutate_place, random_variant
 
@@ -169,6 +170,6 @@ def program_text(state: State) -> str | None:
     None for a state that has no bounds.
     """
     try:
-        return str(state.dag.infer_bound_from_state(state))
+        return str(infer_bounds(state).state)
     except LowerError:
         return None

@@ -17,6 +17,7 @@ from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
+from .protocols import AsksAhead
 
 FIRST_ROUND = 32
 
@@ -60,7 +61,7 @@ def _rounds(
     policy: Any, task: SearchTask, trials: int, per_round: int, measurer: ProgramMeasurer, retries: int,
     progress: _Progress,
 ) -> None:  # fmt: skip
-    ahead = 0 if alone(task, measurer.runner) else int(getattr(policy, "rounds_ahead", 1))
+    ahead = 0 if alone(task, measurer.runner) else int(policy.rounds_ahead) if isinstance(policy, AsksAhead) else 1
     pending: deque[Batch] = deque()
     asked = empty = 0
     while asked < trials and empty <= retries and not progress.over():

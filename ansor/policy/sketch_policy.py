@@ -23,6 +23,7 @@ from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel
 from ..cost_model.analytical_model import AnalyticalModel
+from ..cost_model.api import is_ready
 from ..evolve.buckets import Row
 from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
@@ -32,7 +33,7 @@ from ..records.lines import Record, RecordReader, target_kind
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra import EXTRA_RULES, extra_sketches
 from ..space.choices import Group
-from .callbacks import PreloadMeasuredStates
+from .callbacks import PreloadMeasuredStates, Prepares
 from .proposals import Measured, Picked, Proposals
 from .scoring import Scorer
 from .search_loop import one_round, search_loop
@@ -49,8 +50,10 @@ class EmptyPolicy:
         self._asked = False
 
     def ask(self, n: int) -> list[State]:
-        asked, self._asked = self._asked, True
-        return [] if asked or n < 1 else [self.task.compute_dag.init_state]
+        if self._asked or n < 1:
+            return []
+        self._asked = True
+        return [self.task.compute_dag.init_state]
 
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Nothing is learnt."""
@@ -131,7 +134,8 @@ class SketchPolicy:
         self._sketches: list[State] | None = None
         self._proposals: Proposals | None = None
         self._rows: dict[tuple[Step, ...], Row] = {}
-        given = callbacks_with("prepare", "init_search_callbacks", init_search_callbacks, (PreloadCustomSketchRule,))
+        kinds = (Prepares, PreloadCustomSketchRule)
+        given = callbacks_with("prepare", "init_search_callbacks", init_search_callbacks, kinds)
         self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
         for callback in given:
             if not isinstance(callback, PreloadCustomSketchRule):
@@ -217,7 +221,7 @@ class SketchPolicy:
     def _picked(self, proposals: Proposals, n: int) -> list[Picked]:
         if self._learns_nothing:
             return proposals.random(n)
-        known = getattr(self.cost_model, "ready", True)
+        known = is_ready(self.cost_model)
         chance = int(self.params["eps_greedy"] * n) if known else n // 2
         model = self.cost_model if known else AnalyticalModel()
         score = Scorer(self.task, model)

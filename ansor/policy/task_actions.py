@@ -20,6 +20,7 @@ from ..cost_model import XGBModel
 from ..layout.rewrite import rewrite_layout_from_state
 from ..measure.measurer import ProgramMeasurer
 from ..records.lines import load_best_record
+from .protocols import OfOneTask, SearchPolicy
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
@@ -63,16 +64,16 @@ def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> d
 
     Raises TaskError for a policy that has no method `search`, is for another task, or knows no limit when one is set.
     """
-    search: Any = getattr(policy, "search", None)
     law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
-    require(callable(search), TaskError, "SearchTask.tune", law, search_policy=policy)
-    own = getattr(policy, "task", None)
-    if isinstance(own, SearchTask):
+    ok = isinstance(policy, SearchPolicy) and callable(policy.search)
+    require(ok, TaskError, "SearchTask.tune", law, search_policy=policy)
+    if isinstance(policy, OfOneTask) and isinstance(policy.task, SearchTask):
+        own = policy.task
         same = own.workload_key == task.workload_key and own.target.kind.name == task.target.kind.name
         require(same, TaskError, "SearchTask.tune", "the policy is for another task", policy=own, task=task)
     if time_limit is None:
         return {}
-    parameters = signature(search).parameters.values()
+    parameters = signature(policy.search).parameters.values()
     ok = any(p.name == "time_limit" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
     law = "a time limit is set, but the policy's method search has no parameter time_limit"
     require(ok, TaskError, "SearchTask.tune", law, policy=type(policy).__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.protocols import Builder, MeasureCallback, Runner
+from ..core.protocols import BringsBuilder, Builder, MeasureCallback, Runner, is_elsewhere
 from ..measure.local import LocalBuilder, LocalRunner
 
 
@@ -49,26 +49,29 @@ class TuningOptions:
         self.num_measures_per_round = num_measures_per_round
         self.verbose = verbose
         self.runner: Runner = LocalRunner() if runner == "local" else _given(runner, "runner")
-        elsewhere = getattr(self.runner, "elsewhere", False)
-        own: Any = getattr(self.runner, "builder", LocalBuilder) if elsewhere else LocalBuilder
-        self.builder: Builder = own() if builder == "local" else _given(builder, "builder")
+        self.builder: Builder = _builder_for(self.runner) if builder == "local" else _given(builder, "builder")
         self.owned = [o for o, given in ((self.builder, builder), (self.runner, runner)) if given == "local"]
-        self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks)
+        self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks, (MeasureCallback,))
+
+
+def _builder_for(runner: Runner) -> Builder:
+    """The builder of a runner on other machines that brings one, else the usual one."""
+    return runner.builder() if is_elsewhere(runner) and isinstance(runner, BringsBuilder) else LocalBuilder()
 
 
 def callbacks_with(
-    method: str, subject: str, given: Sequence[Any] | None, also: tuple[type, ...] = ()
+    method: str, subject: str, given: Sequence[Any] | None, kinds: tuple[type, ...]
 ) -> tuple[Any, ...]:  # fmt: skip
     """The callbacks of a list, none for None.
 
-    Raises TaskError, naming `subject`, for what is no list, and for an entry that neither has `method` nor is one of
-    the types `also`.
+    Raises TaskError, naming `subject` and what they need, a `method`, for what is no list, and for an entry that is of
+    none of `kinds`.
     """
     found = () if given is None else tuple(given) if isinstance(given, list | tuple) else None
     law = f"a list of objects with a method {method} is needed"
     require(found is not None, TaskError, subject, law, given=given)
     for one in found or ():
-        require(callable(getattr(one, method, None)) or isinstance(one, also), TaskError, subject, law, entry=one)
+        require(isinstance(one, kinds), TaskError, subject, law, entry=one)
     return found or ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import islice
 
 from te_lite.dag import ComputeDAG
 from te_lite.replay import replay
@@ -14,9 +14,11 @@ from ..core.context import Context
 from ..core.measure_values import MeasureInput
 from ..core.target import Target
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
-from .files import best_of, pairs_of
+from .files import History, pairs_of
 from .lines import Record, load_records, workload_of
 
+WorkloadId = tuple[str, str]
+"""Target kind and workload key."""
 Source = str | os.PathLike[str] | Iterable[Record] | Sequence[str | os.PathLike[str]]
 
 
@@ -32,9 +34,8 @@ class DispatchContext(Context):
         func_name: str = "",
     ) -> State | None:
         """The program for a workload, or None.  With `dag` it is replayed on that computation."""
-        target = Target.of(target)
-        answers = (context._query_inside(target, workload_key, dag) for context in self._outwards())
-        return next((state for state in answers if state is not None), None)
+        wanted = Target.of(target)
+        return self._first(lambda context: context._query_inside(wanted, workload_key, dag))
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
         """Let `state` be the program for a workload from now on."""
@@ -67,25 +68,24 @@ class ApplyHistoryBest(DispatchContext):
 
     def __init__(self, records: Source | None, n_lines: int | None = None, include_compatible: bool = False) -> None:
         self.include_compatible = include_compatible
-        self._best: dict[tuple[str, str], Record] = {}
-        self._told: dict[tuple[str, str], State] = {}
+        self._history: History[WorkloadId, MeasureInput, State] = History()
         if records is not None:
             self.load(records, n_lines)
 
     def load(self, records: Source, n_lines: int | None = None) -> None:
         """Add records.  Raises JournalError when a file cannot be read."""
         pairs = islice(pairs_of(records, load_records), n_lines)
-        self._best = best_of(chain(self._best.items(), ((workload_of(pair[0]), pair) for pair in pairs)))
+        self._history.load((workload_of(pair[0]), pair) for pair in pairs)
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
-        self._told[Target.of(target).kind.name, workload_key] = state
+        self._history.tell((Target.of(target).kind.name, workload_key), state)
 
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
         key = (target.kind.name, workload_key)
-        if key in self._told:
-            told = self._told[key]
+        told = self._history.told.get(key)
+        if told is not None:
             return told if dag is None else replay(dag, told.steps)
-        inp = self._best[key][0] if key in self._best else self._compatible(*key)
+        inp = self._history.measured(key) or self._compatible(*key)
         return None if inp is None else inp.state if dag is None else replay(dag, inp.steps)
 
     def _compatible(self, kind: str, workload_key: str) -> MeasureInput | None:
@@ -94,7 +94,7 @@ class ApplyHistoryBest(DispatchContext):
             return None
         name, args = decode_workload_key(workload_key)
         candidates = []
-        for (other_kind, key), (inp, res) in self._best.items():
+        for (other_kind, key), (inp, res) in self._history.best.items():
             other, other_args = decode_workload_key(key)
             if other_kind == kind and args is not None and other_args is not None:
                 factor = calc_workload_dis_factor((args, name), (other_args, other))

@@ -21,6 +21,7 @@ from .journal import replace_file, scan_lines
 PathLike = str | os.PathLike[str]
 Input = TypeVar("Input")
 Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
 Pair = tuple[Input, MeasureResult]
 
 
@@ -83,6 +84,26 @@ def best_of(keyed: Iterable[tuple[Key, Pair[Input]]]) -> dict[Key, Pair[Input]]:
         if res.ok and (key not in best or res.cost < best[key][1].cost):
             best[key] = (inp, res)
     return best
+
+
+class History(Generic[Key, Input, Answer]):
+    """What a dispatch context knows of each key: the best record, and what it was told, which goes before."""
+
+    def __init__(self) -> None:
+        self.best: dict[Key, Pair[Input]] = {}
+        self.told: dict[Key, Answer] = {}
+
+    def load(self, keyed: Iterable[tuple[Key, Pair[Input]]]) -> None:
+        """Add records, each under a key of its own."""
+        self.best = best_of(chain(self.best.items(), keyed))
+
+    def tell(self, key: Key, answer: Answer) -> None:
+        """Let `answer` be what is known of a key."""
+        self.told[key] = answer
+
+    def measured(self, key: Key) -> Input | None:
+        """What the best record of a key has measured."""
+        return self.best[key][0] if key in self.best else None
 
 
 def distill(

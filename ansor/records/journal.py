@@ -1,8 +1,9 @@
 """An append-only file of lines that survives crashes, concurrent writers and full disks.
 
 Writing: `O_APPEND` under an exclusive `flock`; when the last line is a torn fragment of a crashed writer it is moved
-to `NAME.torn` first, so that it can never glue itself to the next line; one `write` and one `fsync` per call; a write
-that comes up short is taken back.  Reading: line by line in bounded memory, whatever the file holds.
+to `NAME.torn` first, so that it can never glue itself to the next line; one `write` and one `fsync` per call, the
+folder synced too after a new file; a write that comes up short is taken back.  Reading: line by line in bounded
+memory, whatever the file holds.
 """
 
 from __future__ import annotations
@@ -64,12 +65,23 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
                 if os.write(fd, data) != len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(fd)
+                if end == 0:
+                    _sync_folder(path)
             except OSError:
                 with suppress(OSError):
                     os.ftruncate(fd, end)
                 raise
     except OSError as error:
         raise _cannot(path, "written", error) from error
+
+
+def _sync_folder(path: Path) -> None:
+    """Wait until the name of a new file is on the disk."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _repair_tail(fd: int, path: Path) -> int:
@@ -87,6 +99,7 @@ def _repair_tail(fd: int, path: Path) -> int:
         torn.write(b"\n")
         torn.flush()
         os.fsync(torn.fileno())
+    _sync_folder(path)
     os.ftruncate(fd, start)
     return start
 
@@ -144,11 +157,7 @@ def replace_file(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
             os.fsync(f.fileno())
         os.chmod(scratch, 0o644)
         os.replace(scratch, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync_folder(path)
     except OSError as error:
         if scratch:
             with suppress(OSError):

@@ -1,8 +1,9 @@
 """The task scheduler: several tasks share one budget of measurements."""
 
+from ..policy.protocols import RoundPolicy
 from .callbacks import LogEstimatedLatency, PrintTableInfo, TaskSchedulerCallback
 from .groups import derive_similarity_tag
-from .policies import RoundPolicy, make_search_policies
+from .policies import make_search_policies
 from .task_scheduler import TaskScheduler
 
 __all__ = [

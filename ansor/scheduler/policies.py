@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from te_lite.errors import require
 
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..measure.measurer import ProgramMeasurer
+from ..policy.protocols import RoundPolicy
 from ..policy.sketch_policy import SketchPolicy
 from ..records.lines import Record, RecordReader
 
 PathLike = str | os.PathLike[str]
-
-
-class RoundPolicy(Protocol):
-    """What the scheduler asks of a search policy.
-
-    A policy that has `rounds_ahead` (at least 1), `ask` and `tell` too, as `SketchPolicy` does, may be asked for a
-    round while another one is measured; it is told all results in the order of the rounds.
-    """
-
-    def continue_search_one_round(
-        self, num_measure: int, measurer: ProgramMeasurer
-    ) -> tuple[Sequence[MeasureInput], Sequence[MeasureResult]]:
-        """Measure up to `num_measure` new candidates and learn from them; nothing when the space is used up."""
 
 
 def make_search_policies(
@@ -57,7 +43,7 @@ def make_search_policies(
     """
     if not isinstance(search_policy, str):
         given = list(search_policy)
-        ok = all(callable(getattr(p, "continue_search_one_round", None)) for p in given)
+        ok = all(isinstance(p, RoundPolicy) for p in given)
         law = "a name, or a list with a policy for each task is needed"
         require(ok and len(given) == len(tasks), TaskError, "search_policy", law, policies=given, tasks=len(tasks))
         _no_model_file(load_model_file, "policies that are given have models of their own")

@@ -15,8 +15,8 @@ from typing import Any
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
+from ..policy.protocols import AsksAhead, RoundPolicy
 from ..policy.search_loop import begin_round, end_round
-from .policies import RoundPolicy
 from .task_progress import cost_of
 
 
@@ -45,7 +45,7 @@ class Rounds:
         self.policies = tuple(policies)
         self.measurer = measurer
         apart = not any(alone(t, measurer.runner) for t in self.tasks)
-        self.ahead = int(apart and all(getattr(p, "rounds_ahead", 0) >= 1 for p in self.policies))
+        self.ahead = int(apart and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies))
 
     def begin(self, task_id: int, trials: int) -> Round:
         """A round of `trials` candidates, fewer when there are no more that are new."""

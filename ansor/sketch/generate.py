@@ -49,9 +49,9 @@ RULES: dict[str, tuple[SketchRule, ...]] = {"c": CPU_RULES, "cuda": GPU_RULES}
 
 def default_rules(target: Target) -> tuple[SketchRule, ...]:
     """The rules of a target, in order.  Raises TaskError when it has none."""
-    if target.kind.name not in RULES:
+    if target.family not in RULES:
         raise TaskError(f"target {target.text!r}: has no sketch rules, targets with rules are {', '.join(RULES)}")
-    return RULES[target.kind.name]
+    return RULES[target.family]
 
 
 def generate_sketches(

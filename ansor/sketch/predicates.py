@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from te_lite.expr import Expr
-from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, SplitRel, Stage, State
+from te_lite.state import INLINED, REDUCE, SPATIAL, Iter, SplitRel, Stage, State
 from te_lite.step import CacheRead, CacheWrite, FollowFusedSplit, FollowSplit, RFactor, Split, Step
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
@@ -144,11 +144,6 @@ def has_cache_write(state: State, k: int) -> bool:
     return any(isinstance(step, CacheWrite) for _, step in traced_steps(state.steps, k))
 
 
-def has_cache_read(state: State, k: int) -> bool:
-    """Stage `k` is read through a cache."""
-    return any(isinstance(step, CacheRead) for _, step in traced_steps(state.steps, k))
-
-
 def has_rfactor(state: State, k: int) -> bool:
     """Stage `k` holds the partial results of an rfactor."""
     return any(isinstance(step, RFactor) for _, step in traced_steps(state.steps, k))
@@ -176,7 +171,3 @@ def always_inlined(state: State, k: int, is_gpu: bool) -> bool:
     if stage.is_placeholder or state.access.is_output(k) or has_reduce_iter(stage):
         return False
     return is_gpu or state.access.is_strictly_inlineable(k)
-
-
-def is_attached(stage: Stage) -> bool:
-    return stage.where == ATTACHED

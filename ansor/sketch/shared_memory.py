@@ -81,7 +81,7 @@ class Fetch:
 
 def _axis(extent: int, position: int | None, sketch: State) -> tuple[int, int | None]:
     """The extent of an axis within a tile, and the split that decides it if its lengths are undecided."""
-    lengths = () if position is None else getattr(sketch.steps[position], "lengths", ())
+    lengths = () if position is None else sketch.steps[position].lengths
     if position is None or None in lengths:
         return extent, position
     return min(extent, int(product(lengths))), None
@@ -94,7 +94,7 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
     reads = reads_by_producer(sketch.ops, hidden)
     out = []
     for k, stage in enumerate(sketch.stages):
-        if stage.attach is None or storage_class(getattr(stage.op, "scope", "")) != "shared":
+        if stage.attach is None or storage_class(stage.op.scope) != "shared":
             continue
         reader = sketch.stages[stage.attach.stage]
         whole = named_axes(reader, NO_SPLIT)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .choices import Group, Matrix, Variant
-from .draw import Mask
+from .choices import Group, Variant
+from .decisions.draw import Mask, Matrix
 
 Keys = np.ndarray[Any, np.dtype[np.uint64]]
 

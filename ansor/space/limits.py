@@ -7,7 +7,6 @@ draw a mutation again.  Ints and lanes are treated alike.  CPUs have no limit bu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ from te_lite.state import INLINED, Stage
 
 from ..core.hardware import HardwareParams
 from ..sketch.shared_memory import element_bytes, shared_bytes
-from .choices import Matrix, Space, Tile
-from .draw import Mask
+from .choices import Space
+from .decisions.draw import Mask, Matrix
 from .programs import Programs
 from .replayed import Player
-from .tile_sizes import ThreadLimits, thread_limits, thread_plan, thread_splits
 from .trace import Symbol
 
 VECTORS_PER_LOOP = 8
@@ -135,36 +133,11 @@ def vector_bytes(programs: Programs) -> Iterator[Any]:
 
 
 def rows_fit(space: Space, rows: Matrix, hardware: HardwareParams) -> Mask:
-    """Which rows have a number of virtual threads and threads that sampling could have drawn: bool [n].
+    """Which rows have numbers that sampling could have drawn, of threads and virtual threads for one: bool [n].
 
     Sampling wants at least a warp where the output has that many points.  All rows of a CPU fit.
     """
     out = np.ones(len(rows), np.bool_)
-    if hardware.max_threads_per_block <= 0:
-        return out
-    for tiles, limits in _thread_tiles(space, hardware):
-        vthreads, threads = [_level(tiles, rows, level) for level in ("vthread", "thread")]
-        out &= (vthreads <= limits.max_vthread) & (threads <= limits.max_threads) & (threads >= limits.min_threads)
+    for decision in space.decisions:
+        out &= decision.fits(space.of(decision.name), rows, space.sketch, hardware)
     return out
-
-
-def _level(tiles: tuple[Tile, ...], rows: Matrix, level: str) -> Any:
-    """The product of the columns of one level: int64 [n]."""
-    columns = [t.first + i for t in tiles for i, name in enumerate(t.levels) if name == level]
-    return rows[:, columns].prod(axis=1)
-
-
-@lru_cache(maxsize=256)
-def _thread_tiles(space: Space, hardware: HardwareParams) -> tuple[tuple[tuple[Tile, ...], ThreadLimits], ...]:
-    """The tiles that make the threads of each kernel, and the limits that sampling keeps to for it."""
-    out = []
-    for k, positions in thread_splits(space.sketch).items():
-        tiles = tuple([t for t in space.tiles if t.step in positions])
-        if tiles:
-            limits = thread_limits(space.sketch, k, hardware)
-            extents = tuple([t.extent for t in sorted(tiles, key=lambda t: positions.index(t.step))])
-            plan = thread_plan(extents, tiles[0].parts, limits, tiles[0].max_innermost)
-            reachable = min(threads for _, threads in plan.ways[-1])
-            least = limits.min_threads if reachable >= limits.min_threads else 1
-            out.append((tiles, ThreadLimits(limits.max_vthread, least, limits.max_threads)))
-    return tuple(out)

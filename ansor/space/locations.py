@@ -11,8 +11,6 @@ from typing import Literal
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
-from te_lite.errors import LowerError
 from te_lite.loop_value import root_axes
 from te_lite.replay import apply
 from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
@@ -140,18 +138,3 @@ def draw_places(state: State, rng: np.random.Generator) -> State:
             places = places_for(state, k)
             state = put(state, places[int(rng.integers(len(places)))])
     return state
-
-
-def change_locations(bounded: State, rng: np.random.Generator) -> State:
-    """Choose a place for every movable stage of a bounded state; the result is bounded again.
-
-    Draws that have no loop nest are drawn again.
-    """
-    if not movable_stages(bounded):
-        return bounded
-    for _ in range(TRIES):
-        try:
-            return infer_bounds(draw_places(bounded, rng)).state
-        except LowerError:
-            continue
-    return bounded

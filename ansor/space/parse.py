@@ -1,32 +1,31 @@
 """From recorded steps back to a row: the inverse of `concrete`, for thousands of log lines.
 
 Steps are compared with those of a structure, numbers read off where the structure has none; only programs whose
-parallel loops are inside others are made again to be sure.  Extents that a split notes are advisory and not compared.
+steps rest on extents are made again to be sure.  Extents that a split notes are advisory and not compared.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from te_lite.errors import ScheduleError
 from te_lite.state import State
-from te_lite.step import Annotate, ComputeAt, ComputeInline, ComputeRoot, Fuse, Pragma, Split, Step
+from te_lite.step import ComputeAt, ComputeInline, ComputeRoot, Split, Step
 
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
-from .choices import Matrix, Space, Variant
-from .decisions import rfactor_positions, space_of
+from .choices import Space, Variant
+from .decisions.draw import Matrix
+from .decisions.splits import rfactor_positions
+from .decisions.table import DECISIONS, Decisions
 from .locations import Place, place_of
-from .parallel_loops import parallel_loops
-from .programs import hole_columns
-from .states import concrete, unroll_text
-from .variants import Depths, has_nest, placed, structure
-
-UNROLL = re.compile(r"auto_unroll_max_step\$[0-9]{1,9}")
+from .spaces import space_of
+from .states import concrete
+from .structures import Shape, Structure, structure
+from .variants import has_nest, placed
 
 
 def parse(
@@ -35,6 +34,7 @@ def parse(
     target: Target | str,
     hardware: HardwareParams,
     options: SketchOptions | None = None,
+    decisions: Decisions = DECISIONS,
 ) -> tuple[Variant, np.ndarray] | None:
     """The variant and row (int64 [width]) of which `concrete` makes `steps`, up to extents that splits note.
 
@@ -44,8 +44,9 @@ def parse(
     hardware = hardware.completed(target)
     for sketch in sketches:
         if _begins(sketch.steps, steps):
-            factors = tuple([(p, _lengths(steps[p])[0]) for p in rfactor_positions(sketch)])
-            found = _parsed(space_of(sketch, target, hardware, options, factors), steps, target, hardware)
+            factors = tuple([(p, _factor(steps[p])) for p in rfactor_positions(sketch)])
+            space = space_of(sketch, target, hardware, options, factors, decisions)
+            found = _parsed(space, steps, target, hardware)
             if found is not None:
                 return found
     return None
@@ -66,9 +67,9 @@ def _same_split(pattern: Step, step: Step) -> bool:
     return same and all(a is None or a == b for a, b in zip(pattern.lengths, step.lengths, strict=True))
 
 
-def _lengths(step: Step) -> tuple[int, ...]:
-    assert isinstance(step, Split)
-    return tuple([int(x) for x in step.lengths])  # type: ignore[arg-type]
+def _factor(step: Step) -> int:
+    assert isinstance(step, Split) and isinstance(step.lengths[0], int)
+    return step.lengths[0]
 
 
 def _parsed(
@@ -77,17 +78,13 @@ def _parsed(
     variant = _variant(space, steps)
     if variant is None:
         return None
-    parallel, vectorize = ((), ()) if target.is_gpu else _marked(steps[len(space.sketch.steps) :])
+    shape = _shape(space, steps)
     try:
-        state = structure(variant, target, hardware, parallel, vectorize)
+        found = structure(variant, hardware, shape)
     except ScheduleError:
         return None
-    if len(state.steps) != len(steps) or not _begins(state.steps, [_any_limit(step) for step in steps]):
-        return None
-    row = _row(space, state, steps, parallel, vectorize)
-    if row is None or (
-        _is_inside(placed(variant), parallel) and not _made_again(variant, row, steps, target, hardware)
-    ):
+    row = _row(space, found, steps, shape) if len(found.state.steps) == len(steps) else None
+    if row is None or (_rests_on_extents(variant, shape) and not _made_again(variant, row, steps, target, hardware)):
         return None
     return variant, row
 
@@ -109,51 +106,36 @@ def _variant(space: Space, steps: Sequence[Step]) -> Variant | None:
     return variant if not space.movable or has_nest(variant) else None
 
 
-def _marked(steps: Sequence[Step]) -> tuple[Depths, Depths]:
-    """How many loops the steps run in parallel and make lanes of, for each stage."""
-    parallel: dict[int, int] = {}
-    vectorize: dict[int, int] = {}
-    fused: dict[int, int] = {}
-    for step in steps:
-        match step:
-            case Fuse(stage=k, iters=iters):
-                fused[k] = len(iters)
-            case Annotate(stage=k, iter=i, annotation="parallel"):
-                parallel[k] = i + fused.pop(k, 1)
-            case Annotate(stage=k, annotation="vectorize"):
-                vectorize[k] = fused.pop(k, 1)
-    return tuple(sorted(parallel.items())), tuple(sorted(vectorize.items()))
+def _shape(space: Space, steps: Sequence[Step]) -> Shape:
+    """The numbers that the steps behind the sketch's say for the kinds that shape them."""
+    behind = steps[len(space.sketch.steps) :]
+    return tuple([(d.name, tuple(sorted(d.count(behind).items()))) for d in space.decisions if d.shapes_steps])
 
 
-def _any_limit(step: Step) -> Step:
-    """The step with an unroll limit of 0."""
-    if isinstance(step, Pragma) and UNROLL.fullmatch(step.text):
-        return Pragma(step.stage, step.iter, unroll_text(0))
-    return step
-
-
-def _row(space: Space, state: State, steps: Sequence[Step], parallel: Depths, vectorize: Depths) -> np.ndarray | None:
-    """The numbers of steps that have this structure; None when one is none of its choice's values."""
+def _row(space: Space, found: Structure, steps: Sequence[Step], shape: Shape) -> np.ndarray | None:
+    """The numbers of the steps; None when they have another structure, or one is none of its choice's values."""
     row: Matrix = np.zeros(space.width, np.int64)
-    for position, columns in hole_columns(space, state).items():
-        row[list(columns)] = _lengths(steps[position])
-    limits = {step.stage: int(step.text.rpartition("$")[2]) for step in steps if isinstance(step, Pragma)}
-    given = {"parallel": dict(parallel), "vectorize": dict(vectorize), "unroll": limits}
+    pattern = list(found.state.steps)
+    for position, (decision, columns) in found.holes.items():
+        numbers = tuple([x for x in decision.read(steps[position]) or () if isinstance(x, int)])
+        if len(numbers) != len(columns):
+            return None
+        pattern[position] = decision.write(pattern[position], numbers)
+        row[list(columns)] = numbers
+    given = {name: dict(numbers) for name, numbers in shape}
     for c in space.choices:
         if c.kind in given:
             row[c.column] = given[c.kind].get(c.stage, 0)
         if int(row[c.column]) not in c.values:
             return None
-    return row
+    return row if _begins(pattern, steps) else None
 
 
-def _is_inside(state: State, parallel: Depths) -> bool:
-    """Some parallel loops are inside others, which must then have extent 1."""
-    for k, depth in parallel:
-        attached = state.stages[k].attach is not None
-        if attached or depth > len(parallel_loops(state, k)):
-            return True
-    return False
+def _rests_on_extents(variant: Variant, shape: Shape) -> bool:
+    """Some numbers mean these steps for some extents only, as parallel loops that are inside others do."""
+    shaped = {name: dict(numbers) for name, numbers in shape}
+    state = placed(variant)
+    return any(d.rests_on_extents(state, shaped[d.name]) for d in variant.space.decisions if d.name in shaped)
 
 
 def _made_again(

@@ -15,33 +15,50 @@ from typing import Any
 import numpy as np
 
 from te_lite.bounds import Bounds, infer_bounds
-from te_lite.lanes import product, smaller
+from te_lite.lanes import product
 from te_lite.state import SplitRel, Stage, State
 from te_lite.step import FollowFusedSplit, FollowSplit, Split
 
 from ..core.hardware import HardwareParams
 from ..core.target import Target
-from .choices import ChoiceKind, Matrix, Space, Variant
-from .decisions import split_positions
-from .parallel_loops import settled_depths
-from .variants import structure
-from .vector_loops import lane_loops, loops_of_programs
+from .choices import Variant
+from .decisions.decision import Numbers
+from .decisions.draw import Matrix
+from .decisions.loops import loops_of_programs
+from .decisions.splits import split_positions
+from .structures import Hole, structure
 
 
 @dataclass(frozen=True)
 class Programs:
     """`bounds.state` has the loops and their extents.  What differs between lanes but is no extent stands beside it.
 
-    `parallel[k]` is how many of the outermost loops of stage k run in parallel, `vectorize[k]` how many of its
-    innermost loops are vector lanes, `unroll[k]` its auto_unroll_max_step (ints or lanes); a stage that is missing
-    has what its annotations say.  `n` is the number of lanes (1 for a single program).
+    `numbers[kind][k]` is the number that stage k has by a kind of decision (ints or lanes); a stage that is missing
+    has what its steps say.  `n` is the number of lanes (1 for a single program).
     """
 
     bounds: Bounds
     n: int = 1
-    parallel: Mapping[int, Any] = field(default_factory=dict)
-    vectorize: Mapping[int, Any] = field(default_factory=dict)
-    unroll: Mapping[int, Any] = field(default_factory=dict)
+    numbers: Mapping[str, Numbers] = field(default_factory=dict)
+
+    def of(self, kind: str) -> Numbers:
+        """The numbers of one kind of decision, by stage; empty for one that these programs do not have."""
+        return self.numbers.get(kind, {})
+
+    @property
+    def parallel(self) -> Numbers:
+        """How many of the outermost loops of a stage run in parallel."""
+        return self.of("parallel")
+
+    @property
+    def vectorize(self) -> Numbers:
+        """How many of the innermost loops of a stage are vector lanes."""
+        return self.of("vectorize")
+
+    @property
+    def unroll(self) -> Numbers:
+        """The auto_unroll_max_step of a stage."""
+        return self.of("unroll")
 
 
 @dataclass(frozen=True)
@@ -55,18 +72,14 @@ class Origin:
 
     def programs(self, n: Any) -> Programs:
         """The programs of `n` rows; columns may also be ints (of one row) or symbols of a tape, and `n` one too."""
-        variant, columns = self.variant, self.columns
-        bounds = infer_bounds(_filled(_recipe(variant, self.target, self.hardware), columns))
+        space, columns = self.variant.space, self.columns
+        bounds = infer_bounds(_filled(_recipe(self.variant, self.hardware), columns))
         loops = set(loops_of_programs(bounds.state))
-        unroll = _choices(variant.space, "unroll", columns, loops)
-        if self.target.is_gpu:
-            return Programs(bounds, n, unroll=unroll)
-        parallel = settled_depths(bounds.state, _choices(variant.space, "parallel", columns, loops))
-        vectorize = {}
-        for k, count in _choices(variant.space, "vectorize", columns, loops).items():
-            most = smaller(len(lane_loops(bounds.state, k)), len(bounds.state.stages[k].leaf) - parallel.get(k, 0))
-            vectorize[k] = smaller(count, most)
-        return Programs(bounds, n, parallel, vectorize, unroll)
+        numbers: dict[str, Numbers] = {}
+        for decision in space.decisions:
+            given = {c.stage: columns[c.column] for c in space.choices if c.kind == decision.name and c.stage in loops}
+            numbers[decision.name] = decision.lanes(given, bounds, numbers)
+        return Programs(bounds, n, numbers)
 
 
 class RowPrograms(Programs):
@@ -87,16 +100,8 @@ class RowPrograms(Programs):
         return self._made.bounds
 
     @property
-    def parallel(self) -> Mapping[int, Any]:
-        return self._made.parallel
-
-    @property
-    def vectorize(self) -> Mapping[int, Any]:
-        return self._made.vectorize
-
-    @property
-    def unroll(self) -> Mapping[int, Any]:
-        return self._made.unroll
+    def numbers(self) -> Mapping[str, Numbers]:
+        return self._made.numbers
 
 
 def programs(variant: Variant, rows: Matrix, target: Target | str, hardware: HardwareParams) -> RowPrograms:
@@ -114,10 +119,6 @@ def program(variant: Variant, row: np.ndarray, target: Target | str, hardware: H
     """The program of one row (int64 [width]), with ints."""
     target = Target.of(target)
     return Origin(variant, row.tolist(), target, hardware.completed(target)).programs(1)
-
-
-def _choices(space: Space, kind: ChoiceKind, columns: list[Any], stages: set[int]) -> dict[int, Any]:
-    return {c.stage: columns[c.column] for c in space.choices if c.kind == kind and c.stage in stages}
 
 
 # ------------------------------------------------------------------------------------------------ lengths as lanes
@@ -146,9 +147,9 @@ class Recipe:
 
 
 @lru_cache(maxsize=1024)
-def _recipe(variant: Variant, target: Target, hardware: HardwareParams) -> Recipe:
-    state = structure(variant, target, hardware)
-    terms = _terms(state, hole_columns(variant.space, state))
+def _recipe(variant: Variant, hardware: HardwareParams) -> Recipe:
+    found = structure(variant, hardware)
+    state, terms = found.state, _terms(found.state, found.holes)
     lengths = []
     for k, stage in enumerate(state.stages):
         positions = iter(split_positions(state, k))
@@ -158,24 +159,13 @@ def _recipe(variant: Variant, target: Target, hardware: HardwareParams) -> Recip
     return Recipe(state, tuple(lengths))
 
 
-def hole_columns(space: Space, state: State) -> dict[int, tuple[int, ...]]:
-    """The columns of every split with undecided lengths of a structure, by the position of the step."""
-    out = {tile.step: tuple(range(tile.first, tile.first + tile.parts)) for tile in space.tiles}
-    single = {c.stage: c.column for c in space.choices if c.kind in ("fetch", "threads")}
-    for position in range(len(space.sketch.steps), len(state.steps)):
-        step = state.steps[position]
-        if isinstance(step, Split) and None in step.lengths:
-            out[position] = (single[step.stage],)
-    return out
-
-
-def _terms(state: State, columns: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[Term, ...]]:
+def _terms(state: State, holes: Mapping[int, Hole]) -> dict[int, tuple[Term, ...]]:
     """The lengths that every split, and every split that follows others, gives its loops."""
     out: dict[int, tuple[Term, ...]] = {}
     for position, step in enumerate(state.steps):
         match step:
-            case Split() if position in columns:
-                out[position] = tuple([Term(1, (c,)) for c in columns[position]])
+            case Split() if position in holes:
+                out[position] = tuple([Term(1, (c,)) for c in holes[position].columns])
             case Split(lengths=lengths):
                 out[position] = tuple([Term(int(x), ()) for x in lengths])  # type: ignore[arg-type]
             case FollowSplit(source=source, n_split=n):

@@ -1,33 +1,29 @@
 """Thousands of rows of a variant at random, valid by construction (section 4.2 of the Ansor paper, as arrays).
 
-Tiles are uniform over their tables; on a GPU the tiles of a kernel's threads are drawn together by the counts of their
-`ThreadPlan`, and rows that need more shared memory than a block has are drawn again.  What then depends on extents
-(vector widths, parallel and vector loops) is chosen from bounds inferred for all rows at once.
+Every kind of decision draws its own columns, those first that nothing limits, then the lengths of tiles, then what
+rests on extents, from bounds inferred for all rows at once.  Rows that need more shared memory than a block has are
+drawn again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from te_lite.lanes import larger, smaller, where
-from te_lite.state import INLINED
+from te_lite.lanes import larger
 
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
 from ..sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from .choices import Choice, Matrix, Space, Tile, Variant
-from .draw import Index, Mask, pick
-from .factor_tables import factor_table
-from .parallel_loops import default_depths
-from .programs import Programs, programs
-from .threads import copy_run
-from .tile_sizes import thread_limits, thread_plan, thread_splits
-from .vector_loops import most_lanes
+from .choices import Variant
+from .decisions.decision import Draft, Phase
+from .decisions.draw import Mask, Matrix
+from .decisions.parts import Setting
+from .programs import programs
 
 ROUNDS = 20
 MOST_DRAWS = 8
@@ -45,38 +41,13 @@ def sample_rows(
 
     Fewer, or none, come out when shared memory hardly ever suffices.  Rows may repeat.
     """
-    target = Target.of(target)
-    hardware = hardware.completed(target)
-    if target.is_gpu:
-        return _gpu_rows(variant, n, rng, target, hardware)
-    rows = _rows(variant.space, n, rng)
-    _draw_tiles(variant.space.tiles, rows, rng)
-    return _cpu_choices(variant, rows, rng, target, hardware, options or SketchOptions())
-
-
-def _rows(space: Space, n: int, rng: np.random.Generator) -> Matrix:
-    """Rows of ones with the choices that no extent limits drawn."""
-    rows = np.ones((n, space.width), np.int64)
-    for c in space.choices:
-        if c.kind in ("unroll", "threads"):
-            rows[:, c.column] = np.array(c.values)[rng.integers(len(c.values), size=n)]
-    return rows
-
-
-def _draw_tiles(tiles: Sequence[Tile], rows: Matrix, rng: np.random.Generator) -> None:
-    for tile in tiles:
-        table = factor_table(tile.extent, tile.parts, tile.max_innermost)
-        rows[:, tile.columns] = table[rng.integers(len(table), size=len(rows))]
-
-
-# ------------------------------------------------------------------------------------------------ GPU
-
-
-def _gpu_rows(variant: Variant, n: int, rng: np.random.Generator, target: Target, hardware: HardwareParams) -> Matrix:
+    setting = Setting.of(target, hardware, options)
+    if not setting.target.is_gpu:
+        return _drawn(variant, n, rng, setting)
     found: list[Matrix] = [np.empty((0, variant.space.width), np.int64)]
     missing, wanted = n, n + n // 4
     for turn in range(ROUNDS):
-        drawn = _fitting(variant, wanted, rng, target, hardware, small=turn == ROUNDS - 1 and missing == n)
+        drawn = _drawn(variant, wanted, rng, setting, small=turn == ROUNDS - 1 and missing == n)
         found.append(drawn[:missing])
         missing -= len(found[-1])
         if missing <= 0:
@@ -86,105 +57,28 @@ def _gpu_rows(variant: Variant, n: int, rng: np.random.Generator, target: Target
     return np.concatenate(found)
 
 
-def _fitting(
-    variant: Variant, n: int, rng: np.random.Generator, target: Target, hardware: HardwareParams, small: bool
-) -> Matrix:
-    """Those of `n` drawn rows whose shared copies fit; `small`: with reductions in tiles of 1."""
-    space, most = variant.space, hardware.max_shared_memory_per_block
-    rows = _rows(space, n, rng)
-    threaded = _draw_threads(space, rows, rng, hardware)
-    if not small:
-        _draw_tiles([t for t in space.tiles if t.step not in threaded], rows, rng)
-    lengths = {t.step: list(np.ascontiguousarray(rows[:, t.columns].T)) for t in space.tiles}
-    rows = rows[_mask(estimated_shared_bytes(space.sketch, lengths) <= most, n)]
-    copies = [c for c in space.choices if c.kind == "fetch"]
-    if not copies or not len(rows):
+def _drawn(variant: Variant, n: int, rng: np.random.Generator, setting: Setting, small: bool = False) -> Matrix:
+    """Those of `n` drawn rows whose shared copies fit into a block."""
+    space = variant.space
+    draft = Draft(space.sketch, space.choices, np.ones((n, space.width), np.int64), rng, setting, small)
+    _draw(variant, draft, Phase.FREE)
+    _draw(variant, draft, Phase.LENGTHS)
+    lengths = {t.step: list(np.ascontiguousarray(draft.rows[:, t.columns].T)) for t in space.tiles}
+    rows = draft.rows[_fit(estimated_shared_bytes(space.sketch, lengths), setting, n)]
+    if not len(rows) or not any(space.of(d.name) for d in space.decisions if d.phase is Phase.BOUNDED):
         return rows
-    made = programs(variant, rows, target, hardware)
-    fits = _mask(reduce(larger, shared_bytes(made.bounds).values(), 0) <= most, len(rows))
-    for c in copies:
-        rows[:, c.column] = _draw_widths(made, c, rng)
-    return rows[fits]
+    bounds = programs(variant, rows, setting.target, setting.hardware).bounds
+    _draw(variant, replace(draft, rows=rows, inferred=bounds), Phase.BOUNDED)
+    return rows[_fit(reduce(larger, shared_bytes(bounds).values(), 0), setting, len(rows))]
 
 
-def _mask(truth: Any, n: int) -> Mask:
-    return np.broadcast_to(np.asarray(truth), (n,))
+def _draw(variant: Variant, draft: Draft, phase: Phase) -> None:
+    for decision in variant.space.decisions:
+        if decision.phase is phase:
+            decision.draw(variant.space.of(decision.name), draft)
 
 
-def _draw_threads(space: Space, rows: Matrix, rng: np.random.Generator, hardware: HardwareParams) -> set[int]:
-    """Draw the spatial tiles of all kernels with threads; the positions of their splits."""
-    tiles = {t.step: t for t in space.tiles}
-    done: set[int] = set()
-    for k, positions in thread_splits(space.sketch).items():
-        mine = [tiles[p] for p in positions if p in tiles]
-        if mine:
-            limits = thread_limits(space.sketch, k, hardware)
-            extents = tuple([t.extent for t in mine])
-            plan = thread_plan(extents, mine[0].parts, limits, mine[0].max_innermost)
-            for tile, drawn in zip(mine, plan.draw_many(len(rows), rng), strict=True):
-                rows[:, tile.columns] = drawn
-            done.update([t.step for t in mine])
-    return done
-
-
-def _draw_widths(made: Programs, choice: Choice, rng: np.random.Generator) -> Index:
-    """For each program one of the widths that divide the run of a shared copy: int64 [n]."""
-    run = np.broadcast_to(np.asarray(copy_run(made.bounds, choice.stage)), (made.n,))
-    widths = np.array(choice.values, np.int64)
-    drawn: Index = widths[pick(run[:, None] % widths == 0, rng)]
-    return drawn
-
-
-# ------------------------------------------------------------------------------------------------ CPU
-
-
-def _cpu_choices(
-    variant: Variant, rows: Matrix, rng: np.random.Generator, target: Target, hardware: HardwareParams,
-    options: SketchOptions,
-) -> Matrix:  # fmt: skip
-    """Parallel loops enough for all cores; some of the innermost loops as lanes."""
-    state = programs(variant, rows, target, hardware).bounds.state
-    depths = default_depths(state, hardware.num_cores)
-    for c in variant.space.choices:
-        if c.kind == "parallel":
-            rows[:, c.column] = depths.get(c.stage, 0)
-        elif c.kind == "vectorize":
-            rows[:, c.column] = 0
-            stage = state.stages[c.stage]
-            if stage.where != INLINED:
-                most = most_lanes(state, c.stage, depths.get(c.stage, 0), options.max_vectorize_size)
-                drawn = 1 + (rng.random(len(rows)) * most).astype(np.int64)
-                rows[:, c.column] = np.minimum(drawn, most)
-    return rows
-
-
-def settled(variant: Variant, rows: Matrix, made: Programs, options: SketchOptions | None = None) -> Matrix:
-    """`rows` of the programs `made` from them, with every number changed to what it means.
-
-    Parallel and vector loops: the numbers that have an effect, vector loops of at most `max_vectorize_size` lanes.
-    Fetch widths: the largest one that divides the run of the copy.  Equal programs then are equal rows.
-    """
-    options = options or SketchOptions()
-    out: Matrix = rows.copy()
-    state = made.bounds.state
-    for c in variant.space.choices:
-        match c.kind:
-            case "fetch":
-                out[:, c.column] = _dividing(rows[:, c.column], copy_run(made.bounds, c.stage), c.values)
-            case "parallel":
-                out[:, c.column] = made.parallel.get(c.stage, 0)
-            case "vectorize":
-                count = made.vectorize.get(c.stage, 0)
-                if c.stage in made.vectorize:
-                    depth = made.parallel.get(c.stage, 0)
-                    count = smaller(count, most_lanes(state, c.stage, depth, options.max_vectorize_size))
-                out[:, c.column] = count
-    return out
-
-
-def _dividing(wanted: np.ndarray, run: Any, values: Sequence[int]) -> Any:
-    """The largest of `values` that is at most `wanted` and divides `run`."""
-    best: Any = 1
-    for value in values:
-        best = where((value <= wanted) & (run % value == 0), value, best)
-    return best
+def _fit(size: Any, setting: Setting, n: int) -> Mask:
+    """Which rows need no more bytes of shared memory than a block has: bool [n]; all of them on a CPU."""
+    fits = size <= setting.hardware.max_shared_memory_per_block if setting.target.is_gpu else True
+    return np.broadcast_to(np.asarray(fits), (n,))

@@ -1,4 +1,4 @@
-"""From a row to the steps of its program: exactly what `ansor.space.annotate_sample` makes for the same decisions."""
+"""From a row to the steps of its program: the structure of its variant, with the numbers of the row."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from te_lite.replay import replay
 from te_lite.state import SplitRel, State
-from te_lite.step import Pragma, Split, Step
+from te_lite.step import Split, Step
 
 from ..core.hardware import HardwareParams
 from ..core.target import Target
-from .choices import Space, Variant
-from .decisions import split_positions
-from .programs import Programs, hole_columns, program
-from .variants import Depths, structure
+from .choices import Variant
+from .decisions.splits import split_positions
+from .programs import Programs, program
+from .structures import Shape, Structure, structure
 
 
 def concrete(variant: Variant, row: np.ndarray, target: Target | str, hardware: HardwareParams) -> State:
@@ -23,33 +23,25 @@ def concrete(variant: Variant, row: np.ndarray, target: Target | str, hardware: 
     target = Target.of(target)
     hardware = hardware.completed(target)
     one = program(variant, row, target, hardware)
-    state = structure(variant, target, hardware, _depths(one.parallel), _depths(one.vectorize))
-    return replay(state.dag, _steps(variant.space, state, row.tolist(), one))
+    found = structure(variant, hardware, _shape(variant, one))
+    return replay(found.state.dag, _steps(found, len(variant.space.sketch.steps), row.tolist(), one))
 
 
-def _depths(numbers: object) -> Depths:
-    return tuple(sorted(dict(numbers).items()))  # type: ignore[call-overload]
+def _shape(variant: Variant, one: Programs) -> Shape:
+    shaping = [d.name for d in variant.space.decisions if d.shapes_steps]
+    return tuple([(name, tuple(sorted(one.of(name).items()))) for name in shaping])
 
 
-def _steps(space: Space, state: State, row: list[int], one: Programs) -> list[Step]:
-    columns = hole_columns(space, state)
-    limits = {c.stage: row[c.column] for c in space.choices if c.kind == "unroll"}
+def _steps(found: Structure, of_sketch: int, row: list[int], one: Programs) -> list[Step]:
+    """The steps with their numbers; splits that are not the sketch's note the extents of their loops."""
     known = _known_extents(one.bounds.state)
-    out: list[Step] = []
-    for position, step in enumerate(state.steps):
-        match step:
-            case Split() if position in columns:
-                lengths = tuple([row[c] for c in columns[position]])
-                extent = step.extent if position < len(space.sketch.steps) else known[position]
-                step = replace(step, lengths=lengths, extent=extent)
-            case Pragma(stage=k):
-                step = replace(step, text=unroll_text(limits[k]))
-        out.append(step)
+    out = list(found.state.steps)
+    for position, (decision, columns) in found.holes.items():
+        step = decision.write(out[position], tuple([row[c] for c in columns]))
+        if isinstance(step, Split) and position >= of_sketch:
+            step = replace(step, extent=known[position])
+        out[position] = step
     return out
-
-
-def unroll_text(limit: int) -> str:
-    return f"auto_unroll_max_step${limit}"
 
 
 def _known_extents(bounded: State) -> dict[int, int]:

@@ -1,7 +1,4 @@
-"""Variants of a space: where its movable stages are computed (CPU), and the loop structure that follows.
-
-A structure is a state whose lengths are undecided; all programs of a variant are one structure with other numbers.
-"""
+"""Variants of a space: where its movable stages are computed (CPU)."""
 
 from __future__ import annotations
 
@@ -11,19 +8,11 @@ import numpy as np
 
 from te_lite.bounds import infer_bounds
 from te_lite.errors import LowerError, ScheduleError
-from te_lite.state import INLINED, State
+from te_lite.state import State
 
-from ..core.hardware import HardwareParams
-from ..core.target import Target
 from .choices import Space, Variant
+from .decisions.splits import fill, holes
 from .locations import TRIES, Place, draw_places, place_of, places_for, put
-from .parallel_loops import add_parallel
-from .threads import bind
-from .tile_sizes import fill, holes
-from .vector_loops import add_unroll, add_vectorize
-
-Depths = tuple[tuple[int, int], ...]
-"""Pairs of a stage and a number of its loops."""
 
 
 def home(space: Space) -> Variant:
@@ -89,24 +78,3 @@ def has_nest(variant: Variant) -> bool:
     except (LowerError, ScheduleError):
         return False
     return True
-
-
-@lru_cache(maxsize=512)
-def structure(
-    variant: Variant, target: Target, hardware: HardwareParams, parallel: Depths = (), vectorize: Depths = ()
-) -> State:
-    """All steps of the programs of a variant, with undecided lengths and unroll limits of 0.
-
-    On a CPU `parallel` and `vectorize` say how many loops are fused and marked; no other numbers change steps.
-    """
-    state = placed(variant)
-    limits = [c.stage for c in variant.space.choices if c.kind == "unroll"]
-    if target.is_gpu:
-        threads = {c.stage: None for c in variant.space.choices if c.kind == "threads"}
-        widths = {c.stage: None for c in variant.space.choices if c.kind == "fetch"}
-        state = bind(state, hardware, threads, widths)
-    else:
-        state = add_parallel(state, dict(parallel))
-        limits = [k for k in limits if state.stages[k].where != INLINED]
-    state = add_unroll(state, dict.fromkeys(limits, 0))
-    return add_vectorize(state, dict(vectorize))

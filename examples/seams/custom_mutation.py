@@ -30,14 +30,15 @@ class SwapLengths:
         return out, (out != rows).any(axis=1)
 
 
-A, B = te.placeholder((512, 512), name="A"), te.placeholder((512, 512), name="B")
-k = te.reduce_axis((0, 512), name="k")
-C = te.compute((512, 512), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-task = ansor.SearchTask(compute_dag=te.ComputeDAG([A, B, C]), target="cuda -model=A100")
-params = {"evolutionary_search_population": 128}
-for mutations in (GPU_MUTATIONS, (*GPU_MUTATIONS, SwapLengths())):
-    policy = ansor.SketchPolicy(task, AnalyticalModel(), params, seed=0, verbose=0, mutations=mutations)
-    measurer = ansor.ProgramMeasurer(AnalyticalRunner.builder(), AnalyticalRunner(), verbose=0)
-    policy.search(32, None, 16, measurer)
-    best = measurer.best_of(task)
-    print(f"{len(mutations)} mutations: {best.cost * 1e6:.1f} us")
+if __name__ == "__main__":
+    A, B = te.placeholder((512, 512), name="A"), te.placeholder((512, 512), name="B")
+    k = te.reduce_axis((0, 512), name="k")
+    C = te.compute((512, 512), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+    task = ansor.SearchTask(compute_dag=te.ComputeDAG([A, B, C]), target="cuda -model=A100")
+    params = {"evolutionary_search_population": 128}
+    for mutations in (GPU_MUTATIONS, (*GPU_MUTATIONS, SwapLengths())):
+        policy = ansor.SketchPolicy(task, AnalyticalModel(), params, seed=0, verbose=0, mutations=mutations)
+        measurer = ansor.ProgramMeasurer(AnalyticalRunner.builder(), AnalyticalRunner(), verbose=0)
+        policy.search(32, None, 16, measurer)
+        best = measurer.best_of(task)
+        print(f"{len(mutations)} mutations: {best.cost * 1e6:.1f} us")

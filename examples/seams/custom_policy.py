@@ -27,7 +27,7 @@ class HillClimbing:
         return list(states.values())
 
     def program(self, threads):
-        s = te.create_schedule(B.op)
+        s = te.Schedule(self.task.compute_dag)
         block, thread = s[B].split(s[B].fuse(*B.op.axis), factor=threads)
         s[B].bind(block, te.thread_axis("blockIdx.x"))
         s[B].bind(thread, te.thread_axis("threadIdx.x"))
@@ -42,6 +42,7 @@ class HillClimbing:
         return search_loop(self, self.task, trials, early_stopping, per_round, measurer, retries=1)
 
 
-task = ansor.SearchTask(compute_dag=te.ComputeDAG([A, B]), target="cuda -model=T4")
-runner = AnalyticalRunner()
-task.tune(ansor.TuningOptions(24, verbose=0, builder=runner.builder(), runner=runner), HillClimbing(task))
+if __name__ == "__main__":
+    task = ansor.SearchTask(compute_dag=te.ComputeDAG([A, B]), target="cuda -model=T4")
+    runner = AnalyticalRunner()
+    task.tune(ansor.TuningOptions(24, verbose=0, builder=runner.builder(), runner=runner), HillClimbing(task))

@@ -27,14 +27,16 @@ def tile(policy: Any, state: State, stage: int) -> list[list[Any]]:
     return [[apply(state, Reorder(stage, (0, 2, 4, 1, 3))), stage - 1]]
 
 
-a, b = te.placeholder((512, 512), name="A"), te.placeholder((512, 512), name="B")
-k = te.reduce_axis((0, 512), name="k")
-c = te.compute((512, 512), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-task = ansor.SearchTask(compute_dag=te.ComputeDAG([a, b, c]), target="c", desc="matmul")
 rule = ansor.PreloadCustomSketchRule(applies, tile)
-policy = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=0, verbose=0, init_search_callbacks=[rule])
-for sketch in policy.generate_sketches():
-    print(sketch)
-runner = AnalyticalRunner()
-measurer = ansor.ProgramMeasurer(runner.builder(), runner, verbose=0)
-print("The best of 20 programs:", policy.search(20, None, 10, measurer), sep="\n")
+
+if __name__ == "__main__":
+    a, b = te.placeholder((512, 512), name="A"), te.placeholder((512, 512), name="B")
+    k = te.reduce_axis((0, 512), name="k")
+    c = te.compute((512, 512), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    task = ansor.SearchTask(compute_dag=te.ComputeDAG([a, b, c]), target="c", desc="matmul")
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=0, verbose=0, init_search_callbacks=[rule])
+    for sketch in policy.generate_sketches():
+        print(sketch)
+    runner = AnalyticalRunner()
+    measurer = ansor.ProgramMeasurer(runner.builder(), runner, verbose=0)
+    print("The best of 20 programs:", policy.search(20, None, 10, measurer), sep="\n")

@@ -40,8 +40,9 @@ class Walk(Tuner):
         return [*self.space.indices(digits), *self.unseen.sample(1, self.rng)]
 
 
-option = autotvm.measure_option(autotvm.LocalBuilder(backend=Formula()), autotvm.LocalRunner())
-for kind in (RandomTuner, Walk):
-    tuner = kind(autotvm.create("tiles", (512,), "c"), rng=np.random.default_rng(1))
-    tuner.tune(100, option)
-    print(f"{kind.__name__}: {tuner.best_flops / 1e9:.1f} GFLOPS with {tuner.best_config.values()}")
+if __name__ == "__main__":
+    option = autotvm.measure_option(autotvm.LocalBuilder(backend=Formula()), autotvm.LocalRunner())
+    for kind in (RandomTuner, Walk):
+        tuner = kind(autotvm.create("tiles", (512,), "c"), rng=np.random.default_rng(1))
+        tuner.tune(100, option)
+        print(f"{kind.__name__}: {tuner.best_flops / 1e9:.1f} GFLOPS with {tuner.best_config.values()}")

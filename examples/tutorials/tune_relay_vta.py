@@ -13,9 +13,9 @@ import os
 import numpy as np
 
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
-from vta_sim.page import autotvm, graph_runtime, relay, rpc, te, topi, tvm, utils, vta
-from vta_sim.page.task import TaskExtractEnv
-from vta_sim.page.top import graph_pack
+from vta_sim.tvm_names import autotvm, graph_runtime, relay, rpc, te, topi, tvm, utils, vta
+from vta_sim.tvm_names.task import TaskExtractEnv
+from vta_sim.tvm_names.top import graph_pack
 
 size = int(os.environ.get("ANSOR_IMAGE", "224"))
 n_trial = int(os.environ.get("ANSOR_TRIALS", "16"))

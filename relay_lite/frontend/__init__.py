@@ -1,4 +1,7 @@
-"""Networks that other tools wrote, read as graphs."""
+"""Networks that other tools wrote, read as graphs.
+
+Law: the other tool is imported only when a model of it is read.
+"""
 
 from __future__ import annotations
 

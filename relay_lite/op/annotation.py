@@ -8,11 +8,11 @@ import numpy as np
 
 from te_lite import topi
 
-from ..ir import Call, Expr
-from ..make import call
-from ..types import Type
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import Type
 from .define import define, tensors
-from .registry import Attrs, OpPattern
 
 
 def _same_type(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -11,12 +11,12 @@ from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.broadcast import broadcast_shape
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import as_expr, call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, apply_binary, as_expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, define, floats, numbers, one_axis, same_dtype, tensors, vector
-from .registry import Attrs, OpPattern
 
 Check = Callable[[TensorType, str], str]
 Binary = Callable[[Any, Any], Any]
@@ -176,8 +176,7 @@ def binary_call(name: str) -> Callable[[Any, Any], Call]:
     """The function that applies the operator `name` to two nodes; a number takes the dtype of the other side."""
 
     def apply(lhs: Any, rhs: Any) -> Call:
-        left = as_expr(lhs, rhs if isinstance(rhs, Expr) else None)
-        return call(name, left, as_expr(rhs, left))
+        return apply_binary(name, lhs, rhs)
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = f"Element by element `{name}` with broadcasting; a number takes the dtype of the other side."

@@ -16,12 +16,12 @@ from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import convolve
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, dtype_of, integer, integers, numbers, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 from .window import SPATIAL, Window, all_sides, check_layout, pick, repeated, to_layout
 
 Ints = int | Sequence[int]
@@ -50,25 +50,29 @@ class Conv:
 
 def analyse(data: Shape, weight: Shape, attrs: Attrs, n: int, what: str) -> Conv:
     """Read a convolution of `n` spatial dimensions.  Raises GraphError when its parts do not fit together."""
-    spatial = SPATIAL[n]
-    layout = check_layout(attrs["data_layout"], f"NC{spatial}", what)
-    kernel_layout = check_layout(attrs["kernel_layout"], f"OI{spatial}", what)
-    law = "data and kernel layout must have their spatial dimensions in the order " + spatial
-    same = all("".join(x for x in v if x in spatial) == spatial for v in (layout, kernel_layout))
-    require(same, GraphError, what, law, data_layout=layout, kernel_layout=kernel_layout)
-    batch, channels, *size = pick(data, layout, f"NC{spatial}")
-    o, i, *kernel = pick(weight, kernel_layout, f"OI{spatial}")
+    layout, kernel_layout = _layouts(attrs, SPATIAL[n], what)
+    batch, channels, *size = pick(data, layout, f"NC{SPATIAL[n]}")
+    o, i, *kernel = pick(weight, kernel_layout, f"OI{SPATIAL[n]}")
     groups = integer(attrs["groups"], what, "groups", 1)
     own = n == 2 and groups == channels == o and groups > 1
     fits = own or (i * groups == channels and o % groups == 0)
     law = "the channels of data, weight and groups do not fit"
     require(fits, GraphError, what, law, data=data, weight=weight, groups=groups, data_layout=layout,
             kernel_layout=kernel_layout)  # fmt: skip
-    multiplier = i if own else o // groups
-    filters = o * i if own else o
+    multiplier, filters = (i, o * i) if own else (o // groups, o)
     check_named(attrs, filters, tuple(kernel), what)
     window = Window.of(tuple(kernel), attrs["strides"], attrs["dilation"], attrs["padding"], n, what)
     return Conv(batch, channels, filters, multiplier, groups, window, window.extents(tuple(size), what))
+
+
+def _layouts(attrs: Attrs, spatial: str, what: str) -> tuple[str, str]:
+    """The layouts of data and kernel."""
+    layout = check_layout(attrs["data_layout"], f"NC{spatial}", what)
+    kernel_layout = check_layout(attrs["kernel_layout"], f"OI{spatial}", what)
+    law = "data and kernel layout must have their spatial dimensions in the order " + spatial
+    same = all("".join(x for x in v if x in spatial) == spatial for v in (layout, kernel_layout))
+    require(same, GraphError, what, law, data_layout=layout, kernel_layout=kernel_layout)
+    return layout, kernel_layout
 
 
 def check_named(attrs: Attrs, filters: int, kernel: Shape, what: str) -> None:

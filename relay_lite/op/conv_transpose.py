@@ -11,12 +11,12 @@ from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import convolve_transposed
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .conv import DATA, Ints, check_named, conv_call, conv_defaults, window_attrs
 from .define import Array, Shape, define, dtype_of, floats, integer, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 from .window import SPATIAL, check_layout, pick, repeated, to_layout
 
 KERNEL = {1: "IOW", 2: "IOHW", 3: "IODHW"}
@@ -56,17 +56,25 @@ def _type(types: Sequence[Type], attrs: Attrs, n: int, what: str) -> Type:
     kernel_layout = check_layout(attrs["kernel_layout"], f"OI{SPATIAL[n]}", what)
     require(attrs["out_layout"] in ("", layout), GraphError, what, "a layout of the result of its own is not supported",
             out_layout=attrs["out_layout"])  # fmt: skip
-    batch, channels, *size = pick(data.shape, layout, f"NC{SPATIAL[n]}")
-    o, i, *kernel = pick(weight.shape, kernel_layout, f"OI{SPATIAL[n]}")
+    extents = _result_extents(data.shape, weight.shape, layout, kernel_layout, attrs, what)
+    dtype = dtype_of(attrs["out_dtype"], data.dtype, what)
+    return TensorType(tuple(extents[letter] for letter in layout), dtype)
+
+
+def _result_extents(
+    data: Shape, weight: Shape, layout: str, kernel_layout: str, attrs: Attrs, what: str
+) -> dict[str, int]:
+    """The extent of the result along each letter of the layout."""
+    n = len(layout) - 2
+    batch, channels, *size = pick(data, layout, f"NC{SPATIAL[n]}")
+    o, i, *kernel = pick(weight, kernel_layout, f"OI{SPATIAL[n]}")
     groups = integer(attrs["groups"], what, "groups", 1)
     fits = i == channels and channels % groups == 0 and (groups == 1 or n == 2)
     law = "the channels of data, weight and groups do not fit (groups are for two dimensions)"
-    require(fits, GraphError, what, law, data=data.shape, weight=weight.shape, groups=groups)
+    require(fits, GraphError, what, law, data=data, weight=weight, groups=groups)
     check_named(attrs, o * groups, tuple(kernel), what)
     out = _extents(tuple(size), tuple(kernel), attrs, n, what)
-    extents = dict(zip(f"NC{SPATIAL[n]}", (batch, o * groups, *out), strict=True))
-    dtype = dtype_of(attrs["out_dtype"], data.dtype, what)
-    return TensorType(tuple(extents[letter] for letter in layout), dtype)
+    return dict(zip(f"NC{SPATIAL[n]}", (batch, o * groups, *out), strict=True))
 
 
 def _numpy(args: Sequence[Any], attrs: Attrs, n: int, what: str) -> Array:

@@ -13,45 +13,45 @@ from te_lite.errors import require
 from te_lite.topi.tag import ELEMWISE
 from te_lite.topi.utils import ax_compute
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import as_expr, call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, as_expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, define, dtype_of, indices, integer, integers, one_axis, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 
 
 def _filled(name: str, value: int) -> None:
-    """`zeros` and `ones`, of a given shape or like a tensor."""
+    """`zeros` and `ones`, of a given shape."""
 
     def infer(types: Sequence[Type], attrs: Attrs) -> Type:
         tensors(types, 0, name)
         return TensorType(integers(attrs["shape"], name), dtype_of(attrs["dtype"], "float32", name))
 
-    def infer_like(types: Sequence[Type], attrs: Attrs) -> Type:
-        (x,) = tensors(types, 1, f"{name}_like")
-        return x
+    def meaning(args: Sequence[Any], attrs: Attrs) -> Array:
+        return np.full(integers(attrs["shape"], name), value, attrs["dtype"] or "float32")
 
+    def te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:
+        return [topi.full(integers(attrs["shape"], name), attrs["dtype"] or "float32", value)]
+
+    define(name, OpPattern.ELEMWISE, infer, meaning, te, shape=(), dtype="float32")
+
+
+def _filled_like(name: str, value: int) -> None:
+    """`zeros` and `ones` like a tensor."""
     define(
         name,
         OpPattern.ELEMWISE,
-        infer,
-        lambda args, attrs: np.full(integers(attrs["shape"], name), value, attrs["dtype"] or "float32"),
-        lambda args, attrs, target: [topi.full(integers(attrs["shape"], name), attrs["dtype"] or "float32", value)],
-        shape=(),
-        dtype="float32",
-    )
-    define(
-        f"{name}_like",
-        OpPattern.ELEMWISE,
-        infer_like,
+        lambda types, attrs: tensors(types, 1, name)[0],
         lambda args, attrs: np.full_like(args[0], value),
         lambda args, attrs, target: [topi.full_like(args[0], value)],
     )
 
 
 _filled("zeros", 0)
+_filled_like("zeros_like", 0)
 _filled("ones", 1)
+_filled_like("ones_like", 1)
 
 
 def _full_type(types: Sequence[Type], attrs: Attrs) -> Type:
@@ -62,7 +62,7 @@ def _full_type(types: Sequence[Type], attrs: Attrs) -> Type:
 
 def _full_te(value: Tensor, shape: Sequence[int], dtype: str, name: str) -> Tensor:
     value = topi.cpp.cast(value, dtype) if value.dtype != dtype else value
-    return ax_compute(shape, lambda *i: value(), name, ELEMWISE)  # type: ignore[no-any-return]
+    return ax_compute(shape, lambda *i: value(), name, ELEMWISE)
 
 
 define(

@@ -17,9 +17,9 @@ from te_lite.errors import ExprError, require
 from te_lite.expr import DTYPES, FLOATS
 from te_lite.topi.utils import normal_axis
 
-from ..errors import GraphError
-from ..types import TensorType, TupleType, Type
-from .registry import Attrs, Compute, Infer, Numpy, Op, OpPattern, register
+from ..ir.errors import GraphError
+from ..ir.op_registry import Attrs, Compute, Infer, Numpy, Op, OpPattern, register
+from ..ir.types import TensorType, TupleType, Type
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Shape: TypeAlias = tuple[int, ...]

@@ -9,12 +9,12 @@ import numpy as np
 from te_lite import topi
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, define, dtype_of, numbers, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 
 
 def _product_type(types: Sequence[Type], attrs: Attrs, ndim: int, what: str, turned: tuple[bool, bool]) -> TensorType:

@@ -10,13 +10,13 @@ import numpy as np
 from te_lite import Tensor, topi
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import as_expr, call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, as_expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, define, dtype_of, floats, numbers, tensors
 from .erf import erf as erf_array
-from .registry import Attrs, OpPattern
 
 Elements = Callable[[Any], Any]
 Te = Callable[[Tensor], Tensor]

@@ -16,10 +16,10 @@ from te_lite.errors import require
 from te_lite.expr import Expr, binary, const
 from te_lite.topi.elementwise import map_elements
 
-from ..errors import GraphError
-from ..types import Type
+from ..ir.errors import GraphError
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import Type
 from .define import Array, define, tensors
-from .registry import Attrs, OpPattern
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import numpy as np
 from te_lite import topi
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import as_tuple, call
-from ..types import TensorType, TupleType, Type
+from ..ir.errors import GraphError
+from ..ir.make import as_tuple, call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, TupleType, Type
 from .define import Array, define, fields, integer, integers, one_axis, tensors
-from .registry import Attrs, OpPattern
 
 
 def _concatenate_type(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -13,13 +13,13 @@ from te_lite.errors import require
 from te_lite.expr import const
 from te_lite.topi.testing import log_softmax_python, softmax_python
 
-from ..errors import GraphError
-from ..ir import Call, Expr, TupleGetItem
-from ..make import call
-from ..types import TensorType, TupleType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, TupleGetItem
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, TupleType, Type
 from .binary import along
 from .define import Array, Shape, define, floats, integer, one_axis, same_dtype, some_axes, tensors, vector
-from .registry import Attrs, OpPattern
 
 # ------------------------------------------------------------------------------------------------- softmax
 
@@ -76,7 +76,7 @@ def _normalised_te(x: Tensor, axes: Shape, epsilon: float) -> Tensor:
     count = const(float(math.prod([x.shape[d] for d in axes])), x.dtype)
     centred = topi.subtract(x, topi.divide(topi.sum(x, axes, True), count))
     var = topi.divide(topi.sum(topi.multiply(centred, centred), axes, True), count)
-    return topi.divide(centred, topi.cpp.sqrt(topi.add(var, const(epsilon, x.dtype))))  # type: ignore[no-any-return]
+    return topi.divide(centred, topi.cpp.sqrt(topi.add(var, const(epsilon, x.dtype))))
 
 
 def _affine_te(out: Tensor, args: Sequence[Any], attrs: Attrs, axis: int) -> Tensor:

@@ -10,12 +10,12 @@ import numpy as np
 from te_lite import topi
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, choice, define, indices, integers, one_axis, tensors
-from .registry import Attrs, OpPattern
 
 PAD_MODES = ("constant", "edge", "reflect")
 TAKE_MODES = ("clip", "wrap", "fast")
@@ -24,6 +24,20 @@ TAKE_MODES = ("clip", "wrap", "fast")
 def _slices(shape: Shape, attrs: Attrs) -> list[slice]:
     """One slice a dimension, with Python's rules; `slice_mode` "size" reads `end` as extents (-1: up to the end)."""
     what = "strided_slice"
+    parts = _axis_slices(attrs, what)
+    out = [slice(None)] * len(shape)
+    by_size = choice(attrs["slice_mode"], ("end", "size"), what, "slice_mode") == "size"
+    for axis, b, e, s in parts:
+        at = one_axis(axis, len(shape), what)
+        if by_size:
+            first = b % shape[at] if b < 0 else b
+            e, s = (shape[at] if e == -1 else first + e), 1
+        out[at] = slice(b, e, s)
+    return out
+
+
+def _axis_slices(attrs: Attrs, what: str) -> list[tuple[int, int, int, int]]:
+    """Axis, begin, end and stride of each slice that the attributes name."""
     begin, end = integers(attrs["begin"], what), integers(attrs["end"], what)
     strides = (1,) * len(begin) if attrs["strides"] is None else integers(attrs["strides"], what)
     strides = strides * len(begin) if len(strides) == 1 else strides
@@ -32,15 +46,7 @@ def _slices(shape: Shape, attrs: Attrs) -> list[slice]:
     require(equal, GraphError, what, "begin, end, strides and axes must have equal lengths", begin=begin, end=end,
             strides=strides, axes=tuple(axes))  # fmt: skip
     require(0 not in strides, GraphError, what, "strides must not be 0", strides=strides)
-    out = [slice(None)] * len(shape)
-    by_size = choice(attrs["slice_mode"], ("end", "size"), what, "slice_mode") == "size"
-    for axis, b, e, s in zip(axes, begin, end, strides, strict=True):
-        at = one_axis(axis, len(shape), what)
-        if by_size:
-            first = b % shape[at] if b < 0 else b
-            e, s = (shape[at] if e == -1 else first + e), 1
-        out[at] = slice(b, e, s)
-    return out
+    return list(zip(axes, begin, end, strides, strict=True))
 
 
 def _ranges(shape: Shape, attrs: Attrs) -> list[range]:

@@ -11,13 +11,13 @@ from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing import adaptive_pool
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .conv import DATA, Ints, window_attrs
 from .define import Array, Shape, define, floats, numbers, rank, tensors
-from .registry import Attrs, OpPattern
 from .window import SPATIAL, Window, check_layout, pick, repeated, to_layout
 
 Check = Callable[[TensorType, str], str]
@@ -40,12 +40,16 @@ def _pool_type(types: Sequence[Type], attrs: Attrs, n: int, kind: str, what: str
     window, extra = _window(attrs, n, what)
     size = pick(x.shape, layout, SPATIAL[n])
     out = window.extents(size, what, extra)
+    _check_last_window(window, size, out, what)
+    extents = dict(zip(SPATIAL[n], out, strict=True))
+    return TensorType(tuple(extents.get(letter, m) for letter, m in zip(layout, x.shape, strict=True)), x.dtype)
+
+
+def _check_last_window(window: Window, size: Shape, out: Shape, what: str) -> None:
     starts = [(o - 1) * s for o, s in zip(out, window.strides, strict=True)]
     inside = all(v < b + n + a for v, b, n, a in zip(starts, window.before, size, window.after, strict=True))
     require(inside, GraphError, what, "the last window of ceil_mode would lie outside the padded data", data=size,
             pool_size=window.kernel, strides=window.strides)  # fmt: skip
-    extents = dict(zip(SPATIAL[n], out, strict=True))
-    return TensorType(tuple(extents.get(letter, m) for letter, m in zip(layout, x.shape, strict=True)), x.dtype)
 
 
 def _counts(window: Window, extra: Shape, size: Shape, include_pad: bool, dtype: Any) -> Array:

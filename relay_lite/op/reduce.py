@@ -13,13 +13,13 @@ from te_lite.errors import require
 from te_lite.expr import const
 from te_lite.topi.reduction import reduced_shape
 
-from ..errors import GraphError
-from ..ir import Call, Expr, Tuple
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Tuple
+from ..ir.op_registry import Attrs, Compute, Infer, Numpy, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, floats, numbers, same_dtype, some_axes, tensors
 from .elementwise import sqrt
-from .registry import Attrs, Compute, Infer, Numpy, OpPattern
 
 Axis = int | Sequence[int] | None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ from te_lite import topi
 from te_lite.errors import require
 from te_lite.topi.utils import ax_compute
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, dtype_of, integer, integers, one_axis, some_axes, tensors
-from .registry import Attrs, OpPattern
 
 
 def _expand_dims_shape(shape: Shape, attrs: Attrs) -> Shape:
@@ -75,36 +76,49 @@ def resolve(newshape: Sequence[int], shape: Shape) -> Shape:
     the product of the next two, and -4 splits the next one into the two numbers that follow (one may be -1).
     Raises GraphError when the number of elements differs.
     """
-    out: list[int] = []
-    source, wanted = 0, list(newshape)
-
-    def take(count: int) -> Shape:
-        nonlocal source
-        source += count
-        enough = source <= len(shape)
-        require(enough, GraphError, "reshape", "there is no dimension to copy", newshape=newshape, shape=shape)
-        return shape[source - count : source]
-
+    source = _Source(newshape, shape)
+    wanted, out = list(newshape), list[int]()
     while wanted:
-        match wanted.pop(0):
-            case 0:
-                out += take(1)
-            case -1:
-                out.append(-1)
-                source += 1
-            case -2:
-                out += take(max(len(shape) - source, 0))
-            case -3:
-                out.append(math.prod(take(2)))
-            case -4:
-                require(len(wanted) > 1, GraphError, "reshape", "-4 is followed by two numbers", newshape=newshape)
-                (whole,), parts = take(1), [wanted.pop(0), wanted.pop(0)]
-                out += [whole // -math.prod(parts) if p == -1 else p for p in parts]
-            case n:
-                require(n > 0, GraphError, "reshape", "no such code", newshape=newshape)
-                out.append(n)
-                source += 1
+        out += source.extents(wanted.pop(0), wanted)
     return topi.utils.resolve_shape(out, math.prod(shape), "reshape")
+
+
+@dataclass
+class _Source:
+    """The dimensions of the data that are not yet used: those from `first` on."""
+
+    newshape: Sequence[int]
+    shape: Shape
+    first: int = 0
+
+    def take(self, count: int) -> Shape:
+        """The next dimensions."""
+        self.first += count
+        enough = self.first <= len(self.shape)
+        law = "there is no dimension to copy"
+        require(enough, GraphError, "reshape", law, newshape=self.newshape, shape=self.shape)
+        return self.shape[self.first - count : self.first]
+
+    def extents(self, code: int, behind: list[int]) -> Sequence[int]:
+        """What a number of `newshape` stands for; -4 takes two numbers from those `behind` it."""
+        match code:
+            case 0:
+                return self.take(1)
+            case -2:
+                return self.take(max(len(self.shape) - self.first, 0))
+            case -3:
+                return [math.prod(self.take(2))]
+            case -4:
+                return self.parts(behind)
+        require(code > 0 or code == -1, GraphError, "reshape", "no such code", newshape=self.newshape)
+        self.first += 1
+        return [code]
+
+    def parts(self, behind: list[int]) -> Sequence[int]:
+        """The next dimension as two."""
+        require(len(behind) > 1, GraphError, "reshape", "-4 is followed by two numbers", newshape=self.newshape)
+        (whole,), parts = self.take(1), [behind.pop(0), behind.pop(0)]
+        return [whole // -math.prod(parts) if p == -1 else p for p in parts]
 
 
 def _reshape_type(types: Sequence[Type], attrs: Attrs) -> Type:

@@ -10,12 +10,12 @@ from te_lite.errors import require
 from te_lite.expr import binary, const
 from te_lite.topi.elementwise import map_elements
 
-from ..errors import GraphError
-from ..ir import Call, Constant, Expr
-from ..make import call
-from ..types import Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Constant, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import Type
 from .define import define, integer, tensors
-from .registry import Attrs, OpPattern
 
 MOST = 30
 

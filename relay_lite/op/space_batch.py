@@ -14,12 +14,12 @@ import numpy as np
 from te_lite import Tensor, topi
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .define import Array, Shape, define, integers, tensors
-from .registry import Attrs, OpPattern
 
 SPLIT, JOIN = "nn.space_to_batch_nd", "nn.batch_to_space_nd"
 Pairs = tuple[tuple[int, int], ...]

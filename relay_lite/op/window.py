@@ -17,7 +17,7 @@ from te_lite.topi.nn import get_pad_tuple_generic
 from te_lite.topi.testing.convolution import windows
 from te_lite.topi.utils import conv_extent, per_dim
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 from .define import Array, Shape, integers
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}

@@ -16,13 +16,13 @@ from te_lite.topi.nn import winograd_transform_matrices
 from te_lite.topi.testing.convolution import windows
 from te_lite.topi.utils import get_const_int
 
-from ..errors import GraphError
-from ..ir import Call, Expr
-from ..make import call
-from ..types import TensorType, Type
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.op_registry import Attrs, OpPattern
+from ..ir.types import TensorType, Type
 from .conv import Ints, check_named, conv_call, conv_defaults
 from .define import Array, define, dtype_of, floats, rank, same_dtype, tensors
-from .registry import Attrs, OpPattern
 from .window import Window
 
 CONV = "nn.contrib_conv2d_winograd_without_weight_transform"

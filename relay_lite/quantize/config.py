@@ -14,7 +14,7 @@ from types import TracebackType
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 
 @dataclass(frozen=True)

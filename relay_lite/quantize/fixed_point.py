@@ -12,9 +12,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array, Constant, Expr
-from ..make import call, const
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Array, Constant, Expr, const
 from ..op.annotation import stop_fusion
 from ..op.shift import left_shift, right_shift
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, overload
 
-from ..ir import Function, IRModule, bind_params
+from ..ir.module import IRModule, bind_params
+from ..ir.nodes import Function
 from ..transform import CanonicalizeOps, FoldConstant, FoldScaleAxis, PassContext, Sequential, SimplifyInference
 from .config import QConfig
 from .realize import realize

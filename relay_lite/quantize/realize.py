@@ -11,10 +11,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Constant, Expr, Function, children, post_order, rebuild
-from ..make import call
-from ..visit import is_op, with_body
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
+from ..ir.visit import is_op, post_order, with_body
 from .config import QConfig
 from .fixed_point import LIMIT, Fixed, bias, check_range, from_float, to_float, to_int8, to_int32, weight
 
@@ -69,11 +69,7 @@ class _Walk:
         if self.convolutions - 1 in self.config.skip_conv_layers or node.dtype != "float32":
             return None
         data, kernel = node.args
-        known = isinstance(kernel, Constant)
-        law = "the weight must be a constant; give the parameters to quantize"
-        require(known, GraphError, "quantize: nn.conv2d", law, weight=kernel)
-        assert isinstance(kernel, Constant)
-        value, exponent = weight(kernel.value)
+        value, exponent = weight(_constant(kernel).value)
         left = self._as_int8(data)
         others = tuple(k for k, letter in enumerate(node.attrs["kernel_layout"]) if letter != "O")
         bound = LIMIT * int(np.abs(value.value.astype("int64")).sum(others).max())
@@ -106,3 +102,10 @@ class _Walk:
         if node not in self.float:
             self.float[node] = to_float(self._as_int8(node))
         return self.float[node]
+
+
+def _constant(kernel: Expr) -> Constant:
+    law = "the weight must be a constant; give the parameters to quantize"
+    require(isinstance(kernel, Constant), GraphError, "quantize: nn.conv2d", law, weight=kernel)
+    assert isinstance(kernel, Constant)
+    return kernel

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ansor.core.network_plan import ExecutionPlan, Step, Storage, TensorPlace
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, post_order, tensor_type
-from ..types import TensorType, TupleType, Type
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, tensor_type
+from ..ir.types import TensorType, TupleType, Type
+from ..ir.visit import post_order
 from .memory import Request, pack
-from .plan import Plan, Step, Storage, TensorPlace
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,18 @@ class _Builder:
                 self.of[id(node)] = tuple([self.of[id(f)][0] for f in fields])
             case TupleGetItem(tuple_value=value, index=index):
                 self.of[id(node)] = (self.of[id(value)][index],)
-            case FunctionCall(function=function, args=args):
-                given = [self.of[id(a)][0] for a in args]
-                sources = reshaped_params(function)
-                types = fields_of(node.type)
-                if sources is not None:
-                    made = [self.same_storage(t, given[p]) for t, p in zip(types, sources, strict=True)]
-                else:
-                    made = self.call(self.kernel_of(function), given, types)
-                self.of[id(node)] = tuple(made)
+            case FunctionCall():
+                self.of[id(node)] = tuple(self.results(node))
             case Call():
                 raise GraphError(f"plan: operator {node.op.name} is in no fused group; run the pass FuseOps first")
+
+    def results(self, node: FunctionCall) -> list[int]:
+        """The values of a group: those of its kernel, or of its arguments if it only reshapes them."""
+        given, types = [self.of[id(a)][0] for a in node.args], fields_of(node.type)
+        sources = reshaped_params(node.function)
+        if sources is None:
+            return self.call(self.kernel_of(node.function), given, types)
+        return [self.same_storage(t, given[p]) for t, p in zip(types, sources, strict=True)]
 
     def call(self, kernel: GroupKernel, given: list[int], types: tuple[TensorType, ...]) -> list[int]:
         positions = list(given)
@@ -126,7 +128,7 @@ def _source(function: Function, node: Expr) -> int:
 
 def make_plan(
     function: Function, kernel_of: Callable[[Function], GroupKernel], alignment: int, slack: int = 0
-) -> tuple[Plan, Mapping[str, Array]]:
+) -> tuple[ExecutionPlan, Mapping[str, Array]]:
     """The plan of a fused graph, and the values of its constants under the names p0, p1, ... in order of first use.
 
     `kernel_of` gives the kernel of a group.  Places in the arena are multiples of `alignment` bytes; they are not used
@@ -147,36 +149,42 @@ def make_plan(
 
 def _finish(
     builder: _Builder, function: Function, outputs: tuple[int, ...], alignment: int, slack: int
-) -> tuple[Plan, Mapping[str, Array]]:
+) -> tuple[ExecutionPlan, Mapping[str, Array]]:
     values = builder.values
     outside = [k for kind in ("input", "param", "output") for k, v in enumerate(values) if _own(values, k) == kind]
     inside = [k for k in range(len(values)) if _own(values, k) == "arena"]
     requests = [Request(nbytes_of(values[k].type), values[k].first, values[k].last + slack) for k in inside]
     requests += [Request(n, step, step + slack) for step, c in enumerate(builder.calls) for n in c.kernel.scratch]
     offsets, arena = pack(requests, alignment)
-    storages = [Storage(values[k].kind, nbytes_of(values[k].type)) for k in outside]
-    storages += [Storage("arena", r.nbytes, offset) for r, offset in zip(requests, offsets, strict=True)]
+    storages = (
+        *[Storage(values[k].kind, nbytes_of(values[k].type)) for k in outside],
+        *[Storage("arena", r.nbytes, offset) for r, offset in zip(requests, offsets, strict=True)],
+    )
     number = {k: n for n, k in enumerate([*outside, *inside])}
-    steps, scratch = [], len(number)
-    for call in builder.calls:
-        after = scratch + len(call.kernel.scratch)
-        own = range(scratch, after)
-        storages_of = (*[number[k] for k in call.values], *own)
-        steps.append(Step(call.kernel.name, storages_of, (*[number[k] for k in call.results], *own)))
-        scratch = after
 
     def place(name: str, k: int) -> TensorPlace:
         return TensorPlace(name, values[k].type.shape, values[k].type.dtype, number[values[k].origin])
 
     names = dict(zip(_fresh_names(function), builder.params, strict=False))
-    plan = Plan(
-        tuple(storages), tuple(steps),
+    plan = ExecutionPlan(
+        storages, tuple(_steps(builder.calls, number)),
         tuple([place(v.name, builder.of[id(v)][0]) for v in function.params]),
         tuple([place(name, k) for name, k in names.items()]),
         tuple([place(f"output{n}", k) for n, k in enumerate(outputs)]),
         arena,
     )  # fmt: skip
     return plan, {name: builder.params[k] for name, k in names.items()}
+
+
+def _steps(calls: Sequence[_Call], number: Mapping[int, int]) -> Iterator[Step]:
+    """The calls as steps; their scratch memory has the numbers behind those of the values."""
+    scratch = len(number)
+    for call in calls:
+        after = scratch + len(call.kernel.scratch)
+        own = range(scratch, after)
+        storages = (*[number[k] for k in call.values], *own)
+        yield Step(call.kernel.name, storages, (*[number[k] for k in call.results], *own))
+        scratch = after
 
 
 def _fresh_names(function: Function) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from te_lite.errors import require
 from te_lite.timing import Timing
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 COLUMNS = ("mean", "median", "max", "min", "std")
 WIDTH = 12
@@ -27,7 +27,8 @@ class BenchmarkResult(Timing):
 
     def __str__(self) -> str:
         head = " ".join([f"{f'{name} (ms)':^{WIDTH}}" for name in COLUMNS])
-        row = " ".join([f"{getattr(self, name) * 1e3:^{WIDTH}.4f}" for name in COLUMNS])
+        figures = (self.mean, self.median, self.max, self.min, self.std)
+        row = " ".join([f"{seconds * 1e3:^{WIDTH}.4f}" for seconds in figures])
         return f"Execution time summary:\n{head}\n{row}{' ' * 15}"
 
 
@@ -53,11 +54,14 @@ class TimeEvaluator:
     before: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
-        least = {"number": 1, "repeat": 1, "min_repeat_ms": 0, "cooldown_interval_ms": 0, "repeats_to_cooldown": 1,
-                 "limit_zero_time_iterations": 0}  # fmt: skip
-        for name, bound in least.items():
-            value = getattr(self, name)
-            require(value >= bound, GraphError, "timing", f"{name} must be at least {bound}", got=value)
+        given = {
+            "number": (self.number, 1), "repeat": (self.repeat, 1), "min_repeat_ms": (self.min_repeat_ms, 0),
+            "cooldown_interval_ms": (self.cooldown_interval_ms, 0),
+            "repeats_to_cooldown": (self.repeats_to_cooldown, 1),
+            "limit_zero_time_iterations": (self.limit_zero_time_iterations, 0),
+        }  # fmt: skip
+        for name, (value, least) in given.items():
+            require(value >= least, GraphError, "timing", f"{name} must be at least {least}", got=value)
 
     def __call__(self) -> BenchmarkResult:
         """Call once to warm up, then measure."""

@@ -1,18 +1,22 @@
-"""The one table of what runs networks: target kinds to backends, and devices to target kinds."""
+"""What runs the networks of a target kind: its backend's own way (`Backend.networks`), or kernel by kernel."""
 
 from __future__ import annotations
 
+from ansor.core.backend import NetworkBackend
+from ansor.core.backends import backend
+from ansor.core.registry import program_kinds
 from te_lite.errors import require
 
-from ..errors import GraphError
-from .backends import NetworkBackend
-from .c_network import C_NETWORK
-from .cuda_network import CUDA_NETWORK
-
-_BACKENDS: dict[str, NetworkBackend] = {"c": C_NETWORK, "cuda": CUDA_NETWORK}
+from ..ir.errors import GraphError
+from .kernel_by_kernel import KernelByKernel
 
 
 def network_backend(kind: str) -> NetworkBackend:
-    """The backend of a target kind.  Raises GraphError for a kind that runs no networks."""
-    require(kind in _BACKENDS, GraphError, "target", f"networks run on {', '.join(_BACKENDS)}", kind=kind)
-    return _BACKENDS[kind]
+    """The networks of a target kind.
+
+    Raises GraphError for a kind that has no programs, BackendError when its package is missing.
+    """
+    known = program_kinds()
+    require(kind in known, GraphError, "target", f"networks run on {', '.join(known)}", kind=kind)
+    found = backend(kind)
+    return found.networks or KernelByKernel(found)

@@ -18,9 +18,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array
-from ..param_dict import write_arrays
+from ..ir.errors import GraphError
+from ..ir.nodes import Array
+from ..ir.param_dict import write_arrays
 
 FORMAT, VERSION = "relay_lite network", 1
 MANIFEST, PARAMS, SOURCES, BINARIES = "manifest.json", "params.npz", "source", "binary"

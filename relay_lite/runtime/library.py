@@ -11,20 +11,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansor.core.backend import Executor
 from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
+from ansor.core.network_plan import ExecutionPlan, KernelCode, plan_from_json
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array, Function, IRModule
-from .backends import Executor, KernelCode
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
+from ..ir.nodes import Array, Function
 from .devices import network_backend
 from .files import NetworkFiles, read_folder, write_folder
-from .plan import Plan, plan_from_json
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NetworkLibrary:
-    """Plan, parameters, sources and machine code of a network.
+    """ExecutionPlan, parameters, sources and machine code of a network.
 
     `target` is its text and `kind` the kind; `values` the parameters by name; `kernels` the source and launch facts of
     every kernel by name; `sources` and `binaries` further files; `machine` what the binaries were made for; `graph`
@@ -33,7 +34,7 @@ class NetworkLibrary:
 
     target: str
     kind: str
-    plan: Plan
+    plan: ExecutionPlan
     values: Mapping[str, Array]
     kernels: Mapping[str, KernelCode]
     sources: Mapping[str, str]

@@ -2,7 +2,8 @@
 
 A request is a number of bytes and the steps during which they are needed.  The largest requests are placed first,
 each at the lowest place where no request that lives at the same time lies (known as greedy by size).  On networks such
-as ResNet or Inception the arena comes out at the lower bound `peak_bytes`, or a ninth above it, but for the gaps.
+as ResNet or Inception the arena comes out at the lower bound, the most bytes that live at one step, or a ninth above
+it, but for the gaps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 
 @dataclass(frozen=True)
@@ -58,21 +59,3 @@ def _lowest_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
             break
         free = max(free, offset + length)
     return free
-
-
-def collisions(requests: Sequence[Request], offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """The pairs of requests that live at the same time and share bytes: none in a sound plan."""
-    return [
-        (j, k)
-        for k in range(len(requests))
-        for j in range(k)
-        if requests[j].meets(requests[k])
-        and offsets[j] < offsets[k] + requests[k].nbytes
-        and offsets[k] < offsets[j] + requests[j].nbytes
-    ]
-
-
-def peak_bytes(requests: Sequence[Request]) -> int:
-    """The most bytes that live at one step: no plan needs less."""
-    steps = {r.first for r in requests}
-    return max((sum(r.nbytes for r in requests if r.first <= s <= r.last) for s in steps), default=0)

@@ -2,6 +2,8 @@
 
 graph, params = relay.testing.get_workload("resnet-18", batch_size=1, layout="NHWC")
 graph, params = relay.testing.resnet.get_workload(num_layers=18, image_shape=(224, 224, 3), layout="NHWC")
+
+Law: a name and a seed decide every weight.
 """
 
 from . import (

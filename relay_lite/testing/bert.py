@@ -11,11 +11,17 @@ from math import sqrt
 
 import numpy as np
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, Function, const
+from ..ir.visit import free_vars
+from ..op import nn
+from ..op.binary import add, multiply
+from ..op.elementwise import erf
+from ..op.pick import take
+from ..op.shape import reshape, transpose
 from . import layers
 from .init import Workload, create_workload
 
@@ -35,10 +41,10 @@ class Shape:
     def by_head(self, data: Expr, *, transposed: bool = False) -> Expr:
         """`[batch * seq, hidden]` as `[batch * heads, seq, width]`, or its last two axes the other way round."""
         width = self.hidden // self.heads
-        body = relay.reshape(data, newshape=(self.batch, self.seq, self.heads, width))
-        body = relay.transpose(body, axes=(0, 2, 3, 1) if transposed else (0, 2, 1, 3))
+        body = reshape(data, newshape=(self.batch, self.seq, self.heads, width))
+        body = transpose(body, axes=(0, 2, 3, 1) if transposed else (0, 2, 1, 3))
         last = (width, self.seq) if transposed else (self.seq, width)
-        return relay.reshape(body, newshape=(self.batch * self.heads, *last))
+        return reshape(body, newshape=(self.batch * self.heads, *last))
 
 
 def get_net(
@@ -64,14 +70,14 @@ def get_net(
     body: Expr
     mask = None
     if vocab_size is None:
-        data = relay.var("data", shape=(batch_size, seq_len, hidden), dtype=dtype)
-        body = relay.reshape(data, newshape=(batch_size * seq_len, hidden))
+        data = var("data", shape=(batch_size, seq_len, hidden), dtype=dtype)
+        body = reshape(data, newshape=(batch_size * seq_len, hidden))
     else:
         body = _embeddings(shape, vocab_size, dtype)
-        mask = relay.var("mask", shape=(batch_size, seq_len), dtype=dtype)
+        mask = var("mask", shape=(batch_size, seq_len), dtype=dtype)
     for index in range(num_layers):
         body = encoder_layer(body, f"layer{index}", shape, ffn, mask)
-    body = relay.reshape(body, newshape=(batch_size, seq_len, hidden))
+    body = reshape(body, newshape=(batch_size, seq_len, hidden))
     return Function(free_vars(body), body)
 
 
@@ -93,18 +99,18 @@ def get_workload(
 def encoder_layer(data: Expr, name: str, shape: Shape, ffn: int, mask: Expr | None) -> Expr:
     """One layer: `[batch * seq, hidden]` in and out."""
     attended = layers.dense_add_bias(_attention(data, name, shape, mask), shape.hidden, f"{name}_output")
-    data = layers.layer_norm(relay.add(data, attended), f"{name}_attention_norm", EPSILON)
+    data = layers.layer_norm(add(data, attended), f"{name}_attention_norm", EPSILON)
     wide = gelu(layers.dense_add_bias(data, ffn, f"{name}_ffn_in"))
     narrow = layers.dense_add_bias(wide, shape.hidden, f"{name}_ffn_out")
-    return layers.layer_norm(relay.add(data, narrow), f"{name}_ffn_norm", EPSILON)
+    return layers.layer_norm(add(data, narrow), f"{name}_ffn_norm", EPSILON)
 
 
 def gelu(data: Expr) -> Expr:
     """`x * (1 + erf(x / sqrt(2))) / 2`."""
     dtype = data.dtype
-    inner = relay.erf(relay.multiply(data, relay.const(sqrt(0.5), dtype)))
-    half = relay.multiply(data, relay.const(0.5, dtype))
-    return relay.multiply(half, relay.add(inner, relay.const(1.0, dtype)))
+    inner = erf(multiply(data, const(sqrt(0.5), dtype)))
+    half = multiply(data, const(0.5, dtype))
+    return multiply(half, add(inner, const(1.0, dtype)))
 
 
 def _attention(data: Expr, name: str, shape: Shape, mask: Expr | None) -> Expr:
@@ -113,35 +119,35 @@ def _attention(data: Expr, name: str, shape: Shape, mask: Expr | None) -> Expr:
         layers.dense_add_bias(data, shape.hidden, f"{name}_{part}") for part in ("query", "key", "value")
     )
     width = shape.hidden // shape.heads
-    scores: Expr = relay.nn.batch_matmul(shape.by_head(query), shape.by_head(key))
-    scores = relay.multiply(scores, relay.const(1.0 / sqrt(width), data.dtype))
+    scores: Expr = nn.batch_matmul(shape.by_head(query), shape.by_head(key))
+    scores = multiply(scores, const(1.0 / sqrt(width), data.dtype))
     if mask is not None:
         scores = _masked(scores, shape, mask)
-    weights = relay.nn.softmax(scores, axis=-1)
-    mixed = relay.nn.batch_matmul(weights, shape.by_head(value, transposed=True))
-    mixed = relay.reshape(mixed, newshape=(shape.batch, shape.heads, shape.seq, width))
-    mixed = relay.transpose(mixed, axes=(0, 2, 1, 3))
-    return relay.reshape(mixed, newshape=(shape.batch * shape.seq, shape.hidden))
+    weights = nn.softmax(scores, axis=-1)
+    mixed = nn.batch_matmul(weights, shape.by_head(value, transposed=True))
+    mixed = reshape(mixed, newshape=(shape.batch, shape.heads, shape.seq, width))
+    mixed = transpose(mixed, axes=(0, 2, 1, 3))
+    return reshape(mixed, newshape=(shape.batch * shape.seq, shape.hidden))
 
 
 def _masked(scores: Expr, shape: Shape, mask: Expr) -> Expr:
     """The scores `[batch * heads, seq, seq]` plus the mask of the sequence they belong to, over the keys."""
-    by_batch = relay.reshape(scores, newshape=(shape.batch, shape.heads, shape.seq, shape.seq))
-    total = relay.add(by_batch, relay.reshape(mask, newshape=(shape.batch, 1, 1, shape.seq)))
-    return relay.reshape(total, newshape=(shape.batch * shape.heads, shape.seq, shape.seq))
+    by_batch = reshape(scores, newshape=(shape.batch, shape.heads, shape.seq, shape.seq))
+    total = add(by_batch, reshape(mask, newshape=(shape.batch, 1, 1, shape.seq)))
+    return reshape(total, newshape=(shape.batch * shape.heads, shape.seq, shape.seq))
 
 
 def _embeddings(shape: Shape, vocab_size: int, dtype: str) -> Expr:
     """Token, position and segment embeddings, added and normalised: `[batch * seq, hidden]`."""
-    ids, segments = (relay.var(name, shape=(shape.batch, shape.seq), dtype="int32") for name in ("data", "segments"))
+    ids, segments = (var(name, shape=(shape.batch, shape.seq), dtype="int32") for name in ("data", "segments"))
     flat = (shape.batch * shape.seq,)
-    positions = relay.const(np.tile(np.arange(shape.seq), shape.batch), "int32")
-    body = _looked_up("token", vocab_size, shape.hidden, relay.reshape(ids, newshape=flat), dtype)
-    body = relay.add(body, _looked_up("position", shape.seq, shape.hidden, positions, dtype))
-    body = relay.add(body, _looked_up("segment", 2, shape.hidden, relay.reshape(segments, newshape=flat), dtype))
+    positions = const(np.tile(np.arange(shape.seq), shape.batch), "int32")
+    body = _looked_up("token", vocab_size, shape.hidden, reshape(ids, newshape=flat), dtype)
+    body = add(body, _looked_up("position", shape.seq, shape.hidden, positions, dtype))
+    body = add(body, _looked_up("segment", 2, shape.hidden, reshape(segments, newshape=flat), dtype))
     return layers.layer_norm(body, "embedding_norm", EPSILON)
 
 
 def _looked_up(name: str, rows: int, hidden: int, indices: Expr, dtype: str) -> Expr:
-    table = relay.var(f"{name}_weight", shape=(rows, hidden), dtype=dtype)
-    return relay.take(table, indices, axis=0)
+    table = var(f"{name}_weight", shape=(rows, hidden), dtype=dtype)
+    return take(table, indices, axis=0)

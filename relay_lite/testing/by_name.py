@@ -8,7 +8,7 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 from . import bert, dcgan, densenet, dqn, inception_v3, lstm, mlp, mobilenet, resnet, resnet_3d, squeezenet, vgg
 from .init import Workload
 
@@ -72,12 +72,16 @@ def get_workload(
     known = layout in _LAYOUTS or (len(entry.image) == 4 and layout in ("NDHWC", "NCDHW"))
     require(known, GraphError, name, f"layouts are {' and '.join(_LAYOUTS)}", layout=layout)
     require(image_shape is None or entry.image, GraphError, name, "the network has no image", image_shape=image_shape)
-    full = layout.replace("H", "DH") if len(entry.image) == 4 and "D" not in layout else layout
     arguments = {**entry.options, "batch_size": batch_size, "dtype": dtype, **options}
+    return entry.get_workload(**{**arguments, **_image_arguments(entry, layout, image_shape)})
+
+
+def _image_arguments(entry: Entry, layout: str, image_shape: tuple[int, ...] | None) -> dict[str, Any]:
+    """The picture and the layout, for networks that have them."""
+    full = layout.replace("H", "DH") if len(entry.image) == 4 and "D" not in layout else layout
+    arguments: dict[str, Any] = {"layout": full} if entry.has_layout else {}
     if entry.image:
         channels_first = (entry.image[-1], *entry.image[:-1])
         usual = channels_first if full.startswith("NC") else entry.image
         arguments[entry.image_argument] = usual if image_shape is None else tuple(image_shape)
-    if entry.has_layout:
-        arguments["layout"] = full
-    return entry.get_workload(**arguments)
+    return arguments

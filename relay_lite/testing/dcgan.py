@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
+from ..op.elementwise import tanh
+from ..op.shape import reshape
 from . import layers
 from .init import Workload, create_workload
 
@@ -32,16 +36,16 @@ def get_net(
     good = height > 0 and width > 0 and height % 16 == width % 16 == 0
     require(good, GraphError, "dcgan", f"the sides of the picture {layout[1:]} are multiples of 16", oshape=oshape)
     start = {"N": -1, "C": ngf * 8, "H": height // 16, "W": width // 16}
-    data = relay.var("data", shape=(batch_size, random_len), dtype=dtype)
-    body: Expr = relay.nn.relu(layers.dense(data, start["C"] * start["H"] * start["W"], "dense"))
-    body = relay.reshape(body, newshape=tuple(start[axis] for axis in layout))
+    data = var("data", shape=(batch_size, random_len), dtype=dtype)
+    body: Expr = nn.relu(layers.dense(data, start["C"] * start["H"] * start["W"], "dense"))
+    body = reshape(body, newshape=tuple(start[axis] for axis in layout))
     for name, filters in (("g2", ngf * 4), ("g3", ngf * 2), ("g4", ngf)):
         body = _deconvolution(body, f"{name}_deconv", filters, layout)
         norm = layers.batch_norm_infer(
             body, f"{name}_batch_norm", axis=layout.index("C"), epsilon=1e-5 + 1e-12, scale=False
         )
-        body = relay.nn.relu(norm)
-    body = relay.tanh(_deconvolution(body, "g5_deconv", channels, layout))
+        body = nn.relu(norm)
+    body = tanh(_deconvolution(body, "g5_deconv", channels, layout))
     return Function(free_vars(body), body)
 
 

@@ -6,11 +6,13 @@ before it alone, and the block gives the concatenation of what its layers gave. 
 
 from __future__ import annotations
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
+from ..op.join import concatenate
 from . import layers
 from .init import Workload, create_workload
 
@@ -42,7 +44,7 @@ def get_net(
     data = layers.image_input(batch_size, image_shape, layout, dtype, smallest=29)
     body = layers.conv2d(data, "conv1", channels, (7, 7), (2, 2), (3, 3), data_layout=layout)
     body = _norm_relu(body, "batch1", layout)
-    body = relay.nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout=layout)
+    body = nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout=layout)
     for index, count in enumerate(blocks, 1):
         body = _block(body, index, count, growth, layout)
         channels += count * growth
@@ -51,7 +53,7 @@ def get_net(
             body = _transition(body, index, channels, layout)
     body = _norm_relu(body, "batch5", layout)
     size = tuple(min(7, body.shape[layout.index(side)]) for side in "HW")
-    body = relay.nn.batch_flatten(relay.nn.avg_pool2d(body, pool_size=size, layout=layout))
+    body = nn.batch_flatten(nn.avg_pool2d(body, pool_size=size, layout=layout))
     body = layers.dense_add_bias(body, classes, "fc")
     return Function(free_vars(body), body)
 
@@ -79,14 +81,14 @@ def _block(data: Expr, index: int, count: int, growth: int, layout: str) -> Expr
         body = _norm_relu(body, f"{name}_batch2", layout)
         body = layers.conv2d(body, f"{name}_conv2", growth, (3, 3), padding=(1, 1), data_layout=layout)
         made.append(body)
-    return relay.concatenate(made, axis=layout.index("C"))
+    return concatenate(made, axis=layout.index("C"))
 
 
 def _transition(data: Expr, index: int, channels: int, layout: str) -> Expr:
     body = _norm_relu(data, f"transition{index}_batch", layout)
     body = layers.conv2d(body, f"transition{index}_conv", channels, (1, 1), data_layout=layout)
-    return relay.nn.avg_pool2d(body, pool_size=(2, 2), strides=(2, 2), layout=layout)
+    return nn.avg_pool2d(body, pool_size=(2, 2), strides=(2, 2), layout=layout)
 
 
 def _norm_relu(data: Expr, name: str, layout: str) -> Expr:
-    return relay.nn.relu(layers.batch_norm_infer(data, name, axis=layout.index("C")))
+    return nn.relu(layers.batch_norm_infer(data, name, axis=layout.index("C")))

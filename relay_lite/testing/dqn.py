@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
-
-from ..ir import Function, free_vars
+from ..ir.nodes import Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
 
@@ -25,9 +25,9 @@ def get_net(
     body = layers.image_input(batch_size, image_shape, layout, dtype, smallest=36)
     for name, channels, kernel, stride in _CONVOLUTIONS:
         body = layers.conv2d(body, name, channels, (kernel, kernel), (stride, stride), data_layout=layout)
-        body = relay.nn.relu(layers.bias_add(body, name, axis=layout.index("C")))
-    body = relay.nn.batch_flatten(body)
-    body = relay.nn.relu(layers.dense_add_bias(body, 512, "dense1"))
+        body = nn.relu(layers.bias_add(body, name, axis=layout.index("C")))
+    body = nn.batch_flatten(body)
+    body = nn.relu(layers.dense_add_bias(body, 512, "dense1"))
     body = layers.dense_add_bias(body, num_actions, "dense2")
     return Function(free_vars(body), body)
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import relay_lite as relay
-
-from ..ir import Expr, Function, free_vars
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
+from ..op.join import concatenate
 from . import layers
 from .init import Workload, create_workload
 
@@ -49,9 +50,9 @@ def get_net(
     body = _block_e(net, body, "mixed_9", net.average(body))
     body = _block_e(net, body, "mixed_10", net.largest(body, stride=1, pad=1))
     size = tuple(min(8, body.shape[layout.index(side)]) for side in "HW")
-    body = relay.nn.avg_pool2d(body, pool_size=size, layout=layout, count_include_pad=True)
-    body = layers.dense(relay.nn.batch_flatten(body), num_classes, "fc1")
-    body = relay.nn.softmax(layers.bias_add(body, "fc2"))
+    body = nn.avg_pool2d(body, pool_size=size, layout=layout, count_include_pad=True)
+    body = layers.dense(nn.batch_flatten(body), num_classes, "fc1")
+    body = nn.softmax(layers.bias_add(body, "fc2"))
     return Function(free_vars(body), body)
 
 
@@ -86,24 +87,22 @@ class _Towers:
                 step.padding,
                 data_layout=self.layout,
             )
-            data = relay.nn.relu(layers.batch_norm_infer(body, f"{full}_bn", axis=axis, epsilon=2e-5, scale=False))
+            data = nn.relu(layers.batch_norm_infer(body, f"{full}_bn", axis=axis, epsilon=2e-5, scale=False))
         return data
 
     def largest(self, data: Expr, stride: int = 2, pad: int = 0) -> Expr:
         """The largest of each 3x3 window."""
-        return relay.nn.max_pool2d(
-            data, pool_size=(3, 3), strides=(stride, stride), padding=(pad, pad), layout=self.layout
-        )
+        return nn.max_pool2d(data, pool_size=(3, 3), strides=(stride, stride), padding=(pad, pad), layout=self.layout)
 
     def average(self, data: Expr) -> Expr:
         """The mean of each 3x3 window, of the zeros at the border too."""
-        return relay.nn.avg_pool2d(
+        return nn.avg_pool2d(
             data, pool_size=(3, 3), strides=(1, 1), padding=(1, 1), layout=self.layout, count_include_pad=True
         )
 
     def join(self, *towers: Expr) -> Expr:
         """The channels of all towers."""
-        return relay.concatenate(towers, axis=self.layout.index("C"))
+        return concatenate(towers, axis=self.layout.index("C"))
 
 
 def _stem(net: _Towers, data: Expr) -> Expr:

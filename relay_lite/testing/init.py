@@ -14,8 +14,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array, Expr, Function, IRModule
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
+from ..ir.nodes import Array, Expr, Function
 
 Workload: TypeAlias = tuple[IRModule, dict[str, Array]]
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, TupleGetItem
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, TupleGetItem
+from ..op import nn
 
 _KERNEL = {"NCHW": "OIHW", "NHWC": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"}
 _DEPTHWISE = {"NCHW": "OIHW", "NHWC": "HWOI"}
@@ -31,7 +32,7 @@ def image_input(batch_size: int, image_shape: Sequence[int], layout: str, dtype:
     sides = [extent for letter, extent in zip(layout[1:], image_shape, strict=True) if letter in "HW"]
     law = f"the sides of an image {layout[1:]} must be at least {smallest}"
     require(min(sides) >= smallest, GraphError, "network", law, image_shape=tuple(image_shape))
-    return relay.var("data", shape=(batch_size, *image_shape), dtype=dtype)
+    return var("data", shape=(batch_size, *image_shape), dtype=dtype)
 
 
 def conv_kernel_layout(data_layout: str, is_depthwise: bool = False) -> str:
@@ -57,7 +58,7 @@ def conv2d(
     depthwise = 1 < groups == channels
     layout = kernel_layout or conv_kernel_layout(data_layout, depthwise)
     weight = _weight(data, name, channels, kernel_size, groups, data_layout, layout)
-    return relay.nn.conv2d(
+    return nn.conv2d(
         data,
         weight,
         strides=tuple(strides),
@@ -84,7 +85,7 @@ def conv3d(
     """A convolution over depth, height and width without bias; makes `{name}_weight`."""
     layout = kernel_layout or conv_kernel_layout(data_layout)
     weight = _weight(data, name, channels, kernel_size, 1, data_layout, layout)
-    return relay.nn.conv3d(
+    return nn.conv3d(
         data,
         weight,
         strides=tuple(strides),
@@ -114,7 +115,7 @@ def conv2d_transpose(
     """A transposed convolution without bias; makes `{name}_weight`, IOHW or HWOI."""
     layout = _TRANSPOSED[data_layout]
     weight = _weight(data, name, channels, kernel_size, 1, data_layout, layout)
-    return relay.nn.conv2d_transpose(
+    return nn.conv2d_transpose(
         data,
         weight,
         strides=tuple(strides),
@@ -129,7 +130,7 @@ def conv2d_transpose(
 
 def bias_add(data: Expr, name: str, axis: int = 1) -> Expr:
     """Adds `{name}_bias` along an axis."""
-    return relay.nn.bias_add(data, _vector(data, f"{name}_bias", axis), axis=axis)
+    return nn.bias_add(data, _vector(data, f"{name}_bias", axis), axis=axis)
 
 
 def batch_norm_infer(
@@ -140,20 +141,20 @@ def batch_norm_infer(
     All four exist even when `center` or `scale` says that one is not used.
     """
     names = ("gamma", "beta", "moving_mean", "moving_var")
-    gamma, beta, mean, var = (_vector(data, f"{name}_{part}", axis) for part in names)
-    return TupleGetItem(relay.nn.batch_norm(data, gamma, beta, mean, var, axis, epsilon, center, scale), 0)
+    gamma, beta, mean, variance = (_vector(data, f"{name}_{part}", axis) for part in names)
+    return TupleGetItem(nn.batch_norm(data, gamma, beta, mean, variance, axis, epsilon, center, scale), 0)
 
 
 def layer_norm(data: Expr, name: str, epsilon: float = 1e-5) -> Expr:
     """A layer norm over the last axis; makes `{name}_gamma` and `{name}_beta`."""
     gamma, beta = _vector(data, f"{name}_gamma", -1), _vector(data, f"{name}_beta", -1)
-    return relay.nn.layer_norm(data, gamma, beta, axis=-1, epsilon=epsilon)
+    return nn.layer_norm(data, gamma, beta, axis=-1, epsilon=epsilon)
 
 
 def dense(data: Expr, units: int, name: str) -> Expr:
     """`[batch, in] -> [batch, units]` without bias; makes `{name}_weight` `[units, in]`."""
-    weight = relay.var(f"{name}_weight", shape=(units, data.shape[-1]), dtype=data.dtype)
-    return relay.nn.dense(data, weight, units=units)
+    weight = var(f"{name}_weight", shape=(units, data.shape[-1]), dtype=data.dtype)
+    return nn.dense(data, weight, units=units)
 
 
 def dense_add_bias(data: Expr, units: int, name: str) -> Expr:
@@ -163,7 +164,7 @@ def dense_add_bias(data: Expr, units: int, name: str) -> Expr:
 
 def _vector(data: Expr, name: str, axis: int) -> Expr:
     """A parameter along one axis of the data."""
-    return relay.var(name, shape=(data.shape[axis],), dtype=data.dtype)
+    return var(name, shape=(data.shape[axis],), dtype=data.dtype)
 
 
 def _weight(
@@ -178,4 +179,4 @@ def _weight(
     """The weight of a convolution; its axes are those of `kernel_layout`."""
     extents = {"O": channels, "I": data.shape[data_layout.index("C")] // groups}
     extents |= zip("DHW"[-len(kernel_size) :], kernel_size, strict=True)
-    return relay.var(f"{name}_weight", shape=tuple(extents[letter] for letter in kernel_layout), dtype=data.dtype)
+    return var(f"{name}_weight", shape=tuple(extents[letter] for letter in kernel_layout), dtype=data.dtype)

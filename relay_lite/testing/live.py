@@ -10,9 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..ir import Array, Call, Expr, Function, IRModule, Var, children, main_function, post_order
-from ..reference import run
-from ..types import TensorType
+from ..ir.module import IRModule, main_function
+from ..ir.nodes import Array, Call, Expr, Function, Var, children
+from ..ir.reference import run
+from ..ir.types import TensorType
+from ..ir.visit import post_order
 
 Arrays = Mapping[str, Array]
 COARSE = 8
@@ -39,15 +41,21 @@ def live_params(
     fans = fan_ins(graph)
     out: dict[str, Array] = {}
     for name, value in params.items():
-        kind = name.rsplit("_", 1)[-1]
-        if kind == "weight":
-            bound = np.sqrt(6 / fans[name]) if name in fans else 1.0
-            low, high = -bound, bound
-        else:
-            low, high = (0.5, 1.5) if kind in ("gamma", "var") else (-0.1, 0.1)
-        kept = kind != "weight" and fixed and fixed in name
+        low, high = _bounds(name, fans)
+        kept = name.rsplit("_", 1)[-1] != "weight" and fixed and fixed in name
         out[name] = value if kept else np.asarray(rng.uniform(low, high, value.shape), value.dtype)
     return out
+
+
+def _bounds(name: str, fans: Mapping[str, int]) -> tuple[float, float]:
+    """Between what the values of a parameter lie."""
+    match name.rsplit("_", 1)[-1]:
+        case "weight":
+            bound = float(np.sqrt(6 / fans[name])) if name in fans else 1.0
+            return -bound, bound
+        case "gamma" | "var":
+            return 0.5, 1.5
+    return -0.1, 0.1
 
 
 def live_inputs(graph: IRModule | Function, params: Arrays, rng: np.random.Generator) -> dict[str, Array]:

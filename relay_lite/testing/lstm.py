@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, Function, TupleGetItem, free_vars
+from ..ir.errors import GraphError
+from ..ir.make import var
+from ..ir.nodes import Expr, Function, TupleGetItem
+from ..ir.visit import free_vars
+from ..op.binary import add, multiply
+from ..op.create import zeros
+from ..op.elementwise import sigmoid, tanh
+from ..op.join import split
 from . import layers
 from .init import Workload, create_workload
 
@@ -18,8 +23,8 @@ def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = 
     parameters `i2h_{i}` and `h2h_{i}`, `_weight` and `_bias`.
     """
     require(iterations >= 1, GraphError, "lstm", "at least one step", iterations=iterations)
-    data = relay.var("data", shape=(batch_size, num_hidden), dtype=dtype)
-    hidden: Expr = relay.zeros((batch_size, num_hidden), dtype)
+    data = var("data", shape=(batch_size, num_hidden), dtype=dtype)
+    hidden: Expr = zeros((batch_size, num_hidden), dtype)
     memory = hidden
     for step in range(iterations):
         hidden, memory = lstm_cell(data, hidden, memory, str(step))
@@ -39,9 +44,9 @@ def lstm_cell(data: Expr, hidden: Expr, memory: Expr, name: str) -> tuple[Expr, 
     units = hidden.shape[1]
     from_data = layers.dense_add_bias(data, 4 * units, f"i2h_{name}")
     from_hidden = layers.dense_add_bias(hidden, 4 * units, f"h2h_{name}")
-    split = relay.split(relay.add(from_data, from_hidden), indices_or_sections=4, axis=1)
-    gates = [TupleGetItem(split, index) for index in range(4)]
-    take, forget, out = (relay.sigmoid(gates[index]) for index in (0, 1, 3))
-    content = relay.tanh(gates[2])
-    memory = relay.add(relay.multiply(forget, memory), relay.multiply(take, content))
-    return relay.multiply(out, relay.tanh(memory)), memory
+    parts = split(add(from_data, from_hidden), indices_or_sections=4, axis=1)
+    gates = [TupleGetItem(parts, index) for index in range(4)]
+    take, forget, out = (sigmoid(gates[index]) for index in (0, 1, 3))
+    content = tanh(gates[2])
+    memory = add(multiply(forget, memory), multiply(take, content))
+    return multiply(out, tanh(memory)), memory

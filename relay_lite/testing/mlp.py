@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
-
-from ..ir import Function, free_vars
+from ..ir.make import var
+from ..ir.nodes import Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
 
@@ -16,11 +17,11 @@ def get_net(
 
     The result is `[batch_size, num_classes]`; the image is flattened at once, so any shape will do.
     """
-    data = relay.var("data", shape=(batch_size, *image_shape), dtype=dtype)
-    body = relay.nn.batch_flatten(data)
-    body = relay.nn.relu(layers.dense_add_bias(body, 128, "fc1"))
-    body = relay.nn.relu(layers.dense_add_bias(body, 64, "fc2"))
-    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc3"))
+    data = var("data", shape=(batch_size, *image_shape), dtype=dtype)
+    body = nn.batch_flatten(data)
+    body = nn.relu(layers.dense_add_bias(body, 128, "fc1"))
+    body = nn.relu(layers.dense_add_bias(body, 64, "fc2"))
+    body = nn.softmax(layers.dense_add_bias(body, num_classes, "fc3"))
     return Function(free_vars(body), body)
 
 

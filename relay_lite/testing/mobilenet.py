@@ -6,9 +6,9 @@ extract from this network has this form, and records are found by that form.
 
 from __future__ import annotations
 
-import relay_lite as relay
-
-from ..ir import Expr, Function, free_vars
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
 
@@ -44,8 +44,8 @@ def get_net(
     body = _first_block(data, round(32 * alpha), layout)
     for index, (filters, stride) in enumerate(_SHALLOW if is_shallow else _BLOCKS, 1):
         body = _separable_block(body, f"separable_conv_block_{index}", round(filters * alpha), stride, layout)
-    body = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(body, layout=layout))
-    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc"))
+    body = nn.batch_flatten(nn.global_avg_pool2d(body, layout=layout))
+    body = nn.softmax(layers.dense_add_bias(body, num_classes, "fc"))
     return Function(free_vars(body), body)
 
 
@@ -65,13 +65,13 @@ def get_workload(
 def _first_block(data: Expr, filters: int, layout: str) -> Expr:
     name = "conv_block_1"
     body = layers.conv2d(data, f"{name}_conv", filters, (3, 3), (2, 2), (1, 1), data_layout=layout)
-    return relay.nn.relu(layers.batch_norm_infer(body, f"{name}_bn"))
+    return nn.relu(layers.batch_norm_infer(body, f"{name}_bn"))
 
 
 def _separable_block(data: Expr, name: str, filters: int, stride: int, layout: str) -> Expr:
     axis = layout.index("C")
     groups = data.shape[axis]
     body = layers.conv2d(data, name, groups, (3, 3), (stride, stride), (1, 1), groups=groups, data_layout=layout)
-    body = relay.nn.relu(layers.batch_norm_infer(body, f"{name}_bn1", axis=axis))
+    body = nn.relu(layers.batch_norm_infer(body, f"{name}_bn1", axis=axis))
     body = layers.conv2d(body, f"{name}_conv2", filters, (1, 1), data_layout=layout)
-    return relay.nn.relu(layers.batch_norm_infer(body, f"{name}_bn2", axis=axis))
+    return nn.relu(layers.batch_norm_infer(body, f"{name}_bn2", axis=axis))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr
+from ..ir.errors import GraphError
+from ..ir.nodes import Expr
+from ..op import nn
+from ..op.binary import add
 from . import layers
 
 EPSILON = 2e-5
@@ -28,7 +29,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class StagePlan:
     """How many units each stage has, the channels of the stem and of each stage, and the kind of unit."""
 
     units: tuple[int, ...]
@@ -46,27 +47,32 @@ class Unit:
     dim_match: bool
 
 
-def plan_of(num_layers: int, height: int) -> Plan:
+def stage_plan(num_layers: int, height: int) -> StagePlan:
     """The plan of a depth.  Images of height up to 28 have the three-stage plan of small images.
 
     Raises GraphError for a depth that has no plan.
     """
     if height <= 28:
-        deep = (num_layers - 2) % 9 == 0 and num_layers >= 164
-        shallow = (num_layers - 2) % 6 == 0 and 2 < num_layers < 164
-        law = "images of height up to 28 need 6n + 2 layers below 164 or 9n + 2 from 164"
-        require(deep or shallow, GraphError, "resnet", law, num_layers=num_layers, height=height)
-        if deep:
-            return Plan(((num_layers - 2) // 9,) * 3, (16, 64, 128, 256), True)
-        return Plan(((num_layers - 2) // 6,) * 3, (16, 16, 32, 64), False)
+        return _small_plan(num_layers, height)
     law = f"depths are {', '.join(map(str, _UNITS))}"
     require(num_layers in _UNITS, GraphError, "resnet", law, num_layers=num_layers)
     if num_layers >= 50:
-        return Plan(_UNITS[num_layers], (64, 256, 512, 1024, 2048), True)
-    return Plan(_UNITS[num_layers], (64, 64, 128, 256, 512), False)
+        return StagePlan(_UNITS[num_layers], (64, 256, 512, 1024, 2048), True)
+    return StagePlan(_UNITS[num_layers], (64, 64, 128, 256, 512), False)
 
 
-def residual_stages(data: Expr, plan: Plan, layout: str, axis: int) -> Expr:
+def _small_plan(num_layers: int, height: int) -> StagePlan:
+    """The plan for images of height up to 28."""
+    deep = (num_layers - 2) % 9 == 0 and num_layers >= 164
+    shallow = (num_layers - 2) % 6 == 0 and 2 < num_layers < 164
+    law = "images of height up to 28 need 6n + 2 layers below 164 or 9n + 2 from 164"
+    require(deep or shallow, GraphError, "resnet", law, num_layers=num_layers, height=height)
+    if deep:
+        return StagePlan(((num_layers - 2) // 9,) * 3, (16, 64, 128, 256), True)
+    return StagePlan(((num_layers - 2) // 6,) * 3, (16, 16, 32, 64), False)
+
+
+def residual_stages(data: Expr, plan: StagePlan, layout: str, axis: int) -> Expr:
     """All units; a stage after the first one halves the image.  `axis` is that of every batch norm."""
     body = data
     for stage, (count, filters) in enumerate(zip(plan.units, plan.filters[1:], strict=True), 1):
@@ -80,7 +86,7 @@ def residual_stages(data: Expr, plan: Plan, layout: str, axis: int) -> Expr:
 
 def norm_relu(data: Expr, name: str, axis: int) -> Expr:
     """A batch norm and a relu."""
-    return relay.nn.relu(layers.batch_norm_infer(data, name, axis=axis, epsilon=EPSILON))
+    return nn.relu(layers.batch_norm_infer(data, name, axis=axis, epsilon=EPSILON))
 
 
 def _unit(data: Expr, unit: Unit, bottle_neck: bool, layout: str, axis: int) -> Expr:
@@ -95,7 +101,7 @@ def _unit(data: Expr, unit: Unit, bottle_neck: bool, layout: str, axis: int) -> 
         body = convolution(body, f"{unit.name}_conv{index}", filters, kernel, stride, layout)
     if not unit.dim_match:
         shortcut = convolution(shortcut, f"{unit.name}_sc", unit.filters, 1, unit.stride, layout)
-    return relay.add(body, shortcut)
+    return add(body, shortcut)
 
 
 def convolution(data: Expr, name: str, filters: int, kernel: int, stride: int, layout: str) -> Expr:

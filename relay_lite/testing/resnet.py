@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
-
-from ..ir import Expr, Function, free_vars
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
-from .residual import EPSILON, convolution, norm_relu, plan_of, residual_stages
+from .residual import EPSILON, convolution, norm_relu, residual_stages, stage_plan
 
 
 def get_net(
@@ -21,17 +21,17 @@ def get_net(
     """The network as a function of `data` and its parameters; the result is `[batch_size, num_classes]`.
 
     `image_shape` follows the layout: `(224, 224, 3)` for NHWC.  The stem shrinks images higher than 32 by four.  Raises
-    GraphError for a depth that has no plan (`residual.plan_of`).
+    GraphError for a depth that has no plan (`residual.stage_plan`).
     """
     data = layers.image_input(batch_size, image_shape, layout, dtype)
     axis = layout.index("C")
-    plan = plan_of(num_layers, data.shape[layout.index("H")])
+    plan = stage_plan(num_layers, data.shape[layout.index("H")])
     body = layers.batch_norm_infer(data, "bn_data", axis=axis, epsilon=EPSILON, scale=False)
     body = _stem(body, plan.filters[0], layout)
     body = residual_stages(body, plan, layout, axis)
     body = norm_relu(body, "bn1", axis)
-    body = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(body, layout=layout))
-    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
+    body = nn.batch_flatten(nn.global_avg_pool2d(body, layout=layout))
+    body = nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
     return Function(free_vars(body), body)
 
 
@@ -52,4 +52,4 @@ def _stem(data: Expr, filters: int, layout: str) -> Expr:
         return convolution(data, "conv0", filters, 3, 1, layout)
     body = convolution(data, "conv0", filters, 7, 2, layout)
     body = norm_relu(body, "bn0", layout.index("C"))
-    return relay.nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout=layout)
+    return nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1), layout=layout)

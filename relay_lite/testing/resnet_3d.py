@@ -6,12 +6,12 @@ tools extract from this network have this form, and records are found by that fo
 
 from __future__ import annotations
 
-import relay_lite as relay
-
-from ..ir import Expr, Function, free_vars
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
-from .residual import EPSILON, convolution, norm_relu, plan_of, residual_stages
+from .residual import EPSILON, convolution, norm_relu, residual_stages, stage_plan
 
 _AXIS = 1
 
@@ -29,13 +29,13 @@ def get_net(
     `image_shape` follows the layout: `(16, 112, 112, 3)` for NDHWC.  Raises GraphError for a depth that has no plan.
     """
     data = layers.image_input(batch_size, image_shape, layout, dtype)
-    plan = plan_of(num_layers, data.shape[layout.index("H")])
+    plan = stage_plan(num_layers, data.shape[layout.index("H")])
     body = layers.batch_norm_infer(data, "bn_data", axis=_AXIS, epsilon=EPSILON, scale=False)
     body = _stem(body, plan.filters[0], layout)
     body = residual_stages(body, plan, layout, _AXIS)
     body = norm_relu(body, "bn1", _AXIS)
-    body = relay.nn.batch_flatten(relay.nn.global_avg_pool3d(body, layout=layout))
-    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
+    body = nn.batch_flatten(nn.global_avg_pool3d(body, layout=layout))
+    body = nn.softmax(layers.dense_add_bias(body, num_classes, "fc1"))
     return Function(free_vars(body), body)
 
 

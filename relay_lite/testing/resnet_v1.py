@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array, Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
+from ..op.binary import add
 from . import layers
 from .init import Initializer, Workload, create_workload
 
@@ -35,12 +37,12 @@ def get_net(
     """
     require(num_layers in _UNITS, GraphError, "resnet v1", "depths are 18, 34", num_layers=num_layers)
     data = layers.image_input(batch_size, image_shape, "NCHW", dtype, smallest=32)
-    body: Expr = relay.nn.relu(_conv_norm(data, "conv0", _FILTERS[0], 7, 2))
-    body = relay.nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    body: Expr = nn.relu(_conv_norm(data, "conv0", _FILTERS[0], 7, 2))
+    body = nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
     for stage, (count, filters) in enumerate(zip(_UNITS[num_layers], _FILTERS, strict=True), 1):
         for index in range(1, count + 1):
             body = _unit(body, f"stage{stage}_unit{index}", filters, 2 if index == 1 and stage > 1 else 1)
-    body = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(body))
+    body = nn.batch_flatten(nn.global_avg_pool2d(body))
     body = layers.dense_add_bias(body, num_classes, "fc")
     return Function(free_vars(body), body)
 
@@ -91,8 +93,8 @@ def _conv_norm(data: Expr, name: str, filters: int, kernel: int, stride: int) ->
 
 def _unit(data: Expr, name: str, filters: int, stride: int) -> Expr:
     """One unit; where the shape changes, the shortcut is a 1x1 convolution with a norm."""
-    body: Expr = relay.nn.relu(_conv_norm(data, f"{name}_conv1", filters, 3, stride))
+    body: Expr = nn.relu(_conv_norm(data, f"{name}_conv1", filters, 3, stride))
     body = _conv_norm(body, f"{name}_conv2", filters, 3, 1)
     same = stride == 1 and data.shape[1] == filters
     shortcut = data if same else _conv_norm(data, f"{name}_sc", filters, 1, stride)
-    return relay.nn.relu(relay.add(shortcut, body))
+    return nn.relu(add(shortcut, body))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
+from ..op.join import concatenate
 from . import layers
 from .init import Workload, create_workload
 
@@ -36,11 +38,11 @@ def get_net(
         if index:
             body = _fire(body, f"fire{index}", _FIRES[(index - 1) // 2], layout)
         if index in _POOLED[version]:
-            body = relay.nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), layout=layout)
-    body = relay.nn.dropout(body, rate=0.5)
+            body = nn.max_pool2d(body, pool_size=(3, 3), strides=(2, 2), layout=layout)
+    body = nn.dropout(body, rate=0.5)
     body = _conv_relu(body, "conv_final", num_classes, 1, layout)
-    body = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(body, layout=layout))
-    body = relay.nn.softmax(body)
+    body = nn.batch_flatten(nn.global_avg_pool2d(body, layout=layout))
+    body = nn.softmax(body)
     return Function(free_vars(body), body)
 
 
@@ -61,10 +63,10 @@ def _fire(data: Expr, name: str, channels: tuple[int, int, int], layout: str) ->
     body = _conv_relu(data, f"{name}_input_conv", squeeze, 1, layout)
     left = _conv_relu(body, f"{name}_left_conv", expand1x1, 1, layout)
     right = _conv_relu(body, f"{name}_right_conv", expand3x3, 3, layout)
-    return relay.concatenate((left, right), axis=layout.index("C"))
+    return concatenate((left, right), axis=layout.index("C"))
 
 
 def _conv_relu(data: Expr, name: str, channels: int, kernel: int, layout: str, stride: int = 1) -> Expr:
     pad = kernel // 2
     body = layers.conv2d(data, name, channels, (kernel, kernel), (stride, stride), (pad, pad), data_layout=layout)
-    return relay.nn.relu(layers.bias_add(body, name, axis=layout.index("C")))
+    return nn.relu(layers.bias_add(body, name, axis=layout.index("C")))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import relay_lite as relay
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Expr, Function, free_vars
+from ..ir.errors import GraphError
+from ..ir.nodes import Expr, Function
+from ..ir.visit import free_vars
+from ..op import nn
 from . import layers
 from .init import Workload, create_workload
 
@@ -34,12 +35,12 @@ def get_net(
     for stage, (count, filters) in enumerate(zip(_COUNTS[num_layers], _FILTERS, strict=True), 1):
         for index in range(1, count + 1):
             body = _convolution(body, f"{stage}_{index}", filters, batch_norm, layout)
-        body = relay.nn.max_pool2d(body, pool_size=(2, 2), strides=(2, 2), layout=layout)
-    body = relay.nn.batch_flatten(body)
+        body = nn.max_pool2d(body, pool_size=(2, 2), strides=(2, 2), layout=layout)
+    body = nn.batch_flatten(body)
     for name in ("fc6", "fc7"):
-        body = relay.nn.relu(layers.dense_add_bias(body, 4096, name))
-        body = relay.nn.dropout(body, rate=0.5)
-    body = relay.nn.softmax(layers.dense_add_bias(body, num_classes, "fc8"))
+        body = nn.relu(layers.dense_add_bias(body, 4096, name))
+        body = nn.dropout(body, rate=0.5)
+    body = nn.softmax(layers.dense_add_bias(body, num_classes, "fc8"))
     return Function(free_vars(body), body)
 
 
@@ -62,4 +63,4 @@ def _convolution(data: Expr, index: str, filters: int, batch_norm: bool, layout:
     body = layers.bias_add(body, f"conv{index}", axis=axis)
     if batch_norm:
         body = layers.batch_norm_infer(body, f"bn{index}", axis=axis)
-    return relay.nn.relu(body)
+    return nn.relu(body)

@@ -1,6 +1,8 @@
 """Passes over graphs, by TVM's names: `relay.transform.FoldConstant()(module)`.
 
 A pass is made by calling its name; `PassContext` decides which passes of a `Sequential` run.
+
+Law: a pass gives a new graph of the same meaning.
 """
 
 from .alter_op_layout import AlterOpLayout

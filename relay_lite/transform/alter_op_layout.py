@@ -7,8 +7,8 @@ Layouts flow through the graph on the way (see `layout_rewriter`), which raises 
 
 from __future__ import annotations
 
-from ..ir import Call, Expr, Function
-from ..visit import call
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Function
 from .layout_rewriter import rewrite_layouts
 from .sequential import Pass
 from .strategy import winograd_tile

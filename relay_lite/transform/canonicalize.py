@@ -8,10 +8,10 @@ own; each elementwise reader gets a copy, which fuses into it and moves fewer by
 
 from __future__ import annotations
 
-from ..ir import Call, Expr, Function, children, post_order, rebuild
-from ..make import call
-from ..op.registry import OpPattern
-from ..visit import expand_to, is_op, rewrite, with_body
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Function, children, rebuild
+from ..ir.op_registry import OpPattern
+from ..ir.visit import expand_to, is_op, post_order, rewrite, with_body
 from .sequential import Pass
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..ir import Call, Constant, Expr, Function, Tuple, TupleGetItem
-from ..visit import rewrite
+from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from ..ir.visit import rewrite
 from .sequential import Pass
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..errors import GraphError
+from ..ir.errors import GraphError
 
 CONFIG_KEYS: dict[str, type] = {"relay.backend.use_auto_scheduler": bool, "relay.FuseOps.max_depth": int}
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Call, Function
+from ..ir.errors import GraphError
+from ..ir.nodes import Call, Function
 from .layout_rewriter import rewrite_layouts
 from .layout_rules import ADAPTIVE, ANCHORS, IMAGES, POOLS
 from .sequential import Pass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir import Expr, Function, FunctionCall, substitute
-from ..visit import rewrite
+from ..ir.nodes import Expr, Function, FunctionCall
+from ..ir.visit import rewrite, substitute
 from .sequential import Pass
 
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from ..ir import Call, Constant, Expr, Function, Tuple, TupleGetItem, children, post_order
-from ..op.registry import OpPattern
-from ..types import TensorType
+from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, children
+from ..ir.op_registry import OpPattern
+from ..ir.types import TensorType
+from ..ir.visit import post_order
 
 INLINED_DTYPES = ("int32", "int64", "float32", "float64", "bool")
 

@@ -6,10 +6,10 @@ a vectorized library function on every target here.
 
 from __future__ import annotations
 
-from ..ir import Call, Expr
-from ..make import call
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.visit import rewrite
 from ..op.fast_math import FAST
-from ..visit import rewrite
 from .sequential import Pass
 
 

@@ -7,10 +7,10 @@ dilation b and padding p + b * q - c in front, and likewise behind.
 
 from __future__ import annotations
 
-from ..ir import Call, Expr
+from ..ir.nodes import Call, Expr
+from ..ir.visit import is_op, rewrite
 from ..op.space_batch import JOIN, SPLIT
 from ..op.window import pads
-from ..visit import is_op, rewrite
 from .sequential import Pass
 
 
@@ -28,12 +28,17 @@ def _flatten(join: Expr) -> Expr:
     same = join.attrs["block_shape"] == block and len(block) == 2 and split.attrs["pad_value"] == 0
     if not same or attrs["data_layout"] != "NHWC" or {attrs["strides"], attrs["dilation"]} - {1, (1, 1)}:
         return join
-    before, after = pads(attrs["padding"], 2, "nn.conv2d")
-    padding = [
-        outer[side] + b * inner[k] - cut[side]
-        for side, inner in enumerate((before, after))
-        for k, (b, outer, cut) in enumerate(zip(block, split.attrs["paddings"], join.attrs["crops"], strict=True))
-    ]
+    padding = _padding(split, conv, join)
     if min(padding) < 0:
         return join
     return Call(conv.op, (split.args[0], conv.args[1]), {**attrs, "dilation": block, "padding": tuple(padding)})
+
+
+def _padding(split: Call, conv: Call, join: Call) -> list[int]:
+    """The pads of the one convolution: what is split off, plus what the convolution adds, minus what is cropped."""
+    outside = list(zip(split.attrs["block_shape"], split.attrs["paddings"], join.attrs["crops"], strict=True))
+    return [
+        outer[side] + b * inner[k] - cut[side]
+        for side, inner in enumerate(pads(conv.attrs["padding"], 2, "nn.conv2d"))
+        for k, (b, outer, cut) in enumerate(outside)
+    ]

@@ -12,10 +12,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Array, Call, Constant, Expr, Tuple, TupleGetItem, Var, children, post_order
-from ..types import TensorType, TupleType, Type
-from ..visit import is_op, rewrite
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem, Var, children
+from ..ir.types import TensorType, TupleType, Type
+from ..ir.visit import is_op, post_order, rewrite
 from .sequential import Pass
 
 KEPT = ("zeros", "ones", "full")

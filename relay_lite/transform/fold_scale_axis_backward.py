@@ -6,11 +6,11 @@ first, send the scale of every multiply on its way.  Arguments first again, buil
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ..ir import Array, Call, Expr, Function, children, post_order, rebuild
-from ..make import call
-from ..visit import is_op, reference_counts, with_body
+from ..ir.make import call
+from ..ir.nodes import Array, Call, Expr, Function, children, rebuild
+from ..ir.visit import is_op, post_order, reference_counts, with_body
 from .fold_constant import input_free
 from .fold_scale_axis_message import (
     CONVOLUTIONS,
@@ -38,12 +38,7 @@ def BackwardFoldScaleAxis() -> Pass:
 
 def _run(function: Function) -> Function:
     order = post_order(function.body)
-    counts = reference_counts(function.body)
-    messages: dict[Expr, Message] = {}
-    for node in order:
-        message = _message(node, messages) if counts[node] == 1 else None
-        if message is not None:
-            messages[node] = message
+    messages = _messages(function.body, order)
     sent, gone = _send(order, messages, input_free(function.body))
     made: dict[Expr, Expr] = {}
     for node in order:
@@ -53,6 +48,17 @@ def _run(function: Function) -> Function:
             new = rebuild(node, [made[c] for c in children(node)])
             made[node] = _scaled(node, new, sent[node], messages) if node in sent else new
     return with_body(function, made[function.body])
+
+
+def _messages(body: Expr, order: Sequence[Expr]) -> dict[Expr, Message]:
+    """Which scales the nodes with one reader can take."""
+    counts = reference_counts(body)
+    messages: dict[Expr, Message] = {}
+    for node in order:
+        message = _message(node, messages) if counts[node] == 1 else None
+        if message is not None:
+            messages[node] = message
+    return messages
 
 
 def _message(node: Expr, messages: Mapping[Expr, Message]) -> Message | None:

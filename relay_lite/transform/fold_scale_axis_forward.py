@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ir import Array, Call, Expr, Function, children, post_order, rebuild
-from ..make import call
-from ..visit import is_op, with_body
+from ..ir.make import call
+from ..ir.nodes import Array, Call, Expr, Function, children, rebuild
+from ..ir.visit import is_op, post_order, with_body
 from .fold_constant import input_free
 from .fold_scale_axis_message import (
     RELUS,

@@ -13,8 +13,8 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
-from ..ir import Array, Call, Constant, Expr
-from ..visit import is_op
+from ..ir.nodes import Array, Call, Constant, Expr
+from ..ir.visit import is_op
 from .fold_constant import evaluate
 
 CONVOLUTIONS = ("nn.conv2d", "nn.conv3d")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..ir import Constant, Expr, Function, children, rebuild
-from ..op.registry import OpPattern
-from ..visit import rewrite
+from ..ir.nodes import Constant, Expr, Function, children, rebuild
+from ..ir.op_registry import OpPattern
+from ..ir.visit import rewrite
 from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
 from .fused_function import call_groups

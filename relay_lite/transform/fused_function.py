@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence, Set
 from typing import Any, TypeAlias
 
-from ..ir import (
+from ..ir.nodes import (
     Call,
     Constant,
     Expr,
@@ -16,11 +16,11 @@ from ..ir import (
     TupleGetItem,
     Var,
     children,
-    post_order,
     rebuild,
     tensor_type,
 )
-from ..types import TupleType
+from ..ir.types import TupleType
+from ..ir.visit import post_order
 from .dominator import FlowGraph
 
 LONGEST_NAME = 80
@@ -94,15 +94,17 @@ def call_groups(function: Function, graph: FlowGraph, roots: Sequence[int]) -> F
 
     `roots` names the last node of its group for every node of `graph`.
     """
-    group = {id(node): root for node, root in zip(graph.nodes, roots, strict=True)}
-    kernels = {group[id(node)] for node in graph.nodes if isinstance(node, Call)}
+    members: dict[int, set[int]] = {}
+    for node, root in zip(graph.nodes, roots, strict=True):
+        members.setdefault(root, set()).add(id(node))
+    kernels = {root for node, root in zip(graph.nodes, roots, strict=True) if isinstance(node, Call)}
     library = Library()
     made: dict[int, Expr] = {}
     for k, node in enumerate(graph.nodes):
         if roots[k] != k:
             continue
         if k in kernels:
-            made[id(node)] = _call_group(node, lambda e, k=k: group[id(e)] == k, made, library)  # type: ignore[misc]
+            made[id(node)] = _call_group(node, members[k], made, library)
         elif isinstance(node, FunctionCall):
             made[id(node)] = FunctionCall(library.share(node.function), tuple([made[id(a)] for a in node.args]))
         else:
@@ -110,12 +112,15 @@ def call_groups(function: Function, graph: FlowGraph, roots: Sequence[int]) -> F
     return Function(function.params, made[id(function.body)], function.attrs)
 
 
-def _call_group(root: Expr, inside: Callable[[Expr], bool], made: dict[int, Expr], library: Library) -> FunctionCall:
-    """The call of one group; its parameters p0, p1, ... are numbered as a walk from `root` meets them."""
+def _call_group(root: Expr, members: Set[int], made: dict[int, Expr], library: Library) -> FunctionCall:
+    """The call of one group, whose `members` are given by id.
+
+    Its parameters p0, p1, ... are numbered as a walk from `root` meets them.
+    """
     params: dict[int, tuple[Var, Expr]] = {}
 
     def is_leaf(node: Expr) -> bool:
-        return not inside(node) or (isinstance(node, TupleGetItem) and not inside(node.tuple_value))
+        return id(node) not in members or (isinstance(node, TupleGetItem) and id(node.tuple_value) not in members)
 
     def param(value: Expr) -> Var:
         if id(value) not in params:
@@ -125,7 +130,7 @@ def _call_group(root: Expr, inside: Callable[[Expr], bool], made: dict[int, Expr
     local: dict[int, Expr] = {}
     for node in post_order(root, is_leaf):
         if is_leaf(node):
-            outer = made[id(node)] if not inside(node) else rebuild(node, [made[id(c)] for c in children(node)])
+            outer = made[id(node)] if id(node) not in members else rebuild(node, [made[id(c)] for c in children(node)])
             fields = _fields(outer)
             local[id(node)] = param(outer) if fields is None else Tuple(tuple([param(f) for f in fields]))
         else:

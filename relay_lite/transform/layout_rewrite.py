@@ -22,12 +22,13 @@ from te_lite.errors import TeError, require
 from te_lite.replay import replay
 from te_lite.state import State
 
-from ..errors import GraphError
-from ..ir import Array, Call, Constant, Expr, Function, FunctionCall, Var, post_order, substitute
-from ..lower_group import LoweredGroup, lower_group
-from ..op.registry import Attrs, Op, OpPattern, register
-from ..types import TensorType, Type
-from ..visit import call, rewrite
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Array, Call, Constant, Expr, Function, FunctionCall, Var
+from ..ir.op_registry import Attrs, Op, OpPattern, register
+from ..ir.types import TensorType, Type
+from ..ir.visit import post_order, rewrite, substitute
+from ..op.lower_group import LoweredGroup, lower_group
 from .context import PassContext
 from .sequential import Pass
 
@@ -39,8 +40,8 @@ WEIGHTED = (
 
 NAME, LEVEL = "AutoSchedulerLayoutRewrite", 3
 
-Layouts = Mapping[int, PackedLayout]
-Choose = Callable[[Function, tuple[int, ...]], tuple[Function, Layouts]]
+PackedLayouts = Mapping[int, PackedLayout]
+Choose = Callable[[Function, tuple[int, ...]], tuple[Function, PackedLayouts]]
 
 
 def AutoSchedulerLayoutRewrite(target: Target | str = "c") -> Pass:  # a class in TVM, and written like one
@@ -49,7 +50,7 @@ def AutoSchedulerLayoutRewrite(target: Target | str = "c") -> Pass:  # a class i
 
     def run(function: Function) -> Function:
         @cache
-        def choose(group: Function, weights: tuple[int, ...]) -> tuple[Function, Layouts]:
+        def choose(group: Function, weights: tuple[int, ...]) -> tuple[Function, PackedLayouts]:
             return _told(group, weights, kind) if weights else (group, {})
 
         return pack_weights(function, choose) if kind.kind.name == "c" else function
@@ -62,7 +63,7 @@ def packs_weights(target: Target) -> bool:
     return target.kind.name == "c" and PassContext.current().enabled(NAME, LEVEL)
 
 
-def _told(function: Function, weights: tuple[int, ...], target: Target) -> tuple[Function, Layouts]:
+def _told(function: Function, weights: tuple[int, ...], target: Target) -> tuple[Function, PackedLayouts]:
     """A group as the program of the dispatch context wants it, which knows the packed one from now on."""
     group, context = lower_group(function, target.kind.name), DispatchContext.current
     try:
@@ -113,7 +114,7 @@ class Packed:
     """A group that takes some parameters in another layout (by position), what it computes, and its program."""
 
     function: Function
-    layouts: Layouts
+    layouts: PackedLayouts
     group: LoweredGroup
     state: State
 
@@ -133,7 +134,7 @@ def with_packed(function: Function, group: LoweredGroup, state: State, weights: 
     return Packed(made, layouts, computed, replay(computed.dag, state.steps))
 
 
-def take_packed(function: Function, layouts: Layouts) -> Function:
+def take_packed(function: Function, layouts: PackedLayouts) -> Function:
     """A function of the same meaning that takes some parameters, by number, packed."""
     params = list(function.params)
     values: dict[int, Expr] = {}

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..ir import Call, Expr, Function, FunctionCall, Tuple, TupleGetItem, children, post_order, rebuild
-from ..types import TupleType
-from ..visit import call, with_body
-from .layout_rules import Labels, Layout, LayoutRule, layout_rule
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Function, FunctionCall, Tuple, TupleGetItem, children, rebuild
+from ..ir.types import TupleType
+from ..ir.visit import post_order, with_body
+from .layout_rules import Labels, LayoutName, LayoutRule, layout_rule
 
 Demand: TypeAlias = Callable[[Call], Mapping[int, str]]
 Finish: TypeAlias = Callable[[Call], Expr]
@@ -26,8 +27,8 @@ class Placed:
     """A tensor of the new graph, with its layout in the old graph and its layout now; both None when unknown."""
 
     value: Expr
-    old: Layout = None
-    new: Layout = None
+    old: LayoutName = None
+    new: LayoutName = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,9 @@ class _Rewriter:
     def _unknown(self, value: Expr) -> Placed | Several:
         return self._results(value, None, None)
 
-    def _results(self, value: Expr, old: Sequence[Layout] | None, new: Sequence[Layout] | None) -> Placed | Several:
+    def _results(
+        self, value: Expr, old: Sequence[LayoutName] | None, new: Sequence[LayoutName] | None
+    ) -> Placed | Several:
         """The results of a node, one layout each; None when nothing is known of any."""
         if not isinstance(value.type, TupleType):
             return Placed(value, old[0] if old else None, new[0] if new else None)
@@ -125,7 +128,7 @@ class _Rewriter:
 
     def _wanted(
         self, node: Call, rule: LayoutRule, labels: Labels, inputs: Sequence[Placed]
-    ) -> tuple[Layout, ...]:  # fmt: skip
+    ) -> tuple[LayoutName, ...]:  # fmt: skip
         """Which layouts the inputs are wanted in: as demanded; else as they come, or as they were."""
         wanted = [p.new for p in inputs] if rule.follows else list(labels.inputs)
         for k, layout in self.demand(node).items():
@@ -149,7 +152,7 @@ class _Rewriter:
 
     # ------------------------------------------------------------------------------------- between layouts
 
-    def _called(self, placed: Placed, layout: Layout) -> Placed:
+    def _called(self, placed: Placed, layout: LayoutName) -> Placed:
         """The tensor by the letters that its reader uses; when its producer used others it is put back in order."""
         if placed.old == layout:
             return placed
@@ -166,7 +169,7 @@ class _Rewriter:
             return placed.whole
         return Tuple(tuple([self._restore(p) for p in placed.fields]))
 
-    def _transform(self, value: Expr, src: Layout, dst: Layout) -> Expr:
+    def _transform(self, value: Expr, src: LayoutName, dst: LayoutName) -> Expr:
         """`value` in layout `dst`; letters that it lacks become axes of extent 1 at the front."""
         if src == dst or src is None or dst is None:
             return value

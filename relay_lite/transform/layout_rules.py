@@ -15,10 +15,10 @@ from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
-from ..op.registry import Op, OpPattern
+from ..ir.op_registry import Op, OpPattern
 
-Layout: TypeAlias = str | None
-Layouts: TypeAlias = tuple[Layout, ...]
+LayoutName: TypeAlias = str | None
+LayoutNames: TypeAlias = tuple[LayoutName, ...]
 Attrs: TypeAlias = Mapping[str, Any]
 Shapes: TypeAlias = Sequence[tuple[int, ...]]
 
@@ -27,21 +27,21 @@ Shapes: TypeAlias = Sequence[tuple[int, ...]]
 class Labels:
     """The layouts of the inputs and of the outputs of one call."""
 
-    inputs: Layouts
-    outputs: Layouts
+    inputs: LayoutNames
+    outputs: LayoutNames
 
 
 @dataclass(frozen=True)
 class Moved:
     """A call whose inputs come in other orders: the inputs it takes, its outputs and its attributes."""
 
-    inputs: Layouts
-    outputs: Layouts
+    inputs: LayoutNames
+    outputs: LayoutNames
     attrs: Attrs
 
 
-Read: TypeAlias = Callable[[Attrs, Shapes, Layouts], Labels | None]
-Move: TypeAlias = Callable[[Attrs, Shapes, Labels, Layouts], Moved]
+Read: TypeAlias = Callable[[Attrs, Shapes, LayoutNames], Labels | None]
+Move: TypeAlias = Callable[[Attrs, Shapes, Labels, LayoutNames], Moved]
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class LayoutRule:
 # ------------------------------------------------------------------------------------------------- anchors
 
 
-def _read_anchor(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_anchor(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     data = attrs["data_layout"]
     return Labels((data, attrs["kernel_layout"]), (attrs.get("out_layout") or data,))
 
 
-def _move_anchor(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_anchor(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     data, kernel = wanted
     if wanted == labels.inputs:
         return Moved(wanted, labels.outputs, attrs)
@@ -72,23 +72,23 @@ def _move_anchor(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) 
     return Moved(wanted, (data,), {**attrs, "data_layout": data, "kernel_layout": kernel, **out})
 
 
-def _read_winograd(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_winograd(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     return Labels((attrs["data_layout"], None), (attrs["data_layout"],))
 
 
-def _stay(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _stay(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     return Moved(labels.inputs, labels.outputs, attrs)
 
 
-def _read_dense(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_dense(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     return Labels(("NC", "NC"), ("NC",)) if len(shapes[0]) == 2 else None
 
 
-def _read_image(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_image(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     return Labels((attrs["layout"],), (attrs["layout"],))
 
 
-def _move_image(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_image(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     out = {"out_layout": ""} if "out_layout" in attrs else {}
     return Moved(wanted, wanted, {**attrs, "layout": wanted[0], **out})
 
@@ -96,20 +96,20 @@ def _move_image(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -
 # ---------------------------------------------------------------------------------- elementwise and broadcast
 
 
-def _read_same(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_same(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     return Labels(given, given[:1]) if given[0] is not None else None
 
 
-def _move_same(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_same(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     return Moved(wanted, wanted[:1], attrs)
 
 
-def _read_dropout(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_dropout(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     """The results are the data and a mask."""
     return Labels(given, given * 2) if given[0] is not None else None
 
 
-def _move_dropout(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_dropout(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     return Moved(wanted, wanted * 2, attrs)
 
 
@@ -117,7 +117,7 @@ def _first_of_most(ranks: Sequence[tuple[int, bool, bool]]) -> int:
     return ranks.index(max(ranks))
 
 
-def _read_broadcast(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_broadcast(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     """Shapes are aligned at the right, so the smaller operand has the last letters of the larger one."""
     rows = zip(shapes, given, strict=True)
     layout = given[_first_of_most([(len(s), layout is not None, prod(s) != 1) for s, layout in rows])]
@@ -127,7 +127,7 @@ def _read_broadcast(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | No
     return Labels(inputs, (layout,))
 
 
-def _move_broadcast(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_broadcast(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     """The smaller operand is brought to the layout, and so to the rank, of the larger; one element fits as it is.
 
     Of two that are equally large the one that has moved sets the layout.
@@ -149,7 +149,7 @@ def _axis(layout: str, axis: int, new: str) -> int:
 def _read_channels(vectors: int, outputs: int) -> Read:
     """Data and `vectors` 1-D tensors along the letter at attribute `axis`; of `outputs` results the first is data."""
 
-    def read(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+    def read(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
         data = given[0]
         if data is None:
             return None
@@ -159,26 +159,26 @@ def _read_channels(vectors: int, outputs: int) -> Read:
     return read
 
 
-def _move_channels(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_channels(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     old, new = labels.inputs[0], wanted[0]
     assert old is not None and new is not None
     outputs = (new, *labels.outputs[1:])
     return Moved((new, *labels.inputs[1:]), outputs, {**attrs, "axis": _axis(old, attrs["axis"], new)})
 
 
-def _first_known(given: Layouts) -> str | None:
+def _first_known(given: LayoutNames) -> str | None:
     return next((layout for layout in given if layout is not None), None)
 
 
-def _read_concatenate(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_concatenate(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     layout = _first_known(given)
     return None if layout is None else Labels((layout,) * len(given), (layout,))
 
 
-def _move_concatenate(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_concatenate(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     """In the layout that most of the data has."""
     old = labels.outputs[0]
-    sizes: dict[Layout, int] = {}
+    sizes: dict[LayoutName, int] = {}
     for shape, layout in zip(shapes, wanted, strict=True):
         sizes[layout] = sizes.get(layout, 0) + prod(shape)
     new = max(sizes, key=sizes.__getitem__)
@@ -186,13 +186,13 @@ def _move_concatenate(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layo
     return Moved((new,) * len(wanted), (new,), {**attrs, "axis": _axis(old, attrs["axis"], new)})
 
 
-def _read_split(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_split(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     parts = attrs["indices_or_sections"]
     count = parts if isinstance(parts, int) else len(parts) + 1
     return None if given[0] is None else Labels(given, given * count)
 
 
-def _move_split(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_split(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     old, new = labels.inputs[0], wanted[0]
     assert old is not None and new is not None
     outputs = (new,) * len(labels.outputs)
@@ -213,14 +213,14 @@ def _without(layout: str, letters: str) -> str:
     return "".join(letter for letter in layout if letter not in letters)
 
 
-def _read_reduction(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_reduction(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     layout = given[0]
     if layout is None:
         return None
     return Labels(given, (layout if attrs["keepdims"] else _without(layout, _reduced(attrs, layout)),))
 
 
-def _move_reduction(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_reduction(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     old, new = labels.inputs[0], wanted[0]
     assert old is not None and new is not None
     letters = _reduced(attrs, old)
@@ -236,12 +236,12 @@ def _squeezed(attrs: Attrs, shape: tuple[int, ...], layout: str) -> str:
     return "".join(layout[a] for a in axes)
 
 
-def _read_squeeze(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_squeeze(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     layout = given[0]
     return None if layout is None else Labels(given, (_without(layout, _squeezed(attrs, shapes[0], layout)),))
 
 
-def _move_squeeze(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_squeeze(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     old, new = labels.inputs[0], wanted[0]
     assert old is not None and new is not None
     letters = _squeezed(attrs, shapes[0], old)
@@ -249,14 +249,14 @@ def _move_squeeze(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts)
     return Moved(wanted, (_without(new, letters),), {**attrs, "axis": axes})
 
 
-def _move_pad(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_pad(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     old, new = labels.inputs[0], wanted[0]
     assert old is not None and new is not None
     width = dict(zip(old, attrs["pad_width"], strict=True))
     return Moved(wanted, (new,), {**attrs, "pad_width": tuple(width[letter] for letter in new)})
 
 
-def _move_slice(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_slice(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     """The listed axes (all in order, when none are listed) are called by their letters."""
     old, new = labels.inputs[0], wanted[0]
     assert old is not None and new is not None
@@ -268,14 +268,14 @@ def _axes_of_transpose(attrs: Attrs, rank: int) -> Sequence[int]:
     return attrs["axes"] if attrs["axes"] is not None else range(rank)[::-1]
 
 
-def _read_transpose(attrs: Attrs, shapes: Shapes, given: Layouts) -> Labels | None:
+def _read_transpose(attrs: Attrs, shapes: Shapes, given: LayoutNames) -> Labels | None:
     layout = given[0]
     if layout is None:
         return None
     return Labels(given, ("".join(layout[a] for a in _axes_of_transpose(attrs, len(layout))),))
 
 
-def _move_transpose(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: Layouts) -> Moved:
+def _move_transpose(attrs: Attrs, shapes: Shapes, labels: Labels, wanted: LayoutNames) -> Moved:
     """A transpose gives what it gave, from whatever order its input has now."""
     out, new = labels.outputs[0], wanted[0]
     assert out is not None and new is not None

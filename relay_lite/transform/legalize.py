@@ -5,8 +5,9 @@ A transposed convolution exists for channels first only: one in NHWC is wrapped 
 
 from __future__ import annotations
 
-from ..ir import Expr, Function
-from ..visit import call, is_op, rewrite
+from ..ir.make import call
+from ..ir.nodes import Expr, Function
+from ..ir.visit import is_op, rewrite
 from .sequential import Pass
 
 

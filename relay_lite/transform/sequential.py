@@ -15,8 +15,9 @@ from typing import overload
 
 from te_lite.errors import require
 
-from ..errors import GraphError
-from ..ir import Function, IRModule
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
+from ..ir.nodes import Function
 from .context import PassContext
 
 

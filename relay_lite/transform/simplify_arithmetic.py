@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir import Call, Constant, Expr
-from ..make import call, const
-from ..visit import constant_value, is_op
+from ..ir.make import call
+from ..ir.nodes import Call, Constant, Expr, const
+from ..ir.visit import constant_value, is_op
 
 _NEUTRAL = {"add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False)}
 """The operand that changes nothing, and whether it may be the left one."""

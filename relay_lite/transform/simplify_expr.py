@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..ir import Call, Expr, Function
-from ..visit import rewrite
+from ..ir.nodes import Call, Expr, Function
+from ..ir.visit import rewrite
 from .sequential import Pass
 from .simplify_arithmetic import (
     add_twice,

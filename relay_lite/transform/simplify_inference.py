@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir import Call, Expr, Function, TupleGetItem
-from ..make import call, const
-from ..visit import expand_to, is_op, rewrite
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Function, TupleGetItem, const
+from ..ir.visit import expand_to, is_op, rewrite
 from .sequential import Pass
 
 

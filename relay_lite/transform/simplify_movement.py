@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir import Call, Expr
-from ..make import call
-from ..visit import is_op
+from ..ir.make import call
+from ..ir.nodes import Call, Expr
+from ..ir.visit import is_op
 
 
 def merge_reshapes(node: Call) -> Expr | None:

@@ -5,7 +5,7 @@ The one choice so far: a 3x3 convolution in NHWC can be computed by the winograd
 
 from __future__ import annotations
 
-from ..ir import Call
+from ..ir.nodes import Call
 
 FEW_CHANNELS, MANY_CHANNELS = 64, 512
 

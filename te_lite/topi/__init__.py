@@ -1,4 +1,12 @@
-"""The operator library: names, arguments, stages and formulas of TVM's `topi`, which users and graphs rely on."""
+"""The operator library: names, arguments, stages and formulas of TVM's `topi`, which users and graphs rely on.
+
+In reading order:
+
+    what all need       tag, utils
+    operators           broadcast, operators, elementwise, reduction, transform, cpp, image
+    networks            nn, cuda
+    beside them         testing, benchmarks
+"""
 
 from . import benchmarks, cpp, cuda, image, nn, operators, tag, testing, utils
 from .broadcast import (

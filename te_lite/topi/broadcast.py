@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol, overload
 
+from ..dtype import python_number
 from ..errors import ExprError, require
 from ..expr import (
     FLOATS,
     Expr,
+    ExprLike,
     as_expr,
     binary,
     call,
@@ -24,6 +26,17 @@ from .tag import BROADCAST, ELEMWISE
 from .utils import ax_compute, get_const_tuple
 
 Scalar = Callable[[Any, Any], Expr]
+
+
+class Broadcast(Protocol):
+    """A binary operation: a stage where an operand is a tensor, an expression where none is."""
+
+    @overload
+    def __call__(self, lhs: Tensor, rhs: Any) -> Tensor: ...
+    @overload
+    def __call__(self, lhs: Any, rhs: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, lhs: ExprLike, rhs: ExprLike) -> Expr: ...
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
@@ -44,7 +57,7 @@ def read_broadcast(t: Tensor, indices: Sequence[Expr], shape: Sequence[int]) -> 
     return t[[i if n == size else 0 for i, n, size in zip(indices[skip:], t.shape, shape[skip:], strict=True)]]
 
 
-def _broadcast(name: str, f: Scalar) -> Callable[[Any, Any], Any]:
+def _broadcast(name: str, f: Scalar) -> Broadcast:
     def apply(lhs: Any, rhs: Any) -> Any:
         if isinstance(lhs, Tensor) and isinstance(rhs, Tensor):
             shape = broadcast_shape(lhs.shape, rhs.shape)
@@ -66,7 +79,7 @@ def _broadcast(name: str, f: Scalar) -> Callable[[Any, Any], Any]:
 
 
 def _scalar(value: Any, what: str) -> Any:
-    value = value.item() if hasattr(value, "item") else value
+    value = python_number(value)
     ok = isinstance(value, Expr | int | float)
     require(ok, ExprError, what, "the operands must be tensors, expressions or numbers", got=type(value).__name__)
     return value
@@ -119,7 +132,7 @@ logical_xor = _broadcast("logical_xor", _xor)
 
 def logical_not(x: Tensor) -> Tensor:
     """Element by element negation of a bool tensor (stage `T_logical_not`)."""
-    return ax_compute(x.shape, lambda *i: expr_not(x[i]), "T_logical_not", ELEMWISE)  # type: ignore[no-any-return]
+    return ax_compute(x.shape, lambda *i: expr_not(x[i]), "T_logical_not", ELEMWISE)
 
 
 def broadcast_to(data: Tensor, shape: Sequence[int]) -> Tensor:
@@ -127,9 +140,7 @@ def broadcast_to(data: Tensor, shape: Sequence[int]) -> Tensor:
     dims = get_const_tuple(shape)
     fits = broadcast_shape(data.shape, dims) == dims
     require(fits, ExprError, "broadcast_to", "the tensor does not fit the shape", tensor=data.shape, shape=dims)
-    return ax_compute(  # type: ignore[no-any-return]
-        dims, lambda *i: read_broadcast(data, i, dims), "T_broadcast_to", BROADCAST
-    )
+    return ax_compute(dims, lambda *i: read_broadcast(data, i, dims), "T_broadcast_to", BROADCAST)
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -141,4 +152,4 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
         holds = c if c.dtype == "bool" else compare("!=", c, const(0, c.dtype))
         return select(holds, read_broadcast(x, i, shape), read_broadcast(y, i, shape))
 
-    return ax_compute(shape, element, "T_where", BROADCAST)  # type: ignore[no-any-return]
+    return ax_compute(shape, element, "T_where", BROADCAST)

@@ -52,7 +52,7 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
     def element(*i: Expr) -> Expr:
         return select(compare(">", x[i], const(0, x.dtype)), x[i], x[i] * slope[i[at]])
 
-    return ax_compute(x.shape, element, "T_prelu", BROADCAST)  # type: ignore[no-any-return]
+    return ax_compute(x.shape, element, "T_prelu", BROADCAST)
 
 
 def log10(x: Tensor) -> Tensor:

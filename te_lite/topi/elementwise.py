@@ -7,7 +7,6 @@ axes `i0, i1, ...`; those of `topi.cpp`, which graph front ends use, make `T_<na
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..expr import Expr, ExprLike, as_expr, binary, call, compare, const, select
 from ..expr import cast as cast_expr
@@ -17,17 +16,12 @@ from .utils import ax_compute
 
 LN_10 = 2.302585092994046
 
-SCALAR_CALLS = (
-    "exp", "exp2", "erf", "tanh", "tan", "cos", "cosh", "sin", "sinh", "atan", "floor", "ceil", "trunc", "abs",
-    "round", "log", "log2", "sqrt", "rsqrt", "sigmoid", "isnan",
-)  # fmt: skip
 
-
-def map_elements(x: Tensor, f: Callable[[Expr], Any], name: str | None) -> Tensor:
+def map_elements(x: Tensor, f: Callable[[Expr], ExprLike], name: str | None) -> Tensor:
     """`f` of every element: stage `T_<name>` with axes `ax*`, or `compute` with axes `i*` without a name."""
     if name is None:
-        return compute(x.shape, lambda *i: f(x[i]), tag=ELEMWISE)  # type: ignore[no-any-return]
-    return ax_compute(x.shape, lambda *i: f(x[i]), f"T_{name}", ELEMWISE)  # type: ignore[no-any-return]
+        return compute(x.shape, lambda *i: f(x[i]), tag=ELEMWISE)
+    return ax_compute(x.shape, lambda *i: f(x[i]), f"T_{name}", ELEMWISE)
 
 
 def unary(func: str, named: bool) -> Callable[[Tensor], Tensor]:
@@ -103,13 +97,13 @@ def sign(x: Tensor) -> Tensor:
 def full(shape: Sequence[int], dtype: str, fill_value: ExprLike) -> Tensor:
     """A tensor that holds `fill_value` everywhere (stage `T_full`)."""
     value = cast_expr(dtype, as_expr(fill_value))
-    return ax_compute(shape, lambda *i: value, "T_full", ELEMWISE)  # type: ignore[no-any-return]
+    return ax_compute(shape, lambda *i: value, "T_full", ELEMWISE)
 
 
 def full_like(x: Tensor, fill_value: ExprLike) -> Tensor:
     """`full` with the shape and dtype of `x` (stage `T_full_like`)."""
     value = cast_expr(x.dtype, as_expr(fill_value))
-    return ax_compute(x.shape, lambda *i: value, "T_full_like", ELEMWISE)  # type: ignore[no-any-return]
+    return ax_compute(x.shape, lambda *i: value, "T_full_like", ELEMWISE)
 
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
@@ -121,4 +115,4 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
             total = total + x[i]
         return total
 
-    return ax_compute(xs[0].shape, element, "T_elemwise_sum", ELEMWISE)  # type: ignore[no-any-return]
+    return ax_compute(xs[0].shape, element, "T_elemwise_sum", ELEMWISE)

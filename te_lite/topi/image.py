@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from ..errors import ExprError, require
 from ..expr import Expr, binary, cast, const, logical_and, select
 from ..tensor import Tensor
-from .nn.utils import layout_axes
 from .tag import INJECTIVE
-from .utils import ax_compute, per_dim
+from .utils import ax_compute, layout_axes, per_dim
 
 COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
 METHODS = ("nearest_neighbor", "linear", "cubic")
@@ -132,7 +131,7 @@ def resize2d(
         lines = [(_weighted([(read(i, y, x), wx) for x, wx in columns]), wy) for y, wy in rows]
         return _weighted(lines)
 
-    return ax_compute(shape, element, "resize", INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(shape, element, "resize", INJECTIVE)
 
 
 def _weighted(terms: Taps) -> Expr:

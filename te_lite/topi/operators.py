@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from ..element import TENSOR_NEGATIVE, TENSOR_OPERATOR
 from ..expr import FLOATS, const
 from ..tensor import Tensor
 from .broadcast import add, divide, floor_divide, floor_mod, multiply, subtract
 
-
-def _swapped(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda self, other: f(other, self)
+_OPERATORS = {"+": add, "-": subtract, "*": multiply, "/": divide, "//": floor_divide, "%": floor_mod}
 
 
-def _negated(self: Tensor) -> Any:
-    return multiply(self, const(-1.0 if self.dtype in FLOATS else -1, self.dtype))
+def operate(op: str, a: Any, b: Any) -> Any:
+    """`a op b`, one of them a tensor and the other one a tensor, an expression or a number."""
+    return _OPERATORS[op](a, b)
+
+
+def negative(x: Tensor) -> Any:
+    """`-x`."""
+    return multiply(x, const(-1.0 if x.dtype in FLOATS else -1, x.dtype))
 
 
 def install() -> None:
-    """Give `Tensor` its operators."""
-    methods: dict[str, Callable[..., Any]] = {"__neg__": _negated}
-    for name, f in (
-        ("add", add),
-        ("sub", subtract),
-        ("mul", multiply),
-        ("truediv", divide),
-        ("floordiv", floor_divide),
-        ("mod", floor_mod),
-    ):
-        methods |= {f"__{name}__": f, f"__r{name}__": _swapped(f)}
-    for name, f in methods.items():
-        setattr(Tensor, name, f)
+    """Give `Tensor` its operators; `topi` does so once, when it is imported."""
+    TENSOR_OPERATOR.provide(operate)
+    TENSOR_NEGATIVE.provide(negative)

@@ -6,7 +6,6 @@ The stage is named after its input (`A_red`), its reduction axes after the axes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .. import reduction as te_reduction
 from ..expr import Expr, IterVar
@@ -15,6 +14,7 @@ from .tag import COMM_REDUCE, COMM_REDUCE_IDX
 from .utils import ax_compute, normal_axis, ravel
 
 Axis = int | Sequence[int] | None
+IndexReducer = Callable[..., tuple[Expr, Expr]]
 
 
 def real_axes(axis: Axis, ndim: int, what: str) -> tuple[int, ...]:
@@ -44,10 +44,10 @@ def source_indices(
     return [reduced[d] if d in reduced else next(kept) for d in range(ndim)]
 
 
-def _reduce(data: Tensor, axis: Axis, keepdims: bool, reducer: Callable[..., Any], what: str) -> Tensor:
+def _reduce(data: Tensor, axis: Axis, keepdims: bool, reducer: Callable[..., Expr], what: str) -> Tensor:
     axes = real_axes(axis, data.ndim, what)
     inner = reduce_axes(data, axes)
-    return ax_compute(  # type: ignore[no-any-return]
+    return ax_compute(
         reduced_shape(data.shape, axes, keepdims),
         lambda *i: reducer(data[source_indices(i, axes, inner, data.ndim, keepdims)], axis=inner),
         f"{data.op.name}_red",
@@ -55,7 +55,7 @@ def _reduce(data: Tensor, axis: Axis, keepdims: bool, reducer: Callable[..., Any
     )
 
 
-def _reduce_index(data: Tensor, axis: Axis, keepdims: bool, reducer: Callable[..., Any], what: str) -> Tensor:
+def _reduce_index(data: Tensor, axis: Axis, keepdims: bool, reducer: IndexReducer, what: str) -> Tensor:
     axes = real_axes(axis, data.ndim, what)
     inner = reduce_axes(data, axes)
     shape = reduced_shape(data.shape, axes, keepdims)
@@ -66,7 +66,7 @@ def _reduce_index(data: Tensor, axis: Axis, keepdims: bool, reducer: Callable[..
         f"{data.op.name}_red_temp",
         COMM_REDUCE_IDX,
     )
-    return ax_compute(shape, lambda *i: index[i], f"{data.op.name}_red", COMM_REDUCE_IDX)  # type: ignore[no-any-return]
+    return ax_compute(shape, lambda *i: index[i], f"{data.op.name}_red", COMM_REDUCE_IDX)
 
 
 def sum(data: Tensor, axis: Axis = None, keepdims: bool = False) -> Tensor:

@@ -12,8 +12,6 @@ from ..tensor import Tensor
 from .tag import INJECTIVE
 from .utils import ax_compute, get_const_tuple, normal_axis, ravel, resolve_shape, same_rank, unravel
 
-# mypy: disable-error-code="no-any-return"
-
 
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
     """Insert `num_newaxis` dimensions of 1 before `axis`, counted in the result when negative (`T_expand_dims`)."""
@@ -102,22 +100,26 @@ def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Cut along `axis` into equal parts (int) or at the given positions (`T_split`)."""
     at = normal_axis(axis, ary.ndim, "split")
-    size = ary.shape[at]
+
+    def part(begin: int, end: int) -> Tensor:
+        shape = (*ary.shape[:at], end - begin, *ary.shape[at + 1 :])
+        return ax_compute(shape, lambda *i: ary(*i[:at], i[at] + begin, *i[at + 1 :]), "T_split", INJECTIVE)
+
+    return [part(*ends) for ends in _parts_of(ary.shape[at], indices_or_sections)]
+
+
+def _parts_of(size: int, indices_or_sections: int | Sequence[int]) -> list[tuple[int, int]]:
+    """Where the parts of an axis begin and end."""
     if isinstance(indices_or_sections, int):
         n = indices_or_sections
         require(n > 0 and size % n == 0, ExprError, "split", "the parts must be equal", extent=size, sections=n)
         cuts = [k * (size // n) for k in range(n)]
     else:
         cuts = [0, *get_const_tuple(indices_or_sections)]
-    ends = [*cuts[1:], size]
-    require(all(a < b for a, b in zip(cuts, ends, strict=True)), ExprError, "split",
-            "the positions must increase and lie inside the axis", positions=cuts[1:], extent=size)  # fmt: skip
-
-    def part(begin: int, end: int) -> Tensor:
-        shape = (*ary.shape[:at], end - begin, *ary.shape[at + 1 :])
-        return ax_compute(shape, lambda *i: ary(*i[:at], i[at] + begin, *i[at + 1 :]), "T_split", INJECTIVE)
-
-    return [part(a, b) for a, b in zip(cuts, ends, strict=True)]
+    parts = list(zip(cuts, [*cuts[1:], size], strict=True))
+    law = "the positions must increase and lie inside the axis"
+    require(all(a < b for a, b in parts), ExprError, "split", law, positions=cuts[1:], extent=size)
+    return parts
 
 
 def strided_slice(

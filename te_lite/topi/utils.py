@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
+from ..dtype import python_number
 from ..errors import ExprError, require
 from ..expr import Const, ExprLike
 from ..tensor import ComputeOp, Operation, Tensor, compute
@@ -15,7 +16,7 @@ from . import tag as tags
 def get_const_int(value: Any) -> int:
     """`value` (int, NumPy integer or integer constant) as an int; raises ExprError for anything else."""
     value = value.value if isinstance(value, Const) else value
-    value = value.item() if hasattr(value, "item") else value
+    value = python_number(value)
     require(isinstance(value, int), ExprError, "topi", "a constant integer is needed", got=value)
     return int(value)
 
@@ -43,15 +44,37 @@ def normal_axis(axis: int, ndim: int, what: str) -> int:
     return axis % ndim
 
 
+@overload
+def ax_compute(
+    shape: Sequence[int],
+    f: Callable[..., ExprLike],
+    name: str,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> Tensor: ...
+
+
+@overload
+def ax_compute(
+    shape: Sequence[int],
+    f: Callable[..., Sequence[ExprLike]],
+    name: str,
+    tag: str = "",
+    attrs: Mapping[str, Any] | None = None,
+) -> tuple[Tensor, ...]: ...
+
+
 def ax_compute(
     shape: Sequence[int],
     f: Callable[..., Any],
     name: str,
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """`compute` with the axis names `ax0, ax1, ...`."""
-    return compute(shape, f, name=name, tag=tag, attrs=attrs, varargs_names=[f"ax{k}" for k in range(len(shape))])
+    names = [f"ax{k}" for k in range(len(shape))]
+    made: Tensor | tuple[Tensor, ...] = compute(shape, f, name=name, tag=tag, attrs=attrs, varargs_names=names)
+    return made
 
 
 def ravel(indices: Sequence[ExprLike], shape: Sequence[int]) -> ExprLike:
@@ -82,15 +105,14 @@ def traverse_inline(s: Any, final_op: Operation, callback: Callable[[Operation],
     visited: set[Any] = set()
 
     def visit(op: Operation) -> None:
-        if op.key in visited or not isinstance(op, ComputeOp):
-            return
-        visited.add(op.key)
-        if tags.is_injective(op.tag):
-            if op.key != final_op.key:
-                s[op.output()].compute_inline()
-            for t in op.input_tensors():
-                visit(t.op)
-        callback(op)
+        if op.key not in visited and isinstance(op, ComputeOp):
+            visited.add(op.key)
+            if tags.is_injective(op.tag):
+                if op.key != final_op.key:
+                    s[op.output()].compute_inline()
+                for t in op.input_tensors():
+                    visit(t.op)
+            callback(op)
 
     visit(final_op)
 
@@ -112,3 +134,10 @@ def resolve_shape(newshape: Sequence[int], size: int, what: str) -> tuple[int, .
         dims[dims.index(-1)] = size // known
     require(math.prod(dims) == size, ExprError, what, f"the new shape must hold {size} elements", newshape=tuple(dims))
     return tuple(dims)
+
+
+def layout_axes(layout: str, ndim: int, what: str) -> tuple[int, int, list[int]]:
+    """The positions of N, of C and of the spatial dimensions in a layout like "NCHW"."""
+    ok = len(layout) == ndim and "N" in layout and "C" in layout and layout.isalpha() and layout.isupper()
+    require(ok, ExprError, what, f"the layout must name N, C and {ndim - 2} spatial dimensions", layout=layout)
+    return layout.index("N"), layout.index("C"), [d for d, letter in enumerate(layout) if letter not in "NC"]

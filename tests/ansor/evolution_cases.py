@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from ansor.core.target import Target
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import traced_steps
-from ansor.space.choices import Choice, ChoiceKind, Group, Matrix, Place, Space, Tile, Variant
-from ansor.space.factor_tables import factor_table
-from ansor.space.tile_sizes import holes
+from ansor.space.choices import Group, Space, Variant
+from ansor.space.decisions.draw import Matrix
+from ansor.space.decisions.factor_tables import factor_table
+from ansor.space.decisions.parts import Choice, Tile
+from ansor.space.decisions.splits import holes
+from ansor.space.decisions.table import DECISIONS
+from ansor.space.locations import Place
 from te_lite import ComputeDAG
 from te_lite.state import State
 from tests.ansor.sketch_cases import HARDWARE, dag_of
@@ -34,13 +39,14 @@ def space_of_sketch(sketch: State, target: str, max_innermost: int = 64) -> Spac
         tiles.append(Tile(position, stage, step.extent, first, parts, max_innermost, reduce, levels))
         first += parts
     stages = sorted({t.stage for t in tiles}) or [len(sketch.stages) - 1]
-    kinds: list[tuple[ChoiceKind, int, tuple[int, ...]]] = [("unroll", k, UNROLL[target]) for k in stages]
+    kinds: list[tuple[str, int, tuple[int, ...]]] = [("unroll", k, UNROLL[target]) for k in stages]
     if target == "cuda":
         kinds += [("fetch", 0, (1, 2, 4)), ("threads", len(sketch.stages) - 1, (32, 64, 128, 256))]
     else:
         kinds += [("parallel", stages[-1], (1, 2, 3)), ("vectorize", stages[-1], (0, 1))]
     choices = [Choice(kind, k, first + i, values) for i, (kind, k, values) in enumerate(kinds)]
-    return Space(sketch, tuple(tiles), tuple(choices))
+    present = tuple([d for d in DECISIONS if d.weight(Target.of(target)) is not None])
+    return Space(sketch, tuple(tiles), tuple(choices), present)
 
 
 def spaces_of(dag: ComputeDAG, target: str, max_innermost: int = 64) -> list[Space]:

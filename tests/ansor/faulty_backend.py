@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ansor.core.backend import Backend
+
 
 def _act(fault):
     """The faults that are the same in a build and in a run."""
@@ -92,12 +94,9 @@ class Device:
         return Program(fault)
 
 
-class FaultyBackend:
+class FaultyBackend(Backend):
     kind = "c"
     shares_host = os.environ.get("SHARES_HOST", "1") == "1"
-
-    def check(self, target):
-        pass
 
     def source(self, func, target):
         return f"/* {func.name} for {target} */"
@@ -115,12 +114,6 @@ class FaultyBackend:
 
     def open(self, index):
         return Device()
-
-    def report(self):
-        return []
-
-    def module(self, func, target):
-        raise NotImplementedError
 
 
 BACKEND = FaultyBackend()

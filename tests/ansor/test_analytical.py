@@ -13,10 +13,9 @@ import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
-from ansor.space.decisions import random_space
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite.bounds import infer_bounds
@@ -27,6 +26,7 @@ from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows
 from tests.conformance.cost_model import CostModelSuite, measured
 from tests.conv_layer import as_lanes, as_single, conv2d_layer, cuda_steps, random_factors, tutorial_layer
+from tests.drawn_programs import drawn_program
 from tests.workloads import matmul
 
 __all__ = ["measured"]
@@ -41,7 +41,7 @@ def one(state: State, machine: Machine) -> float:
 def sampled(dag: te.ComputeDAG, target: str, n: int, seed: int) -> list[State]:
     rng = np.random.default_rng(seed)
     sketches = generate_sketches(dag, ansor.Target(target), HARDWARE[target])
-    found = [sample(sketches[k % len(sketches)], target, HARDWARE[target], rng) for k in range(n)]
+    found = [drawn_program(sketches[k % len(sketches)], target, HARDWARE[target], rng) for k in range(n)]
     return [s for s in found if s is not None]
 
 
@@ -72,12 +72,13 @@ class Untrue(np.ndarray):
 def test_no_lane_is_asked_for_its_truth() -> None:
     factors = random_factors(np.random.default_rng(1), 1)
     wrapped = [tuple([np.asarray(x).view(Untrue) for x in f]) for f in as_lanes(factors)]
-    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, unroll={5: np.array([64])})
+    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, {"unroll": {5: np.array([64])}})
     single = one(replay(tutorial_layer(), cuda_steps(as_single(factors, 0), 64)), GPUS["H200"])
     assert seconds(many, GPUS["H200"]).tolist() == [single]
     ones = np.array([1]).view(Untrue)
     bounds = infer_bounds(te.ComputeDAG(matmul(12, 20, 5)).init_state)
-    assert np.isfinite(seconds(Programs(bounds, 1, {2: ones}, {2: 0 * ones}, {2: 16 * ones}), SERVER)).all()
+    numbers = {"parallel": {2: ones}, "vectorize": {2: 0 * ones}, "unroll": {2: 16 * ones}}
+    assert np.isfinite(seconds(Programs(bounds, 1, numbers), SERVER)).all()
 
 
 # ------------------------------------------------------------------------------------------------------- bounds

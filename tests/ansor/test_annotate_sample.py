@@ -20,7 +20,6 @@ from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space import annotate_sample as sample
 from ansor.space.tile_sizes import fill, holes
 from ansor.space.vector_loops import CPU_UNROLL, GPU_UNROLL
 from te_lite import ComputeDAG
@@ -32,6 +31,7 @@ from te_lite.step import FollowFusedSplit, Fuse, Pragma, Split, from_json, to_js
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.conv_layer import conv2d_layer
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 
 SAMPLES = 200
@@ -42,7 +42,7 @@ def programs(dag: ComputeDAG, target: str, count: int, seed: int = 0) -> list[St
     sketches = generate_sketches(dag, target, HARDWARE[target])
     out = []
     for k in range(count):
-        state = sample(sketches[k % len(sketches)], target, HARDWARE[target], np.random.default_rng([seed, k]))
+        state = drawn_program(sketches[k % len(sketches)], target, HARDWARE[target], np.random.default_rng([seed, k]))
         assert state is not None
         out.append(state)
     return out
@@ -99,9 +99,12 @@ def test_untiled_stages_move() -> None:
 
 def test_locations_can_be_frozen() -> None:
     sketch = generate_sketches(dag_of("conv2d_bn_relu"), "c", HARDWARE["c"])[0]
-    options = SketchOptions(disable_change_compute_location=1, max_vectorize_size=4, max_innermost_split_factor=2)
+    options = SketchOptions(
+        disable_change_compute_location=1, max_vectorize_size=4, max_innermost_split_factor=2,
+        max_innermost_reduce_factor=2,
+    )  # fmt: skip
     for k in range(30):
-        state = sample(sketch, "c", HARDWARE["c"], np.random.default_rng(k), options)
+        state = drawn_program(sketch, "c", HARDWARE["c"], np.random.default_rng(k), options)
         assert state is not None and state.stages[1].where == ROOT
         assert all(step.lengths[-1] <= 2 for step in state.steps if isinstance(step, Split))  # type: ignore[operator]
         for stage in infer_bounds(state).state.stages:

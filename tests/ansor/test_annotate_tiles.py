@@ -8,13 +8,15 @@ import math
 import numpy as np
 import pytest
 
-from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from ansor.space.annotate_sample import draw_gpu_lengths
-from ansor.space.factor_tables import choose_lengths, divisors, factor_table
-from ansor.space.threads import bind_threads
-from ansor.space.tile_sizes import ThreadLimits, fill, holes, thread_plan
+from ansor.space.decisions.factor_tables import divisors, factor_table
+from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
+from ansor.space.sample import sample_rows
+from ansor.space.spaces import space_of
+from ansor.space.states import concrete
+from ansor.space.variants import home
 from te_lite.bounds import infer_bounds
 from te_lite.errors import ScheduleError
 from tests.ansor.sketch_cases import HARDWARE, dag_of
@@ -42,15 +44,6 @@ def test_divisors() -> None:
         assert divisors(n) == [d for d in range(1, n + 1) if n % d == 0]
 
 
-def test_every_tuple_is_equally_likely() -> None:
-    rng = np.random.default_rng(0)
-    table = factor_table(12, 2).tolist()
-    counts = dict.fromkeys(map(tuple, table), 0)
-    for _ in range(200 * len(table)):
-        counts[choose_lengths(12, 2, rng)] += 1  # type: ignore[index]
-    assert min(counts.values()) > 140 and max(counts.values()) < 260
-
-
 LIMITS = ThreadLimits(max_vthread=2, min_threads=4, max_threads=6)
 
 
@@ -64,13 +57,17 @@ def fitting(extents: tuple[int, ...], parts: int, limits: ThreadLimits) -> set[t
     }
 
 
+def rows_of(drawn: list[np.ndarray]) -> list[tuple[tuple[int, ...], ...]]:
+    return [tuple(tuple(lengths) for lengths in rows) for rows in zip(*[a.tolist() for a in drawn], strict=True)]
+
+
 @pytest.mark.parametrize("extents", [(6, 8), (12,), (2, 3, 4)])
 def test_thread_draw_is_uniform_over_what_fits(extents: tuple[int, ...]) -> None:
     expected = fitting(extents, 2, LIMITS)
     plan = thread_plan(extents, 2, LIMITS, 64)
     assert plan.ways[0] == {(1, 1): float(len(expected))}
     rng = np.random.default_rng(1)
-    drawn = [tuple(plan.draw(rng)) for _ in range(120 * len(expected))]
+    drawn = rows_of(plan.draw(120 * len(expected), rng))
     assert set(drawn) == expected
     counts = [drawn.count(rows) for rows in expected]
     assert min(counts) > 70 and max(counts) < 180
@@ -78,8 +75,8 @@ def test_thread_draw_is_uniform_over_what_fits(extents: tuple[int, ...]) -> None
 
 def test_too_few_threads_are_allowed_when_nothing_else_fits() -> None:
     plan = thread_plan((2053,), 4, ThreadLimits(8, 32, 1024), 64)
-    rows = plan.draw(np.random.default_rng(0))
-    assert rows[0][0] == rows[0][1] == 1
+    (rows,) = plan.draw(8, np.random.default_rng(0))
+    assert (rows[:, :2] == 1).all()
 
 
 @pytest.mark.parametrize("name", ["matmul", "conv2d_bn_relu", "strided_conv", "double_matmul", "winograd", "attention"])
@@ -88,22 +85,14 @@ def test_shared_estimate_is_exact_for_affine_reads(name: str) -> None:
     hardware = HARDWARE["cuda"]
     rng = np.random.default_rng(0)
     for sketch in generate_sketches(dag, "cuda", hardware):
-        for _ in range(20):
-            lengths = draw_gpu_lengths(sketch, hardware, rng, 64)
-            assert lengths is not None
-            bound = bind_threads(fill(sketch, lengths), hardware, rng)
-            assert bound is not None
+        variant = home(space_of(sketch, "cuda", hardware))
+        rows = sample_rows(variant, 20, rng, "cuda", hardware)
+        assert len(rows) == 20
+        for row in rows:
+            lengths = {t.step: row[t.columns].tolist() for t in variant.space.tiles}
+            bound = concrete(variant, row, "cuda", hardware)
             exact = max(shared_bytes(infer_bounds(bound)).values(), default=0)
             assert exact == estimated_shared_bytes(sketch, lengths) <= hardware.max_shared_memory_per_block
-
-
-def test_little_shared_memory_gets_small_tiles() -> None:
-    (sketch,) = generate_sketches(dag_of("matmul"), "cuda", HARDWARE["cuda"])
-    little = HardwareParams(-1, 16, 64, 256, 2**31 - 1, 1024, 8, 32)
-    lengths = draw_gpu_lengths(sketch, little, np.random.default_rng(0), 64)
-    assert lengths is not None and estimated_shared_bytes(sketch, lengths) <= 256
-    none = HardwareParams(-1, 16, 64, 8, 2**31 - 1, 1024, 8, 32)
-    assert draw_gpu_lengths(sketch, none, np.random.default_rng(0), 64) is None
 
 
 def test_fill_replaces_steps_and_checks_lengths() -> None:

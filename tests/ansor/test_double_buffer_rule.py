@@ -17,14 +17,13 @@ from ansor.sketch import SketchContext, generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffer_sketches, double_buffered
 from ansor.sketch.extra.padded_shared import padded
 from ansor.sketch.shared_memory import estimated_shared_bytes, shared_bytes
-from ansor.space import annotate_sample as sample
-from ansor.space.decisions import random_space
+from ansor.space.decisions.splits import holes
 from ansor.space.limits import fits
 from ansor.space.parse import parse
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space
 from ansor.space.states import concrete
-from ansor.space.tile_sizes import holes
 from ansor.space.variants import random_variant
 from codegen_cuda.limits import usage
 from te_lite.bounds import infer_bounds
@@ -34,6 +33,7 @@ from te_lite.state import State
 from te_lite.step import DoubleBuffer
 from te_lite.tensor import Tensor
 from tests.ansor.sketch_cases import HARDWARE
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.workloads import conv2d_nchw, depthwise, matmul, softmax
 
@@ -79,7 +79,7 @@ def test_programs_compute_the_workload(name: str) -> None:
     for sketch in double_buffer_sketches(ctx):
         both = padded(sketch) or sketch
         for i, start in enumerate((sketch, both, sketch, both)):
-            state = sample(start, "cuda", GPU, np.random.default_rng(i))
+            state = drawn_program(start, "cuda", GPU, np.random.default_rng(i))
             assert state is not None and oracle.mismatch(te.lower(state), run) is None
 
 
@@ -116,7 +116,7 @@ def test_estimates_are_never_above_what_is_counted() -> None:
     ctx = context(WORKLOADS["matmul"]())
     (sketch,) = double_buffer_sketches(ctx)
     for seed in range(20):
-        state = sample(sketch, "cuda", GPU, np.random.default_rng(seed))
+        state = drawn_program(sketch, "cuda", GPU, np.random.default_rng(seed))
         assert state is not None
         lengths = {p: state.steps[p].lengths for p in holes(sketch)}  # type: ignore[union-attr]
         ((_, counted),) = shared_bytes(infer_bounds(state)).items()
@@ -127,7 +127,7 @@ def test_records_carry_our_version() -> None:
     ctx = context(WORKLOADS["matmul"]())
     task = ansor.SearchTask(compute_dag=ctx.dag, target="cuda", hardware_params=GPU)
     (sketch,) = double_buffer_sketches(ctx)
-    state = sample(sketch, "cuda", GPU, np.random.default_rng(0))
+    state = drawn_program(sketch, "cuda", GPU, np.random.default_rng(0))
     assert state is not None
     line = dump_record_to_string(
         ansor.MeasureInput(task, steps=state.steps), ansor.MeasureResult((1.0,), 0, "", 1.0, 1)

@@ -14,10 +14,10 @@ from ansor.core.errors import TaskError
 from ansor.evolve.evolution import Candidate, EvolveOptions, StageScores, evolve
 from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS
 from ansor.evolve.selection import BASE, Scored, best_of, fitness
-from ansor.space.choices import Group, Matrix, Space, Variant
-from ansor.space.draw import pick, roulette
+from ansor.space.choices import Group, Space, Variant
+from ansor.space.decisions.draw import Matrix, pick, roulette
+from ansor.space.decisions.factor_tables import factor_table
 from ansor.space.duplicates import Seen
-from ansor.space.factor_tables import factor_table
 from ansor.space.limits import rows_fit
 from te_lite import ComputeDAG
 from tests.ansor.evolution_cases import (

@@ -7,10 +7,14 @@ import pytest
 
 import te_lite as te
 from ansor.core.hardware import HardwareParams
-from ansor.space.choices import Matrix, Space
+from ansor.space.choices import Space
+from ansor.space.decisions.draw import Matrix
+from ansor.space.decisions.thread_plans import thread_splits
 from ansor.space.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
 from ansor.space.programs import Programs
-from ansor.space.tile_sizes import draw_threads, thread_splits
+from ansor.space.sample import sample_rows
+from ansor.space.spaces import space_of
+from ansor.space.variants import home
 from codegen_cuda.limits import usage
 from te_lite import topi
 from te_lite.bounds import infer_bounds
@@ -81,10 +85,10 @@ def test_vector_loops_are_counted_by_lanes() -> None:
     dag = te.ComputeDAG([a, topi.nn.relu(a)])
     bounds = infer_bounds(dag.init_state)
     last = len(bounds.state.stages) - 1
-    programs = Programs(bounds, 4, vectorize={last: np.array([0, 1, 2, 3])})
+    programs = Programs(bounds, 4, {"vectorize": {last: np.array([0, 1, 2, 3])}})
     assert np.array(list(vector_bytes(programs))[-1]).tolist() == [4, 160, 800, 4800]
     assert fits(programs, HARDWARE["c"]).tolist() == [True, True, False, False]
-    assert fits(Programs(bounds, 1, vectorize={last: 2}), HARDWARE["c"]).tolist() == [False]
+    assert fits(Programs(bounds, 1, {"vectorize": {last: 2}}), HARDWARE["c"]).tolist() == [False]
 
 
 # ------------------------------------------------------------------------------------------------ decisions
@@ -108,12 +112,11 @@ def test_rows_fit_what_sampling_draws(name: str, least: int) -> None:
     expected = by_definition(space, rows, least, CUDA)
     assert rows_fit(space, rows, CUDA).tolist() == expected.tolist()
     assert not expected.all()
-    for _ in range(40):
-        lengths = draw_threads(space.sketch, CUDA, rng, 64)
-        row = random_rows(space, 1, rng)
-        for t in space.tiles:
-            row[0, t.columns] = lengths.get(t.step, row[0, t.columns])
-        assert rows_fit(space, row, CUDA).all()
+    drawn = sample_rows(home(space_of(space.sketch, "cuda", CUDA)), 40, rng, "cuda", CUDA)
+    rows = random_rows(space, len(drawn), rng)
+    for t in space.tiles:
+        rows[:, t.columns] = drawn[:, t.columns]
+    assert len(rows) == 40 and rows_fit(space, rows, CUDA).all()
 
 
 def test_small_and_prime_outputs_may_use_less_than_a_warp() -> None:

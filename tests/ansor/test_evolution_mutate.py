@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansor.evolve.crossover import crossover, parts_of
-from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, MoveFactor, Mutation, NewChoice, mutate
-from ansor.space.choices import Group, Matrix, Space
+from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Change, Mutation, mutate
+from ansor.space.choices import Group, Space
+from ansor.space.decisions.draw import Matrix
+from ansor.space.decisions.lengths import Lengths
+from ansor.space.decisions.parallel import Parallel
+from ansor.space.decisions.threads import Threads
+from ansor.space.decisions.unroll import Unroll
 from ansor.space.duplicates import Seen, first_of_each, row_keys
 from te_lite import ComputeDAG
 from tests.ansor.evolution_cases import (
@@ -59,7 +64,7 @@ def test_every_mutation_keeps_rows_valid_and_says_what_it_changed(target: str, s
 def test_a_moved_factor_stays_in_one_tile_and_between_two_lengths(space: Space) -> None:
     rng = np.random.default_rng(1)
     rows = random_rows(space, 500, rng)
-    changed, mask = MoveFactor(1.0).apply(rows, space, rng)
+    changed, mask = Change(Lengths(), 1.0).apply(rows, space, rng)
     touched = np.zeros(len(rows), int)
     for t in space.tiles:
         old, new = rows[:, t.columns], changed[:, t.columns]
@@ -76,7 +81,7 @@ def test_a_new_choice_changes_one_column_of_its_kind() -> None:
     space = space_named("winograd", "cuda")
     rng = np.random.default_rng(2)
     rows = random_rows(space, 400, rng)
-    changed, mask = NewChoice("unroll", 1.0).apply(rows, space, rng)
+    changed, mask = Change(Unroll(), 1.0).apply(rows, space, rng)
     assert mask.all() and ((changed != rows).sum(axis=1) == 1).all()
     columns = {c.column for c in space.choices if c.kind == "unroll"}
     assert len(columns) > 1 and set(np.nonzero(changed != rows)[1].tolist()) == columns
@@ -86,7 +91,7 @@ def test_what_does_not_apply_leaves_rows_alone() -> None:
     softmax = space_named("softmax", "cuda")
     rng = np.random.default_rng(3)
     rows = random_rows(softmax, 50, rng)
-    for mutation in (MoveFactor(1.0), NewChoice("parallel", 1.0)):
+    for mutation in (Change(Lengths(), 1.0), Change(Parallel(), 1.0)):
         same, mask = mutation.apply(rows, softmax, rng)
         assert (same == rows).all() and not mask.any()
 
@@ -95,16 +100,16 @@ def test_a_prime_that_fits_no_innermost_length_is_never_moved() -> None:
     space = space_named("prime_matmul", "c")
     one = replace(space, tiles=tuple([replace(t, extent=101, parts=1) for t in space.tiles[:1]]), choices=())
     rows = np.ones((40, 1), np.int64)
-    assert not MoveFactor(1.0).apply(rows, one, np.random.default_rng(0))[1].any()
+    assert not Change(Lengths(), 1.0).apply(rows, one, np.random.default_rng(0))[1].any()
     seven = replace(one, tiles=(replace(one.tiles[0], extent=7),))
-    assert (MoveFactor(1.0).apply(rows, seven, np.random.default_rng(0))[0] == 7).all()
+    assert (Change(Lengths(), 1.0).apply(rows, seven, np.random.default_rng(0))[0] == 7).all()
 
 
 def test_the_draw_is_uniform_over_pairs_and_divisors() -> None:
     space = space_named("prime_matmul", "c")
     one = replace(space, tiles=(replace(space.tiles[0], extent=16, parts=1, max_innermost=8),), choices=())
     rows = np.full((4000, 1), 4)
-    changed = MoveFactor(1.0).apply(rows, one, np.random.default_rng(0))[0]
+    changed = Change(Lengths(), 1.0).apply(rows, one, np.random.default_rng(0))[0]
     values, counts = np.unique(changed, return_counts=True)
     # the rest 4 gives a 2 (a 4 would not fit), the innermost 4 gives a 2 or a 4: 1/2, 1/4, 1/4
     assert values.tolist() == [1, 2, 8]
@@ -147,7 +152,7 @@ def test_rows_are_dealt_again_until_they_change_and_are_allowed() -> None:
 def test_a_heavy_mutation_that_does_not_apply_is_passed_over() -> None:
     space = space_named("softmax", "cuda")
     rng = np.random.default_rng(5)
-    _, mask = mutate(random_rows(space, 300, rng), space, [MoveFactor(1e9), NewChoice("threads", 1e-3)], rng)
+    _, mask = mutate(random_rows(space, 300, rng), space, [Change(Lengths(), 1e9), Change(Threads(), 1e-3)], rng)
     assert mask.all()
 
 
@@ -155,7 +160,7 @@ def test_weights_decide_how_often() -> None:
     space = space_named("matmul", "c")
     rng = np.random.default_rng(6)
     rows = random_rows(space, 4000, rng)
-    changed, _ = mutate(rows, space, [NewChoice("unroll", 3.0), NewChoice("parallel", 1.0)], rng)
+    changed, _ = mutate(rows, space, [Change(Unroll(), 3.0), Change(Parallel(), 1.0)], rng)
     column = next(c.column for c in space.choices if c.kind == "unroll")
     assert 0.71 < (changed != rows)[:, column].mean() < 0.79
 

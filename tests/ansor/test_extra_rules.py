@@ -18,13 +18,12 @@ from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.extra.injective import ITEMS
 from ansor.sketch.predicates import has_rfactor, needs_tiling, split_steps
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space import annotate_sample as sample
-from ansor.space.decisions import space_of
+from ansor.space.decisions.fetch import copies
+from ansor.space.decisions.splits import holes
 from ansor.space.parse import parse
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import space_of
 from ansor.space.states import concrete
-from ansor.space.threads import copies
-from ansor.space.tile_sizes import holes
 from ansor.space.variants import random_variant
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
@@ -39,6 +38,7 @@ from te_lite.topi import benchmarks
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.conv_layer import conv2d_layer, tutorial_layer
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 
 AHEAD = ("double_buffer", "split_reduction_ahead", "padded_shared_ahead")
@@ -78,7 +78,7 @@ def factor_of(sketch: State) -> int:
 
 
 def programs(sketch: State, target: str, count: int) -> list[State]:
-    drawn = [sample(sketch, target, HARDWARE[target], np.random.default_rng([5, k])) for k in range(count)]
+    drawn = [drawn_program(sketch, target, HARDWARE[target], np.random.default_rng([5, k])) for k in range(count)]
     assert all(s is not None for s in drawn)
     return [s for s in drawn if s is not None]
 
@@ -270,7 +270,7 @@ def test_padding_keeps_programs_within_shared_memory() -> None:
     hardware = HardwareParams(-1, 16, 64, 4096, 2**31 - 1, 1024, 8, 32)
     (sketch,) = extra_sketches(ComputeDAG(matmul(256, 256, 256)), "cuda", hardware, rules=["padded_shared"])
     for seed in range(30):
-        state = sample(sketch, "cuda", hardware, np.random.default_rng(seed))
+        state = drawn_program(sketch, "cuda", hardware, np.random.default_rng(seed))
         assert state is None or sum(4 * b.size for b in shared_buffers(te.lower(state))) <= 4096
 
 

@@ -12,8 +12,6 @@ import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.features import extract, programs_of, state_features, states_features
 from ansor.sketch.generate import generate_sketches
-from ansor.space.annotate_sample import sample
-from ansor.space.decisions import spaces_of
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
 from ansor.space.states import concrete
@@ -24,6 +22,7 @@ from te_lite.replay import apply, replay
 from te_lite.step import Annotate, Fuse, Split, from_json
 from tests.ansor.feature_values import HARDWARE, assert_lanes_are_states
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
+from tests.drawn_programs import drawn_program, spaces_of
 from tests.workloads import WORKLOADS, matmul
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -65,9 +64,9 @@ def test_fusing_is_not_seen() -> None:
     fused = apply(apply(order, Fuse(2, (0, 1))), Annotate(2, 0, "parallel"))
     fused = apply(fused, Annotate(2, 3, "vectorize"))
     bounds = infer_bounds(order)
-    found = extract(Programs(bounds, 1, {2: 2}, {2: 1}), HARDWARE["c"])[0]
+    found = extract(Programs(bounds, 1, {"parallel": {2: 2}, "vectorize": {2: 1}}), HARDWARE["c"])[0]
     assert np.array_equal(found, state_features(fused, HARDWARE["c"]))
-    other = extract(Programs(bounds, 1, {2: 1}, {2: 1}), HARDWARE["c"])[0]
+    other = extract(Programs(bounds, 1, {"parallel": {2: 1}, "vectorize": {2: 1}}), HARDWARE["c"])[0]
     assert not np.array_equal(found, other)
 
 
@@ -93,7 +92,7 @@ def test_states_of_several_computations_at_once() -> None:
     states = []
     for name in ("softmax", "conv2d_nhwc", "softmax", "matmul"):
         for sketch in generate_sketches(te.ComputeDAG(WORKLOADS[name]()), "c", HARDWARE["c"]):
-            state = sample(sketch, "c", HARDWARE["c"], rng)
+            state = drawn_program(sketch, "c", HARDWARE["c"], rng)
             assert state is not None
             states += [state, state.dag.init_state]
     together = states_features(states, HARDWARE["c"])
@@ -118,7 +117,7 @@ def test_no_lane_is_asked_for_its_truth() -> None:
     factors = random_factors(np.random.default_rng(1), 1)
     wrapped = [tuple([np.asarray(x).view(Untrue) for x in f]) for f in as_lanes(factors)]
     limits = {5: np.array([512]).view(Untrue)}
-    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, unroll=limits)
+    many = Programs(infer_bounds(replay(tutorial_layer(), cuda_steps(wrapped, 0))), 1, {"unroll": limits})
     single = state_features(replay(tutorial_layer(), cuda_steps(as_single(factors, 0))), HARDWARE["cuda"])
     assert np.array_equal(extract(many, HARDWARE["cuda"])[0], single)
 
@@ -126,7 +125,8 @@ def test_no_lane_is_asked_for_its_truth() -> None:
 def test_no_choice_is_asked_for_its_truth() -> None:
     state = te.ComputeDAG(matmul(12, 20, 5)).init_state
     ones = np.array([1]).view(Untrue)
-    many = Programs(infer_bounds(state), 1, {2: ones}, {2: 0 * ones}, {2: 16 * ones})
+    numbers = {"parallel": {2: ones}, "vectorize": {2: 0 * ones}, "unroll": {2: 16 * ones}}
+    many = Programs(infer_bounds(state), 1, numbers)
     assert np.isfinite(extract(many, HARDWARE["c"])).all()
 
 

@@ -15,7 +15,6 @@ import pytest
 import te_lite as te
 from ansor.features.count import flops, op_counts
 from ansor.sketch.generate import generate_sketches
-from ansor.space.annotate_sample import sample
 from te_lite import interp, interp_memory, interp_scope
 from te_lite.expr import BufferLoad
 from te_lite.lower import lower
@@ -25,6 +24,7 @@ from te_lite.step import Annotate, Reorder, Split, Step
 from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, bodies, stmts_of
 from te_lite.visit import walk
 from tests.ansor.feature_values import HARDWARE, rows_of
+from tests.drawn_programs import drawn_program
 from tests.te_lite.test_loop_scope import kernel
 from tests.workloads import WORKLOADS, matmul
 
@@ -157,7 +157,7 @@ def test_sampled_programs(name: str, target: str, monkeypatch: pytest.MonkeyPatc
         if any("rf" in s.op.name for s in sketch.stages):
             continue
         for _ in range(2):
-            state = sample(sketch, target, HARDWARE[target], rng)
+            state = drawn_program(sketch, target, HARDWARE[target], rng)
             if state is not None and not any(s.where == "inlined" for s in state.stages):
                 check(state, target, monkeypatch)
                 checked += 1
@@ -181,7 +181,7 @@ def test_elements_of_convolutions(name: str, target: str, monkeypatch: pytest.Mo
     """Strides leave holes, padding cuts regions; the elements are still counted right."""
     rng = np.random.default_rng(2)
     for sketch in generate_sketches(te.ComputeDAG(WORKLOADS[name]()), target, HARDWARE[target]):
-        state = sample(sketch, target, HARDWARE[target], rng)
+        state = drawn_program(sketch, target, HARDWARE[target], rng)
         assert state is not None
         _, found = measure(state, monkeypatch)
         names = {k: op.output().name for k, op in enumerate(state.ops)}

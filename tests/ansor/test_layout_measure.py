@@ -14,10 +14,10 @@ import te_lite as te
 from ansor import LayoutRewriteOption, LocalBuilder, LocalRunner, MeasureErrorNo, MeasureInput, SearchTask
 from ansor.layout.reading_order import packed_layouts
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from te_lite import topi
 from te_lite.reference import evaluate
 from te_lite.state import State
+from tests.drawn_programs import drawn_program
 
 OPTIONS = tuple(LayoutRewriteOption)
 
@@ -31,7 +31,7 @@ def dense_task(option: LayoutRewriteOption, target: str = "c") -> SearchTask:
 def packing_programs(task: SearchTask, count: int) -> list[State]:
     rng = np.random.default_rng(0)
     sketches = generate_sketches(task.compute_dag, task.target, task.hardware_params)
-    drawn = [sample(sketches[k % len(sketches)], task.target, task.hardware_params, rng) for k in range(30)]
+    drawn = [drawn_program(sketches[k % len(sketches)], task.target, task.hardware_params, rng) for k in range(30)]
     return [s for s in drawn if s is not None and packed_layouts(s)][:count]
 
 

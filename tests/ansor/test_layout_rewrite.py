@@ -17,7 +17,6 @@ from ansor.layout.packing import PackedLayout, PackedView
 from ansor.layout.reading_order import packed_layouts
 from ansor.layout.rewrite import Rewritten, rewrite_layout_from_state
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.expr import Binary, BufferLoad, Const, Expr, Var
@@ -29,6 +28,7 @@ from te_lite.state import State
 from te_lite.step import Annotate, Fuse, Reorder, Split
 from te_lite.stmt import Alloc, Buffer, For, If, LoweredFunc, Seq, Stmt, Store
 from te_lite.visit import walk
+from tests.drawn_programs import drawn_program
 from tests.oracle import poisoned
 
 NONE, INSERT, PACKED = LayoutRewriteOption
@@ -78,7 +78,7 @@ COUNT = {**dict.fromkeys(WORKLOADS, 9), "winograd": 3}
 def programs(dag: ComputeDAG, count: int, seed: int = 0) -> list[State]:
     rng = np.random.default_rng(seed)
     sketches = generate_sketches(dag, "c", HARDWARE)
-    drawn = [sample(sketches[k % len(sketches)], "c", HARDWARE, rng) for k in range(count)]
+    drawn = [drawn_program(sketches[k % len(sketches)], "c", HARDWARE, rng) for k in range(count)]
     return [s for s in drawn if s is not None]
 
 

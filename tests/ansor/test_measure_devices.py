@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.core.measure_values import DeviceInfo
+from ansor.core.measure_values import DeviceInfo, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.device_runner import RunOptions, TaskData
-from ansor.measure.device_runners import Stations
+from ansor.measure.device_runner import TaskData
+from ansor.measure.device_runners import DeviceRunners
 from ansor.measure.devices import choose_devices
 from ansor.measure.workers import Workshop
 from tests.ansor.conftest import HEED_CTRL_C
@@ -233,7 +233,7 @@ def test_stopping_a_search_leaves_no_process(tmp_path: Path, how: signal.Signals
         process.wait()
 
 
-# ------------------------------------------------------------------------------------------------- what stations share
+# ------------------------------------------------------------------------------------------ what device runners share
 
 
 def test_the_data_of_a_task_is_made_by_one_and_read_by_all() -> None:
@@ -265,11 +265,11 @@ def test_the_data_of_a_task_is_made_by_one_and_read_by_all() -> None:
     workshop.close()
 
 
-def test_stations_that_are_closed_give_none() -> None:
-    stations = Stations([0, 1], RunOptions(1, 1, 1, 0, 0.0, False, 1))
-    with stations.idle() as first, stations.idle() as second:
+def test_device_runners_that_are_closed_give_none() -> None:
+    runners = DeviceRunners([0, 1], RunOptions(1, 1, timeout=1, prepare_timeout=1))
+    with runners.idle() as first, runners.idle() as second:
         assert {first and first.device, second and second.device} == {0, 1}
-    stations.close()
+    runners.close()
     for _ in range(2):
-        with stations.idle() as none:
+        with runners.idle() as none:
             assert none is None

@@ -13,19 +13,19 @@ from ansor.core.hardware import HardwareParams
 from ansor.features import extract
 from ansor.sketch.generate import generate_sketches
 from ansor.space.choices import Variant
-from ansor.space.decisions import spaces_of
 from ansor.space.limits import fits, threads_per_block
 from ansor.space.programs import Programs, RowPrograms, programs
 from ansor.space.replayed import REMEMBERED, Player
 from ansor.space.sample import sample_rows
 from ansor.space.variants import random_variant
 from tests.ansor.feature_values import HARDWARE
+from tests.drawn_programs import spaces_of
 from tests.workloads import WORKLOADS
 
 
 def plain(made: Programs) -> Programs:
     """The same programs, not known to come from rows."""
-    return Programs(made.bounds, made.n, made.parallel, made.vectorize, made.unroll)
+    return Programs(made.bounds, made.n, made.numbers)
 
 
 def variants(name: str, target: str, rng: np.random.Generator) -> list[Variant]:

@@ -13,12 +13,11 @@ from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Variant
-from ansor.space.decisions import random_space, space_of, spaces_of
-from ansor.space.factor_tables import factor_table
+from ansor.space.decisions.factor_tables import factor_table
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space, space_of
 from ansor.space.states import concrete
-from ansor.space.tile_sizes import ThreadLimits, thread_plan
 from ansor.space.variants import has_nest, home, mutate_place, placed, random_variant
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
@@ -29,6 +28,7 @@ from te_lite.step import to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants
+from tests.drawn_programs import spaces_of
 from tests.oracle import Oracle
 
 GPU_CASES = ["matmul", "small_matmul", "conv2d_bn_relu", "strided_conv", "double_matmul", "winograd", "softmax_abcd"]
@@ -78,14 +78,6 @@ def test_every_tile_is_reached(target: str) -> None:
     for c in variant.space.choices:
         if c.kind in ("unroll", "threads"):
             assert set(rows[:, c.column].tolist()) == set(c.values)
-
-
-def test_many_thread_draws_are_uniform() -> None:
-    plan = thread_plan((6, 8), 2, ThreadLimits(max_vthread=2, min_threads=4, max_threads=6), 64)
-    n = int(plan.ways[0][1, 1])
-    drawn = [tuple(map(tuple, rows)) for rows in zip(*plan.draw_many(150 * n, np.random.default_rng(0)), strict=True)]
-    counts = [drawn.count(rows) for rows in set(drawn)]
-    assert len(counts) == n and min(counts) > 90 and max(counts) < 220
 
 
 def test_little_shared_memory() -> None:

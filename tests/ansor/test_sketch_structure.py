@@ -10,17 +10,16 @@ from ansor.core.options import SketchOptions
 from ansor.core.target import Target
 from ansor.sketch import PreloadCustomSketchRule, default_rules, generate_sketches
 from ansor.sketch.predicates import (
-    has_cache_read,
     has_cache_write,
     has_cross_thread_reduction,
     has_rfactor,
-    is_attached,
     is_tiled,
+    traced_steps,
 )
 from te_lite import ComputeDAG, Tensor
 from te_lite.replay import replay
-from te_lite.state import INLINED, ROOT, State
-from te_lite.step import RFactor, Split
+from te_lite.state import ATTACHED, INLINED, ROOT, Stage, State
+from te_lite.step import CacheRead, RFactor, Split
 from tests.ansor.sketch_cases import (
     CASES,
     HARDWARE,
@@ -40,6 +39,14 @@ def sketches(tensors: list[Tensor] | ComputeDAG, target: str) -> list[State]:
 
 def inlined(s: State, *stages: int) -> bool:
     return all(s.stages[k].where == INLINED for k in stages)
+
+
+def is_attached(stage: Stage) -> bool:
+    return stage.where == ATTACHED
+
+
+def has_cache_read(s: State, k: int) -> bool:
+    return any(isinstance(step, CacheRead) for _, step in traced_steps(s.steps, k))
 
 
 def cached(s: State, k: int) -> bool:

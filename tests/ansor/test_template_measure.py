@@ -24,6 +24,7 @@ from ansor.core.registry import register_backend
 from ansor.measure.jobs import JobFailure
 from tests.ansor.test_template_space import matmul
 from tests.conformance.tuner import MadeUpDevice, conv_task, option, small_task
+from vta_sim.backend import VtaBackend
 
 
 def outcomes(device: Any, n_parallel: int | None, count: int = 8, **runner: Any) -> list[MeasureResult]:
@@ -102,7 +103,7 @@ def test_workers_that_hang_or_die_cost_one_candidate() -> None:
     assert [r.error_no for r in results] == [0, 6, 2, 7, 4, 0, 0, 0]
     assert results[1].error_msg == "no answer within 0.6 s" and results[3].error_msg == "no answer within 0.4 s"
     assert "signal 9" in results[2].error_msg and "the worker died" in results[4].error_msg
-    pids = list(measurer._pool._pids.values())
+    pids = measurer.pids()
     measurer.close()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -137,11 +138,19 @@ def test_a_template_that_is_compiled(tmp_path: Path) -> None:
     assert best == tuner.best_config
 
 
+class Offering(VtaBackend):
+    """The accelerator with other templates."""
+
+    def __init__(self, device: Any) -> None:
+        super().__init__()
+        self.templates = device
+
+
 def test_the_backend_of_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a backend of its own, a builder takes the one that the target's package offers for templates."""
     device = MadeUpDevice()
     package = types.ModuleType("made_up_device")
-    package.BACKEND = types.SimpleNamespace(kind="vta", templates=device)
+    package.BACKEND = Offering(device)
     monkeypatch.setitem(sys.modules, "made_up_device", package)
     before = register_backend("vta", "made_up_device")
     try:
@@ -218,7 +227,7 @@ from tests.conformance.tuner import MadeUpDevice, option, small_task
 task = small_task()
 measurer = option(MadeUpDevice(), 2).open(task)
 measurer.measure([autotvm.MeasureInput("vta", task, task.config_space.get(k)) for k in range(4)])
-print(*measurer._pool._pids.values())
+print(*measurer.pids())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     pids = [int(p) for p in done.stdout.split()]

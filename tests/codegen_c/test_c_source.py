@@ -11,7 +11,7 @@ import pytest
 
 import codegen_c
 from codegen_c import compile as driver
-from codegen_c.gather import plan
+from codegen_c.gather import plan_gather
 from codegen_c.indices import Indices
 from te_lite.c_text import Names, identifier, literal
 from te_lite.expr import call, const
@@ -125,7 +125,7 @@ def test_thread_blocks_are_refused(body, what):
     ],
 )  # fmt: skip
 def test_gather_plans(offsets):
-    found = plan(offsets)
+    found = plan_gather(offsets)
     assert found is not None
     lanes, memory = len(offsets), np.arange(min(offsets), max(offsets) + 1)
     windows = [memory[s - min(offsets) : s - min(offsets) + lanes] for s in found.starts]
@@ -137,7 +137,7 @@ def test_gather_plans(offsets):
 
 
 def test_gather_plan_declines():
-    assert plan([0, 0, 1, 1]) is None and plan([100 * k for k in range(8)]) is None
+    assert plan_gather([0, 0, 1, 1]) is None and plan_gather([100 * k for k in range(8)]) is None
 
 
 def test_index_forms():

@@ -11,9 +11,9 @@ import numpy as np
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from te_lite.state import State
 from te_lite.topi import benchmarks
+from tests.drawn_programs import drawn_program
 
 HARDWARE = HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32)
 _ALL = json.loads((Path(__file__).parents[1] / "golden" / "sketches.json").read_text())
@@ -58,7 +58,7 @@ def sketches_of(entry: dict[str, Any], args: tuple[int, ...] | None = None) -> l
 
 def annotated(sketch: State, number: int, seed: int) -> State:
     """A random program of sketch `number` of its workload."""
-    state = sample(sketch, "cuda", HARDWARE, np.random.default_rng([seed, number]))
+    state = drawn_program(sketch, "cuda", HARDWARE, np.random.default_rng([seed, number]))
     assert state is not None
     return state
 

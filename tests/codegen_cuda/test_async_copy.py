@@ -13,7 +13,6 @@ import pytest
 import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.double_buffer import double_buffered
-from ansor.space import annotate_sample as sample
 from codegen_cuda import CudaProgram, compile_source, emit, usage
 from codegen_cuda.async_copy import WAIT, moved
 from codegen_cuda.emulator import run, run_program
@@ -23,6 +22,7 @@ from te_lite.stmt import Buffer
 from tests.ansor.sketch_cases import HARDWARE
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.codegen_cuda.sass import LDGSTS, count
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.te_lite.tiled_programs import CONVOLUTIONS, PROGRAMS, Product
 from tests.workloads import conv2d_nchw, matmul
@@ -82,7 +82,7 @@ def test_sampled_sketches(name: str) -> None:
         ahead = double_buffered(sketch)
         assert ahead is not None
         for seed in range(5):
-            state = sample(ahead, "cuda", HARDWARE["cuda"], np.random.default_rng(seed))
+            state = drawn_program(ahead, "cuda", HARDWARE["cuda"], np.random.default_rng(seed))
             assert state is not None
             func = te.lower(state)
             assert oracle.mismatch(func, emulate) is None

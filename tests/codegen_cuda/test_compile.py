@@ -12,7 +12,6 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from codegen_cuda import (
     CompileError,
     cache,
@@ -29,6 +28,7 @@ from tests.codegen_cuda.golden_states import COUNT, golden_func
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, argmax_of, sum_of
 from tests.codegen_cuda.test_emit_reduce import reduction
 from tests.codegen_cuda.test_emit_vectors import copy_of
+from tests.drawn_programs import drawn_program
 
 pytestmark = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 KERNEL = """extern "C" __global__ void __launch_bounds__(64) twice(const float *__restrict__ a, float *__restrict__ b) {
@@ -96,7 +96,7 @@ def half_matmul() -> te.LoweredFunc:
     k = te.reduce_axis((0, 96), "k")
     c = te.compute((64, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")
     sketch = generate_sketches(te.ComputeDAG([a, b, c]), "cuda", HARDWARE)[0]
-    state = sample(sketch, "cuda", HARDWARE, np.random.default_rng(3))
+    state = drawn_program(sketch, "cuda", HARDWARE, np.random.default_rng(3))
     assert state is not None
     return te.lower(state)
 

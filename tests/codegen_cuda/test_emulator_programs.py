@@ -13,13 +13,13 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from codegen_cuda import CudaProgram, emit
 from codegen_cuda.emulator import run, run_program
 from codegen_cuda.emulator_report import EmulatorError
 from te_lite.replay import replay
 from te_lite.step import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
 from tests.te_lite.test_golden_logs import lines
@@ -55,7 +55,7 @@ def test_random_schedules(oracle: Oracle) -> None:
 def test_annotated_sketches(oracle: Oracle) -> None:
     for sketch in generate_sketches(oracle.dag, "cuda", HARDWARE["cuda"]):
         for i in range(PER_KIND):
-            state = sample(sketch, "cuda", HARDWARE["cuda"], np.random.default_rng([SEED, i]))
+            state = drawn_program(sketch, "cuda", HARDWARE["cuda"], np.random.default_rng([SEED, i]))
             if state is not None:
                 assert oracle.mismatch(te.lower(state), emulated) is None, [to_json(s) for s in state.steps]
 
@@ -86,7 +86,7 @@ def tiled_matmul(seed: int) -> tuple[Oracle, CudaProgram]:
     (sketch, *_) = generate_sketches(dag, "cuda", HARDWARE["cuda"])
     rng = np.random.default_rng([SEED, seed])
     while True:
-        state = sample(sketch, "cuda", HARDWARE["cuda"], rng)
+        state = drawn_program(sketch, "cuda", HARDWARE["cuda"], rng)
         assert state is not None
         program = emit(te.lower(state))
         (kernel,) = program.kernels
@@ -110,7 +110,7 @@ def test_every_barrier_of_a_tiled_matmul_is_needed(seed: int, barrier: int) -> N
 def test_programs_of_several_kernels_share_scratch_memory() -> None:
     oracle = Oracle(te.ComputeDAG(WORKLOADS["softmax"]()), np.random.default_rng(SEED))
     (sketch, *_) = generate_sketches(oracle.dag, "cuda", HARDWARE["cuda"])
-    draws = (sample(sketch, "cuda", HARDWARE["cuda"], np.random.default_rng([SEED, i])) for i in range(50))
+    draws = (drawn_program(sketch, "cuda", HARDWARE["cuda"], np.random.default_rng([SEED, i])) for i in range(50))
     program = next(p for p in (emit(te.lower(s)) for s in draws if s is not None) if p.scratch)
     assert len(program.kernels) > 1
     args = oracle.arguments()

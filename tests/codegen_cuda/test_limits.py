@@ -10,7 +10,6 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from codegen_cuda import CompileError, Limits, check_limits, compile_source, emit, usage
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Var, const
@@ -18,6 +17,7 @@ from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Store, seq, s
 from tests.codegen_cuda.golden_states import COUNT, golden_func, golden_state
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, func, kernel, nest, sum_of, v
 from tests.codegen_cuda.test_emit_reduce import reduction
+from tests.drawn_programs import drawn_program
 from tests.workloads import matmul
 
 HARDWARE = HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32)
@@ -107,7 +107,7 @@ def test_sampled_programs_keep_to_the_limits() -> None:
     dag = te.ComputeDAG(matmul(512, 512, 512))
     (sketch,) = generate_sketches(dag, "cuda", HARDWARE)
     for seed in range(40):
-        state = sample(sketch, "cuda", HARDWARE, np.random.default_rng(seed))
+        state = drawn_program(sketch, "cuda", HARDWARE, np.random.default_rng(seed))
         assert state is not None
         assert check_limits(te.lower(state), Limits.of(HARDWARE), infer_bounds(state).state) == []
 
@@ -145,3 +145,28 @@ def test_copies_and_loops_count_as_statements() -> None:
     a = Buffer("A", "float32", (64,))
     inner = For(i, 4, U, For(j, 8, ForKind.SERIAL, Store(a, t, const(0, "float32"))))
     assert usage(func([a], kernel([("threadIdx.x", t, 2)], inner)))[0].statements == 4
+
+
+def test_each_limit_is_the_most_that_is_allowed() -> None:
+    """Exactly what a kernel uses is enough of everything, one less of anything is not."""
+    t, i = v("t", "i")
+    a, shared_copy = Buffer("A", "float32", (1 << 16,)), Buffer("s", "float32", (64,), "shared")
+    local = Buffer("l", "float32", (8,), "local")
+    one = const(1, "float32")
+    body = Alloc(shared_copy, Alloc(local, seq(nest((i, 8, V), Store(local, i, one)), Store(shared_copy, t, local[t]))))
+    axes = [(tag, Var(tag), n) for tag, n in (("blockIdx.x", 5), ("blockIdx.y", 4), ("blockIdx.z", 3))]
+    axes += [("threadIdx.x", t, 6), ("threadIdx.y", Var("y"), 7), ("threadIdx.z", Var("z"), 2)]
+    f = func([a], kernel(axes, body), "p")
+    (used,) = usage(f)
+    exact = Limits(
+        threads_per_block=used.threads, block=used.block, grid=used.grid, shared_bytes=used.shared_bytes,
+        local_bytes=used.local_bytes, vector_loop_bytes=used.vector_loop_bytes, statements=used.statements,
+    )  # fmt: skip
+    assert min(used.shared_bytes, used.local_bytes, used.vector_loop_bytes, used.statements) > 0
+    assert check_limits(f, exact) == []
+    scalars = ("threads_per_block", "shared_bytes", "local_bytes", "vector_loop_bytes", "statements")
+    less = [replace(exact, **{name: getattr(exact, name) - 1}) for name in scalars]
+    for name in ("block", "grid"):
+        shape = getattr(exact, name)
+        less += [replace(exact, **{name: (*shape[:k], shape[k] - 1, *shape[k + 1 :])}) for k in range(3)]
+    assert [len(check_limits(f, limits)) for limits in less] == [1] * 11

@@ -14,7 +14,6 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import GPUS, HardwareParams
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from codegen_cuda import CudaProgram, LimitError, Limits, check_limits, compile_source, emit, require_limits
 from codegen_cuda.backend import CudaBackend
 from codegen_cuda.device import DeviceProgram
@@ -22,6 +21,7 @@ from codegen_cuda.emulator import run_program
 from codegen_cuda.limits import SHARED_ON_REQUEST
 from te_lite.stmt import LoweredFunc
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.workloads import matmul
 
@@ -34,7 +34,7 @@ def large_program(seed: int, hardware: HardwareParams = GPUS["H200"]) -> tuple[L
     (sketch,) = generate_sketches(DAG, "cuda", hardware)
     rng = np.random.default_rng(seed)
     while True:
-        state = sample(sketch, "cuda", hardware, rng)
+        state = drawn_program(sketch, "cuda", hardware, rng)
         assert state is not None
         func = te.lower(state)
         program = emit(func)

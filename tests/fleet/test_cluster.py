@@ -34,10 +34,10 @@ from ansor.measure import MeasureErrorNo as E
 from tests.ansor.conftest import matmul_task, states
 from tests.fleet.cluster import HEED_CTRL_C, ROOT, Cluster, Program, wait_until_none
 from tests.vta_sim.networks import images, quantized
-from vta_sim import templates
 from vta_sim.graph import graph_pack
-from vta_sim.library import build
-from vta_sim.page import autotvm, graph_runtime, relay, vta
+from vta_sim.network.library import build
+from vta_sim.top import templates
+from vta_sim.tvm_names import autotvm, graph_runtime, relay, vta
 
 pytest.importorskip("ray")
 __all__ = ["matmul_task", "states", "templates"]

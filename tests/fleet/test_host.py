@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.cluster.host import DeviceHost, result_from_json
+from ansor.cluster.host import DeviceHost
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.runner import PortableBuilder, _files, _inputs
-from ansor.core.measure_values import BuildResult
+from ansor.core.measure_values import BuildResult, RunOptions
 from ansor.measure import MeasureErrorNo as E
-from ansor.measure.device_runner import RunOptions
-from ansor.measure.payload import task_payload
+from ansor.measure.payload import result_from_json, task_payload
 from codegen_c.host import PROCESSORS, host_family
 from tests.ansor.conftest import faults, matmul_task, states
+from tests.workloads import matmul
 
 __all__ = ["faults", "matmul_task", "states"]
-OPTIONS = {k: v for k, v in asdict(RunOptions(3.0, 1, 2, 0, 0.0, False, 60.0)).items() if k != "retries"}
+OPTIONS = {k: v for k, v in asdict(RunOptions(1, 2, timeout=3.0, prepare_timeout=60.0)).items() if k != "retries"}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_c_comes_as_text_and_is_compiled_by_the_host(host: DeviceHost, matmul_ta
     assert result_from_json(ask(host, matmul_task, files)["result"]).ok, "it knows the task now"
     wrong = {name: data.replace(b" += ", b" -= ") for name, data in files.items()}
     assert ask(host, matmul_task, wrong)["result"][1] == E.WRONG_ANSWER
-    unchecked = {**OPTIONS, "check": False}
+    unchecked = {**OPTIONS, "check_correctness": False}
     assert ask(host, matmul_task, wrong, options=unchecked)["result"][1] == 0
     broken = {name: data + b"}" * name.endswith(".c") for name, data in files.items()}
     assert ask(host, matmul_task, broken)["result"][1] == E.COMPILE_DEVICE
@@ -130,6 +130,15 @@ def test_a_run_can_be_interrupted_and_the_next_one_is_fine(faults: Any, matmul_t
     assert answers and answers[0]["result"][1] == E.RUNTIME_DEVICE
     assert ask(host, matmul_task, good)["result"][1] == 0
     host.close()
+
+
+def test_a_host_of_a_gpu_takes_tasks() -> None:
+    """What a task says of its hardware stays with the search; the host's own numbers must not refuse it."""
+    dag = ansor.ComputeDAG(list(matmul(6, 5, 4)))
+    task = ansor.SearchTask(compute_dag=dag, target="cuda -arch=sm_90")
+    made = DeviceHost(json.dumps({"label": "gpu", "kind": "cuda", "index": 0, "backends": {}, "threads": None}))
+    assert made._task({"task": "t", "task_data": task_data(task)}, {}).compute_dag.flop_ct == dag.flop_ct
+    made.close()
 
 
 def test_refusals_are_one_sentence(host: DeviceHost, matmul_task: Any) -> None:

@@ -11,7 +11,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from codegen_cuda.backend import CudaBackend, target_architecture
+from codegen_cuda.architecture import target_architecture
+from codegen_cuda.backend import CudaBackend
 from codegen_cuda.compile import compile_source
 from te_lite.stmt import LoweredFunc
 

@@ -14,9 +14,9 @@ import te_lite as te
 from ansor.measure import MeasureErrorNo as E
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
-from ansor.space import annotate_sample as sample
 from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
 from tests.conv_layer import conv2d_layer
+from tests.drawn_programs import drawn_program
 from tests.gpu.faulty_cuda import FAULTS
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
@@ -68,7 +68,7 @@ def test_sampled_programs_at_real_shapes(name: str) -> None:
     ordinary, extra = generate_sketches(oracle.dag, target, hardware), extra_sketches(oracle.dag, target, hardware)
     for sketch, count in [*[(s, 3) for s in ordinary], *[(s, 1) for s in extra]]:
         for _ in range(count):
-            state = sample(sketch, target, hardware, rng)
+            state = drawn_program(sketch, target, hardware, rng)
             assert state is not None
             func = te.lower(state)
             args = oracle.arguments()
@@ -88,7 +88,7 @@ def test_the_device_tells_its_numbers_and_grants_large_blocks() -> None:
     (sketch,) = generate_sketches(oracle.dag, target, hardware)
     rng, large = np.random.default_rng(0), 0
     while large < 3:
-        state = sample(sketch, target, hardware, rng)
+        state = drawn_program(sketch, target, hardware, rng)
         assert state is not None
         func = te.lower(state)
         if max(u.shared_bytes for u in usage(func)) > 48 * 1024:
@@ -131,7 +131,7 @@ def test_fifty_faults(faulty: Path, tmp_path: Path) -> None:
     task = ansor.SearchTask("faulty_matmul", (512,), target="cuda")
     sketch = generate_sketches(task.compute_dag, task.target, task.hardware_params)[0]
     rng = np.random.default_rng(3)
-    state = sample(sketch, task.target, task.hardware_params, rng)
+    state = drawn_program(sketch, task.target, task.hardware_params, rng)
     assert state is not None
     log = tmp_path / "log.json"
     builder, runner = ansor.LocalBuilder(n_parallel=1), ansor.LocalRunner(timeout=6, min_repeat_ms=50)

@@ -11,18 +11,18 @@ import pytest
 
 import ansor
 from relay_lite import reference
-from relay_lite.build import build
-from relay_lite.errors import GraphError
-from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import Expr, Function, Tuple
-from relay_lite.make import call, var
+from relay_lite.compiler.build import build
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Expr, Function, Tuple
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import NetworkLibrary, load
 from tests.relay_lite.pass_graphs import Layers, random_network, relu
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
-from codegen_cuda.graph import LaunchGraph  # noqa: E402
+from codegen_cuda.cuda_graph import LaunchGraph  # noqa: E402
 from codegen_cuda.module import open_device  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from relay_lite.ir import Call, Expr, Function, Tuple, TupleGetItem, post_order
-from relay_lite.make import call
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Call, Expr, Function, Tuple, TupleGetItem
+from relay_lite.ir.visit import post_order
 from tests.relay_lite.pass_graphs import Layers, Rng, function, relu
 
 Layer = Callable[[Layers, Rng, Expr], Expr]

@@ -15,8 +15,10 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from relay_lite.frontend import from_onnx
-from relay_lite.ir import Call, IRModule, post_order
-from relay_lite.reference import run
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Call
+from relay_lite.ir.reference import run
+from relay_lite.ir.visit import post_order
 
 IR_VERSIONS = {
     11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11,

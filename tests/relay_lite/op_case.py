@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import te_lite as te
-from relay_lite.ir import Call, Constant, Expr, Tuple, Var, tensor_type
-from relay_lite.types import TensorType, TupleType
+from relay_lite.ir.nodes import Call, Constant, Expr, Tuple, Var, tensor_type
+from relay_lite.ir.types import TensorType, TupleType
 from te_lite.expr import FLOATS
 from te_lite.reference import evaluate
 

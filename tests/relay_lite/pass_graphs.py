@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from relay_lite import reference
-from relay_lite.ir import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var, free_vars, post_order
-from relay_lite.make import call, var
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from relay_lite.ir.visit import free_vars, post_order
 
 Rng = np.random.Generator
 

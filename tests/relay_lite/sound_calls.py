@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import relay_lite as relay
-from relay_lite.ir import Call, Expr
-from relay_lite.make import call
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Call, Expr
 
 
 def f(*shape: int) -> relay.Var:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay_lite.errors import GraphError
+from relay_lite.ir.errors import GraphError
 from relay_lite.runtime.benchmark import BenchmarkResult, TimeEvaluator
 
 

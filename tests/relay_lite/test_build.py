@@ -10,20 +10,22 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from codegen_c import build as build_c
 from relay_lite import reference
-from relay_lite.build import build, compile_fused
-from relay_lite.default_schedule import TRIED, drawn_states, plain_state
-from relay_lite.errors import GraphError
-from relay_lite.extract import extract_tasks
-from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import Constant, Expr, Function, FunctionCall, IRModule, Tuple, free_vars, post_order
-from relay_lite.kernels import choose_program, choose_programs
-from relay_lite.make import call, var
-from relay_lite.optimize import optimize
+from relay_lite.compiler.build import build, compile_fused
+from relay_lite.compiler.default_schedule import TRIED, drawn_states, plain_state
+from relay_lite.compiler.extract import extract_tasks
+from relay_lite.compiler.group_programs import choose_program, choose_programs
+from relay_lite.compiler.optimize import optimize
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Constant, Expr, Function, FunctionCall, Tuple
+from relay_lite.ir.visit import free_vars, post_order
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.transform import PassContext
 from te_lite import topi
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.relay_lite.pass_graphs import Layers, random_network, relu
 from tests.workloads import WORKLOADS
@@ -51,7 +53,7 @@ def compare(function: Function, rng: Rng, tolerance: float, **kwargs: object) ->
 def poison(module: GraphModule) -> None:
     """Everything that a run must write is NaN before."""
     executor = module._executor
-    executor._arena[...] = 255  # type: ignore[attr-defined]
+    executor.arena[...] = 255  # type: ignore[attr-defined]
     for place in module.plan.outputs:
         if module.plan.storages[place.storage].kind == "output":
             executor._memory[place.storage][...] = 255  # type: ignore[attr-defined]
@@ -139,7 +141,7 @@ def test_equal_groups_are_one_kernel() -> None:
 def sampled(task: ansor.SearchTask, seed: int) -> ansor.MeasureInput:
     rng = np.random.default_rng(seed)
     sketches = generate_sketches(task.compute_dag, task.target)
-    state = sample(sketches[0], task.target, task.hardware_params, rng)
+    state = drawn_program(sketches[0], task.target, task.hardware_params, rng)
     assert state is not None
     return ansor.MeasureInput(task, state)
 

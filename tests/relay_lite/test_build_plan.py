@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var, post_order
-from relay_lite.op.registry import Attrs, Op, OpPattern
+from ansor.core.network_plan import ExecutionPlan, Storage, plan_from_json
+from codegen_cuda.streams import dependencies, queues
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, Var
+from relay_lite.ir.op_registry import Attrs, Op, OpPattern
+from relay_lite.ir.types import TensorType, TupleType, Type
+from relay_lite.ir.visit import post_order
 from relay_lite.runtime.assemble import GroupKernel, make_plan, reshaped_params
-from relay_lite.runtime.memory import Request, collisions
-from relay_lite.runtime.plan import Plan, Storage, plan_from_json
-from relay_lite.runtime.streams import dependencies, queues
-from relay_lite.types import TensorType, TupleType, Type
+from relay_lite.runtime.memory import Request
+from tests.relay_lite.memory_oracle import collisions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Rng = np.random.Generator
@@ -99,7 +101,7 @@ def evaluate(function: Function, inputs: dict[str, Array]) -> list[Array]:
 
 
 def carry_out(
-    plan: Plan, function: Function, given: dict[str, Array], order: Sequence[int] | None = None
+    plan: ExecutionPlan, function: Function, given: dict[str, Array], order: Sequence[int] | None = None
 ) -> list[Array]:
     """Run the steps on raw bytes; kernels fill their scratch memory with rubbish, and the arena begins as rubbish."""
     arena = np.full(plan.arena_bytes, 0xA5, np.uint8)
@@ -221,7 +223,7 @@ def test_storage_that_is_released_too_early_is_seen() -> None:
     assert tried > 40 and wrong > 0.5 * tried
 
 
-def _live_together(plan: Plan) -> list[tuple[int, int]]:
+def _live_together(plan: ExecutionPlan) -> list[tuple[int, int]]:
     uses: dict[int, list[int]] = {}
     for n, step in enumerate(plan.steps):
         for k in step.storages:

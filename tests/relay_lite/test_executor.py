@@ -14,13 +14,13 @@ import pytest
 
 import ansor
 from relay_lite import graph_executor, reference
-from relay_lite.build import build
-from relay_lite.errors import GraphError
-from relay_lite.graph_executor import GraphModule, UnknownInput, WrongShape
-from relay_lite.ir import Expr, Function, Tuple
-from relay_lite.make import call, const, var
-from relay_lite.param_dict import load_param_dict, save_param_dict
+from relay_lite.compiler.build import build
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Expr, Function, Tuple, const
+from relay_lite.ir.param_dict import load_param_dict, save_param_dict
 from relay_lite.runtime.benchmark import BenchmarkResult
+from relay_lite.runtime.graph_executor import GraphModule, UnknownInput, WrongShape
 from relay_lite.runtime.library import NetworkLibrary, load
 from tests.relay_lite.pass_graphs import Layers, relu
 
@@ -288,7 +288,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import ansor, relay_lite
-from relay_lite.graph_executor import GraphModule
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import load
 given = dict(np.load(sys.argv[2]))
 module = GraphModule(load(sys.argv[1])["default"](ansor.device("c")))

@@ -12,7 +12,9 @@ import pytest
 import ansor
 import relay_lite as relay
 from ansor.core.networks import extract_tasks
-from relay_lite.ir import Expr, Function, FunctionCall, IRModule, free_vars
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Expr, Function, FunctionCall
+from relay_lite.ir.visit import free_vars
 from relay_lite.testing import get_workload
 
 

@@ -6,8 +6,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from relay_lite.ir import Function
-from relay_lite.op.registry import OpPattern
+from relay_lite.ir.nodes import Function
+from relay_lite.ir.op_registry import OpPattern
 from relay_lite.transform.dominator import between, flow_graph, post_dominators
 
 from .toy_graphs import ADD, CONV, RELU, call, random_graph, var

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from relay_lite.errors import GraphError
-from relay_lite.extract import group_uses
-from relay_lite.ir import Function, IRModule, Tuple
-from relay_lite.lower_group import lower_group
-from relay_lite.optimize import optimize
-from relay_lite.reference import run
+from relay_lite.compiler.extract import group_uses
+from relay_lite.compiler.optimize import optimize
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Function, Tuple
+from relay_lite.ir.reference import run
+from relay_lite.op.lower_group import lower_group
 from relay_lite.testing import get_workload
 from relay_lite.transform import PassContext
 from te_lite.reference import evaluate

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relay_lite.ir import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem, post_order
-from relay_lite.op.registry import OpPattern
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple, TupleGetItem
+from relay_lite.ir.op_registry import OpPattern
+from relay_lite.ir.visit import post_order
 from relay_lite.transform import DefuseOps, FuseOps, PassContext
 from relay_lite.transform.dominator import flow_graph
 from relay_lite.transform.fuse_ops import fuse_ops, own_scalars, partition

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from relay_lite import transform
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Expr, Function, IRModule, Tuple
-from relay_lite.make import call, var
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Call, Expr, Function, Tuple
 from tests.relay_lite import layout_graphs
 from tests.relay_lite.layout_graphs import LAYERS, LAYOUTS, chain, transforms
 from tests.relay_lite.pass_graphs import Layers, assert_same_meaning, calls, function, ops, random_network, relu

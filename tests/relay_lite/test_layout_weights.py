@@ -16,15 +16,16 @@ from ansor.layout.packing import PackedLayout
 from ansor.layout.reading_order import packed_layouts
 from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from relay_lite import reference, transform
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Constant, Expr, Function, FunctionCall, free_vars, post_order
-from relay_lite.lower_group import lower_group
-from relay_lite.make import call
-from relay_lite.optimize import optimize
+from relay_lite.compiler.optimize import optimize
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall
+from relay_lite.ir.visit import free_vars, post_order
+from relay_lite.op.lower_group import lower_group
 from te_lite.lower import lower
 from te_lite.state import State
+from tests.drawn_programs import drawn_program
 from tests.oracle import poisoned
 
 HARDWARE = HardwareParams(4, 64, 64, 0, 0, 0, 0, 0)
@@ -92,7 +93,7 @@ def tuned(graph: Function, seed: int = 0) -> Iterator[ApplyHistoryBest]:
 def packing_program(function: Function, seed: int) -> State | None:
     dag, rng = lower_group(function, "c").dag, np.random.default_rng(seed)
     sketches = generate_sketches(dag, "c", HARDWARE)
-    drawn = [sample(sketches[k % len(sketches)], "c", HARDWARE, rng) for k in range(12)]
+    drawn = [drawn_program(sketches[k % len(sketches)], "c", HARDWARE, rng) for k in range(12)]
     return next((s for s in drawn if s is not None and packed_layouts(s)), None)
 
 

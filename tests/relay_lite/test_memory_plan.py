@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay_lite.errors import GraphError
-from relay_lite.runtime.memory import Request, collisions, pack, peak_bytes
+from relay_lite.ir.errors import GraphError
+from relay_lite.runtime.memory import Request, pack
+from tests.relay_lite.memory_oracle import collisions, peak_bytes
 
 
 @st.composite

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from relay_lite import testing
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Function, Var, post_order
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Call, Function, Var
+from relay_lite.ir.types import TensorType
+from relay_lite.ir.visit import post_order
 from relay_lite.testing import (
     bert,
     dcgan,
@@ -25,7 +27,6 @@ from relay_lite.testing import (
     squeezenet,
     vgg,
 )
-from relay_lite.types import TensorType
 
 PICTURE, CLIP = (224, 224, 3), (16, 112, 112, 3)
 

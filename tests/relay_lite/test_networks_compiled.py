@@ -16,15 +16,15 @@ import pytest
 
 import ansor
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from relay_lite import reference
-from relay_lite.build import build
-from relay_lite.graph_executor import GraphModule
-from relay_lite.ir import IRModule
+from relay_lite.compiler.build import build
+from relay_lite.ir.module import IRModule
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import NetworkLibrary
 from relay_lite.testing import get_workload
 from relay_lite.testing.live import calm_scores, live_inputs, live_params
-from relay_lite.tune_network import has_large_tiles
+from relay_lite.tuning.tune_network import has_large_tiles
+from tests.drawn_programs import drawn_program
 from tests.relay_lite.test_build import poison
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -103,7 +103,7 @@ def drawn_records(graph: IRModule, params: Arrays, rng: np.random.Generator) -> 
     records = []
     for task in ansor.extract_tasks(graph, params, "c")[0]:
         sketches = generate_sketches(task.compute_dag, task.target)
-        state = sample(sketches[int(rng.integers(len(sketches)))], task.target, task.hardware_params, rng)
+        state = drawn_program(sketches[int(rng.integers(len(sketches)))], task.target, task.hardware_params, rng)
         assert state is not None
         records.append((ansor.MeasureInput(task, state), ansor.MeasureResult((1.0,), 0, "", 1.0, 0)))
     return records

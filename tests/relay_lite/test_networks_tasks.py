@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from relay_lite import testing
-from relay_lite.extract import extract_tasks
-from relay_lite.ir import Call, Expr, TupleGetItem, post_order
+from relay_lite.compiler.extract import extract_tasks
+from relay_lite.ir.nodes import Call, Expr, TupleGetItem
+from relay_lite.ir.visit import post_order
 from relay_lite.testing import resnet
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relay_lite import reference
-from relay_lite.ir import IRModule
+from relay_lite.ir.module import IRModule
 from relay_lite.testing import bert, lstm, mlp
 
 special = pytest.importorskip("scipy.special")

@@ -7,9 +7,10 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Function, free_vars
-from relay_lite.make import call, var
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Function
+from relay_lite.ir.visit import free_vars
 from relay_lite.testing import create_workload, init, mlp, mobilenet, resnet
 
 

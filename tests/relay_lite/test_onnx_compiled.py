@@ -12,7 +12,7 @@ pytest.importorskip("onnxruntime")
 import ansor
 import relay_lite as relay
 from relay_lite.frontend import from_onnx
-from relay_lite.reference import run
+from relay_lite.ir.reference import run
 from tests.relay_lite.onnx_models import FAMILIES, Builder, onnxruntime_run, operators
 
 

@@ -11,9 +11,9 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto
 
-from relay_lite.errors import GraphError
 from relay_lite.frontend import from_onnx
-from relay_lite.reference import run
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.reference import run
 from tests.relay_lite.onnx_models import Builder, compare, layer_norm, operators
 
 UNARY = {

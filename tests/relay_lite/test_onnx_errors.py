@@ -16,9 +16,9 @@ pytest.importorskip("onnxruntime")
 import onnx
 from onnx import TensorProto, helper
 
-from relay_lite.errors import GraphError
 from relay_lite.frontend import from_onnx
-from relay_lite.reference import run
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.reference import run
 from tests.relay_lite.onnx_models import FAMILIES, Builder, compare, onnxruntime_run, operators
 
 

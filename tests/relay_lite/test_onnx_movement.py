@@ -11,9 +11,9 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper
 
-from relay_lite.errors import GraphError
 from relay_lite.frontend import from_onnx
-from relay_lite.ir import Constant
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Constant
 from tests.relay_lite.onnx_models import Builder, compare, operators
 
 INT64 = TensorProto.INT64

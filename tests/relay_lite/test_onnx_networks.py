@@ -7,7 +7,8 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-from relay_lite.ir import Call, post_order
+from relay_lite.ir.nodes import Call
+from relay_lite.ir.visit import post_order
 from tests.relay_lite.onnx_models import FAMILIES, Builder, attention, compare, layer_norm, operators, resnet18
 
 OPSETS = range(11, 22)

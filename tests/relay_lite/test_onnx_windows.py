@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-from relay_lite.errors import GraphError
 from relay_lite.frontend import from_onnx
-from relay_lite.ir import Call
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Call
 from tests.relay_lite.onnx_models import Builder, compare, onnxruntime_run, operators
 
 SEEDS = range(12)

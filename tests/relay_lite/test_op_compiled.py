@@ -10,7 +10,7 @@ import pytest
 import ansor
 import relay_lite as relay
 from relay_lite import reference
-from relay_lite.ir import Expr
+from relay_lite.ir.nodes import Expr
 from tests.relay_lite.sound_calls import sound
 
 NAMES = (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import relay_lite as relay
-from relay_lite.ir import Call
+from relay_lite.ir.nodes import Call
 from tests.relay_lite.op_case import check
 
 LAYOUTS = {

@@ -10,9 +10,9 @@ import pytest
 
 import relay_lite as relay
 import te_lite as te
-from relay_lite.ir import Call
-from relay_lite.make import call
-from relay_lite.op.registry import OPS
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Call
+from relay_lite.ir.op_registry import OPS
 from tests.relay_lite.op_case import TARGETS
 from tests.relay_lite.sound_calls import SOUND, b, f, i, sound
 

@@ -8,7 +8,8 @@ import pytest
 
 import relay_lite as relay
 import te_lite as te
-from relay_lite.ir import Call, Constant, Expr, Var, post_order
+from relay_lite.ir.nodes import Call, Constant, Expr, Var
+from relay_lite.ir.visit import post_order
 from tests.te_lite.test_golden_tasks import golden
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Expr
-from relay_lite.make import call, var
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Call, Expr
 from relay_lite.op.space_batch import batch_to_space_nd, space_to_batch_nd
 from relay_lite.transform import FastMath, FlattenAtrousConv, PassContext, Sequential
 from te_lite import reference

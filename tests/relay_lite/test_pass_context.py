@@ -8,9 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Constant, Function, IRModule
-from relay_lite.make import call, var
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Constant, Function
 from relay_lite.transform import InferType, Pass, PassContext, RemoveUnusedFunctions, Sequential, register_config
 
 

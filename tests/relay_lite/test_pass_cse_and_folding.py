@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Constant, Function, Tuple, TupleGetItem, bind_params
-from relay_lite.make import call, const, var
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call, var
+from relay_lite.ir.module import bind_params
+from relay_lite.ir.nodes import Call, Constant, Function, Tuple, TupleGetItem, const
 from relay_lite.transform import CanonicalizeCast, CanonicalizeOps, EliminateCommonSubexpr, FoldConstant
 from relay_lite.transform.fold_constant import evaluate, input_free
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from relay_lite.ir import Constant, Expr, Function, Tuple, TupleGetItem, free_vars
-from relay_lite.make import call, var
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Constant, Expr, Function, Tuple, TupleGetItem
+from relay_lite.ir.visit import free_vars
 from relay_lite.transform import (
     BackwardFoldScaleAxis,
     CanonicalizeOps,

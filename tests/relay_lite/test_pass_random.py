@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relay_lite.ir import Expr, Function, post_order
-from relay_lite.make import call
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Expr, Function
+from relay_lite.ir.visit import post_order
 from relay_lite.transform import (
     BackwardFoldScaleAxis,
     CanonicalizeCast,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from relay_lite.ir import Call, Constant, Expr, Function, Var
-from relay_lite.make import call, const, var
+from relay_lite.ir.make import call, var
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, Var, const
 from relay_lite.transform import SimplifyExpr, SimplifyExprPostAlterOp
 
 from .pass_graphs import assert_same_meaning, function, ops, relu

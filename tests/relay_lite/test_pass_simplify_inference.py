@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relay_lite.ir import Call, Constant, Function, Tuple, TupleGetItem, post_order
-from relay_lite.make import call
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Call, Constant, Function, Tuple, TupleGetItem
+from relay_lite.ir.visit import post_order
 from relay_lite.transform import FoldConstant, SimplifyInference
 
 from .pass_graphs import Layers, assert_same_meaning, calls, function, ops, relu

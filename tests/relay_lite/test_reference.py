@@ -10,7 +10,7 @@ import pytest
 
 import relay_lite as relay
 from relay_lite import reference
-from relay_lite.op.registry import Op, OpPattern
+from relay_lite.ir.op_registry import Op, OpPattern
 
 
 def f(name: str, *shape: int) -> relay.Var:

@@ -13,10 +13,10 @@ import pytest
 
 import ansor
 from benchmarks import torch_network, tune_network
-from relay_lite.network import load_network
-from relay_lite.network_times import NetworkTimes, TaskTime
 from relay_lite.testing import get_workload
-from relay_lite.tune_network import largest_difference, reference_outputs
+from relay_lite.tuning.network import load_network
+from relay_lite.tuning.network_times import NetworkTimes, TaskTime
+from relay_lite.tuning.tune_network import largest_difference, reference_outputs
 
 
 def test_a_run_and_its_continuation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

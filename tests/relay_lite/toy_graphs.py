@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from relay_lite.ir import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
-from relay_lite.op.registry import Attrs, Op, OpPattern
-from relay_lite.types import TensorType, TupleType, Type
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
+from relay_lite.ir.op_registry import Attrs, Op, OpPattern
+from relay_lite.ir.types import TensorType, TupleType, Type
 
 SHAPE = (4, 6)
 
@@ -95,6 +95,6 @@ def random_graph(rng: np.random.Generator, size: int) -> Function:
 
 
 def _variables(body: Expr) -> list[Var]:
-    from relay_lite.ir import free_vars
+    from relay_lite.ir.visit import free_vars
 
     return list(free_vars(body))

@@ -9,7 +9,6 @@ import pytest
 
 import te_lite as te
 from ansor.sketch import generate_sketches
-from ansor.space import annotate_sample as sample
 from te_lite import ComputeDAG, LoweredFunc, State
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
@@ -31,6 +30,7 @@ from te_lite.step import (
     StorageAlign,
 )
 from tests.ansor import sketch_cases
+from tests.drawn_programs import drawn_program
 from tests.schedule_fuzz import Fuzzer
 from tests.workloads import WORKLOADS, argmax, conv2d_nchw, matmul, matmul_relu, softmax
 
@@ -79,7 +79,7 @@ def test_sampled_sketches(name: str, target: str) -> None:
     sketches = generate_sketches(ComputeDAG(SAMPLED[name]()), target, hardware)
     rng = np.random.default_rng(5)
     for sketch in sketches[:6]:
-        state = sample(sketch, target, hardware, rng)
+        state = drawn_program(sketch, target, hardware, rng)
         assert state is not None
         assert_same_program(state)
 

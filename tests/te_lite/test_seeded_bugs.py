@@ -184,10 +184,11 @@ def unrolled_once_too_few(m: pytest.MonkeyPatch) -> None:
     original = unroll._mark
 
     def mark(s: Stmt, limit: Any) -> Any:
-        out, *rest = original(s, limit)
+        marked = original(s, limit)
+        out = marked.stmt
         if isinstance(out, For) and out.kind.name == "UNROLLED" and out.extent > 1:
-            out = replace(out, extent=out.extent - 1)
-        return (out, *rest)
+            return replace(marked, stmt=replace(out, extent=out.extent - 1))
+        return marked
 
     m.setattr(unroll, "_mark", mark)
 
@@ -262,7 +263,7 @@ def programs_until_found(oracles: list[Oracle], limit: int = MAX_PROGRAMS) -> in
 
 
 def fresh_oracles() -> list[Oracle]:
-    """Oracles on computations of their own: derived operations are memoised in them."""
+    """Oracles on computations of their own: derived operations are remembered by operation."""
     reads.expanded_bodies.cache_clear()
     reads.reads_by_producer.cache_clear()
     return [Oracle(te.ComputeDAG(WORKLOADS[name]()), np.random.default_rng(0)) for name in NAMES]

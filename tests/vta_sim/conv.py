@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vta_sim import CommandQueue, Device
-from vta_sim.kinds import AluOp, Memory, Module
+from vta_sim.core.kinds import AluOp, Memory, Module
 from vta_sim.runtime import KernelRecorder
 from vta_sim.sim import Buffer, Launch
 

@@ -7,7 +7,9 @@ from functools import lru_cache
 import numpy as np
 
 import relay_lite as relay
-from relay_lite.ir import Call, Expr, Function, IRModule, Tuple, post_order
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Call, Expr, Function, Tuple
+from relay_lite.ir.visit import post_order
 from relay_lite.testing import resnet_v1
 from te_lite.topi.testing.convolution import convolve
 

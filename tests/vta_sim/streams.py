@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vta_sim import Config
+from vta_sim.core.kinds import AluOp, Memory, Module
 from vta_sim.isa import Alu, Deps, Finish, Gemm, Instruction, Load, Operation, Store, nop, pack_uops
 from vta_sim.isa.instruction import module_of
-from vta_sim.kinds import AluOp, Memory, Module
 from vta_sim.sim import Dram
 
 CONFIGS = {

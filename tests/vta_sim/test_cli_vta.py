@@ -11,7 +11,7 @@ import pytest
 from ansor.autotvm import Refusal, Task
 from ansor.cli.main import main
 from vta_sim.backend import Trials
-from vta_sim.config import Config
+from vta_sim.core.config import Config
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:

@@ -17,9 +17,9 @@ from te_lite.errors import TeError
 from tests.vta_sim.conv import LAYERS
 from tests.vta_sim.packed import Array, Conv, conv_of, divisors
 from vta_sim import Config, Device
-from vta_sim.build import build
 from vta_sim.compiler import compile_schedule
-from vta_sim.errors import CompileError
+from vta_sim.compiler.module import build
+from vta_sim.core.errors import CompileError
 from vta_sim.top import (
     ConvKnobs,
     add,

@@ -11,10 +11,10 @@ from tests.vta_sim.conv import BEST, LAYERS, ConvProgram, Layer, Tiles
 from tests.vta_sim.packed import conv_of, knobs_of
 from tests.vta_sim.test_conv_layers import COUNTS, OTHER_COUNTS, TIMES, counts
 from vta_sim import CommandQueue, Device
-from vta_sim.build import Module
 from vta_sim.compiler import compile_schedule
+from vta_sim.compiler.module import Module
+from vta_sim.core.kinds import Opcode
 from vta_sim.isa.instruction import Instruction, Load, Store
-from vta_sim.kinds import Opcode
 from vta_sim.sim import PYNQ, Launch
 from vta_sim.top import schedule_conv2d_packed
 

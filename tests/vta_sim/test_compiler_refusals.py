@@ -13,9 +13,9 @@ from te_lite.errors import ExprError
 from te_lite.expr import if_then_else, logical_and
 from tests.vta_sim.packed import Conv
 from vta_sim import QueueError
-from vta_sim.build import Module, build
 from vta_sim.compiler import ACC, INP, compile_schedule
-from vta_sim.errors import CompileError
+from vta_sim.compiler.module import Module, build
+from vta_sim.core.errors import CompileError
 from vta_sim.top import ConvKnobs, as_type, conv2d_packed, schedule_conv2d_packed
 
 Elements = Callable[..., te.Expr]

@@ -17,13 +17,13 @@ from tests.vta_sim.packed import conv_of, knobs_of
 from vta_sim import CommandQueue, Device, MachineError
 from vta_sim.compiler import Program, compile_schedule
 from vta_sim.compiler.affine import Form
-from vta_sim.compiler.kernels import KernelCall
+from vta_sim.compiler.kernel_calls import KernelCall
 from vta_sim.compiler.steps import Call, Node, Repeat, Step
 from vta_sim.compiler.tokens import Ordered, OrderedLoop, ordered
 from vta_sim.compiler.transfer import Side, Transfer
-from vta_sim.errors import DeadlockError
-from vta_sim.kinds import Memory, Module
-from vta_sim.runtime.kernel import GemmMode
+from vta_sim.core.errors import DeadlockError
+from vta_sim.core.kinds import Memory, Module
+from vta_sim.runtime.uop_kernel import GemmMode
 from vta_sim.sim import Launch
 from vta_sim.top import schedule_conv2d_packed
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.vta_sim.streams import CONFIGS
 from vta_sim import Config, ConfigError, load_config, preset
-from vta_sim.boards import board
-from vta_sim.config import TARGETS, config_from_json
-from vta_sim.kinds import Memory
+from vta_sim.core.boards import board
+from vta_sim.core.config import TARGETS, config_from_json
+from vta_sim.core.kinds import Memory
 
 MEMORIES = {  # memory: element shape, bytes of an element, bytes of the buffer, depth, index bits
     Memory.UOP: ((), 4, 32768, 8192, 13),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.vta_sim.conv import BEST, LAYERS, ConvProgram, Layer, Tiles, reference
 from vta_sim import Device
-from vta_sim.kinds import Opcode
+from vta_sim.core.kinds import Opcode
 from vta_sim.sim import PYNQ, Launch
 
 # bytes of inputs, weights, micro-ops, outputs; products, ALU operations, instructions

@@ -11,13 +11,15 @@ import pytest
 import relay_lite as relay
 import te_lite as te
 from relay_lite import reference
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Constant, Expr, Function, IRModule, Var, post_order
-from relay_lite.make import call
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, Var
+from relay_lite.ir.visit import post_order
 from te_lite.reference import evaluate
 from vta_sim.graph import conv_workloads, extract_from_program, graph_pack
-from vta_sim.graph.layout import Blocks
 from vta_sim.graph.packed_conv import NAME, conv2d_packed
+from vta_sim.graph.packed_layout import Blocks
 
 from .networks import images, quantized
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.vta_sim.streams import CONFIGS
 from vta_sim import Config, IsaError
+from vta_sim.core.kinds import AluOp, Memory, Module
 from vta_sim.isa import (
     DEPS,
     Alu,
@@ -30,8 +31,7 @@ from vta_sim.isa import (
     pack_uops,
     unpack_uops,
 )
-from vta_sim.isa.layout import layout
-from vta_sim.kinds import AluOp, Memory, Module
+from vta_sim.isa.fields import formats
 
 VECTORS = [  # instruction, low word, high word, text
     (
@@ -98,7 +98,7 @@ def test_published_micro_ops() -> None:
 
 def random_operation(rng: np.random.Generator, config: Config) -> Operation:
     """Any numbers that fit, the extremes often."""
-    form = layout(config)
+    form = formats(config)
 
     def values(fields: tuple, *without: str) -> dict[str, int]:  # type: ignore[type-arg]
         chosen = {}
@@ -131,7 +131,7 @@ def test_encode_then_decode(seed: int, name: str) -> None:
     words = encode(config, program)
     assert decode(config, words) == program
     assert encode(config, decode(config, words)).tolist() == words.tolist()
-    limits = [f.range[1] + 1 for f in layout(config).uop]
+    limits = [f.range[1] + 1 for f in formats(config).uop]
     indices = [rng.integers(0, limit, 50) for limit in limits]
     for before, after in zip(indices, unpack_uops(config, pack_uops(config, *indices)), strict=True):
         assert before.tolist() == after.tolist()
@@ -139,7 +139,7 @@ def test_encode_then_decode(seed: int, name: str) -> None:
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_fields_are_disjoint(config: Config) -> None:
-    form = layout(config)
+    form = formats(config)
     assert sum(f.width for f in form.uop) == 32
     for fields in (form.mem, form.gemm, form.alu):
         used = [bit for f in (*form.header, *fields) for bit in range(f.low, f.low + f.width)]

@@ -9,8 +9,10 @@ import pytest
 
 import relay_lite as relay
 from relay_lite import reference
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Expr, Function, IRModule, free_vars, post_order
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Call, Expr, Function
+from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.quantize import fixed_point
 from relay_lite.quantize.fixed_point import Fixed
 from relay_lite.testing import resnet_v1

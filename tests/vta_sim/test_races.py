@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.vta_sim.conv import BEST, LAYERS, ConvProgram, Layer, Tiles, buffer_of, reference
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, Device, MachineError
+from vta_sim.core.kinds import Memory, Module
 from vta_sim.isa import Alu, Columns, Gemm, Instruction, Load, Store, columns, encode
 from vta_sim.isa.instruction import is_nop
-from vta_sim.kinds import Memory, Module
 from vta_sim.sim import Dram
 from vta_sim.sim.naive import NaiveMachine
 from vta_sim.sim.tokens import Waits, order, waits

@@ -10,11 +10,11 @@ import pytest
 
 from tests.vta_sim.conv import ConvProgram, Layer, Tiles, reference
 from vta_sim import CommandQueue, Device, QueueError
+from vta_sim.core.kinds import AluOp, Memory, Module
 from vta_sim.isa import decode, disassemble
 from vta_sim.isa.instruction import Gemm, Load
-from vta_sim.kinds import AluOp, Memory, Module
 from vta_sim.runtime import KernelRecorder, UopCache
-from vta_sim.runtime.kernel import Kernel
+from vta_sim.runtime.uop_kernel import UopKernel
 
 LOAD, COMPUTE, STORE = Module.LOAD, Module.COMPUTE, Module.STORE
 
@@ -124,7 +124,7 @@ def test_pushes_join_the_last_instruction_of_their_module_only() -> None:
     ]
 
 
-def recorded(record: Callable[[KernelRecorder], None]) -> Kernel:
+def recorded(record: Callable[[KernelRecorder], None]) -> UopKernel:
     recorder = KernelRecorder(Device().config)
     record(recorder)
     return recorder.finish()
@@ -156,7 +156,7 @@ def test_loops_become_fields() -> None:
     ]
 
 
-def decode_one(kernel: Kernel) -> list:  # type: ignore[type-arg]
+def decode_one(kernel: UopKernel) -> list:  # type: ignore[type-arg]
     from vta_sim.isa import Instruction
 
     return [Instruction(kernel.instruction(5))]

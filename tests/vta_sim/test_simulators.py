@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.vta_sim.conv import buffer_of
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, Device, MachineError
+from vta_sim.core.kinds import AluOp, Memory
 from vta_sim.isa import Alu, Finish, Gemm, Instruction, Load, Operation, encode, pack_uops
-from vta_sim.kinds import AluOp, Memory
 from vta_sim.sim import Counters, Dram, Launch
 from vta_sim.sim.naive import NaiveMachine
 

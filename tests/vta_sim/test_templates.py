@@ -15,11 +15,10 @@ from ansor.core.measure_values import MeasureErrorNo
 from tests.vta_sim.conv import BEST, LAYERS, Layer
 from tests.vta_sim.packed import conv_of
 from tests.vta_sim.test_conv_layers import TIMES
-from vta_sim import templates
 from vta_sim.backend import Trials
 from vta_sim.compiler import Program, compile_schedule
 from vta_sim.sim import PYNQ
-from vta_sim.top import ConvKnobs, requantized, schedule_conv2d_packed
+from vta_sim.top import ConvKnobs, requantized, schedule_conv2d_packed, templates
 
 # index of the best published configuration, size of the space, and millions of operations
 SPACES = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.vta_sim.conv import ConvProgram, Layer, Tiles
 from vta_sim import Device
-from vta_sim.kinds import Module
+from vta_sim.core.kinds import Module
 from vta_sim.sim import Span, picture, spans, text
 
 

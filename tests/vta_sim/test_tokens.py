@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.vta_sim.conv import ConvProgram, Layer, Tiles, buffer_of, reference
 from tests.vta_sim.streams import CONFIGS, Stream, fill_dram
 from vta_sim import Config, DeadlockError, Device, MachineError
+from vta_sim.core.kinds import Memory, Module
 from vta_sim.isa import Deps, Finish, Gemm, Instruction, Load, Store, columns, encode, nop
-from vta_sim.kinds import Memory, Module
 from vta_sim.sim import PYNQ, Launch, timing
 from vta_sim.sim.tokens import NEVER, NONE, order, waits
 

@@ -14,8 +14,8 @@ from te_lite import Tensor
 from te_lite.errors import ExprError
 from tests.vta_sim.packed import Array, divisors
 from vta_sim import Device
-from vta_sim.build import build
-from vta_sim.errors import CompileError
+from vta_sim.compiler.module import build
+from vta_sim.core.errors import CompileError
 from vta_sim.sim import Launch
 from vta_sim.top import DenseKnobs, add, dense_packed, requantized, schedule_dense_packed
 

@@ -15,19 +15,18 @@ from ansor.autotvm.measure import Refusal
 from ansor.core.errors import BackendError
 from ansor.core.measure_values import MeasureResult
 from ansor.core.nd import DeviceId
-from relay_lite.errors import GraphError
+from relay_lite.ir.errors import GraphError
 from tests.fleet.cluster import free_port
 from tests.test_examples import PATHS, ROOT, run
 from tests.vta_sim.networks import images, quantized
-from vta_sim import templates
 from vta_sim.backend import Trials
-from vta_sim.device_kernels import DeviceKernels
-from vta_sim.errors import CompileError, ConfigError
+from vta_sim.core.errors import CompileError, ConfigError
 from vta_sim.graph import graph_pack
-from vta_sim.library import build, load_library
-from vta_sim.page import autotvm, graph_runtime, relay, rpc, te, topi, tvm, utils, vta
-from vta_sim.reference import run_kernel
-from vta_sim.top import requantized
+from vta_sim.graph.reference import run_kernel
+from vta_sim.network.device_kernels import DeviceKernels
+from vta_sim.network.library import build, load_library
+from vta_sim.top import requantized, templates
+from vta_sim.tvm_names import autotvm, graph_runtime, relay, rpc, te, topi, tvm, utils, vta
 
 BAR = r"\[Task +(\d+)/10\]  Current/Best: +[\d.]+/ +([\d.]+) GFLOPS \| Progress: \((\d+)/(\d+)\) \| [\d.]+ s Done\."
 LAYERS = """(1, 2, 2, 256, 512, 1, 1, 0, 0, 2, 2)
@@ -105,7 +104,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def page_template() -> Iterator[None]:
-    """The template as the page defines it; the one of vta_sim.templates is put back afterwards."""
+    """The template as the page defines it; the one of vta_sim.top.templates is put back afterwards."""
     before = dict(template_task._TEMPLATES)
 
     @te.tag_scope(tag=topi.tag.ELEMWISE)

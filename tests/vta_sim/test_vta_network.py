@@ -11,18 +11,18 @@ import pytest
 
 import relay_lite as relay
 from relay_lite import reference
-from relay_lite.errors import GraphError
-from relay_lite.ir import Expr, Function
-from relay_lite.make import call
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Expr, Function
 from te_lite.reference import evaluate
-from vta_sim.errors import MachineError
-from vta_sim.graph import Kernel, graph_pack
-from vta_sim.graph.alu import HIGH, LOW, Operation, apply, merge_bias, simplify
+from vta_sim.core.errors import MachineError
+from vta_sim.core.kinds import AluOp
+from vta_sim.graph import MachineKernel, graph_pack
+from vta_sim.graph.alu_operations import HIGH, LOW, AluOperation, apply, merge_bias, simplify
+from vta_sim.graph.reference import run_kernel
 from vta_sim.graph.split import CpuStep, VtaStep
 from vta_sim.graph.tensors import kernel_tensors
-from vta_sim.kinds import AluOp
-from vta_sim.network import CompiledCpu, VtaNetwork, reference_cpu
-from vta_sim.reference import run_kernel
+from vta_sim.network.vta_network import CompiledCpu, VtaNetwork, reference_cpu
 
 from .networks import PlainResnet, images, quantized, resnet
 
@@ -43,7 +43,7 @@ def unpacked(data: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------------------------------------- ALU operations
 
 
-def by_hand(operations: Sequence[Operation], acc: int, extras: Sequence[int]) -> int:
+def by_hand(operations: Sequence[AluOperation], acc: int, extras: Sequence[int]) -> int:
     """One number, by Python's integers."""
     for o in operations:
         other = extras[o.extra] if o.extra is not None else o.imm
@@ -59,19 +59,19 @@ def by_hand(operations: Sequence[Operation], acc: int, extras: Sequence[int]) ->
     return acc
 
 
-def random_operations(rng: np.random.Generator, extras: int) -> list[Operation]:
+def random_operations(rng: np.random.Generator, extras: int) -> list[AluOperation]:
     """Among them many runs of relu, rounding and shift, and limits of all kinds."""
-    out: list[Operation] = []
+    out: list[AluOperation] = []
     while len(out) < 7:
         n = int(rng.integers(1, 12))
         rounding = int(rng.choice([0, 1 << n - 1, (1 << n) - 1, 1 << n]))
-        relu_and_shift = [Operation(MAX, 0), Operation(ADD, rounding), Operation(SHR, n)]
-        limits = [Operation(MIN, 127), Operation(MAX, int(rng.choice([-127, 0])))]
+        relu_and_shift = [AluOperation(MAX, 0), AluOperation(ADD, rounding), AluOperation(SHR, n)]
+        limits = [AluOperation(MIN, 127), AluOperation(MAX, int(rng.choice([-127, 0])))]
         single = [
-            Operation(ADD, int(rng.integers(-99, 99))),
-            Operation(MUL, int(rng.integers(-3, 4))),
-            Operation(SHR, -int(rng.integers(0, 4))),
-            Operation((ADD, MAX, MIN, MUL)[rng.integers(4)], extra=int(rng.integers(extras))),
+            AluOperation(ADD, int(rng.integers(-99, 99))),
+            AluOperation(MUL, int(rng.integers(-3, 4))),
+            AluOperation(SHR, -int(rng.integers(0, 4))),
+            AluOperation((ADD, MAX, MIN, MUL)[rng.integers(4)], extra=int(rng.integers(extras))),
         ]
         out += [relu_and_shift, limits, [single[int(rng.integers(4))]]][int(rng.integers(3))]
     return out
@@ -110,16 +110,16 @@ def test_fewer_operations_give_the_same(bound: int) -> None:
 
 def test_the_end_of_a_convolution_is_four_operations() -> None:
     relu = [
-        Operation(ADD, extra=0),
-        Operation(MAX, 0),
-        Operation(ADD, 128),
-        Operation(SHR, 8),
-        Operation(MIN, 127),
-        Operation(MAX, -127),
+        AluOperation(ADD, extra=0),
+        AluOperation(MAX, 0),
+        AluOperation(ADD, 128),
+        AluOperation(SHR, 8),
+        AluOperation(MIN, 127),
+        AluOperation(MAX, -127),
     ]
     short = simplify(relu, (-(1 << 24), 1 << 24), [(-5000, 5000)])
     merged, (bias,) = merge_bias(short, [np.arange(4, dtype="int32")])
-    assert merged == (Operation(ADD, extra=0), Operation(SHR, 8), Operation(MAX, 0), Operation(MIN, 127))
+    assert merged == (AluOperation(ADD, extra=0), AluOperation(SHR, 8), AluOperation(MAX, 0), AluOperation(MIN, 127))
     assert bias is not None and bias.tolist() == [128, 129, 130, 131]
     untouched, _ = merge_bias(short, [None])
     assert untouched == tuple(short)
@@ -127,7 +127,7 @@ def test_the_end_of_a_convolution_is_four_operations() -> None:
 
 def test_a_bias_that_is_used_again_or_is_no_int32_stays() -> None:
     wide, narrow = np.arange(4, dtype="int32"), np.arange(4, dtype="int8")
-    twice = [Operation(ADD, extra=0), Operation(ADD, 5), Operation(MAX, extra=0)]
+    twice = [AluOperation(ADD, extra=0), AluOperation(ADD, 5), AluOperation(MAX, extra=0)]
     for operations, value in ((twice, wide), (twice[:2], narrow)):
         merged, (same,) = merge_bias(operations, [value])
         assert merged == tuple(operations) and same is value
@@ -158,7 +158,7 @@ def test_without_annotation_only_convolutions_leave_the_processor() -> None:
     np.testing.assert_array_equal(network.run({"data": image}), reference.run(quantized(), {"data": image}))
 
 
-def small_kernels() -> list[Kernel]:
+def small_kernels() -> list[MachineKernel]:
     """The kernels of a packed graph of odd sizes."""
     rng = np.random.default_rng(9)
 
@@ -222,7 +222,7 @@ def test_an_immediate_that_has_no_room_is_refused(number: int, fits: bool) -> No
     net = Function((x,), relay.nn.global_avg_pool2d(call("cast", end, dtype="float32")))
     if fits:
         (kernel,) = VtaNetwork(graph_pack(net, 1, 4, 8)).plan.kernels
-        assert kernel.operations == (Operation(ADD, number),)
+        assert kernel.operations == (AluOperation(ADD, number),)
         return
     with pytest.raises(GraphError, match="no chain of operations"):
         VtaNetwork(graph_pack(net, 1, 4, 8))
@@ -270,7 +270,7 @@ def test_a_wrong_kernel_is_noticed() -> None:
     for wrong_at in (0, 5, 26):
         count = itertools.count()
 
-        def broken(kernel: Kernel, inputs: Arrays, count: Any = count, wrong_at: int = wrong_at) -> np.ndarray:
+        def broken(kernel: MachineKernel, inputs: Arrays, count: Any = count, wrong_at: int = wrong_at) -> np.ndarray:
             out = run_kernel(kernel, inputs)
             if next(count) == wrong_at:
                 out[np.unravel_index(np.argmax(out), out.shape)] ^= 64

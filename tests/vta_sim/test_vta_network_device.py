@@ -13,23 +13,23 @@ from ansor.autotvm.dispatch import ApplyConfig
 from ansor.autotvm.knob import OtherOptionEntity
 from ansor.autotvm.split import SplitEntity
 from relay_lite import reference
-from relay_lite.errors import GraphError
-from relay_lite.types import TensorType
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.types import TensorType
 from vta_sim import Config, Device
-from vta_sim.device_kernels import DeviceKernels
-from vta_sim.errors import CompileError
-from vta_sim.executor import VtaModule
-from vta_sim.graph import Kernel, graph_pack
-from vta_sim.graph.alu import Operation
+from vta_sim.core.errors import CompileError
+from vta_sim.core.kinds import AluOp
+from vta_sim.graph import MachineKernel, graph_pack
+from vta_sim.graph.alu_operations import AluOperation
+from vta_sim.graph.reference import run_kernel
 from vta_sim.graph.schedule import choose_knobs
-from vta_sim.kinds import AluOp
-from vta_sim.network import VtaNetwork
-from vta_sim.reference import run_kernel
+from vta_sim.network.device_kernels import DeviceKernels
+from vta_sim.network.executor import VtaModule
+from vta_sim.network.vta_network import VtaNetwork
 from vta_sim.top import ConvKnobs, ConvShape
 
 from .networks import images, quantized
 
-LIMITS = (Operation(AluOp.MIN, 127), Operation(AluOp.MAX, -127))
+LIMITS = (AluOperation(AluOp.MIN, 127), AluOperation(AluOp.MAX, -127))
 
 
 @pytest.fixture(autouse=True)
@@ -45,35 +45,37 @@ def device() -> Device:
 
 
 def conv_kernel(
-    size: tuple[int, int], blocks: tuple[int, int], kernel: int, stride: int, *operations: Operation
-) -> Kernel:
+    size: tuple[int, int], blocks: tuple[int, int], kernel: int, stride: int, *operations: AluOperation
+) -> MachineKernel:
     """A 3x3 or 1x1 convolution with a bias."""
     (h, w), (ci, co), pad = size, blocks, kernel // 2
     data, weight = TensorType((1, ci, h, w, 1, 16), "int8"), TensorType((co, ci, kernel, kernel, 16, 16), "int8")
     out = TensorType((1, co, (h + 2 * pad - kernel) // stride + 1, (w + 2 * pad - kernel) // stride + 1, 1, 16), "int8")
     tensors = [("TENSOR", t.shape, t.dtype) for t in (data, weight)]
     workload = ("conv2d_packed.vta", *tensors, (stride, stride), (pad, pad), (1, 1), "NCHW1n16c", "int32")
-    return Kernel(workload, (data, weight, TensorType((1, co, 1, 1, 1, 16), "int32")), out, operations)
+    return MachineKernel(workload, (data, weight, TensorType((1, co, 1, 1, 1, 16), "int32")), out, operations)
 
 
-def sum_kernel(shape: tuple[int, ...], *operations: Operation) -> Kernel:
+def sum_kernel(shape: tuple[int, ...], *operations: AluOperation) -> MachineKernel:
     t = TensorType(shape, "int8")
-    return Kernel(None, (t, t), t, (Operation(AluOp.ADD, extra=0), *operations))
+    return MachineKernel(None, (t, t), t, (AluOperation(AluOp.ADD, extra=0), *operations))
 
 
-def arrays_of(kernel: Kernel, rng: np.random.Generator) -> list[np.ndarray]:
+def arrays_of(kernel: MachineKernel, rng: np.random.Generator) -> list[np.ndarray]:
     ranges = {"int8": (-128, 128), "int32": (-70_000, 70_000)}
     return [rng.integers(*ranges[t.dtype], t.shape).astype(t.dtype) for t in kernel.inputs]
 
 
-BIAS, ROUND = Operation(AluOp.ADD, extra=0), (Operation(AluOp.ADD, 512), Operation(AluOp.SHR, 10))
+BIAS, ROUND = AluOperation(AluOp.ADD, extra=0), (AluOperation(AluOp.ADD, 512), AluOperation(AluOp.SHR, 10))
 KERNELS = {
     "conv3x3": conv_kernel((7, 9), (2, 4), 3, 1, BIAS, *ROUND, *LIMITS),
-    "stride": conv_kernel((9, 6), (3, 2), 3, 2, BIAS, Operation(AluOp.MAX, 0), *ROUND, *LIMITS),
-    "conv1x1": conv_kernel((8, 8), (1, 3), 1, 2, BIAS, Operation(AluOp.SHR, -3), Operation(AluOp.SHR, 11), *LIMITS),
-    "no bias": conv_kernel((5, 5), (2, 2), 3, 1, Operation(AluOp.MUL, 3), Operation(AluOp.SHR, 9), *LIMITS),
+    "stride": conv_kernel((9, 6), (3, 2), 3, 2, BIAS, AluOperation(AluOp.MAX, 0), *ROUND, *LIMITS),
+    "conv1x1": conv_kernel(
+        (8, 8), (1, 3), 1, 2, BIAS, AluOperation(AluOp.SHR, -3), AluOperation(AluOp.SHR, 11), *LIMITS
+    ),
+    "no bias": conv_kernel((5, 5), (2, 2), 3, 1, AluOperation(AluOp.MUL, 3), AluOperation(AluOp.SHR, 9), *LIMITS),
     "wraps": conv_kernel((5, 5), (2, 2), 3, 1, BIAS),
-    "sum": sum_kernel((1, 4, 56, 56, 1, 16), Operation(AluOp.MAX, 0), Operation(AluOp.MIN, 127)),
+    "sum": sum_kernel((1, 4, 56, 56, 1, 16), AluOperation(AluOp.MAX, 0), AluOperation(AluOp.MIN, 127)),
     "odd sum": sum_kernel((1, 3, 13, 41, 1, 16), *LIMITS),
     "one block": sum_kernel((1, 1, 7, 7, 1, 16)),
 }
@@ -83,7 +85,7 @@ KERNELS = {
 def test_compiled_kernels_do_what_the_reference_says(name: str) -> None:
     kernel = KERNELS[name]
     if not any(o.extra is not None for o in kernel.operations):
-        kernel = Kernel(kernel.workload, kernel.inputs[:2], kernel.output, kernel.operations)
+        kernel = MachineKernel(kernel.workload, kernel.inputs[:2], kernel.output, kernel.operations)
     kernels = DeviceKernels(device())
     rng = np.random.default_rng(len(name))
     for _ in range(2):

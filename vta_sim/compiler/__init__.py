@@ -1,4 +1,7 @@
-"""The compiler: a schedule of te_lite becomes calls of the runtime."""
+"""The compiler: a schedule of te_lite becomes calls of the runtime.
+
+Law: compiles a schedule as it stands or refuses it with the reason; tunes nothing.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from te_lite.errors import require
 from te_lite.expr import Binary, Const, Expr, Var
 from te_lite.stmt_text import pretty
 
-from ..errors import CompileError
+from ..core.errors import CompileError
 
 
 @dataclass(frozen=True, slots=True)

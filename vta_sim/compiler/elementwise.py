@@ -15,8 +15,8 @@ from te_lite.errors import require
 from te_lite.expr import Binary, BufferLoad, Cast, Const, Expr
 from te_lite.stmt_text import pretty
 
-from ..errors import CompileError
-from ..kinds import AluOp
+from ..core.errors import CompileError
+from ..core.kinds import AluOp
 from .scopes import ACC
 
 IMM_RANGE = (-(1 << 15), (1 << 15) - 1)

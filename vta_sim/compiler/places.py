@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from te_lite.errors import require
 from te_lite.stmt import Buffer
 
-from ..config import Config
-from ..errors import CompileError
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.errors import CompileError
+from ..core.kinds import Memory
 from .affine import affine
 from .elementwise import Chain, chains
-from .nest import Nest, Part
+from .host_nest import HostNest, Part
 from .scopes import ACC, MEMORY_OF, lanes
 
 
@@ -32,7 +32,7 @@ class Places:
     chains: Mapping[Part, Chain]
 
 
-def place(nest: Nest, config: Config) -> Places:
+def place(nest: HostNest, config: Config) -> Places:
     """Decide all places.  Raises CompileError when a tile is no whole number of elements or a memory too small."""
     size = {b: _elements(b, config) for b in nest.home}
     shared: dict[Buffer, Buffer] = {}
@@ -44,18 +44,25 @@ def place(nest: Nest, config: Config) -> Places:
             shared[part.store.buffer] = chain.root.buffer
     copies = math.prod(extent for _, extent in nest.threads)
     base: dict[Buffer, int] = {}
-    for scope, memory in MEMORY_OF.items():
-        own = [b for b in nest.home if b.scope == scope and b not in shared]
-        used = 0
-        for b in own:
-            base[b] = used * copies
-            used += size[b]
-        law = f"the tiles of {copies} virtual threads must fit the {config.depth(memory)} elements of {memory.name}"
-        fits = used * copies <= config.depth(memory)
-        require(fits, CompileError, scope, law, tiles={b.name: size[b] for b in own}, needed=used * copies)
+    for scope in MEMORY_OF:
+        own = {b: size[b] for b in nest.home if b.scope == scope and b not in shared}
+        base.update(_one_after_the_other(scope, own, copies, config))
     for b, root in shared.items():
         base[b] = base[root]
     return Places(base, size, found)
+
+
+def _one_after_the_other(scope: str, size: Mapping[Buffer, int], copies: int, config: Config) -> dict[Buffer, int]:
+    """Where the tiles of one memory begin.  Raises CompileError when it is too small."""
+    base, used = {}, 0
+    for b, elements in size.items():
+        base[b] = used * copies
+        used += elements
+    memory = MEMORY_OF[scope]
+    law = f"the tiles of {copies} virtual threads must fit the {config.depth(memory)} elements of {memory.name}"
+    fits = used * copies <= config.depth(memory)
+    require(fits, CompileError, scope, law, tiles={b.name: n for b, n in size.items()}, needed=used * copies)
+    return base
 
 
 def is_elementwise(part: Part) -> bool:
@@ -75,7 +82,7 @@ def _elements(b: Buffer, config: Config) -> int:
     return b.size // n
 
 
-def _in_place(part: Part, nest: Nest) -> Chain:
+def _in_place(part: Part, nest: HostNest) -> Chain:
     """The chain whose root may be overwritten by the result of the part."""
     target, parts = part.store.buffer, nest.parts
     readers = [p for p in parts if target in p.read]

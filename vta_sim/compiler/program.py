@@ -13,13 +13,13 @@ from te_lite.schedule import Schedule
 from te_lite.state import State
 from te_lite.stmt import Buffer
 
-from ..config import Config
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.kinds import Memory
 from ..runtime import CommandQueue
-from ..runtime.kernel import GemmMode
+from ..runtime.uop_kernel import GemmMode
 from ..sim.dram import Buffer as DramBuffer
-from .kernels import KernelCall
-from .nest import nest_of
+from .host_nest import host_nest
+from .kernel_calls import KernelCall
 from .places import place
 from .steps import Call, Step, steps_of
 from .tokens import Edge, OrderedLoop, ordered
@@ -51,7 +51,7 @@ def compile_schedule(schedule: Schedule | State, args: Iterable[Tensor], config:
     config = config or Config()
     state = schedule if isinstance(schedule, State) else schedule.state
     facts, stmt = loop_nest(state, tuple(args))
-    nest = nest_of(stmt)
+    nest = host_nest(stmt)
     body = ordered(steps_of(nest, place(nest, config), config))
     stored = frozenset(part.store.buffer for part in nest.parts if part.store.buffer.scope == "global")
     return Program(config, tuple(facts.arg_buffers.values()), nest.threads, body, stored)

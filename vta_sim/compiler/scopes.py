@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..config import Config
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.kinds import Memory
 
 INP = "local.inp_buffer"
 WGT = "local.wgt_buffer"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from te_lite.expr import Var
 
-from ..config import Config
-from ..kinds import Memory, Module
-from .kernels import KernelCall, element_calls, product_call
-from .nest import HostLoop, Nest, Part
+from ..core.config import Config
+from ..core.kinds import Memory, Module
+from .host_nest import HostLoop, HostNest, Part
+from .kernel_calls import KernelCall, element_calls, product_call
 from .places import Places, is_elementwise
 from .transfer import Transfer, is_transfer, transfer
 
@@ -38,7 +38,7 @@ class Repeat:
 Node = Step | Repeat
 
 
-def steps_of(nest: Nest, places: Places, config: Config) -> tuple[Node, ...]:
+def steps_of(nest: HostNest, places: Places, config: Config) -> tuple[Node, ...]:
     """The calls of a nest.  Raises CompileError, with the reason, for a part that no call does."""
 
     def calls(part: Part, extents: dict[Var, int]) -> list[Call]:
@@ -61,13 +61,16 @@ def _nodes(
             out.append(Repeat(node.var, node.extent, inner))
         else:
             out += [(module_of(call), call) for call in calls(node, extents)]
-    nodes: list[Node] = []
-    for module, group in groupby(out, key=lambda x: x[0] if isinstance(x, tuple) else None):
+    return tuple(_grouped(out))
+
+
+def _grouped(nodes: Iterable[Node | tuple[Module, Call]]) -> Iterator[Node]:
+    """Neighbouring calls of one module as a step."""
+    for module, group in groupby(nodes, key=lambda x: x[0] if isinstance(x, tuple) else None):
         if module is None:
-            nodes += [x for x in group if not isinstance(x, tuple)]
+            yield from [x for x in group if not isinstance(x, tuple)]
         else:
-            nodes.append(Step(module, tuple([x[1] for x in group if isinstance(x, tuple)])))
-    return tuple(nodes)
+            yield Step(module, tuple([x[1] for x in group if isinstance(x, tuple)]))
 
 
 def module_of(call: Call) -> Module:

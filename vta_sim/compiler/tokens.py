@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from te_lite.expr import Var
 
-from ..kinds import Module
+from ..core.kinds import Module
 from .steps import Node, Repeat, Step
 
 Edge = tuple[Module, Module]

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Call, Cast, Compare, Const, Expr, Logical, Select, Var
-from te_lite.stmt import Buffer
+from te_lite.stmt import Buffer, Store
 from te_lite.stmt_text import pretty
 
-from ..config import Config
-from ..errors import CompileError
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.errors import CompileError
+from ..core.kinds import Memory
 from .affine import Form, affine
-from .nest import Part
+from .host_nest import Part
 from .places import Places
 from .scopes import ACC, MEMORY_OF, lanes
 
@@ -96,27 +96,30 @@ def transfer(part: Part, places: Places, config: Config, extents: Mapping[Var, i
     Raises CompileError for a copy that no single instruction does.
     """
     copied, conditions = _copied(part)
-    store = part.store
-    chip, dram = (store, copied) if store.buffer.scope != "global" else (copied, store)
-    law = "must copy between DRAM and the chip"
-    require(chip.buffer.scope in MEMORY_OF and dram.buffer.scope == "global", CompileError, part.name, law)
-    memory = _memory(part.name, chip.buffer, dram.buffer, store is dram)
+    chip, dram = _ends(part, copied)
+    memory = _memory(part.name, chip.buffer, dram.buffer, part.store is dram)
     n = lanes(config, memory)
     near, far = affine(chip.index), affine(dram.index)
     loops = [(f.var, f.extent) for f in (*part.loops, *part.inner)]
-    variables = [v for v, _ in loops]
     sides = _sides(part.name, loops, near, far, n)
+    variables = [v for v, _ in loops]
     law = f"the copy must begin at a whole element of {n} numbers"
-    offset = far.without(variables).divided(n, part.name, law)
-    sram = near.without(variables).divided(n, part.name, law)
-    sram = sram.plus(Form(places.base[chip.buffer]))
+    offset, start = (form.without(variables).divided(n, part.name, law) for form in (far, near))
+    sram, copy = start.plus(Form(places.base[chip.buffer])), places.size[chip.buffer]
     inside, sides = _framed(part.name, conditions, variables, sides)
     rows, columns = _two(part.name, sides, bool(conditions))
-    made = Transfer(
-        part.name, dram.buffer, memory, offset, sram, places.size[chip.buffer], rows, columns, tuple(inside)
-    )
+    made = Transfer(part.name, dram.buffer, memory, offset, sram, copy, rows, columns, tuple(inside))
     _check_fields(made, extents)
     return made
+
+
+def _ends(part: Part, copied: BufferLoad) -> tuple[Store | BufferLoad, Store | BufferLoad]:
+    """What a copy touches on the chip, and in DRAM."""
+    store = part.store
+    ends = (store, copied) if store.buffer.scope != "global" else (copied, store)
+    ok = ends[0].buffer.scope in MEMORY_OF and ends[1].buffer.scope == "global"
+    require(ok, CompileError, part.name, "must copy between DRAM and the chip")
+    return ends
 
 
 def _copied(part: Part) -> tuple[BufferLoad, list[Expr]]:
@@ -165,9 +168,7 @@ def _sides(name: str, loops: Sequence[tuple[Var, int]], near: Form, far: Form, n
         law = "the elements of a tile must follow one another on the chip"
         require(near.of(var) == step, CompileError, name, law, loop=var.name, step=near.of(var))
         if step < n:
-            law = f"an element of {n} numbers must be whole, and lie in DRAM as on the chip"
-            ok = far.of(var) == step and (n % (step * extent) == 0 or step * extent % n == 0)
-            require(ok, CompileError, name, law, loop=var.name, extent=extent)
+            _check_within(name, var, extent, step, far.of(var), n)
             if step * extent > n:
                 sides.insert(0, Side(var, step * extent // n, 1))
         else:
@@ -177,6 +178,13 @@ def _sides(name: str, loops: Sequence[tuple[Var, int]], near: Form, far: Form, n
         step *= extent
     require(step >= n, CompileError, name, f"a copy must have at least one element of {n} numbers", numbers=step)
     return sides
+
+
+def _check_within(name: str, var: Var, extent: int, step: int, far: int, n: int) -> None:
+    """A loop inside an element moves alike in DRAM, and ends with the element or whole ones later."""
+    law = f"an element of {n} numbers must be whole, and lie in DRAM as on the chip"
+    ok = far == step and (n % (step * extent) == 0 or step * extent % n == 0)
+    require(ok, CompileError, name, law, loop=var.name, extent=extent)
 
 
 def _framed(
@@ -206,15 +214,8 @@ def _at_least_zero(name: str, cond: Expr) -> Form:
     require(ok, CompileError, f"{name} where {pretty(cond)}", law)
     assert isinstance(cond, Compare)
     a, b = affine(cond.a), affine(cond.b)
-    match cond.op:
-        case "<":
-            return b.plus(a, -1).plus(Form(-1))
-        case "<=":
-            return b.plus(a, -1)
-        case ">":
-            return a.plus(b, -1).plus(Form(-1))
-        case _:
-            return a.plus(b, -1)
+    distance = b.plus(a, -1) if cond.op in ("<", "<=") else a.plus(b, -1)
+    return distance.plus(Form(-1)) if cond.op in ("<", ">") else distance
 
 
 def _two(name: str, sides: list[Side], padded: bool) -> tuple[Side, Side]:

@@ -1,7 +1,10 @@
-"""Networks for the machine: packing, the tasks to tune, and the kernels that a network is made of."""
+"""Networks for the machine: packing, the tasks to tune, and the kernels that a network is made of.
+
+Law: rewrites, divides and describes graphs; runs nothing but the reference in NumPy.
+"""
 
 from .extract import conv_workloads, extract_from_program
-from .kernel import Kernel, RunKernel, Workload
+from .machine_kernel import MachineKernel, RunKernel, Workload
 from .pack import graph_pack
 
-__all__ = ["Kernel", "RunKernel", "Workload", "conv_workloads", "extract_from_program", "graph_pack"]
+__all__ = ["MachineKernel", "RunKernel", "Workload", "conv_workloads", "extract_from_program", "graph_pack"]

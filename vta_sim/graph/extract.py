@@ -7,12 +7,13 @@ from typing import Any
 
 from ansor.autotvm.task import Task, create
 from ansor.core.target import Target
-from relay_lite.ir import Expr, Function, IRModule, bind_params, children, main_function
-from relay_lite.op.registry import Op
-from relay_lite.visit import is_op
+from relay_lite.ir.module import IRModule, bind_params, main_function
+from relay_lite.ir.nodes import Expr, Function, children
+from relay_lite.ir.op_registry import Op
+from relay_lite.ir.visit import is_op
 
-from ..templates import conv2d_template
-from .kernel import Workload, workload_of
+from ..top.templates import conv2d_template
+from .machine_kernel import Workload, workload_of
 from .packed_conv import NAME
 
 

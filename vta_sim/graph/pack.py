@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Call, Constant, Expr, Function, IRModule, children, main_function, post_order, rebuild
-from relay_lite.make import call
-from relay_lite.op.registry import OpPattern
-from relay_lite.visit import is_op
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.module import IRModule, main_function
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, children, rebuild
+from relay_lite.ir.op_registry import OpPattern
+from relay_lite.ir.visit import is_op, post_order
 from te_lite.errors import require
 
-from .layout import Blocks
 from .packed_conv import conv2d_packed
+from .packed_layout import Blocks
 
 BROADCASTS = ("add", "subtract", "multiply", "maximum", "minimum")
 DEVICE_ANNOT = "device_annot"
@@ -92,11 +93,7 @@ class _Packer:
         if is_op(node, "nn.conv2d"):
             return self._conv2d(node, packed)
         if is_op(node, "nn.pad"):
-            width = node.attrs["pad_width"]
-            law = "only height and width can be padded"
-            require(width[:2] == ((0, 0),) * 2, GraphError, "graph_pack: nn.pad", law, pad_width=width)
-            attrs = {**node.attrs, "pad_width": (*width, (0, 0), (0, 0))}
-            return Call(node.op, (packed[node.args[0]],), attrs)
+            return _pad(node, packed[node.args[0]])
         if is_op(node, "nn.bias_add"):
             law = "a bias must lie along the channels"
             require(node.attrs["axis"] in (1, -3), GraphError, "graph_pack: nn.bias_add", law, axis=node.attrs["axis"])
@@ -122,23 +119,35 @@ class _Packer:
         return Constant(self.blocks.pack_channels(arg.value))
 
     def _conv2d(self, node: Call, packed: dict[Expr, Expr]) -> Expr:
+        _check_packable(node)
         data, kernel = node.args
-        attrs, subject = node.attrs, "graph_pack: nn.conv2d"
-        kinds = (data.dtype, kernel.dtype, node.dtype)
-        law = "between start and stop operator, int8 by int8 gives int32 (is the network quantised?)"
-        require(kinds == ("int8", "int8", "int32"), GraphError, subject, law, dtypes=kinds)
-        layouts = (attrs["data_layout"], attrs["kernel_layout"])
-        require(layouts == ("NCHW", "OIHW"), GraphError, subject, "the layouts must be NCHW and OIHW", layouts=layouts)
-        simple = attrs["groups"] == 1 and attrs["dilation"] == (1, 1)
-        law = "groups and dilation have no packed form"
-        require(simple, GraphError, subject, law, groups=attrs["groups"], dilation=attrs["dilation"])
-        before, after = attrs["padding"][:2], attrs["padding"][2:]
-        require(before == after, GraphError, subject, "the padding must be symmetric", padding=attrs["padding"])
         known = isinstance(kernel, Constant) and data in packed
-        require(known, GraphError, subject, "the weight must be a constant", weight=kernel)
+        require(known, GraphError, "graph_pack: nn.conv2d", "the weight must be a constant", weight=kernel)
         assert isinstance(kernel, Constant)
-        weight = Constant(self.blocks.pack_weight(kernel.value))
         return conv2d_packed(
-            packed[data], weight, strides=attrs["strides"], padding=before, data_layout=self.blocks.data_layout,
+            packed[data], Constant(self.blocks.pack_weight(kernel.value)), strides=node.attrs["strides"],
+            padding=node.attrs["padding"][:2], data_layout=self.blocks.data_layout,
             kernel_layout=self.blocks.kernel_layout,
         )  # fmt: skip
+
+
+def _check_packable(node: Call) -> None:
+    """Raise GraphError for a convolution that has no packed form."""
+    attrs, subject = node.attrs, "graph_pack: nn.conv2d"
+    kinds = (node.args[0].dtype, node.args[1].dtype, node.dtype)
+    law = "between start and stop operator, int8 by int8 gives int32 (is the network quantised?)"
+    require(kinds == ("int8", "int8", "int32"), GraphError, subject, law, dtypes=kinds)
+    layouts = (attrs["data_layout"], attrs["kernel_layout"])
+    require(layouts == ("NCHW", "OIHW"), GraphError, subject, "the layouts must be NCHW and OIHW", layouts=layouts)
+    simple = attrs["groups"] == 1 and attrs["dilation"] == (1, 1)
+    law = "groups and dilation have no packed form"
+    require(simple, GraphError, subject, law, groups=attrs["groups"], dilation=attrs["dilation"])
+    before, after = attrs["padding"][:2], attrs["padding"][2:]
+    require(before == after, GraphError, subject, "the padding must be symmetric", padding=attrs["padding"])
+
+
+def _pad(node: Call, data: Expr) -> Expr:
+    width = node.attrs["pad_width"]
+    law = "only height and width can be padded"
+    require(width[:2] == ((0, 0),) * 2, GraphError, "graph_pack: nn.pad", law, pad_width=width)
+    return Call(node.op, (data,), {**node.attrs, "pad_width": (*width, (0, 0), (0, 0))})

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import Array, Call, Expr
-from relay_lite.make import call
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Array, Call, Expr
+from relay_lite.ir.op_registry import Attrs, Op, OpPattern, register
+from relay_lite.ir.types import TensorType, Type
 from relay_lite.op.define import integers, tensors
-from relay_lite.op.registry import Attrs, Op, OpPattern, register
-from relay_lite.types import TensorType, Type
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import windows
 
@@ -30,23 +30,27 @@ def _type(types: Sequence[Type], attrs: Attrs) -> Type:
     require(ranks, GraphError, NAME, "data and kernel have six dimensions", data=data.shape, kernel=kernel.shape)
     kinds = (data.dtype, kernel.dtype, attrs["out_dtype"])
     require(kinds == ("int8", "int8", "int32"), GraphError, NAME, "int8 by int8 gives int32", dtypes=kinds)
-    n, ci, h, w, b, k = data.shape
-    co, ci_of_kernel, kh, kw, o, i = kernel.shape
+    n, ci, _, _, b, k = data.shape
+    co, ci_of_kernel, _, _, o, i = kernel.shape
     fits = (ci, k) == (ci_of_kernel, i) and o == k
     require(fits, GraphError, NAME, "the channels of data and kernel must agree", data=data.shape, kernel=kernel.shape)
     layouts = (f"NCHW{b}n{k}c", f"OIHW{o}o{i}i")
     given = (attrs["data_layout"], attrs["kernel_layout"])
     require(given == layouts, GraphError, NAME, f"the layouts are {layouts}", got=given)
     require(attrs["dilation"] == (1, 1), GraphError, NAME, "there is no dilation", dilation=attrs["dilation"])
+    return TensorType((n, co, *_out_size(data.shape, kernel.shape, attrs), b, o), "int32")
+
+
+def _out_size(data: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, int]:
+    """Rows and columns of the result."""
     pads, steps = integers(attrs["padding"], NAME), integers(attrs["strides"], NAME)
     pairs = len(pads) == len(steps) == 2 and min(pads) >= 0 and min(steps) >= 1
     law = "padding and strides are pairs (vertical, horizontal), strides of at least 1"
     require(pairs, GraphError, NAME, law, padding=pads, strides=steps)
-    (ph, pw), (sh, sw) = pads, steps
-    oh, ow = (h + 2 * ph - kh) // sh + 1, (w + 2 * pw - kw) // sw + 1
-    require(min(oh, ow) > 0, GraphError, NAME, "the kernel must fit into the padded data", data=data.shape,
-            kernel=kernel.shape, padding=(ph, pw))  # fmt: skip
-    return TensorType((n, co, oh, ow, b, o), "int32")
+    oh, ow = [(n + 2 * p - k) // s + 1 for n, p, k, s in zip(data[2:4], pads, kernel[2:4], steps, strict=True)]
+    law = "the kernel must fit into the padded data"
+    require(min(oh, ow) > 0, GraphError, NAME, law, data=data, kernel=kernel, padding=tuple(pads))
+    return oh, ow
 
 
 def conv2d_packed_numpy(data: Array, kernel: Array, strides: Sequence[int], padding: Sequence[int]) -> Array:

@@ -14,19 +14,20 @@ from typing import Any
 from ansor.autotvm.dispatch import DispatchContext
 from te_lite import Schedule, Tensor, create_schedule, thread_axis
 from te_lite.errors import require
+from te_lite.schedule import Loop, StageHandle
 from te_lite.tensor import ComputeOp
 
 from ..compiler.scopes import ACC
-from ..config import Config
-from ..errors import CompileError
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.errors import CompileError
+from ..core.kinds import Memory
 from ..top import ConvKnobs, ConvShape, broken_rule, conv_shape, fused, schedule_conv2d_packed
 from ..top.conv2d import TAG
-from .kernel import Kernel, Workload
+from .machine_kernel import MachineKernel, Workload
 from .tensors import kernel_tensors
 
 
-def schedule_kernel(kernel: Kernel, config: Config) -> tuple[Schedule, list[Tensor]]:
+def schedule_kernel(kernel: MachineKernel, config: Config) -> tuple[Schedule, list[Tensor]]:
     """The schedule of a kernel, and its tensors: inputs, then the output.
 
     Raises CompileError when no tiles fit the machine.
@@ -72,25 +73,35 @@ def _divisors(n: int) -> Iterator[int]:
 def _schedule_elementwise(tensors: list[Tensor], config: Config) -> Schedule:
     """Rows of one block of channels at a time, two virtual threads where the blocks are even in number."""
     *inputs, output = tensors
-    _, blocks, height, width, _, _ = output.shape
-    threads = 2 if blocks % 2 == 0 else 1
-    room = config.depth(Memory.ACC) // (threads * len(inputs))
-    rows = next((d for d in _divisors(height) if d * width <= room), None)
-    law = f"a row of {width} elements must fit {room}"
-    require(rows is not None, CompileError, "element-wise kernel", law)
+    threads = 2 if output.shape[1] % 2 == 0 else 1
+    rows = _rows(output, config.depth(Memory.ACC) // (threads * len(inputs)))
     s = create_schedule(output)
     stages = [op for op in (st.op for st in s.state.stages) if isinstance(op, ComputeOp) and op.key != output.op.key]
     inner = [op.output() for op in stages]
     for t in inner:
         s[t].set_scope(ACC)
     loads = [s.cache_read(t, ACC, [op for op in stages if t in op.input_tensors()]) for t in inputs]
-    out = s[output]
+    tile = _tiled(s[output], rows, threads)
+    for t in (*loads, *inner):
+        s[t].compute_at(s[output], tile)
+    return s
+
+
+def _tiled(out: StageHandle, rows: int, threads: int) -> Loop:
+    """Cut the output into tiles of rows, and the blocks among virtual threads; gives the loop over tiles."""
     n, c, i, j, b, k = out.op.axis
     i0, i1 = out.split(i, factor=rows)
     if threads == 2:
         c0, thread = out.split(c, factor=threads)
         out.reorder(thread, n, c0, i0, i1, j, b, k)
         out.bind(thread, thread_axis("cthread"))
-    for t in (*loads, *inner):
-        s[t].compute_at(out, i0)
-    return s
+    return i0
+
+
+def _rows(output: Tensor, room: int) -> int:
+    """How many rows of a block of channels to do at a time.  Raises CompileError when not even one fits."""
+    height, width = output.shape[2:4]
+    rows = next((d for d in _divisors(height) if d * width <= room), None)
+    require(rows is not None, CompileError, "element-wise kernel", f"a row of {width} elements must fit {room}")
+    assert rows is not None
+    return rows

@@ -12,26 +12,14 @@ from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
-from relay_lite.errors import GraphError
-from relay_lite.ir import (
-    Array,
-    Constant,
-    Expr,
-    Function,
-    FunctionCall,
-    Tuple,
-    Var,
-    children,
-    post_order,
-    substitute,
-    tensor_type,
-)
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.nodes import Array, Constant, Expr, Function, FunctionCall, Tuple, Var, children, tensor_type
+from relay_lite.ir.visit import is_op, post_order, rewrite, substitute
 from relay_lite.transform import DefuseOps, FuseOps
-from relay_lite.visit import is_op, rewrite
 from te_lite.errors import require
 
-from .alu import HIGH, LOW, Interval, merge_bias, simplify
-from .kernel import Kernel, kernel_of
+from .alu_operations import HIGH, LOW, Interval, merge_bias, simplify
+from .machine_kernel import MachineKernel, kernel_of
 from .pack import DEVICE_ANNOT
 from .packed_conv import NAME as CONV
 
@@ -50,7 +38,7 @@ class VtaStep:
     """A kernel applied to the values `inputs`; `name` is that of its group."""
 
     name: str
-    kernel: Kernel
+    kernel: MachineKernel
     inputs: tuple[int, ...]
     output: int
 
@@ -59,7 +47,7 @@ Step: TypeAlias = CpuStep | VtaStep
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class NetworkPlan:
     """A network as steps: `inputs` are its parameters and their values, `constants` the values that are known."""
 
     inputs: tuple[tuple[Var, int], ...]
@@ -68,16 +56,16 @@ class Plan:
     result: int
 
     @property
-    def kernels(self) -> dict[Kernel, int]:
+    def kernels(self) -> dict[MachineKernel, int]:
         """The different kernels in order of first use, and how often each runs."""
-        found: dict[Kernel, int] = {}
+        found: dict[MachineKernel, int] = {}
         for step in self.steps:
             if isinstance(step, VtaStep):
                 found[step.kernel] = found.get(step.kernel, 0) + 1
         return found
 
 
-def split(function: Function) -> Plan:
+def split(function: Function) -> NetworkPlan:
     """Divide a packed network between machine and processor.
 
     Every packed convolution, with what follows it up to int8, is a kernel.  Groups of element-wise operators are
@@ -99,12 +87,12 @@ class _Splitter:
     def __init__(self, fused: Function) -> None:
         self.function = fused
         self.with_alu = bool(fused.attrs.get(DEVICE_ANNOT))
-        self.kernels: dict[Expr, tuple[Kernel, tuple[Expr, ...]]] = {}
+        self.kernels: dict[Expr, tuple[MachineKernel, tuple[Expr, ...]]] = {}
         self.level: dict[Expr, int] = {}
         self.number: dict[Expr, int] = {}
         self.constants: dict[int, Array] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> NetworkPlan:
         for node in post_order(self.function.body):
             if not isinstance(node, Var | Constant):
                 self._look_at(node)
@@ -116,7 +104,7 @@ class _Splitter:
                 steps += [self._vta_step(n) for n in nodes]
             elif nodes:
                 steps.append(self._cpu_step(nodes))
-        return Plan(inputs, self.constants, tuple(steps), self._number(self.function.body))
+        return NetworkPlan(inputs, self.constants, tuple(steps), self._number(self.function.body))
 
     def _look_at(self, node: Expr) -> None:
         """Decide who computes a node, and when."""
@@ -130,7 +118,7 @@ class _Splitter:
     def _reads(self, node: Expr) -> tuple[Expr, ...]:
         return self.kernels[node][1] if node in self.kernels else children(node)
 
-    def _kernel(self, node: FunctionCall) -> tuple[Kernel, tuple[Expr, ...]] | None:
+    def _kernel(self, node: FunctionCall) -> tuple[MachineKernel, tuple[Expr, ...]] | None:
         has_conv = any(is_op(n, CONV) for n in post_order(node.function.body))
         found = kernel_of(node.function) if has_conv or self.with_alu else None
         if found is not None:
@@ -170,7 +158,7 @@ class _Splitter:
         return CpuStep(function, tuple(map(self._number, params)), tuple(map(self._number, outputs)))
 
 
-def _simplified(kernel: Kernel, args: list[Expr]) -> tuple[Kernel, tuple[Expr, ...]]:
+def _simplified(kernel: MachineKernel, args: list[Expr]) -> tuple[MachineKernel, tuple[Expr, ...]]:
     """A kernel with fewer operations, and its inputs, of which known biases may have changed."""
     skip = len(args) - len(kernel.extras)
     known = [a.value if isinstance(a, Constant) else None for a in args]
@@ -186,7 +174,7 @@ def _simplified(kernel: Kernel, args: list[Expr]) -> tuple[Kernel, tuple[Expr, .
     return replace(kernel, operations=merged), (*args[:skip], *extras)
 
 
-def _accumulators(kernel: Kernel, known: list[Array | None]) -> Interval:
+def _accumulators(kernel: MachineKernel, known: list[Array | None]) -> Interval:
     """Where the accumulators can be before the first operation."""
     weight = known[1] if kernel.workload is not None else None
     if kernel.workload is None:

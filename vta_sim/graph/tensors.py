@@ -11,15 +11,15 @@ from te_lite import Tensor, compute, placeholder
 from te_lite.expr import Expr, ExprLike, binary, cast
 from te_lite.topi.tag import BROADCAST, ELEMWISE
 
-from ..kinds import AluOp
+from ..core.kinds import AluOp
 from ..top import conv2d_packed
-from .alu import Operation
-from .kernel import Kernel
+from .alu_operations import AluOperation
+from .machine_kernel import MachineKernel
 
 SIGNS = {AluOp.MIN: "min", AluOp.MAX: "max", AluOp.ADD: "+", AluOp.MUL: "*"}
 
 
-def kernel_tensors(kernel: Kernel) -> list[Tensor]:
+def kernel_tensors(kernel: MachineKernel) -> list[Tensor]:
     """The inputs of a kernel and its output."""
     names = ["data"] if kernel.workload is None else ["data", "kernel"]
     names += [f"extra{k}" for k in range(len(kernel.extras))]
@@ -34,7 +34,7 @@ def kernel_tensors(kernel: Kernel) -> list[Tensor]:
     return [*inputs, _stage(acc, lambda e: cast("int8", e), "narrow")]
 
 
-def _operation(acc: Tensor, operation: Operation, extras: list[Tensor], name: str) -> Tensor:
+def _operation(acc: Tensor, operation: AluOperation, extras: list[Tensor], name: str) -> Tensor:
     if operation.extra is not None:
         sign, other = SIGNS[operation.op], extras[operation.extra]
 

@@ -1,4 +1,7 @@
-"""Instructions and micro-ops: values, their bits, their columns, and their text."""
+"""Instructions and micro-ops: values, their bits, their columns, and their text.
+
+Law: values and their bits; knows no contents of memories and no time.
+"""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import IsaError
-from ..kinds import DEPENDENCIES, Memory, Module, Opcode
-from .layout import Ints, Layout, Words, layout
+from ..core.config import Config
+from ..core.errors import IsaError
+from ..core.kinds import DEPENDENCIES, Memory, Module, Opcode
+from .fields import Formats, Ints, Words, formats
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -73,7 +73,7 @@ class Columns:
 
 def columns(config: Config, words: Words) -> Columns:
     """Decode words uint64 [n, 2].  Raises IsaError on an operation or memory that no machine knows."""
-    form: Layout = layout(config)
+    form: Formats = formats(config)
     opcode, *bits = (field.extract(words) for field in form.header)
     flags = sum((bit << k for k, bit in enumerate(bits)), np.zeros(len(words), np.int64))
     assert len(bits) == len(DEPENDENCIES)

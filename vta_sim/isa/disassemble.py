@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..config import Config
-from ..kinds import DEPENDENCIES, Module
+from ..core.config import Config
+from ..core.kinds import DEPENDENCIES, Module
 from .instruction import Alu, Finish, Gemm, Instruction, Load, Operation, Store, is_nop, module_of
 from .uop import Uops, unpack_uops
 
@@ -54,12 +54,15 @@ def operation_text(op: Operation) -> str:
 
 
 def _loops(op: Gemm | Alu) -> str:
-    parts = []
-    for extent, side in ((op.iter_out, "out"), (op.iter_in, "in")):
-        steps = [("dst", f"dst_factor_{side}"), ("src", f"src_factor_{side}"), ("wgt", f"wgt_factor_{side}")]
-        moves = [f"{name}+{step}" for name, field in steps if (step := getattr(op, field, 0))]
-        parts.append(f"{extent}({' '.join(moves)})" if moves else str(extent))
-    return f"uops[{op.uop_bgn},{op.uop_end}) {' x '.join(parts)}"
+    wgt_out, wgt_in = (op.wgt_factor_out, op.wgt_factor_in) if isinstance(op, Gemm) else (0, 0)
+    outer = _loop(op.iter_out, op.dst_factor_out, op.src_factor_out, wgt_out)
+    inner = _loop(op.iter_in, op.dst_factor_in, op.src_factor_in, wgt_in)
+    return f"uops[{op.uop_bgn},{op.uop_end}) {outer} x {inner}"
+
+
+def _loop(extent: int, *steps: int) -> str:
+    moves = [f"{name}+{step}" for name, step in zip(("dst", "src", "wgt"), steps, strict=True) if step]
+    return f"{extent}({' '.join(moves)})" if moves else str(extent)
 
 
 def _count(count: dict[str, int], instruction: Instruction) -> None:

@@ -12,12 +12,12 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import IsaError
-from ..kinds import AluOp, Memory, Opcode
+from ..core.config import Config
+from ..core.errors import IsaError
+from ..core.kinds import AluOp, Memory, Opcode
 from .columns import Columns, columns
+from .fields import BitField, Words, formats
 from .instruction import DEPS, Alu, Finish, Gemm, Instruction, Load, Operation, Store
-from .layout import Field, Words, layout
 
 _OPCODES: dict[type, Opcode] = {
     Load: Opcode.LOAD,
@@ -37,7 +37,7 @@ def encode(config: Config, program: Sequence[Instruction]) -> Words:
 
 def encode_parts(config: Config, operations: Sequence[Operation], flags: Sequence[int]) -> Words:
     """As `encode`, of operations and of the flags of their dependencies."""
-    form = layout(config)
+    form = formats(config)
     words = np.zeros((len(operations), 2), np.uint64)
     kinds = np.fromiter((_OPCODES[type(op)] for op in operations), np.int64, len(operations))
     words[:, 0] = (kinds | np.asarray(flags, np.int64).reshape(-1) << 3).astype(np.uint64)
@@ -53,13 +53,12 @@ def encode_parts(config: Config, operations: Sequence[Operation], flags: Sequenc
             part = words[at]
             for field in fields:
                 _insert(field, [getattr(op, names.get(field.name, field.name)) for op in chosen], part, opcode)
-            if opcode == Opcode.STORE:
-                part[:, 0] |= np.uint64(Memory.OUT << 7)
             words[at] = part
+    words[kinds == Opcode.STORE, 0] |= np.uint64(Memory.OUT << 7)
     return words
 
 
-def _insert(field: Field, values: list[Any], words: Words, opcode: Opcode) -> None:
+def _insert(field: BitField, values: list[Any], words: Words, opcode: Opcode) -> None:
     low, high = field.range
     if min(values) < low or max(values) > high:
         found = next(int(v) for v in values if not low <= v <= high)
@@ -80,11 +79,7 @@ def _operation(c: Columns, k: int) -> Operation:
             row = {name: int(column[k]) for name, column in c.mem.items()}
             return Load(Memory(row.pop("memory")), **row)
         case Opcode.STORE:
-            law = "a store reads the memory OUT and has no padding"
-            pads = [int(c.mem[name][k]) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")]
-            memory = Memory(int(c.mem["memory"][k]))
-            require(memory is Memory.OUT and not any(pads), IsaError, f"instruction {k}", law, memory=memory, pads=pads)
-            return Store(*(int(c.mem[name][k]) for name in _STORE_FIELDS))
+            return _store(c, k)
         case Opcode.GEMM:
             row = {name: int(column[k]) for name, column in c.gemm.items()}
             reset = bool(row.pop("reset"))
@@ -95,3 +90,11 @@ def _operation(c: Columns, k: int) -> Operation:
             return Alu(op, **row, use_imm=use_imm, reset=reset)
         case _:
             return Finish()
+
+
+def _store(c: Columns, k: int) -> Store:
+    law = "a store reads the memory OUT and has no padding"
+    pads = [int(c.mem[name][k]) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")]
+    memory = Memory(int(c.mem["memory"][k]))
+    require(memory is Memory.OUT and not any(pads), IsaError, f"instruction {k}", law, memory=memory, pads=pads)
+    return Store(*(int(c.mem[name][k]) for name in _STORE_FIELDS))

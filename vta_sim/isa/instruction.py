@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, AluOp, Memory, Module
+from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, AluOp, Memory, Module
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import IsaError
-from .layout import Ints, layout
+from ..core.config import Config
+from ..core.errors import IsaError
+from .fields import Ints, formats
 
 Uops = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -19,7 +19,7 @@ Uops = np.ndarray[Any, np.dtype[np.uint32]]
 def pack_uops(config: Config, dst: ArrayLike, src: ArrayLike, wgt: ArrayLike) -> Uops:
     """Three lists of indices as uint32 [n].  Raises IsaError when an index does not fit its field."""
     out = np.zeros(np.broadcast_shapes(np.shape(dst), np.shape(src), np.shape(wgt)), np.uint32)
-    for field, values in zip(layout(config).uop, (dst, src, wgt), strict=True):
+    for field, values in zip(formats(config).uop, (dst, src, wgt), strict=True):
         value = np.asarray(values, np.int64)
         low, high = field.range
         wrong = value[(value < low) | (value > high)]
@@ -32,6 +32,6 @@ def pack_uops(config: Config, dst: ArrayLike, src: ArrayLike, wgt: ArrayLike) ->
 def unpack_uops(config: Config, uops: Uops) -> tuple[Ints, Ints, Ints]:
     """The indices (dst, src, wgt), int64 [n] each, of uint32 [n]."""
     dst, src, wgt = (
-        (uops >> np.uint32(f.low) & np.uint32((1 << f.width) - 1)).astype(np.int64) for f in layout(config).uop
+        (uops >> np.uint32(f.low) & np.uint32((1 << f.width) - 1)).astype(np.int64) for f in formats(config).uop
     )
     return dst, src, wgt

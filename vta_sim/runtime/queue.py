@@ -14,14 +14,14 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import QueueError
+from ..core.errors import QueueError
+from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Memory, Module, queue_name
 from ..isa.encode import encode_parts
 from ..isa.instruction import DEPS, Finish, Instruction, Load, Operation, Store, is_nop, module_of, nop
-from ..kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Memory, Module, queue_name
 from ..sim.device import INSTRUCTION_BYTES, Device, Launch
 from ..sim.dram import Buffer
-from .kernel import AluMode, GemmMode, Kernel, KernelRecorder, Record
 from .uop_cache import UopCache
+from .uop_kernel import AluMode, GemmMode, KernelRecorder, Record, UopKernel
 
 MAX_TRANSFER = 1 << 25
 _TAIL = 6  # instructions that a call and the end of a program may need beyond those that are there
@@ -35,7 +35,7 @@ class CommandQueue:
         self._limit = max_transfer
         self._uop_buffer = device.dram.alloc(max_transfer)
         self._code_buffer = device.dram.alloc(max_transfer)
-        self._kernels: dict[Hashable, Kernel] = {}
+        self._kernels: dict[Hashable, UopKernel] = {}
         self._instructions: dict[tuple[Hashable, int], Operation] = {}
         self._cache = UopCache(device.config.depth(Memory.UOP))
         self._operations: list[Operation] = []
@@ -128,7 +128,7 @@ class CommandQueue:
         self._emit(self._instructions[key, begin])
         self._check_room()
 
-    def _resident(self, key: Hashable, kernel: Kernel) -> int:
+    def _resident(self, key: Hashable, kernel: UopKernel) -> int:
         """Where the kernel lies in the micro-op memory; it is loaded when it is not there."""
         begin = self._cache.find(key)
         if begin is None:

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from ..isa.uop import Uops
-from .kernel import Kernel
+from .uop_kernel import UopKernel
 
 
 class UopCache:
@@ -39,7 +39,7 @@ class UopCache:
         place = self._place.get(key)
         return None if place is None else place[0]
 
-    def insert(self, key: Hashable, kernel: Kernel) -> tuple[int, int]:
+    def insert(self, key: Hashable, kernel: UopKernel) -> tuple[int, int]:
         """Make room for a kernel: where it will lie, and where its micro-ops begin in the log."""
         size = len(kernel.uops)
         begin = self._end if self._end + size <= self._depth else 0

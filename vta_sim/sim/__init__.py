@@ -1,4 +1,7 @@
-"""The machine: memories, tokens, what instructions do, how long they take, and the device that runs programs."""
+"""The machine: memories, tokens, what instructions do, how long they take, and the device that runs programs.
+
+Law: does what the bits say; knows no runtime and no schedule.
+"""
 
 from __future__ import annotations
 

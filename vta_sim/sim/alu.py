@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..config import Config
-from ..isa.layout import Ints
+from ..core.config import Config
+from ..core.kinds import AluOp, Memory
+from ..isa.fields import Ints
 from ..isa.uop import Uops
-from ..kinds import AluOp, Memory
-from .space import Loops, check_indices, walk
+from .iteration_space import InstructionLoops, check_indices, walk
 from .sram import Sram
 
 Acc = np.ndarray[Any, np.dtype[np.int32]]
@@ -65,8 +65,11 @@ def apply(op: AluOp, a: Acc, b: Acc | np.int32) -> Acc:
 
 
 @lru_cache(maxsize=256)
-def alu_plan(config: Config, loops: Loops, op: AluOp, imm: int | None, uop_bytes: bytes) -> AluPlan:
-    """The plan of an instruction; raises MachineError when an index leaves ACC."""
+def alu_plan(config: Config, loops: InstructionLoops, op: AluOp, imm: int | None, uop_bytes: bytes) -> AluPlan:
+    """The plan of an instruction; the 256 that were asked for last are remembered.
+
+    Raises MachineError when an index leaves ACC.
+    """
     uops: Uops = np.frombuffer(uop_bytes, np.uint32)
     check_indices(config, loops, uops, (Memory.ACC, Memory.ACC if imm is None else None, None))
     waves = []

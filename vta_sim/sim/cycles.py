@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.kinds import Memory, Module, Opcode
 from ..isa.columns import Columns
-from ..kinds import Memory, Module, Opcode
 from .profiler import dram_bytes
 from .tokens import Waits
 
@@ -80,7 +80,15 @@ def timing(c: Columns, needs: Waits, order: Sequence[int], model: CycleModel = P
 
     `order` is any order from `tokens.order`; the result does not depend on which.
     """
-    duration = model.durations(c)
+    start, end, busy = _played(c, needs, order, model.durations(c))
+    cycles = model.launch + busy
+    outputs = int(dram_bytes(c)[c.opcode == Opcode.STORE].sum())
+    ms = cycles / (model.mhz * 1e3) + outputs * model.host_ns_per_output * 1e-6
+    return Timing(start + model.launch, end + model.launch, cycles, ms)
+
+
+def _played(c: Columns, needs: Waits, order: Sequence[int], duration: Floats) -> tuple[Floats, Floats, float]:
+    """When each instruction begins and ends, and when the last one has ended."""
     cost, module = duration.tolist(), c.module.tolist()
     first, second = needs.before[:, 0].tolist(), needs.before[:, 1].tolist()
     free = [0.0] * (max(Module) + 1)
@@ -90,8 +98,4 @@ def timing(c: Columns, needs: Waits, order: Sequence[int], model: CycleModel = P
         begin = max(free[m], end[first[i]], end[second[i]])
         start[i] = begin
         end[i] = free[m] = begin + cost[i]
-    cycles = model.launch + max(free)
-    outputs = int(dram_bytes(c)[c.opcode == Opcode.STORE].sum())
-    ms = cycles / (model.mhz * 1e3) + outputs * model.host_ns_per_output * 1e-6
-    offset = model.launch
-    return Timing(np.array(start) + offset, np.array(end[:-1]) + offset, cycles, ms)
+    return np.array(start), np.array(end[:-1]), max(free)

@@ -12,8 +12,8 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import MachineError
+from ..core.config import Config
+from ..core.errors import MachineError
 from ..isa.columns import Columns, columns
 from .cycles import PYNQ, CycleModel, Timing, timing
 from .dram import Dram
@@ -71,13 +71,7 @@ class Device:
         `rng` picks the module that may go on next; the result is the same unless the program lacks tokens.
         Raises IsaError, MachineError or DeadlockError; the memories then hold whatever was written before.
         """
-        require(count > 0, MachineError, "launch", "a program needs at least one instruction", count=count)
-        buffer, offset = self.dram.find(address, count * INSTRUCTION_BYTES)
-        data = buffer.data[offset : offset + count * INSTRUCTION_BYTES]
-        c = columns(self.config, data.copy().view(np.uint64).reshape(count, 2))
-        check_flags(c)
-        check_transfers(c)
-        check_uop_ranges(c)
+        c = self._program(address, count)
         needs = waits(c, self.tokens)
         run = Launch(c, needs, order(c, needs, rng))
         if self.moves_tensors:
@@ -86,3 +80,14 @@ class Device:
         self.tokens = needs.left
         self.counters = self.counters + run.counters
         return run
+
+    def _program(self, address: int, count: int) -> Columns:
+        """The instructions at an address.  Raises IsaError or MachineError when they are no legal program."""
+        require(count > 0, MachineError, "launch", "a program needs at least one instruction", count=count)
+        buffer, offset = self.dram.find(address, count * INSTRUCTION_BYTES)
+        data = buffer.data[offset : offset + count * INSTRUCTION_BYTES]
+        c = columns(self.config, data.copy().view(np.uint64).reshape(count, 2))
+        check_flags(c)
+        check_transfers(c)
+        check_uop_ranges(c)
+        return c

@@ -14,9 +14,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import PAGE_BYTES
-from ..errors import MachineError
-from ..isa.layout import Ints
+from ..core.config import PAGE_BYTES
+from ..core.errors import MachineError
+from ..isa.fields import Ints
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 

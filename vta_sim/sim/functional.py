@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..config import Config
+from ..core.config import Config
+from ..core.kinds import AluOp, Opcode
 from ..isa.columns import Columns
-from ..isa.layout import Ints
-from ..kinds import AluOp, Opcode
+from ..isa.fields import Ints
 from .alu import AluPlan, alu_plan
 from .dram import Dram
 from .gemm import GemmPlan, gemm_plan
+from .iteration_space import InstructionLoops
 from .races import RaceDetector
-from .space import Loops
 from .sram import Sram
 from .transfer import Transfers
 
@@ -23,19 +23,15 @@ def execute(c: Columns, order: Iterable[int], sram: Sram, dram: Dram, races: Rac
     Raises MachineError for an address outside a memory, and for a race when `races` looks for them.  The program must
     have passed `legal`.
     """
-    transfers = Transfers(c, sram, dram)
-    compute = _Compute(c, sram)
-    nothing = c.is_nop.tolist()
+    transfers, compute = Transfers(c, sram, dram), _Compute(c, sram)
+    moves = (c.is_mem & ~c.is_nop).tolist()
     computes = ((c.opcode == Opcode.GEMM) | (c.opcode == Opcode.ALU)).tolist()
-    finish = len(c) - 1
     for i in order:
-        if nothing[i] or i == finish:
-            continue
-        if not computes[i]:
+        if moves[i]:
             if races is not None:
                 races.transfer(i)
             transfers.run(i)
-        else:
+        elif computes[i]:
             plan = compute.plan(i)
             if races is not None:
                 races.compute(i, plan)
@@ -79,11 +75,11 @@ class _Compute:
         return alu_plan(self._config, _loops(i, a), AluOp(int(a["alu_opcode"][i])), imm, uops)
 
 
-def _loops(i: int, table: dict[str, Ints]) -> Loops:
+def _loops(i: int, table: dict[str, Ints]) -> InstructionLoops:
     """The loops of instruction i; the weights of an ALU instruction stand still."""
 
     def factors(side: str) -> tuple[int, int, int]:
         dst, src = int(table[f"dst_factor_{side}"][i]), int(table[f"src_factor_{side}"][i])
         return dst, src, int(table[f"wgt_factor_{side}"][i]) if f"wgt_factor_{side}" in table else 0
 
-    return Loops((int(table["iter_out"][i]), int(table["iter_in"][i])), factors("out"), factors("in"))
+    return InstructionLoops((int(table["iter_out"][i]), int(table["iter_in"][i])), factors("out"), factors("in"))

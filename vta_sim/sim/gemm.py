@@ -17,10 +17,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..config import Config
-from ..isa.layout import Ints
-from ..kinds import Memory
-from .space import Loops, check_indices, walk
+from ..core.config import Config
+from ..core.kinds import Memory
+from ..isa.fields import Ints
+from .iteration_space import InstructionLoops, check_indices, walk
 from .sram import Sram
 
 _FLOAT32_TERMS = 1 << 10
@@ -51,8 +51,11 @@ class GemmPlan:
 
 
 @lru_cache(maxsize=256)
-def gemm_plan(config: Config, loops: Loops, reset: bool, uop_bytes: bytes) -> GemmPlan:
-    """The plan of an instruction; raises MachineError when an index leaves its memory."""
+def gemm_plan(config: Config, loops: InstructionLoops, reset: bool, uop_bytes: bytes) -> GemmPlan:
+    """The plan of an instruction; the 256 that were asked for last are remembered.
+
+    Raises MachineError when an index leaves its memory.
+    """
     uops = np.frombuffer(uop_bytes, np.uint32)
     memories = (Memory.ACC, None, None) if reset else (Memory.ACC, Memory.INP, Memory.WGT)
     check_indices(config, loops, uops, memories)

@@ -6,9 +6,9 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import MachineError
+from ..core.errors import MachineError
+from ..core.kinds import Memory, Opcode
 from ..isa.columns import Columns, Flags
-from ..kinds import Memory, Opcode
 
 _PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
 

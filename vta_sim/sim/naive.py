@@ -12,11 +12,11 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..config import Config
-from ..errors import MachineError
+from ..core.config import Config
+from ..core.errors import MachineError
+from ..core.kinds import AluOp, Memory
 from ..isa.instruction import Alu, Finish, Gemm, Instruction, Load, Store
 from ..isa.uop import unpack_uops
-from ..kinds import AluOp, Memory
 from .dram import Dram
 
 _DTYPES = {

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from ..core.kinds import Memory, Opcode
 from ..isa.columns import Columns
-from ..isa.layout import Ints
-from ..kinds import Memory, Opcode
+from ..isa.fields import Ints
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,15 @@ def dram_bytes(c: Columns) -> Ints:
 
 def count(c: Columns) -> Counters:
     """The counters of a program that runs once."""
-    moved, memory = dram_bytes(c), c.mem["memory"]
-    load = c.opcode == Opcode.LOAD
-
-    def loaded(kind: Memory) -> int:
-        return int(moved[load & (memory == kind)].sum())
-
+    moved, load = dram_bytes(c), c.opcode == Opcode.LOAD
+    loaded = {m: int(moved[load & (c.mem["memory"] == m)].sum()) for m in Memory}
     widened = c.config.elem_bytes(Memory.ACC) // c.config.elem_bytes(Memory.ACC_8BIT)
     multiplies = (c.opcode == Opcode.GEMM) & (c.gemm["reset"] == 0)
     return Counters(
-        inp_load_nbytes=loaded(Memory.INP),
-        wgt_load_nbytes=loaded(Memory.WGT),
-        acc_load_nbytes=loaded(Memory.ACC) + widened * loaded(Memory.ACC_8BIT),
-        uop_load_nbytes=loaded(Memory.UOP),
+        inp_load_nbytes=loaded[Memory.INP],
+        wgt_load_nbytes=loaded[Memory.WGT],
+        acc_load_nbytes=loaded[Memory.ACC] + widened * loaded[Memory.ACC_8BIT],
+        uop_load_nbytes=loaded[Memory.UOP],
         out_store_nbytes=int(moved[c.opcode == Opcode.STORE].sum()),
         gemm_counter=int(c.iterations[multiplies].sum()),
         alu_counter=int(c.iterations[c.opcode == Opcode.ALU].sum()),

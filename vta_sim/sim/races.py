@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import MachineError
+from ..core.errors import MachineError
+from ..core.kinds import Memory, Module, Opcode
 from ..isa.columns import Columns
-from ..isa.layout import Ints
-from ..kinds import Memory, Module, Opcode
+from ..isa.fields import Ints
 from .alu import AluPlan
 from .gemm import GemmPlan
 from .tokens import Waits

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..config import Config
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.kinds import Memory
 
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 

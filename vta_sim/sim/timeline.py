@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from ..core.kinds import Module
 from ..isa.columns import Columns
 from ..isa.disassemble import operation_text
 from ..isa.encode import decode
-from ..kinds import Module
 from .cycles import Timing
 
 _COLORS = {
@@ -55,16 +55,21 @@ def text(chosen: Sequence[Span], width: int = 100) -> str:
     scale = width / (end - begin)
     lines = []
     for module in Module:
-        busiest: list[tuple[float, str]] = [(0.0, ".")] * width
-        for span in chosen:
-            if span.module is module and span.kind:
-                low, high = (span.start - begin) * scale, (span.end - begin) * scale
-                for k in range(int(low), min(int(high) + 1, width)):
-                    share = min(high, k + 1) - max(low, k)
-                    busiest[k] = max(busiest[k], (share, _LETTERS[span.kind]))
-        lines.append(f"{module.name.lower():<8}{''.join(letter for _, letter in busiest)}")
+        own = [s for s in chosen if s.module is module and s.kind]
+        lines.append(f"{module.name.lower():<8}{_letters(own, begin, scale, width)}")
     legend = "  ".join(f"{letter} {kind}" for kind, letter in _LETTERS.items() if any(s.kind == kind for s in chosen))
     return "\n".join([*lines, f"{'':<8}cycles {begin:.0f} to {end:.0f}   {legend}"])
+
+
+def _letters(own: Sequence[Span], begin: float, scale: float, width: int) -> str:
+    """What the spans of a module do for most of each slice."""
+    busiest: list[tuple[float, str]] = [(0.0, ".")] * width
+    for span in own:
+        low, high = (span.start - begin) * scale, (span.end - begin) * scale
+        for k in range(int(low), min(int(high) + 1, width)):
+            share = min(high, k + 1) - max(low, k)
+            busiest[k] = max(busiest[k], (share, _LETTERS[span.kind]))
+    return "".join(letter for _, letter in busiest)
 
 
 def picture(chosen: Sequence[Span], title: str = "") -> str:
@@ -76,24 +81,30 @@ def picture(chosen: Sequence[Span], title: str = "") -> str:
     for module, y in lanes.items():
         parts.append(f'<text x="4" y="{y + _LANE // 2 + 4}">{module.name.lower()}</text>')
         parts.append(f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{_LANE}" fill="#f2f2f2"/>')
-    for span in chosen:
-        if span.kind:
-            x, wide = _LEFT + (span.start - begin) * scale, (span.end - span.start) * scale
-            tip = escape(f"{span.index}: {span.title}, cycles {span.start:.0f} to {span.end:.0f}")
-            parts.append(
-                f'<rect x="{x:.2f}" y="{lanes[span.module]}" width="{max(wide, 0.2):.2f}" height="{_LANE}" '
-                f'fill="{_COLORS[span.kind]}"><title>{tip}</title></rect>'
-            )
+    parts += [_box(span, begin, scale, lanes[span.module]) for span in chosen if span.kind]
     bottom = max(lanes.values()) + _LANE + 18
     parts.append(f'<text x="{_LEFT}" y="{bottom}">cycle {begin:.0f}</text>')
     parts.append(f'<text x="{_LEFT + _WIDTH}" y="{bottom}" text-anchor="end">cycle {end:.0f}</text>')
-    for k, (kind, color) in enumerate((k, c) for k, c in _COLORS.items() if any(s.kind == k for s in chosen)):
-        x = _LEFT + k * 120
-        parts.append(f'<rect x="{x}" y="{bottom + 8}" width="12" height="12" fill="{color}"/>')
-        parts.append(f'<text x="{x + 18}" y="{bottom + 18}">{kind}</text>')
+    parts += _legend([kind for kind in _COLORS if any(s.kind == kind for s in chosen)], bottom)
     size = f'width="{_LEFT + _WIDTH + 10}" height="{bottom + 30}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     return "\n".join([head, *parts, "</svg>"]) + "\n"
+
+
+def _box(span: Span, begin: float, scale: float, y: int) -> str:
+    x, wide = _LEFT + (span.start - begin) * scale, (span.end - span.start) * scale
+    tip = escape(f"{span.index}: {span.title}, cycles {span.start:.0f} to {span.end:.0f}")
+    return (
+        f'<rect x="{x:.2f}" y="{y}" width="{max(wide, 0.2):.2f}" height="{_LANE}" '
+        f'fill="{_COLORS[span.kind]}"><title>{tip}</title></rect>'
+    )
+
+
+def _legend(kinds: Sequence[str], y: int) -> Iterator[str]:
+    for k, kind in enumerate(kinds):
+        x = _LEFT + k * 120
+        yield f'<rect x="{x}" y="{y + 8}" width="12" height="12" fill="{_COLORS[kind]}"/>'
+        yield f'<text x="{x + 18}" y="{y + 18}">{kind}</text>'
 
 
 def _limits(chosen: Sequence[Span]) -> tuple[float, float]:

@@ -14,10 +14,10 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..errors import DeadlockError, MachineError
+from ..core.errors import DeadlockError, MachineError
+from ..core.kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Module, Opcode, queue_name
 from ..isa.columns import Columns
-from ..isa.layout import Ints
-from ..kinds import POP_NEXT, POP_PREV, PUSH_NEXT, PUSH_PREV, QUEUES, Module, Opcode, queue_name
+from ..isa.fields import Ints
 
 Queue = tuple[Module, Module]
 NONE, NEVER = -1, -2
@@ -92,9 +92,8 @@ def order(c: Columns, needs: Waits, rng: np.random.Generator | None = None) -> l
         if len(out) == finish:
             return [*out, finish]
         if len(out) == before:
-            raise DeadlockError(
-                f"deadlock after {len(out)} of {len(c)} instructions: {_waiting(needs, todo, position)}"
-            )
+            stuck = _waiting(needs, todo, position)
+            raise DeadlockError(f"deadlock after {len(out)} of {len(c)} instructions: {stuck}")
 
 
 def _waiting(needs: Waits, todo: list[list[int]], position: list[int]) -> str:

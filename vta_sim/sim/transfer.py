@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.kinds import Memory, Opcode
 from ..isa.columns import Columns
-from ..isa.layout import Ints
-from ..kinds import Memory, Opcode
+from ..isa.fields import Ints
 from .dram import Buffer, Dram
 from .sram import Sram
 

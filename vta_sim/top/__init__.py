@@ -1,4 +1,7 @@
-"""Operators of the accelerator: what they compute, and their schedules."""
+"""Operators of the accelerator: what they compute, and their schedules.
+
+Law: tensor expressions and schedules for given knobs; compiles and runs nothing.
+"""
 
 from __future__ import annotations
 

@@ -15,11 +15,12 @@ from te_lite import Schedule, Tensor, compute, reduce_axis, thread_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
 from te_lite.expr import Expr
+from te_lite.schedule import Loop, StageHandle
 from te_lite.tensor import ComputeOp
 from te_lite.topi.nn import pad as pad_by
 
-from ..config import Config
-from ..errors import CompileError
+from ..core.config import Config
+from ..core.errors import CompileError
 from .fused import Fused, fused, in_memories
 from .validity import ConvKnobs, ConvShape, broken_rule
 
@@ -40,11 +41,8 @@ def conv2d_packed(
     Raises ExprError for another layout, a dilation, padding that is not symmetric, and shapes that do not fit.
     """
     _check_arguments(data, kernel, layout, out_dtype)
-    sides = tuple(padding) if len(padding) == 4 else (*padding, *padding)
-    ok = len(sides) == 4 and sides[:2] == sides[2:]
-    require(ok, ExprError, "conv2d_packed", "padding must be the same on both sides", padding=tuple(padding))
+    (ph, pw), (sh, sw) = _symmetric(padding), strides
     require(tuple(dilation) == (1, 1), ExprError, "conv2d_packed", "there is no dilation", dilation=tuple(dilation))
-    (ph, pw), (sh, sw) = sides[:2], strides
     image = pad_by(data, (0, 0, ph, pw, 0, 0), name="pad_data", pad_value=0) if ph or pw else data
     n, ci, h, w, batch, block_in = image.shape
     co, _, kh, kw, block_out, _ = kernel.shape
@@ -61,6 +59,14 @@ def conv2d_packed(
     shape = (n, co, (h - kh) // sh + 1, (w - kw) // sw + 1, batch, block_out)
     made: Tensor = compute(shape, element, "conv2d", TAG, {"strides": (sh, sw), "padding": (ph, pw)})
     return made
+
+
+def _symmetric(padding: Sequence[int]) -> tuple[int, int]:
+    """Rows and columns of padding on each side.  Raises ExprError for sides that differ."""
+    sides = tuple(padding) if len(padding) == 4 else (*padding, *padding)
+    ok = len(sides) == 4 and sides[:2] == sides[2:]
+    require(ok, ExprError, "conv2d_packed", "padding must be the same on both sides", padding=tuple(padding))
+    return sides[0], sides[1]
 
 
 def _check_arguments(data: Tensor, kernel: Tensor, layout: str, out_dtype: str) -> None:
@@ -108,7 +114,22 @@ def schedule_conv2d_packed(knobs: ConvKnobs, output: Tensor, config: Config | No
     broken = broken_rule(conv_shape(f), knobs, config or Config())
     require(broken is None, CompileError, "conv2d_packed", "" if broken is None else broken[1])
     s, operands, kept = in_memories(f)
-    out = s[output]
+    tile = _tiled(s[output], knobs)
+    for t in kept:
+        s[t].compute_at(s[output], tile)
+    conv = s[f.core]
+    bo, co, i, j, bi, ci = conv.op.axis
+    k_o, d_i, d_j, k_i = conv.op.reduce_axis
+    conv.reorder(bo, k_o, j, d_j, d_i, co, i, bi, ci, k_i)
+    block, _ = conv.split(k_o, factor=knobs.tile_ci)
+    for t in operands:
+        s[t].compute_at(conv, block)
+    conv.tensorize(bi)
+    return s
+
+
+def _tiled(out: StageHandle, knobs: ConvKnobs) -> Loop:
+    """Cut the output into tiles, and these among virtual threads; gives the loop over the tiles of a row."""
     bo, co, i, j, bi, ci = out.op.axis
     co0, co1 = out.split(co, factor=knobs.tile_co)
     i0, i1 = out.split(i, factor=knobs.tile_h)
@@ -124,14 +145,4 @@ def schedule_conv2d_packed(knobs: ConvKnobs, output: Tensor, config: Config | No
     out.reorder(*threads, bo, i0, co0, j0)
     for thread in threads:
         out.bind(thread, thread_axis("cthread"))
-    for t in kept:
-        s[t].compute_at(out, j0)
-    conv = s[f.core]
-    bo, co, i, j, bi, ci = conv.op.axis
-    k_o, d_i, d_j, k_i = conv.op.reduce_axis
-    conv.reorder(bo, k_o, j, d_j, d_i, co, i, bi, ci, k_i)
-    block, _ = conv.split(k_o, factor=knobs.tile_ci)
-    for t in operands:
-        s[t].compute_at(conv, block)
-    conv.tensorize(bi)
-    return s
+    return j0

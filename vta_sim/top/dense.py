@@ -13,6 +13,7 @@ from te_lite import Schedule, Tensor, compute, reduce_axis, thread_axis
 from te_lite import sum as te_sum
 from te_lite.errors import ExprError, require
 from te_lite.expr import Expr
+from te_lite.schedule import Loop, StageHandle
 
 from .fused import fused, in_memories
 
@@ -31,14 +32,7 @@ class DenseKnobs:
 
 def dense_packed(data: Tensor, weights: Tensor, out_dtype: str = "int32") -> Tensor:
     """The product of data with the transposed weights.  Raises ExprError for shapes or dtypes that do not fit."""
-    ok = data.ndim == 4 and weights.ndim == 4
-    law = "data and weights have four dimensions"
-    require(ok, ExprError, "dense_packed", law, data=data.shape, weights=weights.shape)
-    ok = data.shape[1] == weights.shape[1] and data.shape[3] == weights.shape[3]
-    law = "the input channels of data and weights must agree"
-    require(ok, ExprError, "dense_packed", law, data=data.shape, weights=weights.shape)
-    dtypes = (data.dtype, weights.dtype, out_dtype)
-    require(dtypes == ("int8", "int8", "int32"), ExprError, "dense_packed", "int8 by int8 gives int32", dtypes=dtypes)
+    _check_arguments(data, weights, out_dtype)
     k_o, k_i = reduce_axis((0, data.shape[1]), "k_o"), reduce_axis((0, data.shape[3]), "k_i")
 
     def element(bo: Expr, c: Expr, bi: Expr, cc: Expr) -> Expr:
@@ -51,6 +45,17 @@ def dense_packed(data: Tensor, weights: Tensor, out_dtype: str = "int32") -> Ten
     return made
 
 
+def _check_arguments(data: Tensor, weights: Tensor, out_dtype: str) -> None:
+    ok = data.ndim == 4 and weights.ndim == 4
+    law = "data and weights have four dimensions"
+    require(ok, ExprError, "dense_packed", law, data=data.shape, weights=weights.shape)
+    ok = data.shape[1] == weights.shape[1] and data.shape[3] == weights.shape[3]
+    law = "the input channels of data and weights must agree"
+    require(ok, ExprError, "dense_packed", law, data=data.shape, weights=weights.shape)
+    dtypes = (data.dtype, weights.dtype, out_dtype)
+    require(dtypes == ("int8", "int8", "int32"), ExprError, "dense_packed", "int8 by int8 gives int32", dtypes=dtypes)
+
+
 def schedule_dense_packed(knobs: DenseKnobs, output: Tensor) -> Schedule:
     """The schedule of a matrix product with what is fused to it, for one configuration.
 
@@ -58,17 +63,9 @@ def schedule_dense_packed(knobs: DenseKnobs, output: Tensor) -> Schedule:
     """
     f = fused(output, TAG)
     s, operands, kept = in_memories(f)
-    out = s[output]
-    bo, co, bi, ci = out.op.axis
-    bo0, bo1 = out.split(bo, factor=knobs.tile_b)
-    co0, co1 = out.split(co, factor=knobs.tile_co)
-    out.reorder(bo0, co0, bo1, co1, bi, ci)
-    if knobs.oc_nthread > 1:
-        co0, thread = out.split(co0, factor=knobs.oc_nthread)
-        out.reorder(thread, bo0, co0)
-        out.bind(thread, thread_axis("cthread"))
+    tile = _tiled(s[output], knobs)
     for t in kept:
-        s[t].compute_at(out, co0)
+        s[t].compute_at(s[output], tile)
     product = s[f.core]
     bo, co, bi, ci = product.op.axis
     k_o, k_i = product.op.reduce_axis
@@ -78,3 +75,16 @@ def schedule_dense_packed(knobs: DenseKnobs, output: Tensor) -> Schedule:
         s[t].compute_at(product, block)
     product.tensorize(bi)
     return s
+
+
+def _tiled(out: StageHandle, knobs: DenseKnobs) -> Loop:
+    """Cut the output into tiles, and these among virtual threads; gives the loop over the tiles of a row."""
+    bo, co, bi, ci = out.op.axis
+    bo0, bo1 = out.split(bo, factor=knobs.tile_b)
+    co0, co1 = out.split(co, factor=knobs.tile_co)
+    out.reorder(bo0, co0, bo1, co1, bi, ci)
+    if knobs.oc_nthread > 1:
+        co0, thread = out.split(co0, factor=knobs.oc_nthread)
+        out.reorder(thread, bo0, co0)
+        out.bind(thread, thread_axis("cthread"))
+    return co0

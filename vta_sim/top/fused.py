@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from te_lite import ComputeDAG, Schedule, Tensor, create_schedule
@@ -10,7 +11,7 @@ from te_lite.expr import Cast, Load
 from te_lite.tensor import ComputeOp, PlaceholderOp
 
 from ..compiler.scopes import ACC, INP, WGT
-from ..errors import CompileError
+from ..core.errors import CompileError
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,16 @@ def fused(output: Tensor, tag: str) -> Fused:
     computed = [op for op in ops if isinstance(op, ComputeOp) and op is not core and op.key not in before]
     constants = tuple([op for op in computed if not op.axis])
     stages = tuple([op for op in computed if op.axis])
+    _check_elementwise(stages, core)
+    read = dict.fromkeys(t for op in stages for t in op.input_tensors() if isinstance(t.op, PlaceholderOp))
+    return Fused(core, stages, constants, tuple(read))
+
+
+def _check_elementwise(stages: Sequence[ComputeOp], core: ComputeOp) -> None:
     for op in stages:
         ok = not op.reduce_axis and op.shape == core.shape
         law = f"an operator after the product must be element-wise, of the shape {core.shape}"
         require(ok, CompileError, op.name, law, shape=op.shape)
-    read = dict.fromkeys(t for op in stages for t in op.input_tensors() if isinstance(t.op, PlaceholderOp))
-    return Fused(core, stages, constants, tuple(read))
 
 
 def in_memories(f: Fused) -> tuple[Schedule, list[Tensor], list[Tensor]]:
@@ -66,11 +71,7 @@ def in_memories(f: Fused) -> tuple[Schedule, list[Tensor], list[Tensor]]:
     s = create_schedule(output)
     for op in f.constants:
         s[op].compute_inline()
-    if isinstance(f.inputs.op, ComputeOp):
-        inputs = f.inputs
-        s[inputs].set_scope(INP)
-    else:
-        inputs = s.cache_read(f.inputs, INP, [f.core])
+    inputs = _inputs(s, f)
     weights = s.cache_read(f.weights, WGT, [f.core])
     kept = [s.cache_read(t, ACC, [op for op in f.stages if t in op.input_tensors()]) for t in f.extra]
     inner = [op.output() for op in (f.core, *f.stages) if op is not output]
@@ -79,6 +80,14 @@ def in_memories(f: Fused) -> tuple[Schedule, list[Tensor], list[Tensor]]:
     for t in inner:
         s[t].set_scope(ACC)
     return s, [inputs, weights], [*kept, *inner]
+
+
+def _inputs(s: Schedule, f: Fused) -> Tensor:
+    """The inputs on the chip: computed there, which is padding, or a copy."""
+    if not isinstance(f.inputs.op, ComputeOp):
+        return s.cache_read(f.inputs, INP, [f.core])
+    s[f.inputs].set_scope(INP)
+    return f.inputs
 
 
 def _copies(op: ComputeOp) -> bool:

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..compiler.kernels import Count, uops_of, writes_again
+from ..compiler.kernel_calls import Count, uops_of, writes_again
 from ..compiler.transfer import MAX_PAD, Side, arranged
-from ..config import Config
-from ..kinds import Memory
+from ..core.config import Config
+from ..core.kinds import Memory
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,7 @@ def _broken(shape: ConvShape, k: ConvKnobs, config: Config) -> Iterator[tuple[st
             tiles = f"{need} elements times {k.threads} virtual threads"
             yield "capacity", f"the tile in {memory.name} must fit its {depth} elements, got {tiles}"
     yield from _division(shape, k)
-    if not _is_plane(_inputs(shape, k), any(shape.pad)):
-        law = "the tile of inputs must be evenly spaced rows" + (" of one plane" if any(shape.pad) else "")
-        yield "inputs", f"{law}, got tile_ci={k.tile_ci}, window={shape.window(k)} of {shape.height, shape.width}"
-    for co, h, w in shape.extra + ((shape.co, *shape.out),):
-        tile = (min(k.tile_co, co), min(k.tile_h, h), min(k.tile_w, w))
-        if not _is_plane(_sides(tile, (h * w, w, 1)), False):
-            yield "outputs", f"the tile of outputs must be evenly spaced rows, got {tile} of {co, h, w}"
+    yield from _transfers(shape, k)
     uops = uops_of(_products(shape, k))
     if len(uops) > config.depth(Memory.UOP):
         yield "limits", f"a kernel must have at most {config.depth(Memory.UOP)} micro-ops, got {len(uops)}"
@@ -97,6 +91,16 @@ def _broken(shape: ConvShape, k: ConvKnobs, config: Config) -> Iterator[tuple[st
         yield "hazard", f"{law}, got tile_co={k.tile_co}, tile_h={k.tile_h}"
     if max(shape.pad) > MAX_PAD:
         yield "limits", f"padding must be at most {MAX_PAD} rows and columns a side, got {shape.pad}"
+
+
+def _transfers(shape: ConvShape, k: ConvKnobs) -> Iterator[tuple[str, str]]:
+    if not _is_plane(_inputs(shape, k), any(shape.pad)):
+        law = "the tile of inputs must be evenly spaced rows" + (" of one plane" if any(shape.pad) else "")
+        yield "inputs", f"{law}, got tile_ci={k.tile_ci}, window={shape.window(k)} of {shape.height, shape.width}"
+    for co, h, w in shape.extra + ((shape.co, *shape.out),):
+        tile = (min(k.tile_co, co), min(k.tile_h, h), min(k.tile_w, w))
+        if not _is_plane(_sides(tile, (h * w, w, 1)), False):
+            yield "outputs", f"the tile of outputs must be evenly spaced rows, got {tile} of {co, h, w}"
 
 
 def _needs(shape: ConvShape, k: ConvKnobs) -> dict[Memory, int]:
@@ -109,13 +113,17 @@ def _needs(shape: ConvShape, k: ConvKnobs) -> dict[Memory, int]:
 
 def _division(shape: ConvShape, k: ConvKnobs) -> Iterator[tuple[str, str]]:
     (oh, ow) = shape.out
-    tiles = (("tile_h", oh), ("tile_w", ow), ("tile_ci", shape.ci), ("tile_co", shape.co))
-    for name, whole in tiles:
-        if whole % getattr(k, name):
-            yield "division", f"{name} must divide {whole}, got {getattr(k, name)}"
-    for name, outer in (("oc_nthread", shape.co // k.tile_co), ("h_nthread", oh // k.tile_h)):
-        if outer % getattr(k, name):
-            yield "division", f"{name} must divide the {outer} tiles, got {getattr(k, name)}"
+    tiles = (
+        ("tile_h", k.tile_h, oh), ("tile_w", k.tile_w, ow), ("tile_ci", k.tile_ci, shape.ci),
+        ("tile_co", k.tile_co, shape.co),
+    )  # fmt: skip
+    for name, tile, whole in tiles:
+        if whole % tile:
+            yield "division", f"{name} must divide {whole}, got {tile}"
+    threads = (("oc_nthread", k.oc_nthread, shape.co // k.tile_co), ("h_nthread", k.h_nthread, oh // k.tile_h))
+    for name, count, outer in threads:
+        if outer % count:
+            yield "division", f"{name} must divide the {outer} tiles, got {count}"
 
 
 def _inputs(shape: ConvShape, k: ConvKnobs) -> list[Side]:

@@ -6,7 +6,7 @@ Annealing walks with many points at once, one array operation a step; all of the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,7 @@ Score = Callable[[Array], Array]
 MOST_LOOKED_AT = 1 << 14
 
 
+@runtime_checkable
 class ModelOptimizer(Protocol):
     """Finds configurations that a model scores high."""
 
@@ -120,7 +121,7 @@ def chosen_optimizer(optimizer: str | ModelOptimizer, points: int) -> ModelOptim
         return LookAtAll()
     if optimizer == "sa":
         return SimulatedAnnealingOptimizer()
-    if isinstance(optimizer, str) or not callable(getattr(optimizer, "find", None)):
+    if isinstance(optimizer, str) or not isinstance(optimizer, ModelOptimizer):
         law = "the optimizer must be 'auto', 'all', 'sa', or an object with a method find"
         raise TemplateError(f"XGBTuner: {law}, got {optimizer!r}")
     return optimizer

@@ -24,7 +24,7 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..callback import Callback, si_scale
+from ..callback import Callback, Closes, si_scale
 from ..config import ConfigEntity
 from ..errors import TemplateError
 from ..knob import Array
@@ -176,7 +176,7 @@ class Tuner:
 @contextmanager
 def _opened(option: OpensMeasurer, task: Task) -> Iterator[Measurer]:
     law = "the measure option must come from measure_option(builder=..., runner=...), or have a method open"
-    require(callable(getattr(option, "open", None)), TemplateError, "tune", law, got=option)
+    require(isinstance(option, OpensMeasurer), TemplateError, "tune", law, got=option)
     measurer = option.open(task)
     try:
         yield measurer
@@ -190,9 +190,8 @@ def _closing(callbacks: Sequence[Callback]) -> Iterator[None]:
         yield
     finally:
         for callback in callbacks:
-            close = getattr(callback, "close", None)
-            if close is not None:
-                close()
+            if isinstance(callback, Closes):
+                callback.close()
 
 
 class _Log:

@@ -22,7 +22,7 @@ def can_be_fetched_ahead(state: State, k: int) -> bool:
     if stage.where != ATTACHED or stage.attach is None or stage.op.reduce_axis or stage.double_buffer:
         return False
     loop = state.stages[stage.attach.stage].vars[stage.attach.iter]
-    return storage_class(getattr(stage.op, "scope", "")) == "shared" and loop.kind == REDUCE
+    return storage_class(stage.op.scope) == "shared" and loop.kind == REDUCE
 
 
 def double_buffered(sketch: State) -> State | None:

@@ -1,4 +1,7 @@
-"""Import of ONNX models; the package `onnx` is needed only when a model is read."""
+"""Import of ONNX models.
+
+Law: one file touches the package `onnx`, and only when a model is read.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod, sqrt
 
-from ...ir import Expr
+from ...ir.nodes import Expr
 from .elementwise import unary
 from .emit import add, binary, call, const, div, minimum, mul, reshape, sub
 from .node import Converter, Converters, Node

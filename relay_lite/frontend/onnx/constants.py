@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ...ir import Constant, Expr
+from ...ir.nodes import Constant, Expr
 from .emit import const
 from .node import Converters, Node
 

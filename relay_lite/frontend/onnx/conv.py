@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ir import Call, Expr
+from ...ir.nodes import Call, Expr
 from .emit import call, const
 from .node import Converters, Node
 from .window import Window, auto_pad, bare_window, explicit_pads, halves, read_window
@@ -66,6 +66,17 @@ def conv_transpose(node: Node) -> Expr:
     A dilated kernel is a kernel with zeros in it.
     """
     x, weight = node.input(0), node.input(1)
+    group = _transpose_groups(node, x, weight)
+    strides, reach, before, after, extra = _transpose_window(node, x.shape[2:], weight.shape[2:])
+    out = call(
+        CONV_TRANSPOSE[len(x.shape) - 2], x, _dilated(node, weight, reach), strides=strides, padding=before + after,
+        output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
+    )  # fmt: skip
+    return _with_bias(node, out)
+
+
+def _transpose_groups(node: Node, x: Expr, weight: Expr) -> int:
+    """The number of groups; data and weight are checked."""
     n = len(x.shape) - 2
     node.require(n in CONV_TRANSPOSE, "the data must have 1 to 3 spatial axes", shape=x.shape)
     fits = len(weight.shape) == n + 2 and weight.shape[0] == x.shape[1]
@@ -73,12 +84,7 @@ def conv_transpose(node: Node) -> Expr:
     node.require(fits, law, data=x.shape, weight=weight.shape)
     group = node.integer("group", 1)
     node.require(group >= 1 and x.shape[1] % group == 0, "group must divide the channels", shape=x.shape, group=group)
-    strides, reach, before, after, extra = _transpose_window(node, x.shape[2:], weight.shape[2:])
-    out = call(
-        CONV_TRANSPOSE[n], x, _dilated(node, weight, reach), strides=strides, padding=before + after,
-        output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
-    )  # fmt: skip
-    return _with_bias(node, out)
+    return group
 
 
 def _transpose_window(node: Node, extents: Sequence[int], kernel: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -89,22 +95,33 @@ def _transpose_window(node: Node, extents: Sequence[int], kernel: Sequence[int])
     extra = node.integers("output_padding", (0,) * n)
     fits = len(extra) == n and all(0 <= e < s for e, s in zip(extra, window.strides, strict=True))
     node.require(fits, f"output_padding must be {n} integers from 0 to below the strides", output_padding=extra)
-    mode = auto_pad(node)
-    full = [s * (d - 1) + e + r for s, d, e, r in zip(window.strides, extents, extra, window.reach, strict=True)]
+    return window.strides, window.reach, *_transpose_pads(node, window, extents, extra), extra
+
+
+def _transpose_pads(
+    node: Node, window: Window, extents: Sequence[int], extra: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Begins and ends: as given, or what makes the output as large as it is asked to be."""
+    n, mode = len(extents), auto_pad(node)
     if node.has("output_shape"):
-        wanted = node.integers("output_shape")
-        law = f"output_shape must be {n} spatial extents, or these behind batch and channels"
-        node.require(len(wanted) in (n, n + 2), law, output_shape=wanted)
-        wanted = wanted[-n:]
+        wanted = _output_shape(node, n)
     elif mode.startswith("SAME"):
         wanted = tuple(d * s for d, s in zip(extents, window.strides, strict=True))
     else:
-        before, after = ((0,) * n, (0,) * n) if mode == "VALID" else explicit_pads(node, n)
-        return window.strides, window.reach, before, after, extra
+        return ((0,) * n, (0,) * n) if mode == "VALID" else explicit_pads(node, n)
+    full = [s * (d - 1) + e + r for s, d, e, r in zip(window.strides, extents, extra, window.reach, strict=True)]
     totals = [f - w for f, w in zip(full, wanted, strict=True)]
     law = "the output must be no larger than the convolution without pads"
     node.require(min(totals) >= 0, law, output=wanted, largest=tuple(full))
-    return window.strides, window.reach, *halves(totals, upper=mode == "SAME_UPPER"), extra
+    return halves(totals, upper=mode == "SAME_UPPER")
+
+
+def _output_shape(node: Node, n: int) -> tuple[int, ...]:
+    """The spatial extents that the output is asked to have."""
+    wanted = node.integers("output_shape")
+    law = f"output_shape must be {n} spatial extents, or these behind batch and channels"
+    node.require(len(wanted) in (n, n + 2), law, output_shape=wanted)
+    return wanted[-n:]
 
 
 def _dilated(node: Node, weight: Expr, reach: tuple[int, ...]) -> Expr:

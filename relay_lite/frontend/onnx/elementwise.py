@@ -8,7 +8,7 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
-from ...ir import Expr
+from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, div, maximum, minimum, mul
 from .model import dtype_name
 from .node import Converter, Converters, Node
@@ -55,21 +55,28 @@ def modulo(node: Node) -> Expr:
 def power(node: Node) -> Expr:
     """Pow; small constant exponents become products and roots.  The result has the dtype of the base."""
     x, y = node.input(0), node.input(1)
-    exponent = node.known(1)
+    base, exponent = node.known(0), node.known(1)
     if exponent is not None and exponent.size == 1 and len(exponent.shape) <= len(x.shape) and x.dtype in FLOATS:
-        match float(exponent.reshape(())):
-            case 1.0:
-                return x
-            case 2.0:
-                return mul(x, x)
-            case 3.0:
-                return mul(mul(x, x), x)
-            case 0.5:
-                return call("sqrt", x)
-    base = node.known(0)
+        short = _small_power(x, float(exponent.reshape(())))
+        if short is not None:
+            return short
     if base is not None and exponent is not None:
         return const(np.power(base, exponent), x.dtype)
     return binary("power", x, cast(y, x.dtype))
+
+
+def _small_power(x: Expr, exponent: float) -> Expr | None:
+    """A power as a product or a root; None when it is none."""
+    match exponent:
+        case 1.0:
+            return x
+        case 2.0:
+            return mul(x, x)
+        case 3.0:
+            return mul(mul(x, x), x)
+        case 0.5:
+            return call("sqrt", x)
+    return None
 
 
 def reciprocal(node: Node) -> Expr:

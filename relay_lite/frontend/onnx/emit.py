@@ -13,8 +13,8 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
-from ...ir import Array, Call, Constant, Expr, Tuple, TupleGetItem
-from ...op.registry import get
+from ...ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem
+from ...ir.op_registry import get
 from .rows import before_reshape
 
 Operand: TypeAlias = Expr | float

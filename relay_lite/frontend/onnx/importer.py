@@ -8,9 +8,11 @@ from typing import Any
 from te_lite.errors import TeError, require
 from te_lite.expr import FLOATS
 
-from ...errors import GraphError
-from ...ir import Array, Constant, Expr, Function, IRModule, Tuple, Var, post_order
-from ...types import TensorType
+from ...ir.errors import GraphError
+from ...ir.module import IRModule
+from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
+from ...ir.types import TensorType
+from ...ir.visit import post_order
 from .emit import cast
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, read_model
 from .node import Node
@@ -52,6 +54,11 @@ def from_onnx(
     walk.define(walk.weights(graph), "initializer")
     for node in nodes:
         walk.convert(node)
+    return _main(walk, graph, inputs)
+
+
+def _main(walk: _Walk, graph: OnnxGraph, inputs: Sequence[Var]) -> tuple[IRModule, dict[str, Array]]:
+    """The module of what was converted, and the values of the weights that it reads."""
     outputs = [walk.read(name, "output of the graph") for name in graph.outputs]
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     used = {id(e) for e in post_order(body)}
@@ -111,14 +118,18 @@ def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) 
     law = f"a static shape is needed, give shape={{{value.name!r}: (...)}}"
     require(static, GraphError, what, law, declared=declared)
     assert extents is not None
-    if declared is not None:
-        fits = len(declared) == len(extents) and all(
-            not isinstance(d, int) or d == e for d, e in zip(declared, extents, strict=True)
-        )
-        require(fits, GraphError, what, "the shape must agree with the model's", given=extents, declared=declared)
+    agrees = declared is None or _agree(declared, extents)
+    require(agrees, GraphError, what, "the shape must agree with the model's", given=extents, declared=declared)
     named = dtype.get(value.name) if isinstance(dtype, Mapping) else None
     kind = named or value.dtype or (dtype if isinstance(dtype, str) else "float32")
     return Var(value.name, TensorType(tuple(int(d) for d in extents if d is not None and not isinstance(d, str)), kind))
+
+
+def _agree(declared: Sequence[int | str | None], extents: Sequence[int | str | None]) -> bool:
+    """Whether extents are those that the model states."""
+    if len(declared) != len(extents):
+        return False
+    return all(not isinstance(d, int) or d == e for d, e in zip(declared, extents, strict=True))
 
 
 def _as_declared(inputs: Sequence[OnnxInput], variables: Sequence[Var]) -> list[Expr]:
@@ -171,25 +182,28 @@ class _Walk:
 
     def convert(self, node: OnnxNode) -> None:
         """Enter the outputs of a node."""
-        what = f"ONNX {node}"
         outputs = node.outputs
         while outputs and not outputs[-1]:
             outputs = outputs[:-1]
-        inputs = tuple(None if not name else self.read(name, what) for name in node.inputs)
+        inputs = tuple(None if not name else self.read(name, f"ONNX {node}") for name in node.inputs)
         asked = Node(node.op, node.name, self.opsets[""], inputs, outputs, node.attrs, self.values)
         if node.op == BRANCH:
             return self.branch(asked)
+        made = self.converted(node, asked)
+        self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
+        for index, name in enumerate(outputs[len(made) :], len(made)):
+            self.dropped[name] = f"but output {index} of {node} is not supported"
+
+    def converted(self, node: OnnxNode, asked: Node) -> list[Expr]:
+        """What the converter of a node makes of it; an error names the node."""
         converter = find(node.op, self.opsets)
         assert converter is not None
         try:
             found = converter(asked)
         except TeError as error:
-            message = str(error)
+            what, message = f"ONNX {node}", str(error)
             raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
-        made = [found] if isinstance(found, Expr) else list(found)
-        self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
-        for index, name in enumerate(outputs[len(made) :], len(made)):
-            self.dropped[name] = f"but output {index} of {node} is not supported"
+        return [found] if isinstance(found, Expr) else list(found)
 
     def branch(self, node: Node) -> None:
         """Enter the outputs of an If, whose condition must be known: those of the branch that is taken."""

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ...ir import Expr
+from ...ir.nodes import Expr
 from .emit import add, broadcast_to, call, mul, reshape, transpose, value_of
 from .node import Converters, Node
 

@@ -17,8 +17,8 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.expr import DTYPES
 
-from ...errors import GraphError
-from ...ir import Array
+from ...ir.errors import GraphError
+from ...ir.nodes import Array
 
 SUBJECT = "ONNX model"
 

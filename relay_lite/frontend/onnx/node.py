@@ -13,8 +13,8 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ...errors import GraphError
-from ...ir import Array, Expr
+from ...ir.errors import GraphError
+from ...ir.nodes import Array, Expr
 from .emit import value_of
 
 

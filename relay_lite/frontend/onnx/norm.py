@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from ...ir import Expr
+from ...ir.nodes import Expr
 from .emit import add, binary, call, const, div, item, mul, reshape, sub
 from .node import Converters, Node
 

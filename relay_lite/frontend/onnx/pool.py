@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir import Expr
+from ...ir.nodes import Expr
 from .emit import call
 from .node import Converters, Node
 from .window import Window, read_window

@@ -8,7 +8,7 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
-from ...ir import Array, Expr
+from ...ir.nodes import Array, Expr
 from .emit import add, call, cast, const, mul, reshape, sub
 from .node import Converter, Converters, Node
 

@@ -6,7 +6,7 @@ a few gathers with constant positions, one per tap: 1 for nearest, 2 for linear,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
-from ...ir import Array, Expr
+from ...ir.nodes import Array, Expr
 from .emit import add, call, const, mul, value_of
 from .node import Converters, Node
 
@@ -80,19 +80,9 @@ def _scales(node: Node, index: int) -> tuple[float, ...] | None:
 def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | None, rule: Rule) -> Expr:
     x = node.input(0)
     node.require((scales is None) != (sizes is None), "one of scales and sizes is needed", scales=scales, sizes=sizes)
-    rank = len(x.shape)
-    axes = [node.axis(a, rank) for a in node.integers("axes", tuple(range(rank)))]
-    given = len(scales if scales is not None else sizes or ())
-    node.require(given == len(axes), f"{len(axes)} scales or sizes are needed", scales=scales, sizes=sizes)
-    out, factors = list(x.shape), [np.float32(1)] * rank
-    for i, axis in enumerate(axes):
-        extent = x.shape[axis]
-        factors[axis] = (
-            np.float32(scales[i]) if scales is not None else np.float32((sizes or ())[i]) / np.float32(extent)
-        )
-        out[axis] = int(np.floor(np.float32(extent) * factors[axis])) if scales is not None else (sizes or ())[i]
+    out, factors = _extents(node, scales, sizes)
     node.require(min(out) > 0, "every extent of the result must be at least 1", shape=tuple(out))
-    changed = [a for a in range(rank) if out[a] != x.shape[a] or factors[a] != 1]
+    changed = [a for a in range(len(out)) if out[a] != x.shape[a] or factors[a] != 1]
     node.require(
         rule.mode == "nearest" or x.dtype in FLOATS or not changed, "interpolation needs floats", dtype=x.dtype
     )
@@ -105,6 +95,22 @@ def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | 
     return x
 
 
+def _extents(
+    node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | None
+) -> tuple[list[int], list[np.float32]]:
+    """The extents of the result, and the scale of every axis."""
+    shape = node.input(0).shape
+    axes = [node.axis(a, len(shape)) for a in node.integers("axes", tuple(range(len(shape))))]
+    given = len(scales if scales is not None else sizes or ())
+    node.require(given == len(axes), f"{len(axes)} scales or sizes are needed", scales=scales, sizes=sizes)
+    out, factors = list(shape), [np.float32(1)] * len(shape)
+    for i, axis in enumerate(axes):
+        extent, size = np.float32(shape[axis]), (sizes or shape)[i]
+        factors[axis] = np.float32(scales[i]) if scales is not None else np.float32(size) / extent
+        out[axis] = int(np.floor(extent * factors[axis])) if scales is not None else size
+    return out, factors
+
+
 Taps = list[tuple[Array, Array]]
 """Positions and weights of each source element that an output reads, one entry per output."""
 
@@ -115,28 +121,33 @@ def _positions(rule: Rule, extent: int, out: int, scale: np.float32) -> Array:
     A scale that is the ratio of the extents is taken as that ratio, so that positions half-way are met exactly; another
     one counts as it is, in float32 as runtimes compute it.
     """
-    exact = scale == np.float32(out / extent)
+    exact = bool(scale == np.float32(out / extent))
     kind: Any = np.float64 if exact else np.float32
-    o: Array = np.arange(out, dtype=kind)
-    centres: Array = o + kind(0.5)
 
     def back(x: Array) -> Array:
         return np.asarray(x * extent / out if exact else x / scale)
 
-    match rule.coordinates:
+    if rule.coordinates == "half_pixel_symmetric" and not exact:
+        shrink = kind(out) / (scale * kind(extent))
+        centres = np.arange(out, dtype=kind) + kind(0.5)
+        return np.asarray(kind(extent) / 2 * (1 - shrink) + back(centres) - kind(0.5))
+    return _coordinates(rule.coordinates, extent, np.arange(out, dtype=kind), back)
+
+
+def _coordinates(mode: str, extent: int, o: Array, back: Callable[[Array], Array]) -> Array:
+    """The source coordinates of the outputs `o`; `back` takes a distance from the result to the source."""
+    out, half = len(o), o.dtype.type(0.5)
+    match mode:
         case "asymmetric":
             return back(o)
         case "align_corners":
             return np.asarray(o * (extent - 1) / max(out - 1, 1))
         case "tf_half_pixel_for_nn":
-            return back(centres)
+            return back(o + half)
         case "pytorch_half_pixel" if out == 1:
             return o
-        case "half_pixel_symmetric" if not exact:
-            shrink = kind(out) / (scale * kind(extent))
-            return np.asarray(kind(extent) / 2 * (1 - shrink) + back(centres) - kind(0.5))
         case _:
-            return np.asarray(back(centres) - kind(0.5))
+            return np.asarray(back(o + half) - half)
 
 
 def _taps(rule: Rule, extent: int, out: int, scale: np.float32) -> Taps:

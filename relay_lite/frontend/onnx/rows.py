@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from ...ir import Call, Expr
-from ...op.registry import OpPattern, get
+from ...ir.nodes import Call, Expr
+from ...ir.op_registry import OpPattern, get
 
 ALONG_LAST = ("mean", "sum", "max", "min")
 BINARY = ("add", "subtract", "multiply", "divide", "power", "maximum", "minimum")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from ...ir import Array, Call, Expr
+from ...ir.nodes import Array, Call, Expr
 from .emit import add, binary, call, cast, concatenate, const, item, value_of
 from .node import Converters, Node
+
+Pairs: TypeAlias = list[tuple[int, int]]
 
 
 def gather(node: Node) -> Expr:
@@ -93,7 +96,17 @@ def split(node: Node) -> Sequence[Expr]:
     """Split along `axis` into the named extents, or into equal parts of which the last may be smaller."""
     x = node.input(0)
     axis = node.axis(node.integer("axis", 0), len(x.shape))
-    extent = x.shape[axis]
+    sizes = _parts(node, x.shape[axis])
+    cut = [s for s in sizes if s]
+    if len(cut) > 1:
+        ends = tuple(int(e) for e in np.cumsum(cut)[:-1])
+        whole = call("split", x, axis=axis, indices_or_sections=len(cut) if len(set(cut)) == 1 else ends)
+    parts = iter([x] if len(cut) < 2 else [item(whole, i) for i in range(len(cut))])
+    return [next(parts) if s else const(np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :])), x.dtype) for s in sizes]
+
+
+def _parts(node: Node, extent: int) -> Sequence[int]:
+    """The extents of the parts: those that are named, or equal ones."""
     sizes = node.list_at(1, "split", since=13)
     if sizes is None:
         count = node.integer("num_outputs", len(node.outputs))
@@ -103,12 +116,7 @@ def split(node: Node) -> Sequence[Expr]:
         sizes = tuple(min(size, extent - i * size) for i in range(count))
     fits = min(sizes) >= 0 and sum(sizes) == extent and len(sizes) == len(node.outputs)
     node.require(fits, "the parts must be as many as outputs and fill the axis", extent=extent, split=sizes)
-    cut = [s for s in sizes if s]
-    if len(cut) > 1:
-        ends = tuple(int(e) for e in np.cumsum(cut)[:-1])
-        whole = call("split", x, axis=axis, indices_or_sections=len(cut) if len(set(cut)) == 1 else ends)
-    parts = iter([x] if len(cut) < 2 else [item(whole, i) for i in range(len(cut))])
-    return [next(parts) if s else const(np.zeros((*x.shape[:axis], 0, *x.shape[axis + 1 :])), x.dtype) for s in sizes]
+    return sizes
 
 
 def concat(node: Node) -> Expr:
@@ -134,27 +142,41 @@ def pad_inputs(node: Node) -> Expr:
 
 
 def _padded(node: Node, pads: Sequence[int], value: float, axes: Sequence[int] | None) -> Expr:
-    x = node.input(0)
-    rank = len(x.shape)
-    where = tuple(range(rank)) if axes is None else tuple(node.axis(a, rank) for a in axes)
-    node.require(len(pads) == 2 * len(where), f"{2 * len(where)} pads are needed", pads=tuple(pads))
-    mode = node.text("mode", "constant")
+    widths, mode = _widths(node, pads, axes), node.text("mode", "constant")
     modes = ("constant", "edge", "reflect", "wrap")
     node.require(mode in modes, f"mode must be one of {', '.join(modes)}", mode=mode)
-    widths = {a: (pads[i], pads[i + len(where)]) for i, a in enumerate(where)}
-    crop = {a: range(max(-b, 0), x.shape[a] - max(-e, 0)) for a, (b, e) in widths.items() if min(b, e) < 0}
-    node.require(all(len(r) for r in crop.values()), "something must be left", shape=x.shape, pads=tuple(pads))
-    x = pick(x, crop)
-    grow = [(max(b, 0), max(e, 0)) for b, e in (widths.get(a, (0, 0)) for a in range(rank))]
-    if not any(b or e for b, e in grow):
+    x, widths = _cropped(node, widths, pads)
+    if not any(b or e for b, e in widths):
         return x
-    small = all(max(w) < max(d, 1) for w, d in zip(grow, x.shape, strict=True))
+    small = all(max(w) < max(d, 1) for w, d in zip(widths, x.shape, strict=True))
     if mode in ("constant", "edge") or (mode == "reflect" and small):
-        return call("nn.pad", x, pad_width=tuple(grow), pad_value=value, pad_mode=mode)
-    for axis, (before, after) in enumerate(grow):
+        return call("nn.pad", x, pad_width=tuple(widths), pad_value=value, pad_mode=mode)
+    return _repeated(node, x, widths, "reflect" if mode == "reflect" else "wrap")
+
+
+def _widths(node: Node, pads: Sequence[int], axes: Sequence[int] | None) -> Pairs:
+    """What is added before and behind every axis; below zero is taken away."""
+    rank = len(node.input(0).shape)
+    where = tuple(range(rank)) if axes is None else tuple(node.axis(a, rank) for a in axes)
+    node.require(len(pads) == 2 * len(where), f"{2 * len(where)} pads are needed", pads=tuple(pads))
+    given = {a: (pads[i], pads[i + len(where)]) for i, a in enumerate(where)}
+    return [given.get(a, (0, 0)) for a in range(rank)]
+
+
+def _cropped(node: Node, widths: Pairs, pads: Sequence[int]) -> tuple[Expr, Pairs]:
+    """The input without what is taken away, and what is added."""
+    x = node.input(0)
+    crop = {a: range(max(-b, 0), x.shape[a] - max(-e, 0)) for a, (b, e) in enumerate(widths) if min(b, e) < 0}
+    node.require(all(len(r) for r in crop.values()), "something must be left", shape=x.shape, pads=tuple(pads))
+    return pick(x, crop), [(max(b, 0), max(e, 0)) for b, e in widths]
+
+
+def _repeated(node: Node, x: Expr, widths: Pairs, mode: Literal["reflect", "wrap"]) -> Expr:
+    """The pads are elements of `x`, taken axis by axis; there may be more of them than elements."""
+    for axis, (before, after) in enumerate(widths):
         if before or after:
             node.require(x.shape[axis] > (mode == "reflect"), "there must be something to repeat", shape=x.shape)
-            positions = np.pad(np.arange(x.shape[axis]), (before, after), mode=mode)  # type: ignore[call-overload]
+            positions = np.pad(np.arange(x.shape[axis]), (before, after), mode=mode)
             x = call("take", x, const(positions, "int32"), axis=axis)
     return x
 

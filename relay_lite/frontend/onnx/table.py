@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import activation, constants, conv, elementwise, layout, matmul, norm, pool, reduce, resize, select
+from . import activation, constants, conv, elementwise, matmul, norm, pool, reduce, resize, select
+from . import movement as layout
 from .node import Converter, Converters
 
 OPSETS = range(7, 24)

@@ -1,4 +1,10 @@
-"""Operators of neural networks, with the names and arguments of TVM's `topi.nn`."""
+"""Operators of neural networks, with the names and arguments of TVM's `topi.nn`.
+
+In reading order:
+
+    windows             utils, pad, conv, depthwise_conv2d, conv_transpose, winograd, pooling
+    the rest            dense, elemwise, softmax, norm, block
+"""
 
 from .block import depth_to_space, space_to_depth
 from .conv import (

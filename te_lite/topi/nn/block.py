@@ -6,8 +6,7 @@ from ...errors import ExprError, require
 from ...expr import Expr
 from ...tensor import Tensor
 from ..tag import INJECTIVE
-from ..utils import ax_compute
-from .utils import layout_axes
+from ..utils import ax_compute, layout_axes
 
 
 def _parts(data: Tensor, layout: str, what: str) -> tuple[int, int, int, int]:
@@ -39,7 +38,7 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
         at[h], at[w] = i[h] // b, i[w] // b
         return data[at]
 
-    return ax_compute(shape, element, "depth_to_space", INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(shape, element, "depth_to_space", INJECTIVE)
 
 
 def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tensor:
@@ -58,4 +57,4 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW") -> Tenso
         at[c], at[h], at[w] = i[c] % channels, i[h] * b + inner // b, i[w] * b + inner % b
         return data[at]
 
-    return ax_compute(shape, element, "space_to_depth", INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(shape, element, "space_to_depth", INJECTIVE)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ... import reduction
 from ...errors import ExprError, require
 from ...expr import Expr, cast
 from ...tensor import Tensor, compute
-from ..utils import conv_extent, per_dim
+from ..utils import conv_extent, layout_axes, per_dim
 from .pad import pad
-from .utils import Padding, get_pad_tuple_generic, layout_axes
+from .utils import Padding, get_pad_tuple_generic
 
 Ints = int | Sequence[int]
 
@@ -32,6 +32,64 @@ def _kernel_axes(kernel_layout: str, data_layout: str, ndim: int) -> tuple[int, 
     return (0, 1, list(range(2, ndim))) if channels_first else (ndim - 1, ndim - 2, list(range(ndim - 2)))
 
 
+@dataclass(frozen=True)
+class _Axes:
+    """The positions of N, C and the spatial dimensions in the data, and of O, I and the spatial ones in the weight."""
+
+    n: int
+    c: int
+    spatial: list[int]
+    o: int
+    i: int
+    kernel: list[int]
+
+    def names(self, ndim: int) -> list[str]:
+        """The names of the axes of the convolution."""
+        names = [""] * ndim
+        names[self.n], names[self.c] = "nn", "ff"
+        for d, name in zip(self.spatial, SPATIAL_AXES, strict=False):
+            names[d] = name
+        return names
+
+
+def _axes_of(inp: Tensor, filt: Tensor, data_layout: str, kernel_layout: str, groups: int) -> _Axes:
+    """The positions in `inp` and `filt`, which are found to fit together."""
+    require(filt.ndim == inp.ndim, ExprError, "conv", "data and weight must have as many dimensions",
+            data=inp.shape, weight=filt.shape)  # fmt: skip
+    layout = layout_axes(data_layout, inp.ndim, "conv")
+    at = _Axes(*layout, *_kernel_axes(kernel_layout, data_layout, inp.ndim))
+    filters, channels = filt.shape[at.o], inp.shape[at.c]
+    fits = groups > 0 and channels % groups == 0 and filters % groups == 0 and filt.shape[at.i] == channels // groups
+    require(fits, ExprError, "conv", "the channels of data, weight and groups do not fit",
+            data=inp.shape, weight=filt.shape, groups=groups)  # fmt: skip
+    return at
+
+
+def _window_sum(
+    data: Tensor, filt: Tensor, at: _Axes, strides: Sequence[int], dilations: Sequence[int], groups: int, dtype: str
+) -> Callable[..., Expr]:
+    """The element of a convolution: the sum over the channels of its group and the window at its place."""
+    channels, filters = filt.shape[at.i], filt.shape[at.o] // groups
+    rc = reduction.reduce_axis((0, channels), "rc")
+    rs = [reduction.reduce_axis((0, filt.shape[d]), name) for d, name in zip(at.kernel, REDUCE_AXES, strict=False)]
+
+    def element(*i: Expr) -> Expr:
+        channel = rc if groups == 1 else i[at.c] // filters * channels + rc
+        read: dict[int, Expr] = {at.n: i[at.n], at.c: channel}
+        weight: dict[int, Expr] = {at.o: i[at.c], at.i: rc}
+        for d, r, s, step, k in zip(at.spatial, rs, strides, dilations, at.kernel, strict=True):
+            read[d], weight[k] = i[d] * s + r * step, r
+        inner = [rc if d == at.c else rs[at.spatial.index(d)] for d in range(data.ndim) if d != at.n]
+        product = cast(dtype, data[_in_order(read)]) * cast(dtype, filt[_in_order(weight)])
+        return reduction.sum(product, axis=inner)
+
+    return element
+
+
+def _in_order(by_place: Mapping[int, Expr]) -> list[Expr]:
+    return [by_place[d] for d in range(len(by_place))]
+
+
 def conv(
     inp: Tensor,
     filt: Tensor,
@@ -49,45 +107,20 @@ def conv(
     Stages `pad_temp` and `[group_]conv<n>d_<layout>`.  `layout_free` marks the weight as free to be stored in
     another order.  Raises ExprError when ranks, channels or groups do not fit.
     """
+    at = _axes_of(inp, filt, data_layout, kernel_layout, groups)
     n = inp.ndim - 2
-    require(filt.ndim == inp.ndim, ExprError, "conv", "data and weight must have as many dimensions",
-            data=inp.shape, weight=filt.shape)  # fmt: skip
-    at_n, at_c, at_spatial = layout_axes(data_layout, inp.ndim, "conv")
-    at_o, at_i, at_kernel = _kernel_axes(kernel_layout, data_layout, inp.ndim)
     strides, dilations = per_dim(stride, n, "conv stride"), per_dim(dilation, n, "conv dilation")
-    kernel = [filt.shape[d] for d in at_kernel]
-    filters, channels = filt.shape[at_o], inp.shape[at_c]
-    fits = groups > 0 and channels % groups == 0 and filters % groups == 0 and filt.shape[at_i] == channels // groups
-    require(fits, ExprError, "conv", "the channels of data, weight and groups do not fit",
-            data=inp.shape, weight=filt.shape, groups=groups)  # fmt: skip
+    kernel = [filt.shape[d] for d in at.kernel]
     before, after = get_pad_tuple_generic(padding, [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)])
-    sides = [_spread(p, at_spatial, inp.ndim) for p in (before, after)]
-    temp = pad(inp, sides[0], sides[1], name="pad_temp")
-    rc = reduction.reduce_axis((0, channels // groups), "rc")
-    rs = [reduction.reduce_axis((0, k), name) for k, name in zip(kernel, REDUCE_AXES, strict=False)]
-    dtype = out_dtype or inp.dtype
-
-    def element(*i: Expr) -> Any:
-        channel = rc if groups == 1 else i[at_c] // (filters // groups) * (channels // groups) + rc
-        read: list[Any] = [None] * inp.ndim
-        weight: list[Any] = [None] * inp.ndim
-        read[at_n], read[at_c], weight[at_o], weight[at_i] = i[at_n], channel, i[at_c], rc
-        for d, r, s, step, k in zip(at_spatial, rs, strides, dilations, at_kernel, strict=True):
-            read[d], weight[k] = i[d] * s + r * step, r
-        inner = [rc if d == at_c else rs[at_spatial.index(d)] for d in range(inp.ndim) if d != at_n]
-        return reduction.sum(cast(dtype, temp[read]) * cast(dtype, filt[weight]), axis=inner)
-
+    padded = pad(inp, _spread(before, at.spatial, inp.ndim), _spread(after, at.spatial, inp.ndim), name="pad_temp")
     shape = list(inp.shape)
-    shape[at_c] = filters
-    for d, k, s, b, a, step in zip(at_spatial, kernel, strides, before, after, dilations, strict=True):
+    shape[at.c] = filt.shape[at.o]
+    for d, k, s, b, a, step in zip(at.spatial, kernel, strides, before, after, dilations, strict=True):
         shape[d] = conv_extent(inp.shape[d], k, s, b, a, step)
-    names = ["" for _ in shape]
-    names[at_n], names[at_c] = "nn", "ff"
-    for d, name in zip(at_spatial, SPATIAL_AXES, strict=False):
-        names[d] = name
+    element = _window_sum(padded, filt, at, strides, dilations, groups, out_dtype or inp.dtype)
     stage = f"{'group_' if groups > 1 else ''}conv{n}d_{data_layout.lower()}"
     attrs = {"layout_free_placeholders": [filt]} if layout_free else {}
-    return compute(shape, element, stage, stage, attrs, names)  # type: ignore[no-any-return]
+    return compute(shape, element, stage, stage, attrs, at.names(inp.ndim))
 
 
 def _spread(values: Sequence[int], where: Sequence[int], ndim: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ... import reduction
 from ...errors import ExprError, require
 from ...expr import Expr, cast
@@ -11,8 +13,6 @@ from ..utils import per_dim
 from .conv import Ints
 from .pad import dilate, pad
 from .utils import Padding, get_pad_tuple_generic
-
-# mypy: disable-error-code="no-any-return"
 
 WINDOW_AXES = {1: ("w",), 2: ("h", "w"), 3: ("d", "h", "w")}
 
@@ -48,13 +48,7 @@ def _conv_transpose(
     spread = dilate(data, (1, 1, *strides), name="data_dilate")
     padded = pad(spread, (0, 0, *before), (0, 0, *after), name="data_pad")
     names = WINDOW_AXES[n]
-
-    def mirrored(*i: Expr) -> Expr:
-        return weight(i[1], i[0], *[k - 1 - v for k, v in zip(kernel, i[2:], strict=True)])
-
-    turned = compute(
-        (filters, channels, *kernel), mirrored, "kernel_transform", INJECTIVE, varargs_names=["o", "i", *names]
-    )
+    turned = _mirrored(weight, names)
     dc = reduction.reduce_axis((0, channels), "dc")
     window = [reduction.reduce_axis((0, k), f"d{name}") for k, name in zip(kernel, names, strict=True)]
     dtype = out_dtype or data.dtype
@@ -65,6 +59,17 @@ def _conv_transpose(
 
     shape = [p - k + 1 for p, k in zip(padded.shape[2:], kernel, strict=True)]
     return compute((batch, filters, *shape), element, tag=tag, varargs_names=["b", "c", *names])
+
+
+def _mirrored(weight: Tensor, names: Sequence[str]) -> Tensor:
+    """A weight [CI, CO, kernel ...] as [CO, CI, kernel ...] with the window turned round."""
+    channels, filters, *kernel = weight.shape
+
+    def element(*i: Expr) -> Expr:
+        return weight(i[1], i[0], *[k - 1 - v for k, v in zip(kernel, i[2:], strict=True)])
+
+    axes = ["o", "i", *names]
+    return compute((filters, channels, *kernel), element, "kernel_transform", INJECTIVE, varargs_names=axes)
 
 
 def conv1d_transpose_ncw(data: Tensor, kernel: Tensor, stride: Ints, padding: Padding, out_dtype: str | None = None,

@@ -11,8 +11,6 @@ from ...tensor import Tensor, compute
 from ..tag import BROADCAST
 from ..utils import get_const_tuple
 
-# mypy: disable-error-code="no-any-return"
-
 
 def matmul(
     tensor_a: Tensor,

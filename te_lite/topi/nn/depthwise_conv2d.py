@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ... import reduction
 from ...errors import ExprError, require
 from ...expr import Expr, cast
@@ -10,8 +12,6 @@ from ..utils import conv_extent, per_dim
 from .conv import Ints
 from .pad import pad
 from .utils import Padding, get_pad_tuple
-
-# mypy: disable-error-code="no-any-return"
 
 
 def depthwise_conv2d_nchw(Input: Tensor, Filter: Tensor, stride: Ints, padding: Padding, dilation: Ints,
@@ -46,7 +46,22 @@ def _depthwise(
     (sh, sw), (dh, dw) = per_dim(stride, 2, "stride"), per_dim(dilation, 2, "dilation")
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
     out_h, out_w = conv_extent(height, kh, sh, top, bottom, dh), conv_extent(width, kw, sw, left, right, dw)
-    dtype = out_dtype or data.dtype
+    sides = [(0, *p, 0) if channels_last else (0, 0, *p) for p in ((top, left), (bottom, right))]
+    padded = pad(data, sides[0], sides[1], name="PaddedInput")
+    product = _product(padded, filt, (sh, sw), (dh, dw), out_dtype or data.dtype, channels_last)
+    if channels_last:
+        shape = (batch, out_h, out_w, channels * multiplier)
+        return compute(shape, lambda b, i, j, c: product(b, i, j, c), "DepthwiseConv2d", "depthwise_conv2d_nhwc")
+    shape = (batch, channels * multiplier, out_h, out_w)
+    return compute(shape, lambda b, c, i, j: product(b, i, j, c), "DepthwiseConv2d", "depthwise_conv2d_nchw")
+
+
+def _product(
+    padded: Tensor, filt: Tensor, strides: tuple[int, ...], dilations: tuple[int, ...], dtype: str, channels_last: bool
+) -> Callable[[Expr, Expr, Expr, Expr], Expr]:
+    """The sum over the window at row i, column j of channel c."""
+    (sh, sw), (dh, dw) = strides, dilations
+    kh, kw, multiplier = [filt.shape[d] for d in ((0, 1, 3) if channels_last else (2, 3, 1))]
     di, dj = reduction.reduce_axis((0, kh), "di"), reduction.reduce_axis((0, kw), "dj")
 
     def product(b: Expr, i: Expr, j: Expr, c: Expr) -> Expr:
@@ -55,18 +70,4 @@ def _depthwise(
         weight = filt[di, dj, channel, m] if channels_last else filt[channel, m, di, dj]
         return reduction.sum(cast(dtype, read) * cast(dtype, weight), axis=[di, dj])
 
-    if channels_last:
-        padded = pad(data, (0, top, left, 0), (0, bottom, right, 0), name="PaddedInput")
-        return compute(
-            (batch, out_h, out_w, channels * multiplier),
-            lambda b, i, j, c: product(b, i, j, c),
-            "DepthwiseConv2d",
-            "depthwise_conv2d_nhwc",
-        )
-    padded = pad(data, (0, 0, top, left), (0, 0, bottom, right), name="PaddedInput")
-    return compute(
-        (batch, channels * multiplier, out_h, out_w),
-        lambda b, c, i, j: product(b, i, j, c),
-        "DepthwiseConv2d",
-        "depthwise_conv2d_nchw",
-    )
+    return product

@@ -13,8 +13,6 @@ from ..tag import BROADCAST, INJECTIVE
 from ..transform import expand_dims
 from ..utils import normal_axis, unravel
 
-# mypy: disable-error-code="no-any-return"
-
 
 def relu(x: Tensor) -> Tensor:
     """`max(x, 0)` (stage `compute`; `topi.cpp.relu` is the form of graph front ends)."""

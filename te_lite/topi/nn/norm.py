@@ -54,7 +54,8 @@ def _moments(data: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor, int]:
 
     def element(*i: Expr) -> tuple[Expr, Expr]:
         x = data[source_indices(i, axes, inner, data.ndim, False)]
-        return _pair_sum((x, x * x), axis=inner)  # type: ignore[no-any-return]
+        total, squares = _pair_sum((x, x * x), axis=inner)
+        return total, squares
 
     sums = ax_compute(reduced_shape(data.shape, axes, False), element, f"{data.op.name}_red_temp", COMM_REDUCE)
     return sums[0], sums[1], math.prod([data.shape[a] for a in axes])
@@ -76,7 +77,7 @@ def _normalise(
         variance = second[outer] / n - mean * mean
         return affine(i, (data[i] - mean) * call("rsqrt", variance + const(epsilon, data.dtype)))
 
-    return ax_compute(data.shape, element, name, INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(data.shape, element, name, INJECTIVE)
 
 
 def layer_norm(data: Tensor, gamma: Tensor, beta: Tensor | None, axis: Axis = -1, epsilon: float = 1e-5) -> Tensor:
@@ -118,7 +119,7 @@ def rms_norm(data: Tensor, weight: Tensor, axis: Axis = -1, epsilon: float = 1e-
         scale = call("rsqrt", squares[outer] / n + const(epsilon, data.dtype))
         return data[i] * scale * weight[[i[a] for a in axes]]
 
-    return ax_compute(data.shape, element, "T_rms_norm", INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(data.shape, element, "T_rms_norm", INJECTIVE)
 
 
 def lrn(
@@ -133,9 +134,9 @@ def lrn(
 
     def square(*i: Expr) -> Expr:
         x = padded(*i[:at], i[at] + k, *i[at + 1 :])
-        return sum_reduce(x * x, axis=k)  # type: ignore[no-any-return]
+        return sum_reduce(x * x, axis=k)
 
     total = ax_compute(data.shape, square, "sqr_sum", COMM_REDUCE)
-    return ax_compute(  # type: ignore[no-any-return]
+    return ax_compute(
         data.shape, lambda *i: data[i] / call("pow", total[i] * (alpha / size) + bias, const(beta, data.dtype)), "T_lrn"
     )

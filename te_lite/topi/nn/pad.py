@@ -35,7 +35,7 @@ def pad(
             inside += [v >= b, v < n + b] if b or a else []
         return if_then_else(logical_and(*inside), data[indices], value)
 
-    return compute(_padded(data, before, after, name), element, name, INJECTIVE, attrs)  # type: ignore[no-any-return]
+    return compute(_padded(data, before, after, name), element, name, INJECTIVE, attrs)
 
 
 def pad_sides(
@@ -55,21 +55,24 @@ def pad_sides(
     before, after = per_dim(pad_before, data.ndim, name), per_dim(pad_after, data.ndim, name)
     value = as_expr(pad_value, data.dtype)
 
-    def moved(v: Expr, b: int, n: int) -> Expr:
-        if pad_mode == "edge":
-            return if_then_else(v < b, as_expr(0), if_then_else(v >= n + b, as_expr(n - 1), v - b))
-        if pad_mode == "reflect":
-            return if_then_else(v < b, b - v, if_then_else(v >= n + b, n * 2 + b - 2 - v, v - b))
-        return v - b
-
     def element(*i: Expr) -> Expr:
         inside, indices = [], []
         for v, b, a, n in zip(i, before, after, data.shape, strict=True):
-            indices.append(moved(v, b, n) if b or a else v)
+            indices.append(_moved(v, b, n, pad_mode) if b or a else v)
             inside += ([v >= b] if b else []) + ([v < n + b] if a else [])
         return data[indices] if pad_mode != "constant" else if_then_else(logical_and(*inside), data[indices], value)
 
-    return ax_compute(_padded(data, before, after, name), element, name, INJECTIVE)  # type: ignore[no-any-return]
+    return ax_compute(_padded(data, before, after, name), element, name, INJECTIVE)
+
+
+def _moved(v: Expr, before: int, size: int, pad_mode: str) -> Expr:
+    """The index that is read at `v` of a dimension with `before` elements of padding and `size` of data."""
+    below, above = v < before, v >= size + before
+    if pad_mode == "edge":
+        return if_then_else(below, as_expr(0), if_then_else(above, as_expr(size - 1), v - before))
+    if pad_mode == "reflect":
+        return if_then_else(below, before - v, if_then_else(above, size * 2 + before - 2 - v, v - before))
+    return v - before
 
 
 def _padded(data: Tensor, before: Sequence[int], after: Sequence[int], name: str) -> list[int]:
@@ -88,4 +91,4 @@ def dilate(data: Tensor, strides: Sequence[int], dilation_value: ExprLike = 0.0,
         return if_then_else(logical_and(*hit), data[[v // s for v, s in zip(i, steps, strict=True)]], value)
 
     shape = [(n - 1) * s + 1 for n, s in zip(data.shape, steps, strict=True)]
-    return compute(shape, element, name, INJECTIVE)  # type: ignore[no-any-return]
+    return compute(shape, element, name, INJECTIVE)

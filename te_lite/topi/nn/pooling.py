@@ -3,77 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ... import reduction
 from ...errors import ExprError, require
 from ...expr import Expr, ExprLike, binary, cast, const, select
 from ...tensor import Tensor
 from ..tag import ELEMWISE
-from ..utils import ax_compute, conv_extent, per_dim
+from ..utils import ax_compute, conv_extent, layout_axes, per_dim
 from .conv import Ints
 from .pad import pad_sides
-from .utils import layout_axes
-
-# mypy: disable-error-code="no-any-return"
 
 
-def _pool(
-    data: Tensor,
-    kernel: Ints,
-    stride: Ints,
-    dilation: Ints,
-    padding: Sequence[int],
-    pool_type: str,
-    ceil_mode: bool,
-    layout: str,
-    count_include_pad: bool,
-) -> Tensor:
-    _, _, where = layout_axes(layout, data.ndim, "pool")
+@dataclass(frozen=True)
+class _Windows:
+    """The windows of a pool along the dimensions `where`; `extra` is the part of `after` that `ceil_mode` adds."""
+
+    where: list[int]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    steps: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    extra: tuple[int, ...]
+
+    def shape(self, data: Tensor) -> list[int]:
+        """The shape of the pooled `data`."""
+        shape = list(data.shape)
+        for d, w in enumerate(self.where):
+            sides = self.before[d], self.after[d]
+            shape[w] = conv_extent(data.shape[w], self.sizes[d], self.strides[d], *sides, self.steps[d])
+        return shape
+
+    def padded(self, data: Tensor, fill: Expr) -> Tensor:
+        if not any(self.before) and not any(self.after):
+            return data
+        sides = [dict(zip(self.where, pads, strict=True)) for pads in (self.before, self.after)]
+        before, after = [[pads.get(d, 0) for d in range(data.ndim)] for pads in sides]
+        return pad_sides(data, before, after, fill, "pad_temp")
+
+    def place(self, i: Sequence[Expr], window: Sequence[Expr]) -> list[Expr]:
+        """The element at `window` of the window of output `i`."""
+        at = list(i)
+        for d, w in enumerate(self.where):
+            at[w] = i[w] * self.strides[d] + window[d] * self.steps[d]
+        return at
+
+    def count(self, i: Sequence[Expr], data: Tensor, include_pad: bool) -> Expr:
+        """How many elements the window of output `i` averages."""
+        out: Expr = const(1)
+        for d, w in enumerate(self.where):
+            start = i[w] * self.strides[d] - self.before[d]
+            last = start + (self.sizes[d] - 1) * self.steps[d]
+            if include_pad:
+                end = binary("min", last, data.shape[w] + self.after[d] - 1 - self.extra[d])
+                out = out * ((end - start) / self.steps[d] + 1)
+            else:
+                skipped = binary("max", (self.steps[d] - 1 - start) / self.steps[d], 0)
+                end = binary("min", last, data.shape[w] - 1)
+                out = out * ((end - (start + self.steps[d] * skipped)) / self.steps[d] + 1)
+        return out if include_pad else binary("max", out, 1)
+
+
+def _windows(
+    data: Tensor, kernel: Ints, stride: Ints, dilation: Ints, padding: Sequence[int], ceil_mode: bool, layout: str
+) -> _Windows:
+    where = layout_axes(layout, data.ndim, "pool")[2]
     n = len(where)
-    require(pool_type in ("max", "avg"), ExprError, "pool", "the type must be max or avg", pool_type=pool_type)
     sizes, strides, steps = per_dim(kernel, n, "kernel"), per_dim(stride, n, "stride"), per_dim(dilation, n, "dilation")
     pads = per_dim(padding, 2 * n, "padding")
-    extra = [s - 1 if ceil_mode else 0 for s in strides]
-    before, after = [0] * data.ndim, [0] * data.ndim
-    shape = list(data.shape)
-    for d, w in enumerate(where):
-        before[w], after[w] = pads[d], pads[n + d] + extra[d]
-        shape[w] = conv_extent(data.shape[w], sizes[d], strides[d], before[w], after[w], steps[d])
+    extra = tuple([s - 1 if ceil_mode else 0 for s in strides])
+    after = tuple([p + more for p, more in zip(pads[n:], extra, strict=True)])
+    return _Windows(where, sizes, strides, steps, pads[:n], after, extra)
+
+
+def _pool(data: Tensor, windows: _Windows, pool_type: str, count_include_pad: bool) -> Tensor:
+    require(pool_type in ("max", "avg"), ExprError, "pool", "the type must be max or avg", pool_type=pool_type)
+    shape = windows.shape(data)
     fill = reduction.min_value(data.dtype) if pool_type == "max" else const(0, data.dtype)
-    temp = pad_sides(data, before, after, fill, "pad_temp") if any(before) or any(after) else data
-    window = [reduction.reduce_axis((0, k), f"rv{d}") for d, k in enumerate(sizes)]
-
-    def read(*i: Expr) -> Expr:
-        at = list(i)
-        for d, w in enumerate(where):
-            at[w] = i[w] * strides[d] + window[d] * steps[d]
-        return temp[at]
-
+    temp = windows.padded(data, fill)
+    axes = [reduction.reduce_axis((0, k), f"rv{d}") for d, k in enumerate(windows.sizes)]
+    fold, name = (reduction.max, "pool_max") if pool_type == "max" else (reduction.sum, "pool_sum")
+    folded = ax_compute(shape, lambda *i: fold(temp[windows.place(i, axes)], axis=axes), name, name)
     if pool_type == "max":
-        return ax_compute(shape, lambda *i: reduction.max(read(*i), axis=window), "pool_max", "pool_max")
-    total = ax_compute(shape, lambda *i: reduction.sum(read(*i), axis=window), "pool_sum", "pool_sum")
+        return folded
 
-    def count(*i: Expr) -> Expr:
-        out: Expr = const(1)
-        for d, w in enumerate(where):
-            start = i[w] * strides[d] - before[w]
-            last = start + (sizes[d] - 1) * steps[d]
-            if count_include_pad:
-                end = binary("min", last, data.shape[w] + after[w] - 1 - extra[d])
-                out = out * ((end - start) / steps[d] + 1)
-            else:
-                skipped = binary("max", (steps[d] - 1 - start) / steps[d], 0)
-                end = binary("min", last, data.shape[w] - 1)
-                out = out * ((end - (start + steps[d] * skipped)) / steps[d] + 1)
-        return out if count_include_pad else binary("max", out, 1)
+    def mean(*i: Expr) -> Expr:
+        return folded[i] / cast(data.dtype, windows.count(i, data, count_include_pad))
 
-    return ax_compute(shape, lambda *i: total[i] / cast(data.dtype, count(*i)), "pool_avg", ELEMWISE)
+    return ax_compute(shape, mean, "pool_avg", ELEMWISE)
 
 
 def pool1d(data: Tensor, kernel: Ints, stride: Ints, dilation: Ints, padding: Sequence[int], pool_type: str,
            ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True) -> Tensor:  # fmt: skip
     """1-D pooling; `padding` is (left, right).  `pool_type`: max or avg."""
-    return _pool(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
+    windows = _windows(data, kernel, stride, dilation, padding, ceil_mode, layout)
+    return _pool(data, windows, pool_type, count_include_pad)
 
 
 def pool2d(data: Tensor, kernel: Ints, stride: Ints, dilation: Ints, padding: Sequence[int], pool_type: str,
@@ -83,13 +108,15 @@ def pool2d(data: Tensor, kernel: Ints, stride: Ints, dilation: Ints, padding: Se
     `ceil_mode` keeps a last window that leaves the data by less than a stride; without `count_include_pad` the
     average is over the elements inside the data only.
     """
-    return _pool(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
+    windows = _windows(data, kernel, stride, dilation, padding, ceil_mode, layout)
+    return _pool(data, windows, pool_type, count_include_pad)
 
 
 def pool3d(data: Tensor, kernel: Ints, stride: Ints, dilation: Ints, padding: Sequence[int], pool_type: str,
            ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True) -> Tensor:  # fmt: skip
     """3-D pooling; `padding` is (front, top, left, back, bottom, right)."""
-    return _pool(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
+    windows = _windows(data, kernel, stride, dilation, padding, ceil_mode, layout)
+    return _pool(data, windows, pool_type, count_include_pad)
 
 
 def _start(out: Expr, extent: int, size: int) -> Expr:

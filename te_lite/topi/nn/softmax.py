@@ -20,9 +20,7 @@ def _without(indices: Sequence[Expr], axis: int) -> list[Expr]:
 
 def _max_element(x: Tensor, axis: int, shape: Sequence[int]) -> Tensor:
     k = reduction.reduce_axis((0, x.shape[axis]), "k")
-    return compute(  # type: ignore[no-any-return]
-        shape, lambda *i: reduction.max(x[_insert(i, axis, k)], axis=k), "T_softmax_maxelem"
-    )
+    return compute(shape, lambda *i: reduction.max(x[_insert(i, axis, k)], axis=k), "T_softmax_maxelem")
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
@@ -33,7 +31,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     exp = compute(x.shape, lambda *i: call("exp", x[i] - largest[_without(i, at)]), "T_softmax_exp")
     k = reduction.reduce_axis((0, x.shape[at]), "k")
     total = compute(reduced, lambda *i: reduction.sum(exp[_insert(i, at, k)], axis=k), "T_softmax_expsum")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         x.shape, lambda *i: exp[i] / total[_without(i, at)], "T_softmax_norm", "softmax_output", {"axis": at}
     )
 
@@ -45,7 +43,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     largest = _max_element(x, at, reduced)
     k = reduction.reduce_axis((0, x.shape[at]), "k")
     total = compute(reduced, lambda *i: reduction.sum(call("exp", x[_insert(i, at, k)] - largest[tuple(i)]), axis=k))
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         x.shape,
         lambda *i: x[i] - largest[_without(i, at)] - call("log", total[_without(i, at)]),
         tag="log_softmax_output",

@@ -45,10 +45,3 @@ def get_pad_tuple3d(padding: Padding, kernel: Sequence[int]) -> tuple[int, int, 
     """`(front, top, left, back, bottom, right)` for 3-D windows."""
     (front, top, left), (back, bottom, right) = get_pad_tuple_generic(padding, kernel)
     return front, top, left, back, bottom, right
-
-
-def layout_axes(layout: str, ndim: int, what: str) -> tuple[int, int, list[int]]:
-    """The positions of N, of C and of the spatial dimensions in a layout like "NCHW"."""
-    ok = len(layout) == ndim and "N" in layout and "C" in layout and layout.isalpha() and layout.isupper()
-    require(ok, ExprError, what, f"the layout must name N, C and {ndim - 2} spatial dimensions", layout=layout)
-    return layout.index("N"), layout.index("C"), [d for d, letter in enumerate(layout) if letter not in "NC"]

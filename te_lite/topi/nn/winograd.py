@@ -5,9 +5,10 @@ Y = A^T [ (G g G^T) * (B^T d B) ] A      a tile of m x m outputs from a = m + 2 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 from ... import reduction
 from ...errors import ExprError, require
@@ -90,7 +91,7 @@ def const_matrix(
                 out = select(here, const(float(matrix[r][c]), dtype), out)
         return out
 
-    return compute((rows, columns), element, name, attrs={"const_matrix": True})  # type: ignore[no-any-return]
+    return compute((rows, columns), element, name, attrs={"const_matrix": True})
 
 
 def infer_tile_size(height: int) -> int:
@@ -112,50 +113,62 @@ def conv2d_winograd_nhwc(
 
     `tile_size` m (2, 4, 5, 6) defaults to `infer_tile_size(H)`.  Raises ExprError for strides or dilations but 1.
     """
-    require(data.ndim == 4 and weight.ndim == 4, ExprError, "winograd", "data and weight must have 4 dimensions",
-            data=data.shape, weight=weight.shape)  # fmt: skip
-    ok = per_dim(strides, 2, "strides") == (1, 1) and per_dim(dilation, 2, "dilation") == (1, 1)
-    require(ok, ExprError, "winograd", "strides and dilation must be 1", strides=strides, dilation=dilation)
+    _check_arguments(data, weight, strides, dilation)
     batch, height, width, channels = data.shape
     m = tile_size or infer_tile_size(height)
-    alpha, dtype = m + 2, out_dtype or data.dtype
-    want = (alpha, alpha) if pre_computed else (3, 3)
-    filters, weight_channels = weight.shape[2:] if pre_computed else (weight.shape[3], weight.shape[2])
-    require(weight.shape[:2] == want and weight_channels == channels, ExprError, "winograd",
-            f"the weight must be {want} with {channels} input channels", weight=weight.shape)  # fmt: skip
+    dtype = out_dtype or data.dtype
+    _check_weight(weight, m + 2 if pre_computed else 3, channels, pre_computed)
     a, b, g = winograd_transform_matrices(m)
     top, left, bottom, right = get_pad_tuple(padding, (3, 3))
     out_h, out_w = height + top + bottom - 2, width + left + right - 2
     nh, nw = -(-out_h // m), -(-out_w // m)
-    padded = pad(
-        data,
-        (0, top, left, 0),
-        (0, bottom + nh * m - out_h, right + nw * m - out_w, 0),
-        name="data_pad",
-    )
-    tiles = batch * nh * nw
-    input_tile = compute(
-        (alpha, alpha, tiles, channels),
-        lambda eps, nu, p, ci: padded[p // (nh * nw), p // nw % nh * m + eps, p % nw * m + nu, ci],
-        name="input_tile",
-    )
-    data_pack = _to_points(input_tile, b, dtype)
+    whole = (0, bottom + nh * m - out_h, right + nw * m - out_w, 0)
+    padded = pad(data, (0, top, left, 0), whole, name="data_pad")
+    data_pack = _to_points(_tiles(padded, m, nh, nw), b, dtype)
     kernel = weight if pre_computed else _kernel_pack(weight, g, dtype)
-    ci_axis = reduction.reduce_axis((0, channels), "ci")
-    bgemm = compute(
-        (alpha, alpha, tiles, filters),
-        lambda eps, nu, p, co: reduction.sum(
-            data_pack[eps, nu, p, ci_axis] * kernel[eps, nu, co, ci_axis], axis=[ci_axis]
-        ),
-        name="bgemm",
-        attrs={"layout_free_placeholders": [weight]} if pre_computed else {},
-    )
+    bgemm = _multiply(data_pack, kernel, {"layout_free_placeholders": [weight]} if pre_computed else {})
     inverse = _from_points(bgemm, a, m, dtype)
-    return compute(  # type: ignore[no-any-return]
-        (batch, out_h, out_w, filters),
+    return compute(
+        (batch, out_h, out_w, bgemm.shape[3]),
         lambda n, h, w, co: inverse[h % m, w % m, n * nh * nw + h // m * nw + w // m, co],
         name="conv2d_winograd",
         tag="conv2d_winograd_nhwc",
+    )
+
+
+def _check_arguments(data: Tensor, weight: Tensor, strides: Ints, dilation: Ints) -> None:
+    require(data.ndim == 4 and weight.ndim == 4, ExprError, "winograd", "data and weight must have 4 dimensions",
+            data=data.shape, weight=weight.shape)  # fmt: skip
+    ok = per_dim(strides, 2, "strides") == (1, 1) and per_dim(dilation, 2, "dilation") == (1, 1)
+    require(ok, ExprError, "winograd", "strides and dilation must be 1", strides=strides, dilation=dilation)
+
+
+def _check_weight(weight: Tensor, size: int, channels: int, pre_computed: bool) -> None:
+    """[size, size, CI, CO], or [size, size, CO, CI] when `pre_computed`."""
+    ok = weight.shape[:2] == (size, size) and weight.shape[3 if pre_computed else 2] == channels
+    law = f"the weight must be {(size, size)} with {channels} input channels"
+    require(ok, ExprError, "winograd", law, weight=weight.shape)
+
+
+def _tiles(padded: Tensor, m: int, nh: int, nw: int) -> Tensor:
+    """The overlapping tiles of the input, for `nh` times `nw` tiles of outputs: [a, a, N * nh * nw, CI]."""
+    batch, _, _, channels = padded.shape
+    return compute(
+        (m + 2, m + 2, batch * nh * nw, channels),
+        lambda eps, nu, p, ci: padded[p // (nh * nw), p // nw % nh * m + eps, p % nw * m + nu, ci],
+        name="input_tile",
+    )
+
+
+def _multiply(data_pack: Tensor, kernel: Tensor, attrs: Mapping[str, Any]) -> Tensor:
+    """One matrix product a point: [a, a, P, CI] with [a, a, CO, CI]."""
+    alpha, _, tiles, channels = data_pack.shape
+    ci = reduction.reduce_axis((0, channels), "ci")
+    return compute(
+        (alpha, alpha, tiles, kernel.shape[2]),
+        lambda eps, nu, p, co: reduction.sum(data_pack[eps, nu, p, ci] * kernel[eps, nu, co, ci], axis=[ci]),
+        name="bgemm",
+        attrs=attrs,
     )
 
 
@@ -164,7 +177,7 @@ def _to_points(input_tile: Tensor, b: Matrix, dtype: str) -> Tensor:
     matrix = const_matrix(b, dtype, "B")
     alpha = len(b)
     r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         input_tile.shape,
         lambda eps, nu, p, ci: reduction.sum(
             cast(dtype, input_tile[r_a, r_b, p, ci]) * matrix[r_a, eps] * matrix[r_b, nu], axis=[r_a, r_b]
@@ -179,7 +192,7 @@ def _from_points(bgemm: Tensor, a: Matrix, m: int, dtype: str) -> Tensor:
     matrix = const_matrix(a, dtype, "A")
     alpha, _, tiles, filters = bgemm.shape
     r_a, r_b = reduction.reduce_axis((0, alpha), "r_a"), reduction.reduce_axis((0, alpha), "r_b")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (m, m, tiles, filters),
         lambda vh, vw, p, co: reduction.sum(
             bgemm[r_a, r_b, p, co] * matrix[r_a, vh] * matrix[r_b, vw], axis=[r_a, r_b]
@@ -194,7 +207,7 @@ def _kernel_pack(weight: Tensor, g: Matrix, dtype: str) -> Tensor:
     matrix = const_matrix(g, dtype, "G")
     _, _, channels, filters = weight.shape
     r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (len(g), len(g), filters, channels),
         lambda eps, nu, co, ci: reduction.sum(
             cast(dtype, weight[r_kh, r_kw, ci, co]) * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]
@@ -223,7 +236,7 @@ def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
     _, _, g = winograd_transform_matrices(tile_size)
     matrix = const_matrix(g, kernel.dtype, "G")
     r_kh, r_kw = reduction.reduce_axis((0, 3), "r_kh"), reduction.reduce_axis((0, 3), "r_kw")
-    return compute(  # type: ignore[no-any-return]
+    return compute(
         (len(g), len(g), filters, channels),
         lambda eps, nu, co, ci: reduction.sum(
             kernel[co, ci, r_kh, r_kw] * matrix[eps, r_kh] * matrix[nu, r_kw], axis=[r_kh, r_kw]

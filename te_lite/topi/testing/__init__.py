@@ -1,4 +1,9 @@
-"""What the operators compute, written directly in NumPy; the names of TVM's `topi.testing`."""
+"""What the operators compute, written directly in NumPy; the names of TVM's `topi.testing`.
+
+In reading order:
+
+    NumPy               convolution, other
+"""
 
 from .convolution import (
     conv1d_ncw_python,

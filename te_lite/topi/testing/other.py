@@ -10,8 +10,7 @@ import numpy as np
 
 from ...errors import ExprError, require
 from ...reference_expr import Array
-from ..nn.utils import layout_axes
-from ..utils import conv_extent, per_dim
+from ..utils import conv_extent, layout_axes, per_dim
 
 
 def softmax_python(a_np: Array, axis: int = 1) -> Array:

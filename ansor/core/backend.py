@@ -1,0 +1,281 @@
+"""Everything that a target may offer, in one place: what a device package supplies, and how it is asked.
+
+A package has a module with an object `BACKEND` of a class derived from `Backend`; `registry.py` says which module
+serves which target kind.  Three methods are required: `source` (the text of a program), `build` (its compiled form) and
+`open` (a `Device` that runs it).  All else has a default.  With that much programs are searched, measured and built,
+networks run kernel by kernel, and templates are compiled as any other program.  A target that does better says so:
+
+    `check`, `report`                  what is there; what `ansor doctor` prints
+    `devices`, `hardware`              several devices; their numbers
+    `module`                           programs as functions in this process
+    `host_files`, `check_portable`, `build_portable`      programs for other machines than this
+    `templates`                        configurations of templates that are no compiled programs (`TemplateBackend`)
+    `networks`                         whole networks as one piece of machine code (`NetworkBackend`)
+    `load_network`                     networks from a file, in a worker of a fleet
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from te_lite.stmt import LoweredFunc
+
+from .errors import MeasureError, TaskError
+from .hardware import HardwareParams, host_cores, processor
+from .measure_values import DeviceInfo, MeasureInput, Refusal, RunOptions
+from .network_plan import ExecutionPlan, KernelCode
+from .protocols import Builder
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+# --------------------------------------------------------------------------------------------------- single programs
+
+
+class Program(Protocol):
+    """A built program, loaded on a device."""
+
+    def run(self, args: Sequence[Any]) -> None:
+        """Run once on device arrays, and wait for the end."""
+
+    def time(self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
+        """Seconds per call, `repeat` figures: each the mean of at least `number` calls lasting `min_repeat_ms`.
+
+        With `flush` the caches are emptied before each figure.
+        """
+
+
+class Device(Protocol):
+    """A device inside the runner's worker process."""
+
+    def put(self, array: Array) -> Any:
+        """A device array with a copy of `array`."""
+
+    def write(self, handle: Any, array: Array) -> None:
+        """Overwrite a device array."""
+
+    def get(self, handle: Any) -> Array:
+        """A host copy of a device array."""
+
+    def load(self, directory: str) -> Program:
+        """Load what `Backend.build` left in `directory`; what `Backend.host_files` names may be missing."""
+
+
+# --------------------------------------------------------------------------------------------------------- templates
+
+
+class TemplateBackend(Protocol):
+    """What runs configurations (`ansor.autotvm.ConfigEntity`) of tasks (`ansor.autotvm.Task`).
+
+    An exception counts as a refusal, too: error 1 from `build`, error 4 from `run`.
+    """
+
+    def build(self, task: Any, config: Any) -> Any | Refusal:
+        """The program of a configuration, or why there is none; must be quick to refuse."""
+
+    def run(self, task: Any, program: Any, options: RunOptions) -> Sequence[float] | Refusal:
+        """Seconds per call, `options.repeat` figures or fewer; or what went wrong."""
+
+
+@runtime_checkable
+class SendsPrograms(TemplateBackend, Protocol):
+    """A template backend whose programs can be sent to the machines of a fleet."""
+
+    def program(self, task: Any, config: Any) -> MeasureInput:
+        """A configuration as a program.  Raises TeError for a configuration that has none."""
+
+    def program_builder(self) -> Builder:
+        """The builder of such programs."""
+
+
+# ---------------------------------------------------------------------------------------------------------- networks
+
+
+class CompiledNetwork(Protocol):
+    """A network as an executor sees it: its plan, machine code by file name, kernels and parameters by name."""
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        """What runs in which order, and where every tensor lives."""
+
+    @property
+    def kernels(self) -> Mapping[str, KernelCode]:
+        """Source and launch facts of every kernel."""
+
+    @property
+    def binaries(self) -> Mapping[str, bytes]:
+        """What `NetworkBackend.link` made."""
+
+    @property
+    def values(self) -> Mapping[str, Array]:
+        """The parameters."""
+
+    def aligned_value(self, name: str) -> Array:
+        """A parameter at an address that is a multiple of 64 bytes, read-only; all executors share it."""
+
+
+class Executor(Protocol):
+    """A network on a device.  Storages are numbers of the plan; only those outside the arena are named here."""
+
+    def write(self, storage: int, array: Array) -> None:
+        """Copy an array of the storage's shape and dtype into it."""
+
+    def array(self, storage: int, shape: Sequence[int], dtype: str) -> Any:
+        """The storage as an array object with `shape`, `dtype`, `numpy()`; it shows what later runs leave there."""
+
+    def attach(self, storage: int, array: Any) -> None:
+        """Use the memory of `array` from now on.  Raises GraphError when it is not on the device, or not aligned."""
+
+    def run(self) -> None:
+        """Queue one run of all steps; later reads wait for its end."""
+
+    def synchronize(self) -> None:
+        """Wait until all runs are done."""
+
+    def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
+        """The time of `number` runs of steps `first .. last - 1` in a row."""
+
+    def flush(self, nbytes: int) -> None:
+        """Overwrite `nbytes` bytes elsewhere, to empty caches."""
+
+
+class NetworkBackend(Protocol):
+    """What compiles and runs whole networks.
+
+    A kernel is compiled alone (`code`, then `compile`), so that kernels can be compiled side by side; `link` then makes
+    the files of the network; `open` gives an executor: memory for the storages of a plan, and running its steps.
+    Arrays are on devices called `device_type`; places in the arena are multiples of `alignment` bytes and are not used
+    again for `slack` steps; files with a kernel's source end in `suffix`.
+    """
+
+    device_type: str
+    alignment: int
+    slack: int
+    suffix: str
+
+    def accept(self, func: LoweredFunc, target: str) -> None:
+        """Raise the backend's error for a program that the target cannot run."""
+
+    def code(self, func: LoweredFunc, target: str) -> KernelCode:
+        """Source text.  Raises the backend's error for a program that has none."""
+
+    def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
+        """Machine code of one kernel; threads may compile side by side.  Raises the backend's error."""
+
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+        """`(more sources, binaries)` by file name, from the machine code of the kernels by name."""
+
+    def machine(self, target: str) -> dict[str, Any]:
+        """What the binaries were made for, as JSON."""
+
+    def check_machine(self, facts: Mapping[str, Any], index: int) -> None:
+        """Raises GraphError when device `index` cannot run binaries made for `facts`."""
+
+    def open(self, network: CompiledNetwork, index: int) -> Executor:
+        """The network on device `index`, parameters in place."""
+
+
+class LoadedNetwork(Protocol):
+    """A network that was read from a file, under the names of a graph executor."""
+
+    def set_input(self, key: str, value: Array) -> None:
+        """Give an input its value."""
+
+    def run(self) -> None:
+        """Run it once."""
+
+    def get_output(self, index: int) -> Any:
+        """An output of the last run, an array object with `numpy()`."""
+
+    def time_evaluator(self, func_name: str, *, number: int, repeat: int) -> Callable[[], Any]:
+        """A function that times `run`; its `results` are seconds per run, `repeat` figures."""
+
+
+# --------------------------------------------------------------------------------------------------------- the table
+
+
+class Backend(ABC):
+    """Base of what serves a target kind; see the module.
+
+    `shares_host` says that programs run on the processor that compiles them, so nothing may be built while something
+    is measured.  `host_files` are the files of a built program that are of no use on other machines; `Device.load`
+    makes them anew from the others.  Without `templates` those are compiled as any other program
+    (`ansor.autotvm.compiled`); without `networks` the kernels of a network are run one by one
+    (`relay_lite.runtime.kernel_by_kernel`).
+    """
+
+    kind: str
+    shares_host: bool = True
+    host_files: tuple[str, ...] = ()
+    templates: TemplateBackend | None = None
+    networks: NetworkBackend | None = None
+
+    @abstractmethod
+    def source(self, func: LoweredFunc, target: str) -> str:
+        """The target's source text of a lowered program.  Raises the backend's error when it has none."""
+
+    @abstractmethod
+    def build(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """Compile a lowered program; the result, whatever it is, goes into `directory`."""
+
+    @abstractmethod
+    def open(self, index: int) -> Device:
+        """Device number `index` of this kind."""
+
+    def check(self, target: str) -> None:  # noqa: B027
+        """Raise the backend's error, one sentence, when nothing can be built and run here."""
+
+    def report(self) -> list[tuple[str, bool, str]]:
+        """What `ansor doctor` prints: name, whether it is in order, detail."""
+        return []
+
+    def devices(self) -> list[DeviceInfo]:
+        """The devices of this machine: one, the processor.  Raises the backend's error when there are none."""
+        return [DeviceInfo(self.kind, 0, processor(), f"{host_cores()} cores")]
+
+    def hardware(self, target: str) -> HardwareParams:
+        """The numbers of the first device of `target`.  Raises the backend's error when there is none.
+
+        This one raises TaskError: the devices do not tell them.
+        """
+        raise TaskError(f"target {target!r}: its devices do not tell their numbers")
+
+    def module(self, func: LoweredFunc, target: str) -> Callable[..., Any] | None:
+        """The program as a function of arrays, in this process; it has `source`, `entry_name` and `time(...)`.
+
+        None for one that copies its arrays to the first device and back (`ansor.core.loaded_module`).
+        """
+        return None
+
+    def check_portable(self, target: str) -> None:
+        """Raise the backend's error, one sentence, when no programs for other machines can be built here."""
+        self.check(target)
+
+    def build_portable(self, func: LoweredFunc, target: str, directory: str) -> None:
+        """As `build`, without the files of `host_files`."""
+        self.build(func, target, directory)
+
+    def load_network(self, path: str, index: int) -> LoadedNetwork:
+        """A network that was built elsewhere, on device `index`.  This one raises MeasureError: there are none."""
+        raise MeasureError(f"target {self.kind!r}: its networks cannot be run from a file")
+
+
+__all__ = [
+    "Backend",
+    "CompiledNetwork",
+    "Device",
+    "ExecutionPlan",
+    "Executor",
+    "KernelCode",
+    "LoadedNetwork",
+    "NetworkBackend",
+    "Program",
+    "Refusal",
+    "RunOptions",
+    "SendsPrograms",
+    "TemplateBackend",
+]  # fmt: skip

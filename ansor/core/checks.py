@@ -1,0 +1,29 @@
+"""What numbers of options must be, said in one way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from te_lite.errors import TeError, require
+
+
+def require_positive(error: type[TeError], owner: str, **values: Any) -> None:
+    """Raise `error`, naming `owner` and the value, unless all values are finite numbers above 0."""
+    for name, value in values.items():
+        ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        require(ok, error, owner, f"{name} must be a positive number", got=value)
+
+
+def require_counts(error: type[TeError], owner: str, **values: Any) -> None:
+    """Raise `error`, naming `owner` and the value, unless all values are integers of at least 1."""
+    for name, value in values.items():
+        ok = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        require(ok, error, owner, f"{name} must be a positive integer", got=value)
+
+
+def require_not_negative(error: type[TeError], owner: str, **values: Any) -> None:
+    """Raise `error`, naming `owner` and the value, unless all values are numbers of at least 0."""
+    for name, value in values.items():
+        ok = isinstance(value, int | float) and value >= 0
+        require(ok, error, owner, f"{name} must be a number of at least 0", got=value)

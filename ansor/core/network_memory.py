@@ -1,0 +1,67 @@
+"""The storages of a network in the memory of this machine: what executors that compute on the host are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+
+from .backend import Array, CompiledNetwork
+from .errors import GraphError
+from .nd import DeviceId, NDArray, aligned_empty, cpu
+
+ALIGNMENT = 64
+
+
+class HostMemory:
+    """All of an `Executor` but its runs; `arena` is memory that the steps share, `device` is what arrays say."""
+
+    def __init__(self, network: CompiledNetwork, device: DeviceId | None = None) -> None:
+        self.plan = network.plan
+        self.device = cpu() if device is None else device
+        self.arena = aligned_empty((max(self.plan.arena_bytes, 1),), np.uint8)
+        self._memory: dict[int, Array] = {}
+        for k, storage in enumerate(self.plan.storages[: self.plan.externals]):
+            self.use(k, aligned_empty((storage.nbytes,), np.uint8))
+        for place in self.plan.params:
+            self.use(place.storage, network.aligned_value(place.name).reshape(-1).view(np.uint8))
+
+    def use(self, storage: int, memory: Array) -> None:
+        """Let `memory`, as bytes, be that of a storage outside the arena from now on."""
+        self._memory[storage] = memory
+
+    def bytes_of(self, storage: int) -> Array:
+        """The bytes of a storage."""
+        if storage < self.plan.externals:
+            return self._memory[storage]
+        found = self.plan.storages[storage]
+        return self.arena[found.offset : found.offset + found.nbytes]
+
+    def write(self, storage: int, array: Array) -> None:
+        if not self._memory[storage].flags.writeable:
+            self.use(storage, aligned_empty((self.plan.storages[storage].nbytes,), np.uint8))
+        self._memory[storage].view(array.dtype)[...] = array.reshape(-1)
+
+    def array(self, storage: int, shape: Sequence[int], dtype: str) -> NDArray:
+        return NDArray(self._memory[storage].view(dtype).reshape(tuple(shape)), self.device)
+
+    def attach(self, storage: int, array: Any) -> None:
+        require(hasattr(array, "__array_interface__"), GraphError, "zero copy", "an array of this machine is needed",
+                type=type(array).__name__)  # fmt: skip
+        host = np.asarray(array)
+        sound = host.flags.c_contiguous and host.ctypes.data % ALIGNMENT == 0
+        law = f"the array must be contiguous and start at a multiple of {ALIGNMENT} bytes"
+        require(sound, GraphError, "zero copy", law, address=hex(host.ctypes.data), strides=host.strides)
+        written = any(storage in step.written for step in self.plan.steps)
+        law = "the network writes to this tensor, so the array must be writeable"
+        require(host.flags.writeable or not written, GraphError, "zero copy", law)
+        self.use(storage, host.reshape(-1).view(np.uint8))
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def flush(self, nbytes: int) -> None:
+        np.full(nbytes, 1, np.uint8)

@@ -1,0 +1,61 @@
+"""What search policies are asked for: any object with the right methods will do.
+
+What only some of them have is a protocol of its own, and whoever wants to know asks with `isinstance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from te_lite.state import State
+
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.task import SearchTask
+from ..measure.measurer import ProgramMeasurer
+
+
+@runtime_checkable
+class SearchPolicy(Protocol):
+    """What `SearchTask.tune` asks for; a `search` that knows a limit of time has a parameter `time_limit`, too."""
+
+    def search(
+        self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
+        measurer: ProgramMeasurer,
+    ) -> State | None:  # fmt: skip
+        """Measure up to `num_measure_trials` new candidates; the best state, or None."""
+
+
+@runtime_checkable
+class RoundPolicy(Protocol):
+    """What the task scheduler asks for.
+
+    A policy that `AsksAhead`, by a round or more, as `SketchPolicy` does, may be asked for a round while another one is
+    measured; it is told all results in the order of the rounds.
+    """
+
+    def continue_search_one_round(
+        self, num_measure: int, measurer: ProgramMeasurer
+    ) -> tuple[Sequence[MeasureInput], Sequence[MeasureResult]]:
+        """Measure up to `num_measure` new candidates and learn from them; nothing when the space is used up."""
+
+
+@runtime_checkable
+class AsksAhead(Protocol):
+    """A policy that says how many rounds may be asked for before the results of the first are told.
+
+    It has `ask` and `tell` for that, which `ansor.policy.search_loop` calls.
+    """
+
+    @property
+    def rounds_ahead(self) -> int:
+        """0 for a policy that must know the last round before it begins another."""
+
+
+@runtime_checkable
+class OfOneTask(Protocol):
+    """A policy that was made for a task."""
+
+    @property
+    def task(self) -> SearchTask:
+        """The task."""

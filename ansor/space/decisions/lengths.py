@@ -1,0 +1,112 @@
+"""The lengths of the tiles of a sketch: its splits with undecided lengths.
+
+Every tile is uniform over its table of factorisations; on a GPU those that make the threads of a kernel are drawn
+together by the counts of their `ThreadPlan`, so that nothing is rejected and nothing that fits is excluded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.state import REDUCE, SplitRel, State
+
+from ...core.errors import TaskError
+from ...core.hardware import HardwareParams
+from .decision import Decision, Draft, Phase
+from .draw import Mask, Matrix
+from .factor_moves import move_factors
+from .factor_tables import factor_table
+from .parts import Setting, Tile
+from .splits import holes, split_positions
+from .thread_plans import ThreadLimits, ThreadPlan, thread_limits, thread_plan, thread_splits
+
+
+class Lengths(Decision[Tile]):
+    """The lengths of each undecided split, one column each."""
+
+    name = Tile.kind
+    cpu_weight = 0.90
+    gpu_weight = 0.90
+    phase = Phase.LENGTHS
+
+    def parts(self, sketch: State, setting: Setting) -> Sequence[Tile]:
+        """Raises TaskError when a split without lengths has no known extent."""
+        gpu, options = setting.target.is_gpu, setting.options
+        threaded = {p for positions in thread_splits(sketch).values() for p in positions} if gpu else set()
+        owner = {p: (k, n) for k in range(len(sketch.stages)) for n, p in enumerate(split_positions(sketch, k))}
+        out = []
+        for position, step in holes(sketch).items():
+            require(step.extent > 0, TaskError, "space", "a split without lengths needs an extent", step=step)
+            k, n = owner[position]
+            relation = [rel for rel in sketch.stages[k].relations if isinstance(rel, SplitRel)][n]
+            reduce = sketch.stages[k].vars[relation.parent].kind == REDUCE
+            most = options.max_innermost_reduce_factor if reduce and not gpu else options.max_innermost_split_factor
+            levels = _levels(len(step.lengths), position in threaded)
+            out.append(Tile(position, k, step.extent, 0, len(step.lengths), most, reduce, levels))
+        return out
+
+    def draw(self, parts: Sequence[Tile], draft: Draft) -> None:
+        rows, rng, setting = draft.rows, draft.rng, draft.setting
+        threaded: set[int] = set()
+        for kernel in _kernels(draft.sketch, tuple(parts), setting.hardware) if setting.target.is_gpu else ():
+            for tile, drawn in zip(kernel.tiles, kernel.plan.draw(len(rows), rng), strict=True):
+                rows[:, tile.columns] = drawn
+                threaded.add(tile.step)
+        for tile in [] if draft.small else [t for t in parts if t.step not in threaded]:
+            table = factor_table(tile.extent, tile.parts, tile.max_innermost)
+            rows[:, tile.columns] = table[rng.integers(len(table), size=len(rows))]
+
+    def mutate(self, parts: tuple[Tile, ...], rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Mask]:
+        return move_factors(parts, rows, rng)
+
+    def fits(self, parts: tuple[Tile, ...], rows: Matrix, sketch: State, hardware: HardwareParams) -> Mask:
+        """A number of virtual threads and threads that can be drawn; all rows of a CPU fit."""
+        out = np.ones(len(rows), np.bool_)
+        if hardware.max_threads_per_block <= 0:
+            return out
+        for kernel in _kernels(sketch, parts, hardware):
+            vthreads, threads = [_product(kernel.tiles, rows, level) for level in ("vthread", "thread")]
+            limits = kernel.limits
+            out &= (vthreads <= limits.max_vthread) & (threads <= limits.max_threads) & (threads >= limits.min_threads)
+        return out
+
+
+def _levels(parts: int, threaded: bool) -> tuple[str, ...]:
+    return ("vthread", "thread", *["serial"] * (parts - 2)) if threaded else ("serial",) * parts
+
+
+def _product(tiles: Sequence[Tile], rows: Matrix, level: str) -> Any:
+    """The product of the columns of one level: int64 [n]."""
+    columns = [t.first + i for t in tiles for i, name in enumerate(t.levels) if name == level]
+    return rows[:, columns].prod(axis=1)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """The tiles that make the threads of a kernel, how they are drawn, and the limits that this keeps to."""
+
+    tiles: tuple[Tile, ...]
+    plan: ThreadPlan
+    limits: ThreadLimits
+
+
+@lru_cache(maxsize=256)
+def _kernels(sketch: State, tiles: tuple[Tile, ...], hardware: HardwareParams) -> tuple[_Kernel, ...]:
+    """The kernels of a sketch that have tiles; one whose outputs are few may use less than a warp."""
+    by_step = {t.step: t for t in tiles}
+    out = []
+    for k, positions in thread_splits(sketch).items():
+        mine = tuple([by_step[p] for p in positions if p in by_step])
+        if mine:
+            limits = thread_limits(sketch, k, hardware)
+            plan = thread_plan(tuple([t.extent for t in mine]), mine[0].parts, limits, mine[0].max_innermost)
+            reachable = min(threads for _, threads in plan.ways[-1])
+            least = limits.min_threads if reachable >= limits.min_threads else 1
+            out.append(_Kernel(mine, plan, replace(limits, min_threads=least)))
+    return tuple(out)

@@ -1,0 +1,44 @@
+"""Questions about the loops of a stage that several kinds of decisions ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from te_lite.loop_value import root_axes
+from te_lite.state import INLINED, Iter, Stage, State
+from te_lite.step import Annotate, Fuse, Step
+
+from ...sketch.predicates import UNROLL_INNER, named_axes
+
+
+def loops_of_programs(state: State) -> list[int]:
+    """The stages that have loops of their own."""
+    return [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.where != INLINED]
+
+
+def always_unrolled(stage: Stage) -> list[Iter]:
+    """The loops of the innermost tile that the operation asks to unroll."""
+    listed = named_axes(stage, UNROLL_INNER)
+    out: list[Iter] = []
+    seen: set[int] = set()
+    for it in reversed(stage.iters) if listed else ():
+        axes = root_axes(stage, it.uid)
+        if axes <= seen:
+            continue
+        seen |= axes
+        if len(axes) == 1 and axes <= listed and it.annotation == "none":
+            out.append(it)
+    return out
+
+
+def annotated_loops(steps: Sequence[Step], annotation: str) -> Iterator[tuple[Annotate, int]]:
+    """The steps that give a loop this annotation, and how many loops were fused into it."""
+    fused: dict[int, int] = {}
+    for step in steps:
+        match step:
+            case Fuse(stage=k, iters=iters):
+                fused[k] = len(iters)
+            case Annotate(stage=k, annotation=given):
+                count = fused.pop(k, 1)
+                if given == annotation:
+                    yield step, count

@@ -1,0 +1,86 @@
+"""What there is to decide about the programs of a sketch, as columns of an integer matrix: one row is one program.
+
+column = one length of a tile | one choice
+tile   = the lengths of one undecided split, outermost first (its outermost loop is the rest, and has no column)
+choice = anything else that differs between the programs of one loop structure
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ...core.hardware import HardwareParams
+from ...core.options import SketchOptions
+from ...core.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The split at position `step` of the sketch's steps: columns `first .. first + parts - 1`.
+
+    The product of the columns divides `extent`; the last one is at most `max_innermost`.  `levels` names what the
+    lengths are on a GPU ("vthread", "thread" or "serial"), for the limits of a block; all "serial" on a CPU.
+    """
+
+    kind: ClassVar[str] = "tile sizes"
+    step: int
+    stage: int
+    extent: int
+    first: int
+    parts: int
+    max_innermost: int
+    reduce: bool
+    levels: tuple[str, ...]
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.first, self.first + self.parts)
+
+    @property
+    def width(self) -> int:
+        return self.parts
+
+    def at(self, first: int) -> Tile:
+        """The same tile with its columns from `first` on."""
+        return replace(self, first=first)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One column that holds one of `values` (sorted), about stage `stage` of the sketch; `kind` names its decision."""
+
+    kind: str
+    stage: int
+    column: int
+    values: tuple[int, ...]
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.column, self.column + 1)
+
+    @property
+    def width(self) -> int:
+        return 1
+
+    def at(self, first: int) -> Choice:
+        """The same choice in column `first`."""
+        return replace(self, column=first)
+
+
+Part = Tile | Choice
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the kinds of decisions may know beside the sketch: where its programs run, and the options of the search."""
+
+    target: Target
+    hardware: HardwareParams
+    options: SketchOptions
+
+    @staticmethod
+    def of(target: Target | str, hardware: HardwareParams, options: SketchOptions | None = None) -> Setting:
+        """The setting with what is not given filled in."""
+        target = Target.of(target)
+        return Setting(target, hardware.completed(target), options or SketchOptions())

@@ -1,0 +1,159 @@
+"""How the tiles that make the threads of a kernel are drawn (section 4.2 of the Ansor paper, on a GPU).
+
+The lengths of one kernel are drawn together, uniformly among the assignments whose virtual threads and threads fit
+the machine: the tables of the axes are grouped by (virtual threads, threads), the ways to complete a partial product
+are counted once, and the draw follows the counts, so nothing is rejected and nothing that fits is excluded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from te_lite.state import ATTACHED, State
+
+from ...core.hardware import HardwareParams
+from ...sketch.predicates import needs_tiling, spatial_split_steps
+from .factor_tables import factor_table
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadLimits:
+    """What the products over the spatial splits of one kernel must keep to."""
+
+    max_vthread: int
+    min_threads: int
+    max_threads: int
+
+
+@lru_cache(maxsize=256)
+def thread_splits(sketch: State) -> dict[int, tuple[int, ...]]:
+    """The spatial splits of every tiled stage that is computed inside another one, by stage number."""
+    return {
+        k: tuple(spatial_split_steps(sketch, k))
+        for k, stage in enumerate(sketch.stages)
+        if stage.where == ATTACHED and needs_tiling(sketch, k)
+    }
+
+
+def thread_limits(sketch: State, k: int, hardware: HardwareParams) -> ThreadLimits:
+    """The limits of the kernel that tiled stage `k` is computed in; small outputs may use less than a warp."""
+    attach = sketch.stages[k].attach
+    assert attach is not None
+    points = int(np.prod(sketch.stages[attach.stage].op.shape, dtype=object))
+    warp = hardware.warp_size
+    minimum = warp if points > 2 * warp else 1
+    return ThreadLimits(hardware.max_vthread_extent, minimum, hardware.max_threads_per_block)
+
+
+@dataclass(frozen=True)
+class ThreadPlan:
+    """Rows of each axis' table by (virtual threads, threads), and the number of ways to go on from each product."""
+
+    tables: tuple[np.ndarray, ...]
+    groups: tuple[dict[Pair, np.ndarray], ...]
+    ways: tuple[dict[Pair, float], ...]
+
+    def draw(self, n: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """`n` assignments: for each axis an int64 array [n, parts]."""
+        out = []
+        state = np.zeros(n, np.int64)
+        for table, level in zip(self.tables, self.levels, strict=True):
+            entry = np.searchsorted(level.edges, state + rng.random(n), side="right")
+            entry = np.clip(entry, level.begin[state], level.begin[state + 1] - 1)
+            chosen = level.first[entry] + (rng.random(n) * level.count[entry]).astype(np.int64)
+            out.append(table[level.rows[chosen]])
+            state = level.after[entry]
+        return out
+
+    @cached_property
+    def levels(self) -> tuple[_Level, ...]:
+        """The same counts as arrays, for draws of many rows."""
+        index: dict[Pair, int] = {(1, 1): 0}
+        out = []
+        for groups, after in zip(self.groups, self.ways[1:], strict=True):
+            following = {pair: n for n, pair in enumerate(after)}
+            out.append(_level(index, groups, following, after))
+            index = following
+        return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """How one axis is drawn: states are the products so far, entries are pairs that fit behind a state.
+
+    Entries of state s are `begin[s] .. begin[s + 1] - 1` and share the interval [s, s + 1) of `edges` by weight; an
+    entry has the rows `rows[first : first + count]` of the table and leads to state `after`.
+    """
+
+    edges: np.ndarray
+    begin: np.ndarray
+    first: np.ndarray
+    count: np.ndarray
+    after: np.ndarray
+    rows: np.ndarray
+
+
+def _level(
+    index: dict[Pair, int], groups: dict[Pair, np.ndarray], following: dict[Pair, int], after: dict[Pair, float]
+) -> _Level:
+    pairs = list(groups)
+    sizes = np.array([len(groups[p]) for p in pairs], np.int64)
+    starts = np.cumsum(sizes) - sizes
+    edges, begin, entries, states = [], [0], [], []
+    for done, s in index.items():
+        fitting = [(g, _times(done, p)) for g, p in enumerate(pairs) if _times(done, p) in after]
+        weights = np.cumsum([sizes[g] * after[t] for g, t in fitting])
+        edges.append(s + weights / weights[-1])
+        entries += [g for g, _ in fitting]
+        states += [following[t] for _, t in fitting]
+        begin.append(len(entries))
+    rows = np.concatenate([groups[p] for p in pairs])
+    at = np.array(entries)
+    return _Level(np.concatenate(edges), np.array(begin), starts[at], sizes[at], np.array(states), rows)
+
+
+def _times(a: Pair, b: Pair) -> Pair:
+    return a[0] * b[0], a[1] * b[1]
+
+
+@lru_cache(maxsize=512)
+def thread_plan(extents: tuple[int, ...], parts: int, limits: ThreadLimits, max_innermost: int) -> ThreadPlan:
+    """How to draw the splits (`parts` lengths each) of axes with these extents.
+
+    When no assignment has `min_threads` threads, fewer are allowed.
+    """
+    tables = tuple([factor_table(e, parts, max_innermost) for e in extents])
+    groups = tuple([_by_threads(t, limits) for t in tables])
+    reached: list[set[Pair]] = [{(1, 1)}]
+    for pairs in groups:
+        products = {_times(a, b) for a in reached[-1] for b in pairs}
+        reached.append({p for p in products if p[0] <= limits.max_vthread and p[1] <= limits.max_threads})
+    ways: dict[Pair, float] = {p: 1.0 for p in reached[-1] if p[1] >= limits.min_threads}
+    if not ways:
+        return thread_plan(extents, parts, replace(limits, min_threads=1), max_innermost)
+    counts = [ways]
+    for pairs, before in zip(reversed(groups), reversed(reached[:-1]), strict=True):
+        counts.append(_ways_before(pairs, before, counts[-1]))
+    return ThreadPlan(tables, groups, tuple(reversed(counts)))
+
+
+def _by_threads(table: np.ndarray, limits: ThreadLimits) -> dict[Pair, np.ndarray]:
+    ok = np.flatnonzero((table[:, 0] <= limits.max_vthread) & (table[:, 1] <= limits.max_threads))
+    groups: dict[Pair, list[int]] = {}
+    for row in ok.tolist():
+        groups.setdefault((int(table[row, 0]), int(table[row, 1])), []).append(row)
+    return {pair: np.array(rows) for pair, rows in groups.items()}
+
+
+def _ways_before(pairs: dict[Pair, np.ndarray], before: set[Pair], after: dict[Pair, float]) -> dict[Pair, float]:
+    out = {}
+    for done in before:
+        total = sum(len(rows) * after.get(_times(done, pair), 0.0) for pair, rows in pairs.items())
+        if total:
+            out[done] = total
+    return out

@@ -1,0 +1,90 @@
+"""From sketches to spaces: what is left to decide, and which column holds it.
+
+A sketch whose rfactor is undecided makes several spaces, one for each factor, since the factor is the shape of a
+stage.  All other decisions are columns of one space.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from te_lite.errors import require
+from te_lite.state import State
+
+from ..core.errors import TaskError
+from ..core.hardware import HardwareParams
+from ..core.options import SketchOptions
+from ..core.target import Target
+from .choices import Space
+from .decisions.factor_tables import factor_table
+from .decisions.parts import Choice, Part, Setting, Tile
+from .decisions.splits import fill, holes, rfactor_positions
+from .decisions.table import DECISIONS, Decisions
+from .locations import movable_stages
+
+Factors = tuple[tuple[int, int], ...]
+"""The factors of a sketch's rfactors: pairs of the position of a split and its length."""
+
+
+def random_space(
+    sketch: State,
+    rng: np.random.Generator,
+    target: Target | str,
+    hardware: HardwareParams,
+    options: SketchOptions | None = None,
+    decisions: Decisions = DECISIONS,
+) -> Space:
+    """One space of a sketch, every choice of factors equally likely."""
+    tables = _factor_tables(sketch, options or SketchOptions())
+    factors = tuple([(p, int(table[rng.integers(len(table))])) for p, table in tables.items()])
+    return space_of(sketch, target, hardware, options, factors, decisions)
+
+
+def _factor_tables(sketch: State, options: SketchOptions) -> dict[int, list[int]]:
+    most, opened = options.max_innermost_split_factor, holes(sketch)
+    return {p: factor_table(opened[p].extent, 1, most)[:, 0].tolist() for p in rfactor_positions(sketch)}
+
+
+def space_of(
+    sketch: State,
+    target: Target | str,
+    hardware: HardwareParams,
+    options: SketchOptions | None = None,
+    factors: Factors = (),
+    decisions: Decisions = DECISIONS,
+) -> Space:
+    """The decisions of a sketch, the factors of its rfactors given; made once.  `decisions` is the table of all kinds.
+
+    Raises TaskError when the factor of an rfactor is missing, or a split without lengths has no known extent.
+    """
+    return _space(sketch, Setting.of(target, hardware, options), factors, decisions)
+
+
+@lru_cache(maxsize=1024)
+def _space(sketch: State, setting: Setting, factors: Factors, decisions: Decisions) -> Space:
+    if factors:
+        sketch = fill(sketch, {p: (f,) for p, f in factors})
+    missing = rfactor_positions(sketch)
+    require(not missing, TaskError, "space", "the factors of rfactors must be given", positions=missing)
+    present = tuple([d for d in decisions if d.weight(setting.target) is not None])
+    parts = _parts(sketch, setting, present)
+    tiles, choices = [p for p in parts if isinstance(p, Tile)], [p for p in parts if isinstance(p, Choice)]
+    fixed = setting.target.is_gpu or setting.options.disable_change_compute_location
+    return Space(sketch, tuple(tiles), tuple(choices), present, () if fixed else tuple(movable_stages(sketch)))
+
+
+def _parts(sketch: State, setting: Setting, decisions: Decisions) -> list[Part]:
+    """What there is to decide, with its columns: kind by kind, or stage by stage for kinds that stand beside others."""
+    together: dict[str, list[Part]] = {}
+    for decision in decisions:
+        mine = decision.parts(sketch, setting)
+        if decision.beside in together:
+            together[decision.beside] = sorted([*together[decision.beside], *mine], key=lambda p: p.stage)
+        else:
+            together[decision.name] = [*mine]
+    out: list[Part] = []
+    for part in [p for parts in together.values() for p in parts]:
+        out.append(part.at(sum(p.width for p in out)))
+    return out

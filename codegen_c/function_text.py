@@ -1,0 +1,72 @@
+"""The text of one C function while it is written: names, expressions, registers, and the lines so far.
+
+Both `statements.py` and `register_block.py`, which prints runs of register arithmetic, write here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from te_lite.c_text import KEYWORDS, CText, Names
+from te_lite.expr import Binary, BufferLoad, Expr, Var
+from te_lite.stmt import Buffer, For, Store
+
+from .indices import Indices
+from .vector_text import Prelude, VectorText
+
+_LIBRARY = (
+    "VEC SHUFFLE scratch number start stop call time clock div ldiv random rand free malloc calloc realloc exit abort "
+    "atoi qsort system remove rename puts printf fprintf stderr stdin stdout fma fmod hypot nan trunc rint erfc cbrt"
+)
+TAKEN = KEYWORDS | frozenset(_LIBRARY.split())
+"""Names that no variable of a program may have."""
+
+
+@dataclass
+class FunctionText:
+    """`lines` is the text so far; `slots` are the registers of the buffers that live in some, by element."""
+
+    indices: Indices
+    text: CText = field(init=False)
+    names: Names = field(default_factory=lambda: Names(TAKEN))
+    prelude: Prelude = field(default_factory=Prelude)
+    lines: list[str] = field(default_factory=list)
+    depth: int = 1
+    slots: dict[object, dict[int, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.text = CText(self.var, self.load, self.indices.nonnegative)
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " * self.depth + text)
+
+    def var(self, v: Var) -> str:
+        return self.names.of(v, v.name)
+
+    def buffer(self, b: Buffer) -> str:
+        """The name of an array."""
+        return self.names.of(b, b.name)
+
+    def load(self, e: BufferLoad) -> str:
+        return self.place(e.buffer, e.index)
+
+    def place(self, buffer: Buffer, index: Expr) -> str:
+        """One element of `buffer`, as something that can be read and assigned."""
+        slots = self.slots.get(buffer)
+        if slots is not None:
+            return slots[self.indices.linear(index).const]
+        return f"{self.buffer(buffer)}[{self.text.expr(index)}]"
+
+    def vector(self, loop: For) -> VectorText:
+        """What prints expressions over the lanes of a vector loop."""
+        return VectorText(self.text, self.prelude, loop.var, loop.extent, self.indices, self.slots)
+
+    def assign(self, target: str, s: Store) -> None:
+        """`target = value`, or `target += rest` for an accumulation."""
+        match s.value:
+            case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if (
+                buffer is s.buffer and bool(index == s.index) and buffer.dtype != "bool"
+            ):
+                self.line(f"{target} += {self.text.expr(b)};")
+            case value:
+                self.line(f"{target} = {self.text.expr(value)};")

@@ -1,0 +1,100 @@
+"""Networks on the processor: one shared library whose driver calls the kernels in order, no Python in between."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansor.core.backend import Array, CompiledNetwork
+from ansor.core.errors import GraphError
+from ansor.core.network_memory import ALIGNMENT, HostMemory
+from ansor.core.network_plan import ExecutionPlan, KernelCode
+from te_lite.c_text import BYTES
+from te_lite.errors import require
+from te_lite.stmt import LoweredFunc
+
+from .emit import emit, refuse_threads
+from .host import instruction_sets
+from .library import (
+    RUN,
+    SECONDS,
+    KernelCall,
+    Pointer,
+    driver_source,
+    hoist_scratch,
+    library_file,
+    link,
+    object_code,
+)
+
+DRIVER, BINARY = "network.c", "network.so"
+
+
+class CExecutor(HostMemory):
+    """A network in the memory of this machine (see `Executor`); `run` returns when the run is done."""
+
+    def __init__(self, network: CompiledNetwork) -> None:
+        binary = ctypes.CDLL(str(library_file(network.binaries[BINARY])))
+        self._run, self._seconds = binary[RUN], binary[SECONDS]
+        steps: list[Any] = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
+        self._run.restype, self._run.argtypes = None, steps
+        self._seconds.restype, self._seconds.argtypes = ctypes.c_double, [ctypes.c_int64, *steps]
+        self._pointers = (ctypes.c_void_p * max(network.plan.externals, 1))()
+        super().__init__(network)
+
+    def use(self, storage: int, memory: Array) -> None:
+        super().use(storage, memory)
+        self._pointers[storage] = memory.ctypes.data
+
+    def run(self) -> None:
+        self._run(0, len(self.plan.steps), self.arena.ctypes.data, self._pointers)
+
+    def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
+        end = len(self.plan.steps) if last is None else last
+        return float(self._seconds(number, first, end, self.arena.ctypes.data, self._pointers))
+
+
+class CNetworkBackend:
+    """Target kind `c` (see `NetworkBackend`)."""
+
+    device_type = "cpu"
+    alignment = ALIGNMENT
+    slack = 0
+    suffix = ".c"
+
+    def accept(self, func: LoweredFunc, target: str) -> None:
+        refuse_threads(func)
+
+    def code(self, func: LoweredFunc, target: str) -> KernelCode:
+        whole, scratch = hoist_scratch(func)
+        return KernelCode(func.name, emit(whole, func.name), tuple([b.size * BYTES[b.dtype] for b in scratch]))
+
+    def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
+        return object_code(code.source, code.name)
+
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+        driver = driver_source([KernelCall(s.kernel, _pointers(plan, s.storages)) for s in plan.steps])
+        return {DRIVER: driver}, {BINARY: link({**compiled, "network": object_code(driver, "network")})}
+
+    def machine(self, target: str) -> dict[str, Any]:
+        return {"system": platform.system(), "machine": platform.machine(), "instructions": instruction_sets()}
+
+    def check_machine(self, facts: Mapping[str, Any], index: int) -> None:
+        require(index == 0, GraphError, "network", "the only processor is number 0", device=index)
+        here = self.machine("")
+        for name in ("system", "machine"):
+            law = f"was compiled for {facts.get(name)!r}; build it here"
+            require(facts.get(name) == here[name], GraphError, "network", law, here=here[name])
+        missing = sorted(set(facts.get("instructions", ())) - set(here["instructions"]))
+        law = "was compiled for instructions that this processor lacks; build it here"
+        require(not missing, GraphError, "network", law, missing=missing)
+
+    def open(self, network: CompiledNetwork, index: int) -> CExecutor:
+        return CExecutor(network)
+
+
+def _pointers(plan: ExecutionPlan, storages: Sequence[int]) -> tuple[Pointer, ...]:
+    first = plan.externals
+    return tuple([Pointer(s >= first, plan.storages[s].offset if s >= first else s) for s in storages])

@@ -1,0 +1,223 @@
+"""Statements as C text: loops with their pragmas, storage on the stack and the heap, registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from te_lite.c_text import BYTES, TYPES
+from te_lite.expr import Expr, Var
+from te_lite.stmt import (
+    Alloc,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    bodies,
+    stmts_of,
+)
+
+from .errors import EmitError
+from .function_text import FunctionText
+from .host import Options
+from .indices import Indices
+from .register_block import RegisterBlock
+from .registers import register_slots
+from .unroll import unrolled_nodes
+
+_WRAP = 8
+
+# what `Options.max_unrolled` statements weigh in expression nodes
+NODES_A_STATEMENT = 16
+
+
+@dataclass
+class Emitter:
+    """Prints the statements of one function."""
+
+    options: Options
+    lanes: set[Var]
+    indices: Indices
+    out: FunctionText = field(init=False)
+    parallel: bool = False
+    needs_scratch: bool = False
+    index_type: str = "int"
+
+    def __post_init__(self) -> None:
+        self.out = FunctionText(self.indices)
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case Seq(stmts=stmts):
+                self.sequence(stmts)
+            case Store() | For() if self.is_register_leaf(s):
+                self.block([s])
+            case For(kind=ForKind.VECTORIZED, var=var) if var in self.lanes:
+                self.vector_loop(s)
+            case For():
+                self.loop(s)
+            case Store(buffer=buffer, index=index):
+                self.out.assign(self.out.place(buffer, index), s)
+            case If(cond=cond, then=then):
+                self.in_braces(then, f"if ({self.out.text.expr(cond)}) ")
+            case Alloc():
+                self.alloc(s)
+            case _:
+                raise EmitError(f"C text: a {type(s).__name__} statement cannot be printed")
+
+    def inner(self, s: Stmt) -> None:
+        self.out.depth += 1
+        self.stmt(s)
+        self.out.depth -= 1
+
+    def sequence(self, stmts: Sequence[Stmt]) -> None:
+        """Statements in order; straight runs of register arithmetic share their loads."""
+        run: list[Stmt] = []
+        for s in stmts:
+            if self.is_register_leaf(s):
+                run.append(s)
+                continue
+            self.block(run)
+            run = []
+            if isinstance(s, Alloc):
+                self.in_braces(s)
+            else:
+                self.stmt(s)
+        self.block(run)
+
+    def in_braces(self, s: Stmt, head: str = "") -> None:
+        self.out.line(f"{head}{{")
+        self.inner(s)
+        self.out.line("}")
+
+    def is_register_leaf(self, s: Stmt) -> bool:
+        inner = s.body if isinstance(s, For) and s.var in self.lanes else s
+        return isinstance(inner, Store) and inner.buffer in self.out.slots
+
+    def block(self, run: list[Stmt]) -> None:
+        if run:
+            RegisterBlock(self.out).emit(run)
+
+    def vector_loop(self, s: For) -> None:
+        text = self.out.vector(s)
+        for store, conds in _stores(s.body):
+            guard = "".join(f"if ({self.out.text.expr(c)}) " for c in conds)
+            name = self.out.buffer(store.buffer)
+            value = text.vector(store.value)
+            self.out.line(guard + text.store(store.buffer, name, store.buffer.dtype, store.index, value))
+
+    def loop(self, s: For) -> None:
+        if s.kind is ForKind.PARALLEL and not self.parallel:
+            self.parallel_loop(s)
+            return
+        if s.kind is ForKind.UNROLLED:
+            limit = self.options.max_unrolled
+            copies = min(s.extent, limit, NODES_A_STATEMENT * limit // unrolled_nodes(s.body))
+            if copies > 1:
+                self.out.line(f"#pragma GCC unroll {copies}")
+        elif s.kind is ForKind.VECTORIZED and self.lanes_are_apart(s):
+            self.out.line("#pragma omp simd")
+        self.loop_text(s)
+
+    def loop_text(self, s: For) -> None:
+        v = self.out.var(s.var)
+        self.in_braces(s.body, f"for ({self.index_type} {v} = 0; {v} < {s.extent}; ++{v}) ")
+
+    def lanes_are_apart(self, s: For) -> bool:
+        """Every store of a vectorized loop goes to a place of its own in each iteration, with no loop inside."""
+        for inner in stmts_of(s.body):
+            if isinstance(inner, For | Alloc):
+                return False
+            if isinstance(inner, Store):
+                offsets = self.indices.lane_offsets(inner.index, s.var, s.extent)
+                if offsets is None or len(set(offsets)) < len(offsets):
+                    return False
+        return True
+
+    def parallel_loop(self, s: For) -> None:
+        threads = "" if self.options.num_threads is None else f" num_threads({self.options.num_threads})"
+        self.parallel = True
+        heap = [b for b in dict.fromkeys(heap_allocs(s.body)) if self.in_heap(b)]
+        if not heap:
+            self.out.line(f"#pragma omp parallel for{threads}")
+            self.loop_text(s)
+        else:
+            self.out.line(f"#pragma omp parallel{threads}")
+            self.out.line("{")
+            self.out.depth += 1
+            self.with_heap(heap, lambda: self.shared_loop(s))
+            self.out.depth -= 1
+            self.out.line("}")
+        self.parallel = False
+
+    def shared_loop(self, s: For) -> None:
+        self.out.line("#pragma omp for")
+        self.loop_text(s)
+
+    # ----------------------------------------------------------------------------------------------- storage
+
+    def in_heap(self, buffer: Buffer) -> bool:
+        return buffer not in self.out.slots and buffer.size * BYTES[buffer.dtype] > self.options.stack_bytes
+
+    def with_heap(self, heap: Sequence[Buffer], body: Callable[[], None]) -> None:
+        """`body()` between the allocation and the release of the buffers `heap`."""
+        for b in heap:
+            t, name = TYPES[b.dtype], self.out.buffer(b)
+            self.needs_scratch = True
+            self.out.line(f"{t} *restrict {name} = scratch(sizeof({t}) * {b.size});")
+        body()
+        for b in heap:
+            self.out.line(f"free({self.out.buffer(b)});")
+
+    def alloc(self, s: Alloc) -> None:
+        slots = register_slots(s, self.lanes, self.indices)
+        if slots is not None and len(slots) <= 2 * self.options.registers + 8:
+            self.registers(s.buffer, slots)
+            self.stmt(s.body)
+            return
+        self.out.slots.pop(s.buffer, None)  # another copy of the statement may have had registers
+        if not self.in_heap(s.buffer):
+            b = s.buffer
+            name = self.out.buffer(b)
+            self.out.line(f"{TYPES[b.dtype]} {name}[{max(b.size, 1)}] __attribute__((aligned(64)));")
+        self.stmt(s.body)
+
+    def registers(self, buffer: Buffer, slots: dict[int, int]) -> None:
+        """Declare one variable per vector or scalar of the buffer."""
+        names = self.out.slots.setdefault(buffer, {})
+        by_type: dict[str, list[str]] = {}
+        for k, (start, lanes) in enumerate(sorted(slots.items())):
+            kind = TYPES[buffer.dtype] if lanes == 1 else self.out.prelude.type(buffer.dtype, lanes)
+            if start not in names:
+                names[start] = self.out.names.fresh(f"{buffer.name}{k}")
+            by_type.setdefault(kind, []).append(names[start])
+        for kind, group in by_type.items():
+            for k in range(0, len(group), _WRAP):
+                self.out.line(f"{kind} {', '.join(group[k : k + _WRAP])};")
+
+
+def heap_allocs(s: Stmt, into_parallel: bool = True) -> Iterator[Buffer]:
+    """The buffers that are allocated under `s`, one that was written out several times as often.
+
+    Parallel loops are left out when `into_parallel` is false.
+    """
+    if isinstance(s, Alloc):
+        yield s.buffer
+    if not into_parallel and isinstance(s, For) and s.kind is ForKind.PARALLEL:
+        return
+    for b in bodies(s):
+        yield from heap_allocs(b, into_parallel)
+
+
+def _stores(s: Stmt, conds: tuple[Expr, ...] = ()) -> Iterator[tuple[Store, tuple[Expr, ...]]]:
+    match s:
+        case Store():
+            yield s, conds
+        case If(cond=cond, then=then):
+            yield from _stores(then, (*conds, cond))
+        case _:
+            for b in bodies(s):
+                yield from _stores(b, conds)

@@ -1,0 +1,173 @@
+"""The kernels of a program: how it is cut at its thread loops, and what a launch needs to know.
+
+A program is a sequence of root nests.  A nest that begins with block and thread loops is a kernel of that shape;
+statements outside all thread loops run, in order, in kernels of one block of one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import prod
+
+from te_lite.errors import require
+from te_lite.expr import BufferLoad, Var
+from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Seq, Stmt, Store, exprs_of, seq, stmts_of
+from te_lite.visit import children
+
+from .errors import EmitError
+
+Shape = tuple[int, int, int]
+BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+STATIC_SHARED_BYTES = 48 * 1024
+VECTOR_BYTES = 16
+
+
+@dataclass(frozen=True)
+class CudaKernel:
+    """How to launch one kernel.
+
+    `arguments` are positions in the program's `buffers`, `shared_bytes` all shared memory of a block, `dynamic_bytes`
+    the part of it that the launch must ask for (0, or everything when it is more than 48 KiB).
+    """
+
+    name: str
+    grid: Shape
+    block: Shape
+    arguments: tuple[int, ...]
+    shared_bytes: int
+    dynamic_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return prod(self.block)
+
+
+@dataclass(frozen=True)
+class CudaProgram:
+    """CUDA C++ source and its kernels, to be launched one after the other.
+
+    `args` are the caller's arrays, `scratch` those that the program needs besides; all start at a multiple of 16 bytes.
+    """
+
+    name: str
+    source: str
+    kernels: tuple[CudaKernel, ...]
+    args: tuple[Buffer, ...]
+    scratch: tuple[Buffer, ...]
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """What the arguments of kernels count: `args`, then `scratch`."""
+        return (*self.args, *self.scratch)
+
+
+@dataclass(frozen=True, eq=False)
+class KernelNest:
+    """One kernel before it is text: its block and thread loops by tag, and what a thread runs."""
+
+    loops: dict[str, For]
+    body: Stmt
+
+    def extents(self, tags: tuple[str, ...]) -> Shape:
+        x, y, z = [self.loops[tag].extent if tag in self.loops else 1 for tag in tags]
+        return x, y, z
+
+    @property
+    def grid(self) -> Shape:
+        return self.extents(BLOCK_TAGS)
+
+    @property
+    def block(self) -> Shape:
+        return self.extents(THREAD_TAGS)
+
+    def tag_of(self, var: Var) -> str:
+        """The axis of a thread variable.  Raises EmitError for a variable that is none."""
+        for tag, loop in self.loops.items():
+            if loop.var is var:
+                return tag
+        raise EmitError(f"reduction across threads: {var.name} is no thread axis of the kernel")
+
+    def allocated(self, storage: str) -> list[Buffer]:
+        """The buffers of this class of storage that are allocated inside, each once, in order."""
+        found = [s.buffer for s in stmts_of(self.body) if isinstance(s, Alloc) and s.buffer.storage == storage]
+        return list(dict.fromkeys(found))
+
+    def written(self) -> set[Buffer]:
+        return {s.buffer for s in stmts_of(self.body) if isinstance(s, Store)}
+
+    def read(self) -> set[Buffer]:
+        return {x.buffer for x in loads_in(self.body)}
+
+
+def loads_in(body: Stmt) -> Iterator[BufferLoad]:
+    """Every read under `body`; a node that several expressions share comes once."""
+    seen: set[int] = set()
+    for s in stmts_of(body):
+        stack = list(exprs_of(s))
+        while stack:
+            e = stack.pop()
+            if id(e) in seen:
+                continue
+            seen.add(id(e))
+            if isinstance(e, BufferLoad):
+                yield e
+            stack.extend(children(e))
+
+
+def _is_launch(s: Stmt) -> bool:
+    return isinstance(s, For) and s.kind in (ForKind.BLOCK, ForKind.THREAD)
+
+
+def _root_stmts(s: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
+    match s:
+        case Alloc(buffer=buffer, body=body) if buffer.scope == "global":
+            scratch.append(buffer)
+            yield from _root_stmts(body, scratch)
+        case Seq(stmts=stmts):
+            for x in stmts:
+                yield from _root_stmts(x, scratch)
+        case _:
+            yield s
+
+
+def _nest(s: Stmt) -> KernelNest:
+    loops: dict[str, For] = {}
+    while isinstance(s, For) and s.kind in (ForKind.BLOCK, ForKind.THREAD):
+        kind = BLOCK_TAGS if s.kind is ForKind.BLOCK else THREAD_TAGS
+        require(s.tag in kind and s.tag not in loops, EmitError, s.var.name, "one loop per launch axis", axis=s.tag)
+        loops[s.tag] = s
+        s = s.body
+    for x in stmts_of(s):
+        inner = isinstance(x, For) and x.kind in (ForKind.BLOCK, ForKind.THREAD, ForKind.VTHREAD)
+        require(not inner, EmitError, "kernel", "block, thread and virtual thread loops stand outermost")
+    return KernelNest(loops, s)
+
+
+def _groups(stmts: Iterable[Stmt]) -> list[list[Stmt]]:
+    """What becomes a kernel each: a launch by itself, neighbours that are none together."""
+    groups: list[list[Stmt]] = []
+    for s in stmts:
+        if not _is_launch(s) and groups and not _is_launch(groups[-1][-1]):
+            groups[-1].append(s)
+        else:
+            groups.append([s])
+    return groups
+
+
+def kernel_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
+    """The kernels of a program in order, and the global buffers besides its arguments.
+
+    Raises EmitError when a thread loop stands inside other statements, or threads share a global allocation.
+    """
+    scratch: list[Buffer] = []
+    groups = _groups(_root_stmts(func.body, scratch))
+    nests = [_nest(seq(*group)) for group in groups]
+    for nest in nests:
+        for buffer in nest.allocated("global"):
+            alone = prod(nest.grid) * prod(nest.block) == 1
+            require(alone, EmitError, buffer.name, "threads cannot allocate global memory", kernel=nest.block)
+            scratch.append(buffer)
+    return nests, scratch

@@ -1,0 +1,100 @@
+"""From a network to something that runs: passes, programs, machine code, memory plan.
+
+    with ansor.ApplyHistoryBest(log):
+        lib = relay_lite.build(mod, target="cuda", params=params)
+    module = graph_executor.GraphModule(lib["default"](ansor.device("cuda")))
+
+Each different group of operators becomes one kernel.  Its program is that of the current dispatch context, else a
+default one.  Kernels are compiled side by side.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from ansor.core.network_plan import KernelCode
+from ansor.core.target import Target
+from te_lite.errors import require
+
+from ..ir.errors import GraphError
+from ..ir.host_arrays import host_array
+from ..ir.module import IRModule
+from ..ir.nodes import Function
+from ..runtime.assemble import GroupKernel, make_plan
+from ..runtime.devices import network_backend
+from ..runtime.library import NetworkLibrary
+from ..transform.context import DEFAULT, PassContext
+from .group_programs import GroupProgram, choose_programs
+from .optimize import optimize
+
+OPT_LEVEL = 3
+Params = Mapping[str, Any]
+
+
+def build(
+    mod: IRModule | Function,
+    *given: Params | Target | str | None,
+    target: Target | str | None = None,
+    params: Params | None = None,
+) -> NetworkLibrary:
+    """Compile a network.
+
+    Called as `build(mod, params, target)` or, as in TVM, `build(mod, target, params=params)` or with keywords only:
+    of the arguments after `mod`, a text or `Target` is the target (default `c`), a mapping from names to arrays the
+    parameters.  Those become part of the compiled network; variables that they do not name stay inputs.  The passes
+    run as the current `PassContext` says, and at level 3 outside any.  Kernels that are worth tuning and have no
+    record in the current dispatch context are named in one warning.
+
+    Raises GraphError for a graph that cannot be compiled or a record that does not fit its kernel, TaskError for an
+    unknown target, and the error of the backend when its compiler refuses a kernel.
+    """
+    target, params = _arguments(given, target, params)
+    entered = PassContext.current()
+    with replace(entered, opt_level=OPT_LEVEL) if entered is DEFAULT else entered:
+        arrays = {name: host_array(value) for name, value in (params or {}).items()}
+        fused = optimize(mod, arrays, target, for_build=True)
+        return compile_fused(fused, target)
+
+
+def _arguments(
+    given: tuple[Any, ...], target: Target | str | None, params: Params | None
+) -> tuple[Target, Params | None]:
+    for value in given:
+        if isinstance(value, Target | str):
+            require(target is None, GraphError, "build", "the target is given twice", target=str(value))
+            target = value
+        elif value is not None:
+            ok = isinstance(value, Mapping)
+            law = "arguments are a target and a mapping of parameters"
+            require(ok, GraphError, "build", law, got=type(value).__name__)
+            require(params is None, GraphError, "build", "the parameters are given twice")
+            params = value
+    return Target.of("c" if target is None else target), params
+
+
+def compile_fused(fused: Function, target: Target) -> NetworkLibrary:
+    """Compile a graph whose operators are all in groups, the result of `optimize`.  Raises as `build` does."""
+    backend = network_backend(target.kind.name)
+    fused, programs = choose_programs(fused, target, lambda func: backend.accept(func, str(target)))
+    codes = {p.name: backend.code(p.func, str(target)) for p in programs.values()}
+    with ThreadPoolExecutor(_workers()) as pool:
+        made = pool.map(lambda p: backend.compile(p.func, codes[p.name], str(target)), programs.values())
+        compiled = dict(zip(codes, made, strict=True))
+    plan, values = make_plan(
+        fused, lambda function: _kernel(programs[function], codes), backend.alignment, backend.slack
+    )
+    sources, binaries = backend.link(plan, compiled)
+    machine = backend.machine(str(target))
+    return NetworkLibrary(str(target), target.kind.name, plan, values, codes, sources, binaries, machine, fused)
+
+
+def _kernel(program: GroupProgram, codes: Mapping[str, KernelCode]) -> GroupKernel:
+    return GroupKernel(program.name, program.arguments, program.results, codes[program.name].scratch)
+
+
+def _workers() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,64 @@
+"""From a network to groups of operators: the passes in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansor.core.target import Target
+
+from ..ir.module import IRModule, bind_params, main_function
+from ..ir.nodes import Function
+from ..transform import (
+    AlterOpLayout,
+    AutoSchedulerLayoutRewrite,
+    CanonicalizeCast,
+    CanonicalizeOps,
+    EliminateCommonSubexpr,
+    FastMath,
+    FlattenAtrousConv,
+    FoldConstant,
+    FoldScaleAxis,
+    FuseOps,
+    Legalize,
+    Pass,
+    Sequential,
+    SimplifyExpr,
+    SimplifyExprPostAlterOp,
+    SimplifyInference,
+)
+
+
+def optimize(
+    graph: IRModule | Function, params: Mapping[str, Any] | None, target: Target | str, *, for_build: bool = False
+) -> Function:
+    """The network as calls of fused groups; `params` (names to arrays) become constants, and what they allow is folded.
+
+    The current PassContext decides which passes run; the usual level is 3.  `for_build` also stores constant weights
+    in the order in which the recorded programs of the current dispatch context read them, on targets of kind `c`.
+    Raises GraphError for parameters that do not fit.
+    """
+    target = Target.of(target)
+    function = bind_params(main_function(graph), params or {})
+    return pipeline(target, for_build)(function)
+
+
+def pipeline(target: Target, for_build: bool = False) -> Pass:
+    """All passes for a target as one."""
+    passes = [
+        Legalize(),
+        SimplifyInference(),
+        EliminateCommonSubexpr(),
+        FoldConstant(),
+        FoldScaleAxis(),
+        SimplifyExpr(),
+        CanonicalizeCast(),
+        CanonicalizeOps(),
+        FlattenAtrousConv(),
+        AlterOpLayout(target.kind.name),
+        SimplifyExprPostAlterOp(),
+        FastMath(),
+        FoldConstant(),
+        FuseOps(),
+    ]
+    return Sequential([*passes, AutoSchedulerLayoutRewrite(target)] if for_build else passes, name="optimize")

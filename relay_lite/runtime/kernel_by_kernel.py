@@ -1,0 +1,119 @@
+"""Networks on a target that runs programs and says nothing of networks: one kernel after the other, on copies.
+
+Every kernel is a program of `Backend.build`, kept as an archive of the files that it left.  A step copies its arguments
+to the device and what was written back, so this is a beginning and no fast way to run a network.
+"""
+
+from __future__ import annotations
+
+import io
+import platform
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansor.core.backend import Backend, CompiledNetwork, Program
+from ansor.core.nd import DeviceId
+from ansor.core.network_memory import ALIGNMENT, HostMemory
+from ansor.core.network_plan import ExecutionPlan, KernelCode, Step
+from te_lite.errors import require
+from te_lite.stmt import LoweredFunc
+
+from ..ir.errors import GraphError
+
+ARCHIVE = ".zip"
+
+
+def _packed(folder: Path) -> bytes:
+    """The files of a folder, as one."""
+    text = io.BytesIO()
+    with zipfile.ZipFile(text, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.iterdir()):
+            archive.writestr(zipfile.ZipInfo(path.name), path.read_bytes())
+    return text.getvalue()
+
+
+def _unpacked(data: bytes, folder: Path) -> str:
+    folder.mkdir()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        archive.extractall(folder)
+    return str(folder)
+
+
+class KernelExecutor(HostMemory):
+    """A network whose tensors are in the memory of this machine between its steps (see `Executor`)."""
+
+    def __init__(self, backend: Backend, network: CompiledNetwork, index: int) -> None:
+        super().__init__(network, DeviceId(backend.kind, index))
+        self._device = backend.open(index)
+        self._arguments = {name: kernel.facts["arguments"] for name, kernel in network.kernels.items()}
+        self._folder = tempfile.TemporaryDirectory(prefix="network_kernels.")
+        self._programs: dict[str, Program] = {}
+        for name in self._arguments:
+            files = _unpacked(network.binaries[name + ARCHIVE], Path(self._folder.name) / name)
+            self._programs[name] = self._device.load(files)
+
+    def run(self) -> None:
+        for step in self.plan.steps:
+            self._step(step)
+
+    def _step(self, step: Step) -> list[Any]:
+        """Run a step; the device arrays it ran on."""
+        arguments = self._arguments[step.kernel]
+        views = [
+            self.bytes_of(storage).view(dtype).reshape(tuple(shape))
+            for storage, (shape, dtype) in zip(step.storages, arguments, strict=True)
+        ]
+        handles = [self._device.put(view) for view in views]
+        self._programs[step.kernel].run(handles)
+        for storage, view, handle in zip(step.storages, views, handles, strict=True):
+            if storage in step.written:
+                view[...] = self._device.get(handle)
+        return handles
+
+    def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
+        """As the device times its programs: copies do not count."""
+        total = 0.0
+        for step in self.plan.steps[first:last]:
+            handles = self._step(step)
+            total += self._programs[step.kernel].time(handles, number, 1, 0, False)[0] * number
+        return total
+
+
+class KernelByKernel:
+    """What a backend without `networks` offers (see `NetworkBackend`)."""
+
+    alignment = ALIGNMENT
+    slack = 0
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.device_type = backend.kind
+        self.suffix = f".{backend.kind}"
+
+    def accept(self, func: LoweredFunc, target: str) -> None:
+        self._backend.source(func, target)
+
+    def code(self, func: LoweredFunc, target: str) -> KernelCode:
+        arguments = [[list(b.shape), b.dtype] for b in func.args]
+        return KernelCode(func.name, self._backend.source(func, target), (), {"arguments": arguments})
+
+    def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
+        with tempfile.TemporaryDirectory(prefix="network_kernel.") as folder:
+            self._backend.build(func, target, folder)
+            return _packed(Path(folder))
+
+    def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
+        return {}, {name + ARCHIVE: archive for name, archive in compiled.items()}
+
+    def machine(self, target: str) -> dict[str, Any]:
+        return {"system": platform.system(), "machine": platform.machine()}
+
+    def check_machine(self, facts: Mapping[str, Any], index: int) -> None:
+        here = self.machine("")
+        require(dict(facts) == here, GraphError, "network", f"was compiled for {dict(facts)}; build it here", here=here)
+
+    def open(self, network: CompiledNetwork, index: int) -> KernelExecutor:
+        return KernelExecutor(self._backend, network, index)

@@ -1,0 +1,77 @@
+"""The command `ansor tune-network`, step by step, with what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from ansor.core.backends import backend
+from ansor.core.target import Target
+from ansor.core.task import SearchTask
+
+from ..compiler.extract import extract_tasks
+from ..runtime.graph_executor import GraphModule
+from .network import load_network
+from .network_times import network_times, times_text
+from .tune_network import check, compile_best, network_runner, progress, tune
+
+INTERRUPTED = 130
+REPEAT, MIN_REPEAT_MS = 3, 500
+
+
+def tune_network(args: argparse.Namespace) -> int:
+    """Tune, compile, check and measure a network; `args` are the options of `ansor.cli.network`.
+
+    Gives the exit code.  Raises TeError, one sentence, for whatever cannot be done.
+    """
+    target = Target(args.target)
+    backend(target.kind.name).check(str(target))
+    seed = args.seed or 0
+    network = load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
+    log = Path(args.log or f"{network.name}-{target.kind.name}.json")
+
+    def say(text: str) -> None:
+        if args.verbose:
+            print(text, flush=True)
+
+    say("Extract tasks...")
+    tasks, weights = extract_tasks(network.graph, network.params, target)
+    done = sum(s.trials for s in progress(log, tasks))
+    say(f"{network.name} has {len(tasks)} tasks; {done} of {args.trials} trials are in {log}")
+    say("Tune...")
+    try:
+        _tune(tasks, weights, log, target, args)
+    except KeyboardInterrupt:
+        print(f"stopped; everything measured is in {log}", file=sys.stderr)
+        return INTERRUPTED
+    say("Compile...")
+    module = compile_best(network, target, log)
+    say("Check...")
+    print(f"{network.name}: {check(module, network, np.random.default_rng(seed))}")
+    say("Evaluate inference time cost...")
+    _evaluate(module, tasks, weights, log)
+    if args.export is not None:
+        module.module.library.export(args.export)
+    return 0
+
+
+def _tune(
+    tasks: Sequence[SearchTask], weights: Sequence[int], log: Path, target: Target, args: argparse.Namespace
+) -> None:
+    with closing(network_runner(target, args.devices)) as runner:
+        tune(
+            tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose,
+            runner=runner,
+        )  # fmt: skip
+
+
+def _evaluate(module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], log: Path) -> None:
+    """Print how long a run takes, and what each task takes of it."""
+    result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
+    print(result)
+    print(times_text(network_times(module, tasks, weights, progress(log, tasks), result.median)))

@@ -1,0 +1,113 @@
+"""A network to work on: one that is known by name, with live random weights, or a model in an ONNX file.
+
+network = load_network("resnet-18", batch_size=1, layout="NHWC")
+network = load_network("model.onnx", shapes={"tokens": (1, 128)})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..frontend.onnx.importer import from_onnx
+from ..frontend.onnx.model import OnnxInput, read_model
+from ..ir.errors import GraphError
+from ..ir.module import IRModule
+from ..ir.nodes import Array
+from ..testing.by_name import NETWORKS, get_workload
+from ..testing.live import calm_scores, live_inputs, live_params
+from ..transform import ConvertLayout, PassContext, Sequential
+
+SUFFIX = ".onnx"
+LAYOUTS = ("NHWC", "NCHW")
+PICTURE_RANK = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """`graph` and `params` are what is compiled; `original` has the same inputs and meaning, before any conversion."""
+
+    name: str
+    graph: IRModule
+    params: Mapping[str, Array]
+    original: IRModule
+
+    def inputs(self, rng: np.random.Generator) -> dict[str, Array]:
+        """Random inputs by name."""
+        return live_inputs(self.original, self.params, rng)
+
+
+def load_network(
+    source: str,
+    batch_size: int = 1,
+    layout: str = "NHWC",
+    image_size: Sequence[int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+) -> Network:
+    """The network `source`: a name of `relay_lite.testing.NETWORKS`, or the path of an ONNX model.
+
+    `image_size` are the last spatial extents, one number for height and width; `layout` is NHWC or NCHW.  Networks by
+    name get live weights drawn from `seed`.  An ONNX model keeps its weights, and its convolutions are converted to
+    `layout`; `shapes` are extents of its inputs by name, `batch_size` and `image_size` fill in what it leaves open.
+    Raises GraphError for an unknown name, layout or size, and for a model that cannot be read.
+    """
+    require(layout in LAYOUTS, GraphError, "layout", f"layouts are {' and '.join(LAYOUTS)}", layout=layout)
+    if source not in NETWORKS:
+        law = f"networks are {', '.join(NETWORKS)}, or the path of a model that ends in {SUFFIX}"
+        require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
+        return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
+    require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
+    return _by_name(source, batch_size, layout, image_size, seed)
+
+
+def _by_name(source: str, batch_size: int, layout: str, image_size: Sequence[int] | None, seed: int) -> Network:
+    """A network of `NETWORKS` with live weights."""
+    graph, params = get_workload(source, batch_size, layout, _image_shape(source, layout, image_size))
+    rng = np.random.default_rng(seed)
+    params = live_params(graph, params, rng)
+    params = calm_scores(graph, params, live_inputs(graph, params, rng))
+    return Network(f"{source}-{layout}-B{batch_size}", graph, params, graph)
+
+
+def _image_shape(name: str, layout: str, size: Sequence[int] | None) -> tuple[int, ...] | None:
+    """The usual image with other spatial extents, in the order of `layout`; None for the usual one."""
+    if size is None:
+        return None
+    *spatial, channels = NETWORKS[name].image or (0,)
+    given = tuple(size) * 2 if len(size) == 1 else tuple(size)
+    ok = 2 <= len(given) <= len(spatial)
+    law = "its image has no such extents" if spatial else "the network has no image"
+    require(ok, GraphError, f"network {name}", law, image_size=tuple(size))
+    whole = (*spatial[: -len(given)], *given)
+    return (channels, *whole) if layout == "NCHW" else (*whole, channels)
+
+
+def _from_onnx(
+    path: Path, batch_size: int, layout: str, image_size: Sequence[int] | None, shapes: Mapping[str, Sequence[int]]
+) -> Network:
+    law = "an image has a height and a width, or one number for both"
+    require(len(image_size or (1,)) in (1, 2), GraphError, f"model {path.name}", law, image_size=image_size)
+    inputs = read_model(path).graph.inputs
+    filled = {i.name: _filled(i, batch_size, image_size) for i in inputs}
+    known = {name: shape for name, shape in filled.items() if shape is not None}
+    original, params = from_onnx(path, {**known, **shapes})
+    with PassContext(opt_level=3):
+        graph = Sequential([ConvertLayout({"nn.conv2d": [layout, "default"]})])(original)
+    return Network(f"{path.stem}-{layout}-B{batch_size}", graph, params, original)
+
+
+def _filled(given: OnnxInput, batch_size: int, image_size: Sequence[int] | None) -> tuple[int, ...] | None:
+    """The shape of an input that leaves extents open, if these are the batch and the size of a picture; else None."""
+    if given.shape is None or all(isinstance(n, int) for n in given.shape):
+        return None
+    values: dict[int, int] = {0: batch_size}
+    if image_size is not None and len(given.shape) == PICTURE_RANK:
+        values |= dict(zip((2, 3), tuple(image_size) * (2 // len(image_size)), strict=True))
+    extents = [n if isinstance(n, int) else values.get(axis) for axis, n in enumerate(given.shape)]
+    return None if None in extents else tuple([n for n in extents if n is not None])

@@ -1,0 +1,175 @@
+"""The main job for a whole network: tune its tasks, compile it with the best programs, check its results.
+
+network = load_network("resnet-18")
+tasks, weights = ansor.extract_tasks(network.graph, network.params, "c")
+tune(tasks, weights, "log.json", trials=200)          # as often as you like: it goes on where the log ends
+module = compile_best(network, "c", "log.json")
+print(check(module, network, np.random.default_rng(0)))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ansor.core.protocols import Runner
+from ansor.core.target import Target
+from ansor.core.task import SearchTask
+from ansor.measure.local import LocalRunner
+from ansor.policy.tuning_options import TuningOptions
+from ansor.records.dispatch import ApplyHistoryBest, Source
+from ansor.records.lines import RecordReader, RecordToFile
+from ansor.scheduler import TaskScheduler
+from ansor.scheduler.restore import restore
+from ansor.scheduler.task_progress import TaskProgress
+from te_lite.errors import require
+
+from ..compiler.build import build
+from ..ir.errors import GraphError
+from ..ir.nodes import Array, Call, Function, FunctionCall
+from ..ir.reference import run
+from ..ir.visit import post_order
+from ..op.winograd import CONV as WINOGRAD
+from ..runtime.graph_executor import GraphModule
+from .network import Network
+
+PathLike = str | os.PathLike[str]
+ROUND = 64
+SMALL_ROUND = 4
+REPEAT = 10
+TOLERANCE = 1e-4
+WINOGRAD_TOLERANCE = 1e-3
+"""For networks with F(4, 3), whose transforms lose more digits."""
+LARGE_TILE = 4
+CONTRAST = 10
+
+
+class WrongResult(GraphError):
+    """A compiled network that computes something else than its graph says."""
+
+    exit_code = 1
+
+
+def progress(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[TaskProgress, ...]:
+    """Trials and least latency of every task according to a log; a log that is missing is empty."""
+    return restore(RecordReader(log) if Path(log).exists() else (), tasks, ROUND)
+
+
+def tune(
+    tasks: Sequence[SearchTask], weights: Sequence[int], log: PathLike, trials: int, *, seed: int | None = None,
+    time_limit: float | None = None, verbose: int = 1, runner: Runner | None = None,
+) -> int:  # fmt: skip
+    """Measure what `log` lacks of `trials` records of these tasks; gives the number that it has in the end.
+
+    With records of all tasks in the log, the tuning goes on as if it had not stopped.  `time_limit`, in seconds, ends
+    it early.  `runner` defaults to `network_runner` of the tasks' target.  Raises what `TaskScheduler.tune` raises,
+    BudgetError too: every task without a record needs a trial.
+    """
+    recorder = RecordToFile(log)
+    done = sum(s.trials for s in progress(log, tasks))
+    if tasks and done < trials:
+        scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
+        with closing(network_runner(tasks[0].target)) if runner is None else nullcontext(runner) as measuring:
+            options = TuningOptions(
+                trials - done, num_measures_per_round=per_round(trials, len(tasks)), verbose=verbose, runner=measuring,
+                measure_callbacks=[recorder], time_limit=time_limit,
+            )  # fmt: skip
+            scheduler.tune(options)
+        done = sum(scheduler.task_trials)
+    return done
+
+
+def network_runner(target: Target, devices: str | Sequence[int] | None = None) -> LocalRunner:
+    """Measures programs on this machine as they will run in a network; `devices` as `LocalRunner` takes them.
+
+    On a processor the weights come from memory then, which the caches of few can hold together, and only what the
+    kernel before has written is at hand; a program runs once at a time, so ten figures make up for the noise.
+    """
+    if target.kind.name != "c":
+        return LocalRunner(devices=devices)
+    return LocalRunner(number=1, repeat=REPEAT, min_repeat_ms=0, enable_cpu_cache_flush=True, devices=devices)
+
+
+def per_round(trials: int, tasks: int) -> int:
+    """Programs of a round: so few that half of the trials are left when every task has had its first round."""
+    return min(ROUND, max(SMALL_ROUND, trials // (2 * tasks)))
+
+
+def compile_best(network: Network, target: Target | str, records: Source) -> GraphModule:
+    """The network with the best programs of a log, on the first device of the target.  Raises as `build` does."""
+    with ApplyHistoryBest(records):
+        library = build(network.graph, target=target, params=network.params)
+    return GraphModule(library["default"]())
+
+
+# --------------------------------------------------------------------------------------------------- the result
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Largest error of a compiled network, its limit, and by how much its results for two inputs differ.
+
+    All three are relative to the largest value of an output, and are those of the worst output.  Results that hardly
+    differ would agree with the reference whatever the network computed.
+    """
+
+    error: float
+    limit: float
+    contrast: float
+
+    def __str__(self) -> str:
+        text = f"results agree with the reference: largest error {self.error:.1e} of the largest value"
+        vacuous = self.contrast < CONTRAST * self.limit
+        little = ", too little for the comparison to say anything" if vacuous else ""
+        return f"{text} (limit {self.limit:.0e}); those of two inputs differ by {self.contrast:.1e}{little}"
+
+
+def check(module: GraphModule, network: Network, rng: np.random.Generator) -> Checked:
+    """Run two random inputs and compare all outputs with the reference executor in float64.
+
+    Raises WrongResult for an error above the limit.
+    """
+    function = module.module.library.graph
+    limit = WINOGRAD_TOLERANCE if function is not None and has_large_tiles(function) else TOLERANCE
+    wanted, errors = [], [0.0]
+    for _ in range(2):
+        inputs = network.inputs(rng)
+        wanted.append(reference_outputs(network, inputs))
+        got = _outputs(module, inputs)
+        errors += [largest_difference(g, w) for g, w in zip(got, wanted[-1], strict=True)]
+    contrast = min(largest_difference(a, b) for a, b in zip(*wanted, strict=True))
+    result = Checked(max(errors), limit, contrast)
+    law = f"its results may differ from the reference by {limit:.0e} of the largest value"
+    require(result.error <= limit, WrongResult, network.name, law, largest=result.error)
+    return result
+
+
+def _outputs(module: GraphModule, inputs: Mapping[str, Array]) -> list[Array]:
+    module.run(**inputs)
+    return [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+
+
+def reference_outputs(network: Network, inputs: Mapping[str, Array]) -> list[Array]:
+    """All outputs of the original graph, in float64."""
+    found: Any = run(network.original, inputs, network.params, dtype="float64")
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def largest_difference(got: Array, want: Array) -> float:
+    """The largest difference, relative to the largest value of `want`; infinite for NaN."""
+    largest = max(float(np.abs(want).max(initial=0.0)), 1e-30)
+    difference = float(np.abs(got.astype(np.float64) - want).max(initial=0.0)) / largest
+    return difference if np.isfinite(difference) else float("inf")
+
+
+def has_large_tiles(function: Function) -> bool:
+    """Whether a convolution of a fused graph is computed by Winograd's F(4, 3)."""
+    bodies = [n.function.body for n in post_order(function.body) if isinstance(n, FunctionCall)]
+    calls = [n for body in bodies for n in post_order(body) if isinstance(n, Call)]
+    return any(n.op.name == WINOGRAD and n.attrs["tile_size"] >= LARGE_TILE for n in calls)

@@ -1,0 +1,242 @@
+"""What expressions read: elements of tensors and of buffers; and reductions, the bodies of operations.
+
+A tensor is one output of an operation.  Operations are identified by `key`: an operation that is rewritten by a
+schedule (its reads redirected to a cache, say) keeps its key, and every tensor that names the key means the
+current version of the operation.  Two tensors are equal when key and output index are.
+
+Expressions read tensors, and tensors come from operations whose bodies are expressions: so the base class of
+operations is here, and the two kinds of them, with the traversals that they need, in `tensor.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .dtype import INDEX
+from .errors import ExprError, require
+from .hooks import Hook
+from .node import Expr, ExprLike, IterVar, Var, as_expr
+from .storage import storage_class
+
+
+class Operation:
+    """Base of what gives tensors: an input (`PlaceholderOp`) or a computation (`ComputeOp`).
+
+    Both are dataclasses; a field that stands for a property of this class is declared with `field()`.
+    """
+
+    name: str
+    key: Any
+    attrs: Mapping[str, Any]
+    axis: tuple[IterVar, ...]
+    reduce_axis: tuple[IterVar, ...]
+    scope: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extents of each output."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> str:
+        """The type of the first output."""
+        return self.output_dtype(0)
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The reduction this operation computes, or None."""
+        return None
+
+    def output_dtype(self, index: int) -> str:
+        """The type of output `index`."""
+        raise NotImplementedError
+
+    def output(self, index: int = 0) -> Tensor:
+        return Tensor(self, index)
+
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that are read, in the order of their first use."""
+        return ()
+
+
+class Tensor:
+    """One output of an operation; `tensor[i, j]` (or `tensor(i, j)`) reads an element."""
+
+    __slots__ = ("op", "value_index")
+    __array_priority__ = 1000.0
+    __array_ufunc__ = None
+
+    def __init__(self, op: Operation, value_index: int = 0) -> None:
+        self.op = op
+        self.value_index = value_index
+
+    @property
+    def name(self) -> str:
+        return self.op.name if self.op.num_outputs == 1 else f"{self.op.name}.v{self.value_index}"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.op.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.op.shape)
+
+    @property
+    def dtype(self) -> str:
+        return self.op.output_dtype(self.value_index)
+
+    def __getitem__(self, indices: Any) -> Expr:
+        items = indices if isinstance(indices, tuple | list) else (indices,)
+        require(len(items) == self.ndim, ExprError, self.name, f"{self.ndim} indices are needed", indices=len(items))
+        return Load(self, tuple([as_expr(i, INDEX) for i in items]))
+
+    def __call__(self, *indices: ExprLike) -> Expr:
+        return self[tuple(indices)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and self.op.key == other.op.key and self.value_index == other.value_index
+
+    def __hash__(self) -> int:
+        return hash((self.op.key, self.value_index))
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}, shape={list(self.shape)}, dtype={self.dtype})"
+
+    def __neg__(self) -> Tensor:
+        return TENSOR_NEGATIVE(self)
+
+    def __add__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("+", self, other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("+", other, self)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("-", self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("-", other, self)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("*", self, other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("*", other, self)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("/", other, self)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("//", other, self)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("%", self, other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return TENSOR_OPERATOR("%", other, self)
+
+
+TENSOR_NEGATIVE: Hook[[Tensor], Tensor] = Hook("the negative of a tensor")
+TENSOR_OPERATOR: Hook[[str, Any, Any], Tensor] = Hook("an arithmetic operator on tensors")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Load(Expr):
+    """`tensor[indices]` before lowering."""
+
+    tensor: Tensor
+    indices: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> str:
+        return self.tensor.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """Flat storage of `size` elements.  Two buffers are the same only if they are the same object.
+
+    `scope` is `global`, `shared`, `local` or `local.<name>`, `storage` its class (see `storage.py`).  `shape` is the
+    logical shape (for printing and arguments).
+    `pipelined` storage holds several tiles, and the barriers of its pipeline (`double_buffer.py`) order all accesses.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scope: str = "global"
+    strides: tuple[int, ...] | None = None
+    pipelined: bool = False
+
+    @property
+    def storage(self) -> str:
+        """`global`, `shared` or `local`: a memory `local.<name>` is local storage."""
+        return storage_class(self.scope)
+
+    @property
+    def size(self) -> int:
+        """Number of elements that are allocated."""
+        if self.strides is None or not self.shape:
+            size = 1
+            for dim in self.shape:
+                size *= dim
+            return size
+        return 1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True))
+
+    def __getitem__(self, index: Expr | int) -> Expr:
+        return BufferLoad(self, as_expr(index))
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}, {self.dtype}, {list(self.shape)}, {self.scope})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BufferLoad(Expr):
+    """`buffer[index]` after lowering; the index counts elements of the flat buffer."""
+
+    buffer: Buffer
+    index: Expr
+
+    @property
+    def dtype(self) -> str:
+        return self.buffer.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Combiner:
+    """A commutative reducer: `result = f(lhs, rhs)` with an identity, one entry a value."""
+
+    name: str
+    lhs: tuple[Var, ...]
+    rhs: tuple[Var, ...]
+    result: tuple[Expr, ...]
+    identity: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Reduce(Expr):
+    """Output `value_index` of folding `sources` over `axes` where `condition` holds."""
+
+    combiner: Combiner
+    sources: tuple[Expr, ...]
+    axes: tuple[IterVar, ...]
+    condition: Expr | None = None
+    value_index: int = 0
+    init: tuple[Expr, ...] = field(default=())
+
+    @property
+    def dtype(self) -> str:
+        return self.sources[self.value_index].dtype

@@ -1,0 +1,24 @@
+"""The methods of values whose work is done by modules above them: the hooks are filled here."""
+
+from __future__ import annotations
+
+from .bounds import infer_bounds
+from .dag import BOUNDED_STATE, PYTHON_CODE, SCHEDULE
+from .node import EXPR_TEXT
+from .python_text import python_schedule
+from .schedule import Schedule
+from .state import STATE_TEXT
+from .state_text import state_text
+from .stmt import FUNC_TEXT
+from .stmt_text import func_text
+from .text import expr_text
+
+
+def install() -> None:
+    """Fill the hooks; `te_lite` does so once, when it is imported."""
+    EXPR_TEXT.provide(expr_text)
+    FUNC_TEXT.provide(func_text)
+    STATE_TEXT.provide(state_text)
+    BOUNDED_STATE.provide(lambda state: infer_bounds(state).state)
+    PYTHON_CODE.provide(python_schedule)
+    SCHEDULE.provide(Schedule)

@@ -1,0 +1,368 @@
+"""Scalar expressions: frozen nodes, operator sugar, and the folding rules of arithmetic.
+
+    expr = Var(name) | IterVar(name, extent, kind) | Const(value)
+         | Binary(op, a, b)            op in + - * / // % min max
+         | Compare(op, a, b)           op in < <= > >= == !=
+         | Logical(op, a, b)           op in && ||
+         | Not(a) | Select(cond, a, b) | Cast(dtype, a) | Call(func, args)
+         | Load(tensor, indices) | BufferLoad(buffer, index) | Reduce(...)     these three in `element.py`
+
+Nodes compare by structure and cache their hash; variables compare by identity.  `a == b` builds a `Compare`
+node whose truth value is structural equality, so it serves both as an expression and in dictionaries.
+Construction folds constants and the neutral elements only; nothing is re-associated, since the printed text of
+a workload is its identity.  Index arithmetic is simplified in `simplify.py`.
+
+Python's operators build nodes, so the nodes and the constructors behind those operators are one module; the other
+constructors are in `expr.py`, from where all of these names are imported.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Union
+
+from .dtype import DTYPES, FLOATS, INDEX, fold, fold_compare, promote, python_number
+from .errors import ExprError, require
+from .hooks import Hook
+
+ExprLike = Union["Expr", int, float, bool]
+
+
+class Expr:
+    """Base of all expression nodes.
+
+    Its subclasses are dataclasses.  Where `dtype` is a field without a default, it is declared with `field()`: else
+    the property here would be taken for the default.
+    """
+
+    __slots__ = ("_hash",)
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    _hash: int
+
+    @property
+    def dtype(self) -> str:
+        """The type of the value, one of `DTYPES`."""
+        raise NotImplementedError
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((type(self), *self._fields()))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    def __bool__(self) -> bool:
+        raise ExprError(f"the expression {self!r} has no truth value in Python; use te.if_then_else, te.all or te.any")
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return binary("+", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return binary("+", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return binary("-", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return binary("-", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return binary("*", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return binary("*", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return binary("/", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return binary("/", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return binary("//", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return binary("//", other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return binary("%", self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return binary("%", other, self)
+
+    def __neg__(self) -> Expr:
+        return binary("*", self, Const(-1.0 if self.dtype in FLOATS else -1, self.dtype))
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return compare("<", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return compare("<=", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return compare(">", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return compare(">=", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, Expr | int | float):
+            return NotImplemented
+        return Compare("==", *pair(self, other))
+
+    def __ne__(self, other: object) -> Any:
+        if not isinstance(other, Expr | int | float):
+            return NotImplemented
+        return Compare("!=", *pair(self, other))
+
+    def equal(self, other: ExprLike) -> Expr:
+        """The expression `self == other`, folded when both are constant."""
+        return compare("==", self, other)
+
+    def astype(self, dtype: str) -> Expr:
+        """Convert to `dtype` (no-op when it is the same)."""
+        return cast(dtype, self)
+
+    def __repr__(self) -> str:
+        return EXPR_TEXT(self)
+
+
+EXPR_TEXT: Hook[[Expr], str] = Hook("the text of an expression")
+
+
+def same(a: Expr, b: Expr) -> bool:
+    """Structural equality of two expressions (variables by identity)."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, Var) or hash(a) != hash(b):
+        return False
+    return all(map(_same_field, a._fields(), b._fields()))
+
+
+def _same_field(x: Any, y: Any) -> bool:
+    if isinstance(x, Expr):
+        return isinstance(y, Expr) and same(x, y)
+    if isinstance(x, tuple):
+        return isinstance(y, tuple) and len(x) == len(y) and all(map(_same_field, x, y))
+    return type(x) is type(y) and bool(x == y)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Var(Expr):
+    """A named scalar; two variables are the same only if they are the same object."""
+
+    name: str
+    dtype: str = INDEX
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class IterVar(Var):
+    """An axis of a compute operation: `0 <= var < extent`.
+
+    `kind` is `spatial` or `reduce`.  The extent of a reduction may be an expression over spatial axes.
+    """
+
+    extent: int | Expr = 1
+    kind: str = "spatial"
+
+    __hash__ = object.__hash__
+
+    @property
+    def var(self) -> IterVar:
+        return self
+
+    @property
+    def length(self) -> int:
+        """The extent where it is a number, as that of every spatial axis is."""
+        assert isinstance(self.extent, int), f"the extent of {self.name} is an expression"
+        return self.extent
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Const(Expr):
+    """A number of type `dtype`."""
+
+    value: int | float | bool
+    dtype: str = INDEX
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Binary(Expr):
+    """`//` and `%` round towards minus infinity; `/` is the true quotient of floats (C's for integers)."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Compare(Expr):
+    """`a op b`, one of ==, !=, <, <=, >, >=; a bool."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> str:
+        return "bool"
+
+    def __bool__(self) -> bool:
+        if self.op in ("==", "!="):
+            return same(self.a, self.b) == (self.op == "==")
+        return Expr.__bool__(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Logical(Expr):
+    """`a and b`, `a or b` of bools; both sides may be evaluated."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> str:
+        return "bool"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Not(Expr):
+    """The opposite of a bool."""
+
+    a: Expr
+
+    @property
+    def dtype(self) -> str:
+        return "bool"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Select(Expr):
+    """Both branches may be evaluated; use `if_then_else` to protect an access."""
+
+    cond: Expr
+    a: Expr
+    b: Expr
+
+    @property
+    def dtype(self) -> str:
+        return self.a.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Cast(Expr):
+    """`a` as a number of type `dtype`."""
+
+    dtype: str = field()
+    a: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Call(Expr):
+    """A pure intrinsic: `if_then_else` (lazy), `exp`, `sqrt`, ... (names in `CALLS`)."""
+
+    func: str
+    args: tuple[Expr, ...]
+    dtype: str = field()
+
+
+# ---------------------------------------------------------------------------------------------- construction
+
+
+def const(value: int | float | bool, dtype: str | None = None) -> Const:
+    """A constant; without `dtype` Python's int, float and bool become int32, float32 and bool."""
+    if dtype is None:
+        dtype = "bool" if isinstance(value, bool) else INDEX if isinstance(value, int) else "float32"
+    require(dtype in DTYPES, ExprError, "const", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
+    if dtype in FLOATS:
+        return Const(float(value), dtype)
+    return Const(bool(value) if dtype == "bool" else int(value), dtype)
+
+
+def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
+    """`value` as an expression; Python numbers take `dtype`."""
+    if isinstance(value, Expr):
+        return value
+    value = python_number(value)
+    if not isinstance(value, int | float):
+        raise ExprError(f"expression: a number or an expression is needed, got value={value!r}")
+    return const(value, dtype)
+
+
+def pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
+    """The operands of one operation in one dtype: a number takes that of the other, of two the wider one wins."""
+    if not isinstance(a, Expr):
+        b = as_expr(b)
+        return _number_like(a, b), b
+    if not isinstance(b, Expr):
+        return a, _number_like(b, a)
+    if a.dtype == b.dtype:
+        return a, b
+    wide = promote(a.dtype, b.dtype)
+    return cast(wide, a), cast(wide, b)
+
+
+def _number_like(value: int | float, other: Expr) -> Expr:
+    if isinstance(value, float) and other.dtype not in FLOATS and not value.is_integer():
+        raise ExprError(f"constant {value!r}: does not fit the other operand, which is {other.dtype}")
+    return as_expr(value, None if other.dtype == "bool" else other.dtype)
+
+
+def _is(e: Expr, value: int) -> bool:
+    return isinstance(e, Const) and e.value == value
+
+
+def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    """Build `a op b`, folding constants and neutral elements."""
+    a, b = pair(a, b)
+    if op in ("//", "%", "/") and _is(b, 0) and a.dtype not in FLOATS:
+        raise ExprError(f"{op}: division of {a!r} by zero")
+    if isinstance(a, Const) and isinstance(b, Const):
+        return const(fold(op, a.value, b.value, a.dtype), a.dtype)
+    match op:
+        case "+" if _is(a, 0):
+            return b
+        case "+" | "-" if _is(b, 0):
+            return a
+        case "*" if _is(a, 1) or _is(b, 0):
+            return b
+        case "*" | "/" | "//" if _is(b, 1):
+            return a
+        case "*" | "/" | "//" | "%" if _is(a, 0):
+            return a
+        case "%" if _is(b, 1):
+            return const(0, a.dtype)
+        case "min" | "max" if a is b:
+            return a
+    return Binary(op, a, b)
+
+
+def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    """Build `a op b` of dtype bool, folding constants."""
+    a, b = pair(a, b)
+    if isinstance(a, Const) and isinstance(b, Const):
+        return const(fold_compare(op, a.value, b.value), "bool")
+    return Compare(op, a, b)
+
+
+def cast(dtype: str, a: ExprLike) -> Expr:
+    """Convert `a` to `dtype`: constants fold, the same dtype is a no-op."""
+    require(dtype in DTYPES, ExprError, "cast", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
+    a = as_expr(a)
+    if a.dtype == dtype:
+        return a
+    if isinstance(a, Const) and (math.isfinite(a.value) or dtype in FLOATS):
+        return const(a.value, dtype)
+    return Cast(dtype, a)

@@ -1,0 +1,104 @@
+"""Every sketch rule of the package passes the suite of sketch rules, the extra ones that of sketches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from ansor.sketch import CPU_RULES, GPU_RULES, RULES, generate_sketches
+from ansor.sketch.extra import EXTRA_RULES, extra_sketches
+from ansor.sketch.rule import SketchRule
+from te_lite import ComputeDAG
+from te_lite.state import State
+from tests.ansor import sketch_cases
+from tests.ansor.sketch_cases import HARDWARE
+from tests.conformance.sketch_rule import SketchesSuite, SketchRuleSuite, Watched
+
+SMALL: dict[str, ComputeDAG] = {
+    "matmul": ComputeDAG(sketch_cases.matmul(12, 20, 16)),
+    "primes": ComputeDAG(sketch_cases.matmul(13, 11, 7)),
+    "deep": ComputeDAG(sketch_cases.matmul(4, 4, 96)),
+    "conv": ComputeDAG(sketch_cases.conv2d_bn_relu(1, 5, 5, 2, 4, 3, 2, 1)),
+    "softmax": ComputeDAG(sketch_cases.softmax(3, 70)),
+    "winograd": ComputeDAG(sketch_cases.winograd(1, 2, 2, 1, 2)),
+    "residual": ComputeDAG(sketch_cases.residual(8)),
+    "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
+}
+
+
+def name_of(rule: SketchRule) -> str:
+    return type(rule).__name__
+
+
+APPLIES: dict[str, tuple[str, ...]] = {
+    "AlwaysInline": ("conv",),
+    "SimplifyComputeWithConstTensor": ("winograd",),
+    "AddRfactor": ("deep", "softmax"),
+    "AddCacheWrite": ("matmul", "primes"),
+    "MultiLevelTilingWithFusion": ("matmul", "conv", "residual"),
+    "MultiLevelTiling": ("matmul", "residual"),
+    "SkipStage": ("matmul", "softmax"),
+    "AddCacheRead": ("matmul", "conv"),
+    "SpecialComputeLocationGPU": ("winograd",),
+    "CrossThreadReduction": ("deep", "softmax"),
+}
+"""Some of the workloads that a rule has something to do in."""
+
+
+class EveryRule(SketchRuleSuite):
+    def workloads(self) -> Mapping[str, ComputeDAG]:
+        return {name: SMALL[name] for name in APPLIES[name_of(self.watched.rule)]}
+
+
+class TestCpuRules(EveryRule):
+    @pytest.fixture(params=CPU_RULES, ids=name_of)
+    def rule(self, request: pytest.FixtureRequest) -> SketchRule:
+        made: SketchRule = request.param
+        return made
+
+
+class TestGpuRules(EveryRule):
+    """`MultiLevelTiling` is not among them: the two rules before it leave it nothing (a test below says so)."""
+
+    target = "cuda"
+
+    @pytest.fixture(params=[r for r in GPU_RULES if name_of(r) != "MultiLevelTiling"], ids=name_of)
+    def rule(self, request: pytest.FixtureRequest) -> SketchRule:
+        made: SketchRule = request.param
+        return made
+
+
+EXTRA = {
+    ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
+    ("c", "packed_read"): ("wide",), ("cuda", "padded_shared"): ("matmul",),
+    ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),
+    ("cuda", "padded_shared_ahead"): ("conv",),
+}  # fmt: skip
+
+
+class TestExtraRules(SketchesSuite):
+    @pytest.fixture(autouse=True, params=EXTRA, ids="-".join)
+    def _rule(self, request: pytest.FixtureRequest) -> None:
+        self.target, self.name = request.param
+
+    def workloads(self) -> Mapping[str, ComputeDAG]:
+        return {name: SMALL[name] for name in EXTRA[self.target, self.name]}
+
+    def sketches(self, dag: ComputeDAG) -> list[State]:
+        return extra_sketches(dag, self.target, self.hardware, rules=[self.name])
+
+
+def test_on_a_gpu_every_tiled_stage_is_cached_or_fused() -> None:
+    """So the rule of plain tiling, which comes after those two, has nothing to do."""
+    for dag in SMALL.values():
+        watched = [Watched(rule) for rule in GPU_RULES]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(RULES, "cuda", tuple(watched))
+            generate_sketches(dag, "cuda", HARDWARE["cuda"])
+        assert not next(w for w in watched if name_of(w.rule) == "MultiLevelTiling").applied
+
+
+def test_all_rules_are_here() -> None:
+    assert set(APPLIES) == {name_of(rule) for rules in RULES.values() for rule in rules}
+    assert {name for _, name in EXTRA} == set(EXTRA_RULES)

@@ -1,0 +1,19 @@
+"""The imports that are not at the top of a module, all of them, and why each is where it is.
+
+`tests/architecture/test_imports.py` compares the table with the code.
+"""
+
+from __future__ import annotations
+
+DEFERRED: dict[tuple[str, str], str] = {
+    ("ansor.autotvm.tuner.xgb_model", "xgboost"): "takes a third of a second to load; needed when a tuner learns",
+    ("ansor.cluster.engine", "<module>"): "Ray and its modules come with the extra [cluster]",
+    ("ansor.core.registry", "<module>"): "the one place that reaches upward: backends and front ends, by name",
+    ("ansor.cost_model.trees", "xgboost"): "takes a third of a second to load; needed when a model learns",
+    ("codegen_cuda.device", "pycuda.driver"): "comes with the extra [cuda], and needs a driver",
+    ("relay_lite.frontend.onnx.model", "onnx"): "comes with the extra [onnx]",
+    ("relay_lite.frontend.onnx.model", "onnx.external_data_helper"): "comes with the extra [onnx]",
+    ("relay_lite.frontend.onnx.model", "onnx.inliner"): "comes with the extra [onnx]",
+    ("relay_lite.frontend.onnx.model", "onnx.numpy_helper"): "comes with the extra [onnx]",
+}
+"""(importing module, imported module): the reason.  `<module>` stands for a name that is known when it runs."""

@@ -1,0 +1,182 @@
+"""Nobody imports in a circle, neither modules nor folders, in whatever way; and the counting of it bites."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.deferred import DEFERRED
+from tests.architecture.imports import (
+    PACKAGES,
+    ROOT,
+    Import,
+    Kind,
+    Tree,
+    lines,
+    module_cycles,
+    room_cycles,
+    touching,
+    typing_blocks,
+)
+from tests.architecture.test_house import copy, tool
+
+__all__ = ["copy"]
+
+
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    return Tree.of(ROOT)
+
+
+@pytest.fixture(scope="module")
+def imports(tree: Tree) -> list[Import]:
+    return tree.imports()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_cycles(package: str, tree: Tree, imports: list[Import]) -> None:
+    """Imports in functions, under TYPE_CHECKING, by name, and those of faces included."""
+    assert touching(module_cycles(imports), package) == []
+    assert touching(room_cycles(tree, imports), package) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_typing_blocks(package: str) -> None:
+    assert typing_blocks(ROOT, package) == []
+
+
+def test_all_files_are_counted(tree: Tree, imports: list[Import]) -> None:
+    assert len(tree.files) > 500 and len({i.source for i in imports}) > 400
+    assert {m.split(".")[0] for m in tree.files} == set(PACKAGES)
+
+
+# ------------------------------------------------------------------------------------------- deferred imports
+
+
+def deferred_in(module: str, path: Path) -> Iterator[tuple[str, str]]:
+    """(module, imported module) of every import in a function, and of every `import_module`."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for function in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for node in ast.walk(function):
+            match node:
+                case ast.Import(names=names):
+                    yield from ((module, alias.name) for alias in names)
+                case ast.ImportFrom(module=name, level=level):
+                    base = package.split(".")[: len(package.split(".")) - level + 1] if level else []
+                    yield module, ".".join([*base, *([name] if name else [])])
+                case ast.Call(
+                    func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"), args=[first, *_]
+                ):
+                    yield module, first.value if isinstance(first, ast.Constant) else "<module>"
+
+
+def test_the_table_of_deferred_imports_is_that_of_the_code(tree: Tree) -> None:
+    found = {pair for module, path in tree.files.items() for pair in deferred_in(module, path)}
+    assert found - set(DEFERRED) == set()
+    assert set(DEFERRED) - found == set()
+
+
+def test_no_import_of_our_own_is_deferred(imports: list[Import]) -> None:
+    assert [i for i in imports if i.kind is Kind.DEFERRED] == []
+
+
+# -------------------------------------------------------------------------------------------------- it bites
+
+
+def planted(root: Path, files: dict[str, str]) -> tuple[Tree, list[Import]]:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for folder in path.relative_to(root).parents:
+            if folder.parts:
+                (root / folder / "__init__.py").touch()
+        path.write_text(text)
+    tree = Tree.of(root)
+    return tree, tree.imports()
+
+
+WAYS = {
+    "top": "from ansor.core.high import f",
+    "relative": "from .high import f",
+    "of the module": "from . import high",
+    "plain": "import ansor.core.high",
+    "in a function": "def g():\n    from .high import f\n    return f",
+    "in a method": "class A:\n    async def g(self):\n        from .high import f\n        return f",
+    "under TYPE_CHECKING": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .high import f",
+    "by name": "import importlib\ndef g():\n    return importlib.import_module('ansor.core.high')",
+    "by another name": "from importlib import import_module as load\nhigh = load('ansor.core.high')",
+    "in an expression": "f = lambda: __import__('ansor.core.high')",
+    "under a condition": "try:\n    from .high import f\nexcept ImportError:\n    f = None",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_import_is_seen(tmp_path: Path, way: str) -> None:
+    high = "from .low import g\n"
+    _, found = planted(tmp_path, {"ansor/core/low.py": WAYS[way], "ansor/core/high.py": high})
+    assert module_cycles(found) == [("ansor.core.high", "ansor.core.low")]
+    (up,) = [i for i in found if i.source == "ansor.core.low"]
+    kinds = {"under TYPE_CHECKING": Kind.TYPING, "in a function": Kind.DEFERRED, "in a method": Kind.DEFERRED}
+    named = Kind.NAMED if way in ("by name", "by another name", "in an expression") else Kind.TOP
+    assert up.kind is kinds.get(way, named)
+
+
+def test_faces_are_imported_on_the_way(tmp_path: Path) -> None:
+    """core.low imports a leaf of space, whose face imports core.high, which imports core.low: a cycle by the face."""
+    files = {
+        "ansor/space/leaf.py": "", "ansor/core/high.py": "from . import low\n",
+        "ansor/core/low.py": "from ansor.space.leaf import f\n", "ansor/space/__init__.py": "import ansor.core.high\n",
+    }  # fmt: skip
+    tree, found = planted(tmp_path, files)
+    assert module_cycles(found) == [("ansor.core.high", "ansor.core.low", "ansor.space")]
+    assert room_cycles(tree, found) == [("ansor/core", "ansor/space")]
+
+
+def test_the_face_of_folders_is_above_their_files(tmp_path: Path) -> None:
+    """A face may gather from its folders; its files may not know what the folders import from them."""
+    files = {
+        "ansor/core/a.py": "", "ansor/core/inner/b.py": "from ..a import f\n",
+        "ansor/core/__init__.py": "from .inner.b import g\n",
+    }  # fmt: skip
+    tree, found = planted(tmp_path, files)
+    assert room_cycles(tree, found) == []
+    tree, found = planted(tmp_path, {**files, "ansor/core/c.py": "from .inner.b import g\n"})
+    assert room_cycles(tree, found) == [("ansor/core", "ansor/core/inner")] and module_cycles(found) == []
+
+
+def test_the_registry_may_name_what_is_above_it(tmp_path: Path) -> None:
+    call = "def g(front_end):\n    return front_end('relay_lite.extract', 'ansor.core.high')\n"
+    high = "from . import registry, low\n"
+    files = {"ansor/core/registry.py": "M = {'c': 'ansor.core.high'}\n", "ansor/core/low.py": call}
+    _, found = planted(
+        tmp_path, {**files, "ansor/core/high.py": high, "relay_lite/extract.py": "import ansor.core.low"}
+    )
+    assert module_cycles(found) == []
+
+
+UPWARD = ["from ansor.policy import callbacks\n", "def late():\n    import ansor.policy.callbacks\n"]
+
+
+@pytest.mark.parametrize("code", UPWARD, ids=["top", "deferred"])
+def test_an_upward_import_is_refused_and_counted(copy: Path, code: str) -> None:
+    """In a copy of the tree: import-linter breaks, and there is a cycle."""
+    errors = copy / "ansor" / "core" / "errors.py"
+    errors.write_text(errors.read_text() + "\n\n" + code)
+    result = tool("lint-imports", cwd=copy)
+    assert result.returncode != 0 and "The storeys inside ansor BROKEN" in result.stdout
+    tree = Tree.of(copy)
+    found = tree.imports()
+    (cycle,) = touching(module_cycles(found), "ansor")
+    assert {"ansor.core.errors", "ansor.policy.callbacks"} <= set(cycle)
+    (rooms,) = touching(room_cycles(tree, found), "ansor")
+    assert {"ansor/core", "ansor/policy"} <= set(rooms)
+
+
+def test_the_table_is_printed() -> None:
+    printed = "\n".join(lines())
+    assert all(f"\n{package} " in printed for package in PACKAGES) and "TYPE_CHECKING" in printed

@@ -1,0 +1,39 @@
+"""What our own objects offer is said by their classes and protocols, never found out by name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGES = ("ansor", "codegen_c", "codegen_cuda", "relay_lite/runtime")
+# objects of other libraries, and of users, that only their names tell
+FOREIGN = {
+    "__array_interface__", "__cuda_array_interface__", "numpy", "item", "sched_getaffinity", "device_type", "kind",
+    "state_object",
+}  # fmt: skip
+# nodes of te_lite, of one union each
+NODES = {"scope", "lengths"}
+
+
+def probed(path: Path) -> set[str]:
+    """The names that `getattr` with a default, or `hasattr`, asks for in a file."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) >= 2:
+            asks = node.func.id == "hasattr" or (node.func.id == "getattr" and len(node.args) == 3)
+            if asks and isinstance(node.args[1], ast.Constant):
+                found.add(str(node.args[1].value))
+    return found
+
+
+def test_nothing_of_ours_is_probed_by_name() -> None:
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    for path in files:
+        known = FOREIGN | (NODES if "sketch" in path.parts else set())
+        assert probed(path) <= known, f"{path.relative_to(ROOT)}: {sorted(probed(path) - known)}"
+
+
+def test_a_probe_is_found(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text('x = getattr(runner, "slots", None) or hasattr(runner, "usage")\n')
+    assert probed(tmp_path / "bad.py") == {"slots", "usage"}

@@ -1,0 +1,140 @@
+"""A network built for the accelerator: the packed graph, and the configuration of each of its convolutions.
+
+    with apply_history_best("vta.log"):
+        lib = build(graph, params)
+    lib.export_library("graphlib.tar")
+    module = load_library("graphlib.tar").on()          a VtaModule
+
+The file is a tar of JSON and arrays; programs are compiled from it where they run.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ansor.autotvm.config import ConfigEntity
+from ansor.autotvm.dispatch import DispatchContext
+from ansor.autotvm.fallback import FallbackConfigEntity
+from ansor.core.nd import DeviceId
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.module import IRModule, bind_params, main_function
+from relay_lite.ir.nodes import Array, Function
+from te_lite.errors import TeError, require
+
+from ..core.config import Config, config_from_json
+from ..graph.extract import conv_workloads
+from ..graph.machine_kernel import Workload
+from ..graph.split import split
+from .executor import VtaModule
+from .graph_file import graph_from_json, graph_to_json
+
+GRAPH, CONSTANTS = "graph.json", "constants.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class VtaLibrary:
+    """`graph` is packed; `configs` are the configurations of its convolutions, those without one get default tiles."""
+
+    graph: Function
+    configs: Mapping[Workload, ConfigEntity]
+    config: Config
+
+    def __getitem__(self, name: str) -> Callable[..., VtaModule]:
+        """`lib["default"](device)` is the network, ready to run.  Raises GraphError for other names."""
+        require(name == "default", GraphError, "network", "its only module is 'default'", name=name)
+        return self.on
+
+    def on(self, device: DeviceId | None = None) -> VtaModule:
+        """The network on a simulated machine of its own, all kernels compiled; `device` is not looked at.
+
+        Raises CompileError when no tiles of a kernel fit the machine.
+        """
+        module = VtaModule(self.graph, self.config)
+        with _Chosen(self.configs):
+            for kernel in module.network.plan.kernels:
+                module.kernels.module(kernel)
+        return module
+
+    def export_library(self, path: str | os.PathLike[str]) -> None:
+        """Write the library to a file, to be read by `load_library`.  Raises GraphError when it cannot be written."""
+        graph, constants = graph_to_json(self.graph)
+        records = [[workload, entity.to_json_dict()] for workload, entity in self.configs.items()]
+        facts = {"machine": self.config.to_json(), "graph": graph, "configs": records}
+        arrays = io.BytesIO()
+        np.savez(arrays, *constants, allow_pickle=False)
+        try:
+            with tarfile.open(path, "w") as tar:
+                _add(tar, GRAPH, json.dumps(facts).encode())
+                _add(tar, CONSTANTS, arrays.getvalue())
+        except OSError as error:
+            raise GraphError(f"export to {os.fspath(path)}: it cannot be written, {error.strerror}") from error
+
+
+class _Chosen(DispatchContext):
+    """What a library says, and the fallback for what it does not know."""
+
+    def __init__(self, configs: Mapping[Workload, ConfigEntity]) -> None:
+        self._configs = configs
+
+    def _query_inside(self, target: str | None, workload: tuple[Any, ...]) -> Any:
+        return self._configs.get(workload, FallbackConfigEntity())
+
+
+def build(
+    graph: IRModule | Function, params: Mapping[str, Any] | None = None, config: Config | None = None
+) -> VtaLibrary:
+    """The library of a packed network with the configurations of the current dispatch context of templates.
+
+    `params` become constants where the graph has such inputs left.  Raises GraphError for a network that cannot be
+    divided between machine and processor.
+    """
+    function = main_function(graph)
+    left = {v.name for v in function.params}
+    function = bind_params(function, {name: value for name, value in (params or {}).items() if name in left})
+    split(function)
+    found = {w: DispatchContext.current.query(None, w) for w in conv_workloads(function)}
+    configs = {w: entity for w, entity in found.items() if entity is not None and not entity.is_fallback}
+    return VtaLibrary(function, configs, config or Config())
+
+
+def load_library(path: str | os.PathLike[str]) -> VtaLibrary:
+    """The library that `export_library` wrote; reading it runs no code.
+
+    Raises GraphError, in one sentence, for a file that is missing, cut, or no library.
+    """
+    subject = f"library {os.fspath(path)}"
+    try:
+        with tarfile.open(path, "r:") as tar:
+            facts = json.loads(_member(tar, GRAPH))
+            with np.load(io.BytesIO(_member(tar, CONSTANTS)), allow_pickle=False) as arrays:
+                constants: list[Array] = [arrays[f"arr_{k}"] for k in range(len(arrays))]
+        records = [(_tuples(workload), ConfigEntity.from_json_dict(entity)) for workload, entity in facts["configs"]]
+        machine, graph = config_from_json(facts["machine"], subject), facts["graph"]
+    except (OSError, tarfile.TarError, KeyError, TypeError, ValueError, EOFError, TeError) as error:
+        raise GraphError(f"{subject}: no network can be read from it ({error})") from error
+    return VtaLibrary(graph_from_json(graph, constants, subject), dict(records), machine)
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(data)
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def _member(tar: tarfile.TarFile, name: str) -> bytes:
+    file = tar.extractfile(name)
+    if file is None:
+        raise KeyError(name)
+    return file.read()
+
+
+def _tuples(value: Any) -> Any:
+    return tuple([_tuples(v) for v in value]) if isinstance(value, list) else value

@@ -1,0 +1,61 @@
+"""Tuning a packed network.
+
+tune(tasks, "vta.log", trials=64)
+with apply_history_best("vta.log"):
+    module = build(graph)["default"]()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ansor.autotvm import LocalBuilder, callback, measure_option
+from ansor.autotvm.errors import TemplateError
+from ansor.autotvm.measure import MeasureInput, MeasureResult, OpensMeasurer
+from ansor.autotvm.record import PathLike, load_from_file, save
+from ansor.autotvm.task import Task
+from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
+from te_lite.errors import require
+
+from ..backend import Trials
+from ..core.config import Config
+from .layer_programs import default_config
+
+TUNERS: dict[str, Callable[..., Tuner]] = {
+    "xgb": XGBTuner,
+    "ga": GATuner,
+    "random": RandomTuner,
+    "gridsearch": GridSearchTuner,
+}
+
+
+def tune(
+    tasks: Sequence[Task], log: PathLike, trials: int, tuner: str = "xgb", seed: int = 0, config: Config | None = None
+) -> None:
+    """Measure up to `trials` configurations of each task, those of the log counted, and append them to the log.
+
+    The first one of a task are the default tiles, so that a record is never worse.  What earlier tasks taught helps
+    with the later ones.  Raises JournalError for a log that cannot be read or written.
+    """
+    require(tuner in TUNERS, TemplateError, "tuner", f"must be one of {', '.join(TUNERS)}", got=tuner)
+    option = measure_option(LocalBuilder(backend=Trials(config)))
+    for k, task in enumerate(reversed(tasks)):
+        known = list(load_from_file(log)) if Path(log).exists() else []
+        if trials and not any(inp.workload == task.workload for inp, _ in known):
+            known.append(_default_tiles(task, option, config or Config()))
+            save(log, [known[-1][0]], [known[-1][1]])
+        made = TUNERS[tuner](task, rng=np.random.default_rng((seed, k)))
+        left = min(trials, len(task.config_space)) - made.load_history(known)
+        if left > 0:
+            bar = callback.progress_bar(left, prefix=f"[Task {k + 1:2d}/{len(tasks):2d}] ")
+            made.tune(left, option, callbacks=[bar, callback.log_to_file(log)])
+
+
+def _default_tiles(task: Task, option: OpensMeasurer, config: Config) -> tuple[MeasureInput, MeasureResult]:
+    """The default tiles of a task, measured."""
+    inp = MeasureInput(task.target_text, task, default_config(task, config))
+    (result,) = option.open(task).measure([inp])
+    return inp, result
