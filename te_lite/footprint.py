@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .bounds import Bounds
-from .index_span import IndexTuples, first_step, index_span, usual_steps
+from .index_span import IndexTuples, first_step, index_span
 from .lanes import ceildiv, product, row_major, smaller
 from .loop_scope import LoopKey
 from .loop_value import split_strides
@@ -359,10 +359,10 @@ class Cover:
         """
         out: dict[int, Value] = {}
         strides = row_major(sizes)
-        for forms in reversed(indices.forms):
+        for tuple_steps in reversed(indices.steps):
             found: dict[int, Value] = {}
-            for form, stride in zip(forms, strides, strict=True):
-                for axis, step in usual_steps(form).items():
+            for steps, stride in zip(tuple_steps, strides, strict=True):
+                for axis, step in steps.items():
                     found[axis] = found.get(axis, 0.0) + step * stride
             out.update(found)
         return out
@@ -388,10 +388,12 @@ class Cover:
         out = [product([element, *dims])]
         for level in reversed(range(self.levels)):
             moved = axes & self.steps[level].keys()
-            values = self.at(level)
-            for d, size in enumerate(sizes):
-                if indices.axes[d] & moved:
-                    dims[d] = np.minimum(indices.count(d, values), size)
-            total = product([element, *dims]) if moved else out[-1]
+            total = out[-1]
+            if moved:
+                values = self.at(level)
+                for d, size in enumerate(sizes):
+                    if indices.axes[d] & moved:
+                        dims[d] = np.minimum(indices.count(d, values), size)
+                total = product([element, *dims])
             out.append(total * self.extents[level] if level in copies else total)
         return out[::-1]

@@ -128,6 +128,11 @@ class IndexTuples:
             return (None,) * len(self.axes)
         return tuple([_plain(form) for form in self.forms[0]])
 
+    @cached_property
+    def steps(self) -> tuple[tuple[dict[int, float], ...], ...]:
+        """The `usual_steps` of every index."""
+        return tuple([tuple([usual_steps(form) for form in forms]) for forms in self.forms])
+
     def count(self, d: int, values: Sequence[Any]) -> Any:
         """The number of different values of index d while the axes take `values` values each, from 0 on.
 
