@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from te_lite import environment
 from te_lite.errors import require
 
 from .errors import CompileError
@@ -33,7 +34,7 @@ _COMPLAINTS = ("error", "multiple definition", "undefined reference")
 
 def compiler_command() -> tuple[str, ...]:
     """The compiler: `$CC` where that is set, else gcc, else clang.  Raises CompileError when there is none."""
-    wanted = shlex.split(os.environ.get("CC", ""))
+    wanted = shlex.split(environment.CC.text)
     for command in [wanted] if wanted else [["gcc"], ["clang"], ["cc"]]:
         found = shutil.which(command[0])
         if found:
@@ -59,7 +60,7 @@ def _process_store() -> tempfile.TemporaryDirectory[str]:
 
 def store_path() -> Path:
     """The directory of compiled libraries, made when it is missing."""
-    wanted = os.environ.get("CODEGEN_C_CACHE", "")
+    wanted = environment.CODEGEN_C_CACHE.text
     path = Path(wanted).expanduser() if wanted else Path(_process_store().name)
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+
+from te_lite import environment
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ def host_family() -> str:
 
 def host_options() -> Options:
     """The options that suit this processor; `CODEGEN_C_THREADS` sets the number of threads."""
-    text = os.environ.get("CODEGEN_C_THREADS", "")
-    threads = int(text) if text.isdigit() and int(text) > 0 else None
-    return replace(PROCESSORS[host_family()], num_threads=threads)
+    return replace(PROCESSORS[host_family()], num_threads=environment.CODEGEN_C_THREADS.positive)
 
 
 _INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "popcnt", "amx", "vaes", "vpclmul", "gfni", "movbe", "adx")

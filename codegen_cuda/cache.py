@@ -13,19 +13,19 @@ import os
 import tempfile
 from pathlib import Path
 
-from .errors import CompileError
+from te_lite import environment
 
-VARIABLE = "CODEGEN_CUDA_CACHE"
+from .errors import CompileError
 
 
 def cache_folder() -> Path | None:
     """The folder of compiled modules, or None when nothing is kept."""
-    wanted = os.environ.get(VARIABLE, "")
+    wanted = environment.CODEGEN_CUDA_CACHE.text
     if wanted == "off":
         return None
     if wanted:
         return Path(wanted).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME", "")
+    base = environment.XDG_CACHE_HOME.text
     return (Path(base) if base else Path.home() / ".cache") / "ansor" / "cuda"
 
 
@@ -61,4 +61,4 @@ def write(key: str, facts: dict[str, str], cubin: bytes) -> None:
             file.write(line + b"\n" + cubin)
         os.replace(name, folder / f"{key}.cubin")
     except OSError as e:
-        raise CompileError(f"kernel cache: {folder} cannot be written, {e.strerror}; set {VARIABLE}") from e
+        raise CompileError(f"kernel cache: {folder} cannot be written, {e.strerror}; set CODEGEN_CUDA_CACHE") from e

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from te_lite import environment
 from te_lite.errors import require
 
 from .emulator_report import EmulatorError
@@ -62,7 +63,7 @@ class Library:
 
 def compiler_command() -> tuple[str, ...]:
     """The C++ compiler: `$CXX` where that is set, else g++.  Raises EmulatorError when there is none."""
-    wanted = shlex.split(os.environ.get("CXX", "")) or ["g++"]
+    wanted = shlex.split(environment.CXX.text)
     found = shutil.which(wanted[0])
     if found is None:
         raise EmulatorError(f"emulator: {wanted[0]} is not on PATH; install g++ to run CUDA kernels without a GPU")

@@ -7,11 +7,12 @@ Looked at in this order: the wheels of the running Python (`nvidia-cuda-nvrtc`, 
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+
+from te_lite import environment
 
 _LIBRARIES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 
@@ -24,9 +25,9 @@ def _wheels() -> Iterator[Path]:
 
 
 def _toolkits() -> Iterator[Path]:
-    for name in ("CUDA_HOME", "CUDA_PATH"):
-        if os.environ.get(name):
-            yield Path(os.environ[name])
+    for variable in (environment.CUDA_HOME, environment.CUDA_PATH):
+        if variable.text:
+            yield Path(variable.text)
     nvcc = shutil.which("nvcc")
     if nvcc:
         yield Path(nvcc).resolve().parent.parent

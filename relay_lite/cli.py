@@ -15,7 +15,7 @@ from ansor.core.target import Target
 from .extract import extract_tasks
 from .network import load_network
 from .network_times import network_times, times_text
-from .tune_network import check, compile_best, network_runner, standings, tune
+from .tune_network import check, compile_best, network_runner, progress, tune
 
 INTERRUPTED = 130
 REPEAT, MIN_REPEAT_MS = 3, 500
@@ -38,7 +38,7 @@ def tune_network(args: argparse.Namespace) -> int:
 
     say("Extract tasks...")
     tasks, weights = extract_tasks(network.graph, network.params, target)
-    done = sum(s.trials for s in standings(log, tasks))
+    done = sum(s.trials for s in progress(log, tasks))
     say(f"{network.name} has {len(tasks)} tasks; {done} of {args.trials} trials are in {log}")
     say("Tune...")
     try:
@@ -57,7 +57,7 @@ def tune_network(args: argparse.Namespace) -> int:
     say("Evaluate inference time cost...")
     result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
     print(result)
-    print(times_text(network_times(module, tasks, weights, standings(log, tasks), result.median)))
+    print(times_text(network_times(module, tasks, weights, progress(log, tasks), result.median)))
     if args.export is not None:
         module.module.library.export(args.export)
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansor.core.task import SearchTask
-from ansor.scheduler.task_progress import Standing
+from ansor.scheduler.task_progress import TaskProgress
 
 from .graph_executor import GraphModule
 from .ir import Function, FunctionCall, post_order
@@ -49,7 +49,7 @@ class NetworkTimes:
 
 
 def network_times(
-    module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], tuned: Sequence[Standing],
+    module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], tuned: Sequence[TaskProgress],
     end_to_end: float, calls: int = 10,
 ) -> NetworkTimes:  # fmt: skip
     """What each task takes, as `tuned` and in the network (the mean of `calls` calls of each kernel in a row).

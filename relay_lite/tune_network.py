@@ -27,7 +27,7 @@ from ansor.records.dispatch import ApplyHistoryBest, Source
 from ansor.records.lines import RecordReader, RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
-from ansor.scheduler.task_progress import Standing
+from ansor.scheduler.task_progress import TaskProgress
 from te_lite.errors import require
 
 from .build import build
@@ -55,7 +55,7 @@ class WrongResult(GraphError):
     exit_code = 1
 
 
-def standings(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[Standing, ...]:
+def progress(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[TaskProgress, ...]:
     """Trials and least latency of every task according to a log; a log that is missing is empty."""
     return restore(RecordReader(log) if Path(log).exists() else (), tasks, ROUND)
 
@@ -71,7 +71,7 @@ def tune(
     BudgetError too: every task without a record needs a trial.
     """
     recorder = RecordToFile(log)
-    done = sum(s.trials for s in standings(log, tasks))
+    done = sum(s.trials for s in progress(log, tasks))
     if tasks and done < trials:
         scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
         with closing(network_runner(tasks[0].target)) if runner is None else nullcontext(runner) as measuring:

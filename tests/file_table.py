@@ -1,4 +1,4 @@
-"""The table of files in docs/architecture.md, made of the first sentence of every module.
+"""The table of files in docs/files.md, made of the first sentence of every module.
 
 python -m tests.file_table      writes the table anew
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.architecture.test_house import PACKAGES
 
 ROOT = Path(__file__).parent.parent
-DOCUMENT = ROOT / "docs" / "architecture.md"
+DOCUMENT = ROOT / "docs" / "files.md"
 BEGIN = "<!-- begin: table of files, written by `python -m tests.file_table` -->\n"
 END = "<!-- end: table of files -->\n"
 

@@ -64,9 +64,9 @@ SECTOR, LINE, BANKS = 32, 128, 32
 class Body:
     """The unrolled innermost loops of a nest, run by one thread.
 
-    `times` bodies a thread; in each `points` iterations, `shared` and `fetched` words loaded, `stored` ones stored
-    (all as instructions), `wavefronts` cycles of the load/store unit for one warp, `wait` cycles until its data are
-    there; `threads` of a block run it.
+    A thread runs `times` bodies, of `points` iterations each.  In one body it issues `loads` and `stores`
+    (instructions), does `index` operations on integers (divisions of indices), keeps the load/store unit busy for
+    `wavefronts` cycles a warp, and waits `wait` cycles for its data; `threads` threads of a block run it.
     """
 
     times: Any

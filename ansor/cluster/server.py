@@ -7,13 +7,13 @@ not answered for `SILENCE` seconds, is replaced.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from te_lite import environment
 from te_lite.errors import require
 
 from ..core.backends import backend
@@ -135,7 +135,7 @@ class Server:
         name = f"{self.name}/{device.kind}:{device.index}"
         facts = {
             "label": self._label(device), "kind": device.kind, "index": device.index, "backends": dict(backends),
-            "threads": os.environ.get("OMP_NUM_THREADS"),
+            "threads": environment.OMP_NUM_THREADS.text or None,
         }  # fmt: skip
         start = partial(
             self.connection.start, DeviceHost, name, self.member.node_id, (json.dumps(facts),), calls=HOST_CALLS

@@ -9,6 +9,7 @@ import os
 from dataclasses import astuple, dataclass, fields, replace
 from typing import ClassVar
 
+from te_lite import environment
 from te_lite.errors import require
 
 from .errors import TaskError
@@ -20,10 +21,9 @@ UNLIMITED = 2**31 - 1
 
 def host_cores() -> int:
     """The cores this process may use; TVM_NUM_THREADS or OMP_NUM_THREADS override."""
-    for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS"):
-        text = os.environ.get(name, "")
-        if text.isdigit() and int(text) > 0:
-            return int(text)
+    given = environment.TVM_NUM_THREADS.positive or environment.OMP_NUM_THREADS.positive
+    if given is not None:
+        return given
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -6,9 +6,10 @@ Without options, TVM_TRACKER_HOST and TVM_TRACKER_PORT say where the tracker is.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+
+from te_lite import environment
 
 from ..cluster.client import Fleet
 from ..cluster.table import report
@@ -18,8 +19,8 @@ from ..core.errors import AnsorError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables; the exit code."""
     parser = argparse.ArgumentParser(prog="query_rpc_tracker", description="What the machines of a fleet do.")
-    parser.add_argument("--host", default=os.environ.get("TVM_TRACKER_HOST", "127.0.0.1"))
-    parser.add_argument("--port", type=int, default=int(os.environ.get("TVM_TRACKER_PORT", "9190")))
+    parser.add_argument("--host", default=environment.TVM_TRACKER_HOST.text)
+    parser.add_argument("--port", type=int, default=environment.TVM_TRACKER_PORT.text)
     given = parser.parse_args(arguments)
     try:
         fleet = Fleet(given.host, given.port)

@@ -1,4 +1,4 @@
-"""Which task to tune next.  Pure functions of the standings: no clock, no randomness.
+"""Which task to tune next.  Pure functions of the progress: no clock, no randomness.
 
 The gradient strategy estimates how much the objective f would fall if a task got one more round (Ansor, section 6
 and appendix A).  For task i with least latency g_i after t_i rounds:
@@ -26,7 +26,7 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from .groups import Groups, others, speeds
-from .task_progress import Standing
+from .task_progress import TaskProgress
 
 RELATIVE_STEP = 1e-3
 
@@ -54,10 +54,10 @@ class GradientParams:
 
 
 @dataclass(frozen=True)
-class Board:
+class SchedulerState:
     """All that a choice depends on, by task; `alive` lists the tasks that can be chosen."""
 
-    standings: tuple[Standing, ...]
+    progress: tuple[TaskProgress, ...]
     alive: tuple[int, ...]
     flops: tuple[float, ...]
     groups: Groups
@@ -71,13 +71,13 @@ def evaluate(objective: Objective, costs: Sequence[float]) -> float:
     return float(value)
 
 
-def stand_ins(standings: Sequence[Standing]) -> list[float]:
+def stand_ins(progress: Sequence[TaskProgress]) -> list[float]:
     """The latency of each task; one that has none yet is taken for as slow as the slowest.
 
     At least one task must have a latency.
     """
-    slowest = max(s.cost for s in standings if s.valid)
-    return [s.cost if s.valid else slowest for s in standings]
+    slowest = max(s.cost for s in progress if s.valid)
+    return [s.cost if s.valid else slowest for s in progress]
 
 
 def chain(objective: Objective, costs: Sequence[float], task_id: int) -> float:
@@ -94,45 +94,45 @@ def backward(history: Sequence[float], window: int) -> float:
     return (history[-1] - history[-1 - window]) / window
 
 
-def forward(board: Board, task_id: int, beta: float) -> float:
+def forward(state: SchedulerState, task_id: int, beta: float) -> float:
     """Seconds the next round may gain, as a number <= 0."""
-    now = board.standings[task_id]
+    now = state.progress[task_id]
     hoped = now.cost - now.cost / now.rounds
-    reached = max((speeds(board.standings, board.flops)[k] for k in others(board.groups, task_id)), default=0.0)
-    if reached > 0 and board.flops[task_id] > 0:
-        reached = max(reached, board.flops[task_id] / now.cost)
-        hoped = min(hoped, beta * board.flops[task_id] / reached)
+    reached = max((speeds(state.progress, state.flops)[k] for k in others(state.groups, task_id)), default=0.0)
+    if reached > 0 and state.flops[task_id] > 0:
+        reached = max(reached, state.flops[task_id] / now.cost)
+        hoped = min(hoped, beta * state.flops[task_id] / reached)
     return hoped - now.cost
 
 
-def gradients(board: Board, objective: Objective, params: GradientParams) -> dict[int, float]:
+def gradients(state: SchedulerState, objective: Objective, params: GradientParams) -> dict[int, float]:
     """df/dt of every task that is alive and has a latency; the more negative, the more a round promises."""
     found = {}
-    for k in board.alive:
-        now = board.standings[k]
+    for k in state.alive:
+        now = state.progress[k]
         if now.valid:
-            slope = chain(objective, stand_ins(board.standings), k)
+            slope = chain(objective, stand_ins(state.progress), k)
             past = backward(now.history, params.window)
-            found[k] = slope * (params.alpha * past + (1 - params.alpha) * forward(board, k, params.beta))
+            found[k] = slope * (params.alpha * past + (1 - params.alpha) * forward(state, k, params.beta))
     return found
 
 
-def pick_by_gradient(board: Board, objective: Objective, params: GradientParams) -> int:
+def pick_by_gradient(state: SchedulerState, objective: Objective, params: GradientParams) -> int:
     """The task whose next round promises most; equals go to the one with fewer rounds, then the first.
 
     At least one task must be alive.
     """
 
     def rounds(k: int) -> tuple[int, int]:
-        return board.standings[k].rounds, k
+        return state.progress[k].rounds, k
 
-    mean = sum(board.standings[k].rounds for k in board.alive) / len(board.alive)
-    without = [k for k in board.alive if not board.standings[k].valid]
-    if without and board.standings[min(without, key=rounds)].rounds < mean:
+    mean = sum(state.progress[k].rounds for k in state.alive) / len(state.alive)
+    without = [k for k in state.alive if not state.progress[k].valid]
+    if without and state.progress[min(without, key=rounds)].rounds < mean:
         return min(without, key=rounds)
-    found = gradients(board, objective, params)
+    found = gradients(state, objective, params)
     falling = [k for k, gradient in found.items() if gradient < 0]
-    return min(falling, key=lambda k: (found[k], rounds(k))) if falling else min(board.alive, key=rounds)
+    return min(falling, key=lambda k: (found[k], rounds(k))) if falling else min(state.alive, key=rounds)
 
 
 def pick_in_turn(last: int, alive: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ from te_lite import ComputeDAG
 
 from ..core.task import SearchTask
 from ..core.workloads import decode_workload_key
-from .task_progress import Standing
+from .task_progress import TaskProgress
 
 TAG = "auto_scheduler_task_scheduler_tag"
 LOG_BASE = 1.618
@@ -51,13 +51,13 @@ def others(groups: Groups, task_id: int) -> list[int]:
     return [k for k, group in enumerate(groups) if group == groups[task_id] and k != task_id]
 
 
-def speeds(standings: Sequence[Standing], flops: Sequence[float]) -> list[float]:
+def speeds(progress: Sequence[TaskProgress], flops: Sequence[float]) -> list[float]:
     """Floating-point operations a second that each task reached; 0 without a program that works."""
-    return [max(f, 0.0) / s.cost if s.valid else 0.0 for s, f in zip(standings, flops, strict=True)]
+    return [max(f, 0.0) / s.cost if s.valid else 0.0 for s, f in zip(progress, flops, strict=True)]
 
 
 def leave_if_behind(
-    groups: Groups, task_id: int, standings: Sequence[Standing], flops: Sequence[float], beta: float
+    groups: Groups, task_id: int, progress: Sequence[TaskProgress], flops: Sequence[float], beta: float
 ) -> Groups:
     """The groups after a round on a task: a task that got far more rounds than the others of its group and still
     reaches less than 1 / `beta` of the group's best speed is not like them, and gets a group of its own.
@@ -65,7 +65,7 @@ def leave_if_behind(
     rest = others(groups, task_id)
     if not rest:
         return groups
-    speed = speeds(standings, flops)
+    speed = speeds(progress, flops)
     behind = speed[task_id] < max(speed[k] for k in rest) / beta
-    tried = standings[task_id].rounds > PATIENCE + max(standings[k].rounds for k in rest)
+    tried = progress[task_id].rounds > PATIENCE + max(progress[k].rounds for k in rest)
     return tuple(-1 - k if k == task_id and behind and tried else group for k, group in enumerate(groups))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from ..core.task import SearchTask
 from ..records.lines import Record, target_kind
-from .task_progress import Standing, cost_of
+from .task_progress import TaskProgress, cost_of
 
 
-def restore(records: Iterable[Record], tasks: Sequence[SearchTask], per_round: int) -> tuple[Standing, ...]:
-    """The standing of each task after the records of a log; failed ones count as trials, as they do in a run.
+def restore(records: Iterable[Record], tasks: Sequence[SearchTask], per_round: int) -> tuple[TaskProgress, ...]:
+    """The progress of each task after the records of a log; failed ones count as trials, as they do in a run.
 
     A record belongs to the task of the same workload key and target kind.  `per_round` records make a round, the last
     one may be shorter.
@@ -23,8 +23,8 @@ def restore(records: Iterable[Record], tasks: Sequence[SearchTask], per_round: i
     return tuple(_replayed(costs[t.workload_key, t.target.kind.name], per_round) for t in tasks)
 
 
-def _replayed(costs: Sequence[float], per_round: int) -> Standing:
-    standing = Standing()
+def _replayed(costs: Sequence[float], per_round: int) -> TaskProgress:
+    progress = TaskProgress()
     for start in range(0, len(costs), per_round):
-        standing = standing.after_round(costs[start : start + per_round])
-    return standing
+        progress = progress.after_round(costs[start : start + per_round])
+    return progress

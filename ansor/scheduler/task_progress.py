@@ -12,7 +12,7 @@ LEAST_COST = 1e-12
 
 
 @dataclass(frozen=True)
-class Standing:
+class TaskProgress:
     """A task after some rounds of measurements.
 
     `cost` is the least latency in seconds, infinite as long as no program worked; trial number `best_trial` (from 1)
@@ -35,13 +35,13 @@ class Standing:
         """Whether a program of the task worked."""
         return math.isfinite(self.cost)
 
-    def after_round(self, costs: Sequence[float]) -> Standing:
-        """The standing after one more round with these latencies (seconds, infinite for a failure)."""
+    def after_round(self, costs: Sequence[float]) -> TaskProgress:
+        """The progress after one more round with these latencies (seconds, infinite for a failure)."""
         cost, best_trial = self.cost, self.best_trial
         for trial, measured in enumerate(costs, self.trials + 1):
             if measured < cost:
                 cost, best_trial = measured, trial
-        return Standing(self.trials + len(costs), cost, best_trial, (*self.history, cost), not costs)
+        return TaskProgress(self.trials + len(costs), cost, best_trial, (*self.history, cost), not costs)
 
     def dead(self, patience: int | None) -> bool:
         """Nothing is left to measure, or the last `patience` trials found nothing better (None: no such limit)."""

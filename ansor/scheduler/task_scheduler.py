@@ -24,13 +24,13 @@ from ..measure.measurer import ProgramMeasurer
 from ..policy.tuning_options import TuningOptions
 from ..records.lines import Record, RecordReader
 from .callbacks import PrintTableInfo, RoundCallback
-from .gradient import Board, GradientParams, Objective, evaluate, pick_by_gradient, pick_in_turn, stand_ins
+from .gradient import GradientParams, Objective, SchedulerState, evaluate, pick_by_gradient, pick_in_turn, stand_ins
 from .groups import group_tasks, leave_if_behind
 from .policies import RoundPolicy, make_search_policies
 from .report import Row, Summary
 from .restore import restore
 from .rounds import Round, Rounds
-from .task_progress import Standing
+from .task_progress import TaskProgress
 
 PathLike = str | os.PathLike[str]
 UNUSED_GAMMA = 0.5
@@ -81,10 +81,10 @@ class TaskScheduler:
         self.callbacks: tuple[RoundCallback, ...] = (PrintTableInfo(),) if callbacks is None else tuple(callbacks)
         self.seed = chosen_seed("TaskScheduler", seed)
         self.flops = tuple(t.compute_dag.flop_ct for t in self.tasks)
-        self._reset((Standing(),) * len(self.tasks), 0, 1, 0)
+        self._reset((TaskProgress(),) * len(self.tasks), 0, 1, 0)
 
-    def _reset(self, standings: Sequence[Standing], trials: int, per_round: int, verbose: int) -> None:
-        self.standings = tuple(standings)
+    def _reset(self, progress: Sequence[TaskProgress], trials: int, per_round: int, verbose: int) -> None:
+        self.progress = tuple(progress)
         self.groups = group_tasks(self.tasks)
         self.num_measure_trials = trials
         self.num_measures_per_round = per_round
@@ -106,22 +106,22 @@ class TaskScheduler:
     @property
     def best_costs(self) -> list[float]:
         """The least latency of each task, in seconds; infinite as long as no program worked."""
-        return [s.cost for s in self.standings]
+        return [s.cost for s in self.progress]
 
     @property
     def task_trials(self) -> list[int]:
         """How many programs of each task were measured, those of the log included."""
-        return [s.trials for s in self.standings]
+        return [s.trials for s in self.progress]
 
     @property
     def alive(self) -> tuple[int, ...]:
         """The tasks that can still be chosen, ascending: not used up, and better within the patience for a task."""
-        return tuple(k for k, s in enumerate(self.standings) if not s.dead(self._patience))
+        return tuple(k for k, s in enumerate(self.progress) if not s.dead(self._patience))
 
     @property
     def score(self) -> float | None:
         """The objective of the best latencies; None until every task has a program that works."""
-        return evaluate(self.objective_func, self.best_costs) if all(s.valid for s in self.standings) else None
+        return evaluate(self.objective_func, self.best_costs) if all(s.valid for s in self.progress) else None
 
     @property
     def done(self) -> bool:
@@ -144,13 +144,13 @@ class TaskScheduler:
         """Whether time is spent, every task is dead, or nothing got better for too long, by the rounds that ended."""
         alive = self.alive
         stuck = self._early_stopping is not None and self.ct - self._best_ct >= self._early_stopping
-        return self._late or not alive or (stuck and all(self.standings[k].rounds for k in alive))
+        return self._late or not alive or (stuck and all(self.progress[k].rounds for k in alive))
 
     def rows(self) -> list[Row]:
         """What the table says of each task."""
         return [
             Row(task.desc, s.cost if s.valid else None, flops, s.trials)
-            for task, s, flops in zip(self.tasks, self.standings, self.flops, strict=True)
+            for task, s, flops in zip(self.tasks, self.progress, self.flops, strict=True)
         ]
 
     def summary(self) -> Summary:
@@ -199,11 +199,11 @@ class TaskScheduler:
     def _begin(self, options: TuningOptions, patience: int | None, records: Sequence[Record]) -> None:
         trials, tasks = options.num_measure_trials, len(self.tasks)
         per_round = max(1, min(options.num_measures_per_round, trials // tasks))
-        standings = restore(records, self.tasks, per_round)
-        new = sum(s.rounds == 0 for s in standings)
+        progress = restore(records, self.tasks, per_round)
+        new = sum(s.rounds == 0 for s in progress)
         law = f"each of the {new} tasks without a record needs a trial, num_measure_trials must be at least that"
         require(trials >= new, BudgetError, "TaskScheduler", law, num_measure_trials=trials)
-        self._reset(standings, trials, per_round, options.verbose)
+        self._reset(progress, trials, per_round, options.verbose)
         self._early_stopping = options.early_stopping
         self._patience = patience
         self._deadline = math.inf if options.time_limit is None else self._start + options.time_limit
@@ -226,11 +226,13 @@ class TaskScheduler:
             return fresh[0]
         if self.strategy == "round-robin":
             return pick_in_turn(self._last, alive)
-        return pick_by_gradient(Board(expected, alive, self.flops, self.groups), self.objective_func, self.params)
+        return pick_by_gradient(
+            SchedulerState(expected, alive, self.flops, self.groups), self.objective_func, self.params
+        )
 
-    def _expected(self) -> tuple[Standing, ...]:
-        """The standings when no round under way brings anything better."""
-        expected = list(self.standings)
+    def _expected(self) -> tuple[TaskProgress, ...]:
+        """The progress when no round under way brings anything better."""
+        expected = list(self.progress)
         for round in self._under_way:
             expected[round.task_id] = expected[round.task_id].after_round([math.inf] * round.trials)
         return tuple(expected)
@@ -254,8 +256,8 @@ class TaskScheduler:
     def _count(self, task_id: int, costs: Sequence[float]) -> None:
         self._late = time.monotonic() >= self._deadline
         self.ct += len(costs)
-        self.standings = tuple(s.after_round(costs) if k == task_id else s for k, s in enumerate(self.standings))
-        self.groups = leave_if_behind(self.groups, task_id, self.standings, self.flops, self.params.beta)
+        self.progress = tuple(s.after_round(costs) if k == task_id else s for k, s in enumerate(self.progress))
+        self.groups = leave_if_behind(self.groups, task_id, self.progress, self.flops, self.params.beta)
         reached = self._reached()
         if reached < self._best_reached:
             self._best_reached, self._best_ct = reached, self.ct
@@ -263,10 +265,10 @@ class TaskScheduler:
 
     def _reached(self) -> tuple[int, float]:
         """Falls when a task gets its first program, and when the objective falls."""
-        missing = sum(not s.valid for s in self.standings)
+        missing = sum(not s.valid for s in self.progress)
         if missing == len(self.tasks):
             return missing, math.inf
-        return missing, evaluate(self.objective_func, stand_ins(self.standings))
+        return missing, evaluate(self.objective_func, stand_ins(self.progress))
 
 
 def _check_tasks(tasks: Sequence[SearchTask]) -> None:

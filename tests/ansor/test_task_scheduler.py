@@ -241,7 +241,7 @@ def test_restored_standings_are_those_of_the_run(tasks, tmp_path):
     log = tmp_path / "log"
     scheduler = ansor.TaskScheduler(tasks, callbacks=[], seed=3)
     scheduler.tune(options(24, 4, log), "sketch.random", FLAT)
-    assert restore(ansor.RecordReader(log), tasks, 4) == scheduler.standings
+    assert restore(ansor.RecordReader(log), tasks, 4) == scheduler.progress
     again = ansor.TaskScheduler(tasks, callbacks=[], load_log_file=log)
     again.tune(options(0), [FakePolicy(t, []) for t in tasks])
     assert again.best_costs == scheduler.best_costs and again.ct == 0 and sum(again.task_trials) == 24
@@ -250,7 +250,7 @@ def test_restored_standings_are_those_of_the_run(tasks, tmp_path):
     ansor.save_records(log, [ansor.MeasureInput(other), ansor.MeasureInput(task_of(99))], [result_of(1e-9)] * 2)
     with open(log, "a") as f:
         f.write("# note\nnonsense\n" + Path(log).read_text().splitlines()[0][:50])
-    assert restore(ansor.RecordReader(log), tasks, 4) == scheduler.standings
+    assert restore(ansor.RecordReader(log), tasks, 4) == scheduler.progress
 
 
 def test_only_tasks_without_records_are_warmed_up(tasks, tmp_path):

@@ -15,9 +15,9 @@ import ansor
 from ansor.measure import BuildResult, MeasureResult
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
-from ansor.scheduler.gradient import Board, GradientParams, pick_by_gradient
+from ansor.scheduler.gradient import GradientParams, SchedulerState, pick_by_gradient
 from ansor.scheduler.groups import group_tasks
-from ansor.scheduler.task_progress import Standing
+from ansor.scheduler.task_progress import TaskProgress
 from tests.ansor.conftest import matmul
 from tests.ansor.fake_measure import ReadyBuilder
 
@@ -123,13 +123,13 @@ def test_tasks_are_chosen_from_the_rounds_before_the_last(tasks, strategy):
         chosen = [task for task, _, _ in diary.asked]
         groups, flops = group_tasks(tasks), tuple(t.compute_dag.flop_ct for t in tasks)
         for k in range(3, len(chosen)):
-            standings = [Standing()] * 3
+            progress = [TaskProgress()] * 3
             for r, task in enumerate(chosen[:k]):
-                part, costs_of = standings[task].trials, costs[task]
+                part, costs_of = progress[task].trials, costs[task]
                 found = costs_of[part : part + 3] if r < k - 1 else [math.inf] * 3
-                standings[task] = standings[task].after_round(found)
-            board = Board(tuple(standings), (0, 1, 2), flops, groups)
-            best = pick_by_gradient(board, lambda c: 3 * c[0] + c[1] + 2 * c[2], GradientParams())
+                progress[task] = progress[task].after_round(found)
+            state = SchedulerState(tuple(progress), (0, 1, 2), flops, groups)
+            best = pick_by_gradient(state, lambda c: 3 * c[0] + c[1] + 2 * c[2], GradientParams())
             assert chosen[k] == (best if strategy == "gradient" else k % 3), (seed, k)
 
 
@@ -274,7 +274,7 @@ def test_a_seed_decides_the_run_however_long_things_take(tasks, policy, tmp_path
     assert others[0] == others[1] == first != others[2]
     programs = [(task, steps) for task, found in first for steps in found]
     assert len(programs) == len(set(programs)) == 45 and len(first) == 9
-    assert runs[0][0].standings == runs[1][0].standings
+    assert runs[0][0].progress == runs[1][0].progress
 
 
 def lines(log):

@@ -3,7 +3,7 @@
 import math
 
 from ansor.scheduler.report import Row, Summary, table_text
-from ansor.scheduler.task_progress import Standing
+from ansor.scheduler.task_progress import TaskProgress
 
 PAGE = """\
 ----------------------------------------------------------------------
@@ -32,8 +32,8 @@ def test_the_table_is_that_of_the_tutorial():
 
 
 def test_standing():
-    standing = Standing().after_round([3.0, math.inf, 2.0]).after_round([2.0, 5.0])
-    assert standing == Standing(5, 2.0, 3, (2.0, 2.0), False)
-    assert standing.dead(2) and not standing.dead(3) and not standing.dead(None)
-    assert standing.after_round([]).dead(None)
-    assert Standing().after_round([math.inf]).dead(1) and not Standing().after_round([math.inf]).valid
+    progress = TaskProgress().after_round([3.0, math.inf, 2.0]).after_round([2.0, 5.0])
+    assert progress == TaskProgress(5, 2.0, 3, (2.0, 2.0), False)
+    assert progress.dead(2) and not progress.dead(3) and not progress.dead(None)
+    assert progress.after_round([]).dead(None)
+    assert TaskProgress().after_round([math.inf]).dead(1) and not TaskProgress().after_round([math.inf]).valid

@@ -16,7 +16,7 @@ from relay_lite.frontend.onnx.model import read_model
 from relay_lite.network import load_network
 from relay_lite.network_times import network_times
 from relay_lite.testing.live import before_softmax
-from relay_lite.tune_network import WrongResult, check, compile_best, has_large_tiles, standings, tune
+from relay_lite.tune_network import WrongResult, check, compile_best, has_large_tiles, progress, tune
 from tests.relay_lite import onnx_models
 
 MLP = ["tune-network", "mlp", "--log", "log.json", "--seed", "3"]
@@ -165,11 +165,11 @@ def test_a_wrong_network_is_found_and_times_add_up(here: Path) -> None:
     with pytest.raises(WrongResult, match="mlp-NHWC-B2: its results may differ") as caught:
         check(module, other, np.random.default_rng(2))
     assert caught.value.exit_code == 1
-    times = network_times(module, tasks, weights, standings(log, tasks), 1e-3, calls=2)
+    times = network_times(module, tasks, weights, progress(log, tasks), 1e-3, calls=2)
     assert times.estimated is None and times.difference is None
     assert tune(tasks, weights, log, 4, seed=1, verbose=0) == 4
-    times = network_times(module, tasks, weights, standings(log, tasks), 1e-3, calls=2)
-    costs = [s.cost for s in standings(log, tasks)]
+    times = network_times(module, tasks, weights, progress(log, tasks), 1e-3, calls=2)
+    costs = [s.cost for s in progress(log, tasks)]
     assert times.estimated == pytest.approx(np.dot(costs, weights))
     assert times.difference == pytest.approx(1e-3 / np.dot(costs, weights) - 1)
     assert [t.weight for t in times.tasks] == weights and all(t.measured > 0 for t in times.tasks)

@@ -1,0 +1,47 @@
+"""The variables of the environment that are read, each with its meaning: nothing else reads the environment.
+
+They are read when they are needed, so that a program may set them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """`default` stands for a variable that is not set, or set to the empty text."""
+
+    name: str
+    meaning: str
+    default: str = ""
+
+    @property
+    def text(self) -> str:
+        """Its value now."""
+        return os.environ.get(self.name, "") or self.default
+
+    @property
+    def positive(self) -> int | None:
+        """Its value as a positive integer; None when it is none."""
+        return int(self.text) if self.text.isdigit() and int(self.text) > 0 else None
+
+
+TVM_NUM_THREADS = Variable("TVM_NUM_THREADS", "the number of cores that a search for target `c` counts on")
+OMP_NUM_THREADS = Variable("OMP_NUM_THREADS", "the same, if that is unset; threads of compiled programs")
+CODEGEN_C_THREADS = Variable("CODEGEN_C_THREADS", "the number of threads written into C programs")
+CODEGEN_C_CACHE = Variable("CODEGEN_C_CACHE", "the folder of compiled C libraries; one of the process, if unset")
+CC = Variable("CC", "the C compiler, with options; gcc, clang or cc, if unset")
+CXX = Variable("CXX", "the C++ compiler of the block emulator, with options", "g++")
+CODEGEN_CUDA_CACHE = Variable("CODEGEN_CUDA_CACHE", "the folder of compiled CUDA modules; `off` keeps nothing")
+XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "the user's cache folder, which holds `ansor/cuda`; ~/.cache, if unset")
+CUDA_HOME = Variable("CUDA_HOME", "the CUDA toolkit to look into first")
+CUDA_PATH = Variable("CUDA_PATH", "the same, where CUDA_HOME has none")
+TVM_TRACKER_HOST = Variable("TVM_TRACKER_HOST", "where `query_rpc_tracker` asks", "127.0.0.1")
+TVM_TRACKER_PORT = Variable("TVM_TRACKER_PORT", "the port that it asks at", "9190")
+
+VARIABLES = (
+    TVM_NUM_THREADS, OMP_NUM_THREADS, CODEGEN_C_THREADS, CODEGEN_C_CACHE, CC, CXX, CODEGEN_CUDA_CACHE, XDG_CACHE_HOME,
+    CUDA_HOME, CUDA_PATH, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
+)  # fmt: skip

@@ -1,0 +1,46 @@
+"""The environment is read in one place, which says what each variable means."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from te_lite import environment
+
+ROOT = Path(__file__).parent.parent.parent
+# what hands an environment to other processes, or sets what a foreign library reads when it is loaded
+WRITERS = {
+    "ansor/measure/workers.py",
+    "ansor/cluster/engine.py",
+    "ansor/cluster/host.py",
+    "codegen_cuda/emulator_build.py",
+}
+
+
+def test_nothing_else_reads_the_environment():
+    readers = set()
+    for package in ("te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
+                    readers.add(str(path.relative_to(ROOT)))
+    assert readers - WRITERS == {"te_lite/environment.py"}
+
+
+def test_the_page_lists_every_variable():
+    rows = [f"| `{v.name}` | {v.default or '-'} | {v.meaning} |" for v in environment.VARIABLES]
+    page = (ROOT / "docs" / "environment.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+@pytest.mark.parametrize(("value", "number"), [("3", 3), ("0", None), ("-1", None), ("two", None), ("", None)])
+def test_numbers(monkeypatch, value, number):
+    monkeypatch.setenv("CODEGEN_C_THREADS", value)
+    assert environment.CODEGEN_C_THREADS.positive == number
+
+
+def test_an_empty_text_is_the_default(monkeypatch):
+    monkeypatch.setenv("CXX", "")
+    assert environment.CXX.text == "g++"
