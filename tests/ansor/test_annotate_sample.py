@@ -20,8 +20,8 @@ from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import is_tiled
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.tile_sizes import fill, holes
-from ansor.space.vector_loops import CPU_UNROLL, GPU_UNROLL
+from ansor.space.decisions.splits import fill, holes
+from ansor.space.decisions.unroll import CPU_UNROLL, GPU_UNROLL
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.interp import run
