@@ -22,26 +22,27 @@ from ansor.autotvm.annotate import AnnotateEntity
 from ansor.autotvm.errors import InstantiationError
 from ansor.autotvm.split import greedy_split
 from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
 from ansor.core.target import Target
-from ansor.evolve.mutation import MoveFactor
+from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.evolve.neighbours import neighbours
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.records.journal import MAX_LINE, append_lines
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
-from ansor.space.annotate_sample import sample
-from ansor.space.choices import Tile
-from ansor.space.decisions import space_of
-from ansor.space.factor_tables import factor_table
+from ansor.space.decisions.factor_tables import factor_table
+from ansor.space.decisions.lengths import Lengths
+from ansor.space.decisions.parts import Setting, Tile
+from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
+from ansor.space.decisions.threads import Threads
+from ansor.space.decisions.vectorize import most_lanes
 from ansor.space.limits import MAX_ACCUMULATORS, VECTORS_PER_LOOP, fits, rows_fit, threads_per_block
 from ansor.space.programs import Programs
 from ansor.space.sample import sample_rows
+from ansor.space.spaces import space_of
 from ansor.space.states import concrete
-from ansor.space.threads import thread_counts
-from ansor.space.tile_sizes import ThreadLimits, thread_plan
 from ansor.space.variants import random_variant
-from ansor.space.vector_loops import most_lanes
 from te_lite.bounds import infer_bounds
 from te_lite.replay import replay
 from te_lite.state import State
@@ -50,8 +51,10 @@ from te_lite.stmt import For, ForKind, stmts_of
 from tests.ansor.evolution_cases import random_rows, space_named
 from tests.ansor.feature_values import rows_of
 from tests.ansor.sketch_cases import HARDWARE, matmul, min_rows
+from tests.drawn_programs import drawn_program
 
 CUDA = HARDWARE["cuda"]
+MOVE_FACTOR = next(m for m in CPU_MUTATIONS if m.name == Lengths.name)
 SERVER = CPU("server", 4, 3e9, 64, 64)
 
 
@@ -163,16 +166,17 @@ def test_neighbours_reach_the_longest_innermost_length() -> None:
 def test_a_tile_that_its_innermost_length_may_take_whole_can_be_moved() -> None:
     one = replace(space_named("prime_matmul", "c"), choices=(), tiles=(Tile(0, 0, 7, 0, 1, 7, False, ("serial",)),))
     rows, rng = np.ones((20, 1), np.int64), np.random.default_rng(0)
-    assert (MoveFactor(1.0).apply(rows, one, rng)[0] == 7).all()
+    assert (MOVE_FACTOR.apply(rows, one, rng)[0] == 7).all()
     less = replace(one, tiles=(replace(one.tiles[0], max_innermost=6),))
-    assert not MoveFactor(1.0).apply(rows, less, rng)[1].any()
+    assert not MOVE_FACTOR.apply(rows, less, rng)[1].any()
 
 
 @pytest.mark.parametrize(("most", "counts"), [(128, (32, 64, 128)), (127, (32, 64)), (64, (32, 64)), (32, (32,))])
 def test_plain_kernels_may_have_all_threads_of_a_block(most: int, counts: tuple[int, ...]) -> None:
     a = te.placeholder((4096,), name="A")
     state = te.ComputeDAG([a, te.compute(a.shape, lambda i: a[i] + 1.0, name="B")]).init_state
-    assert thread_counts(state, replace(CUDA, max_threads_per_block=most)) == {1: counts}
+    setting = Setting(Target("cuda"), replace(CUDA, max_threads_per_block=most), SketchOptions())
+    assert Threads().values(state, setting) == {1: counts}
 
 
 @pytest.mark.parametrize(("size", "lanes"), [(15, 0), (16, 1), (63, 1), (64, 2), (65, 2)])
@@ -200,7 +204,7 @@ def sampled(how: str, hardware: HardwareParams) -> Iterator[State]:
     (sketch,) = generate_sketches(te.ComputeDAG(matmul(16, 16, 16)), "cuda", hardware)
     rng, target = np.random.default_rng(0), Target("cuda")
     if how == "one by one":
-        yield from (s for _ in range(150) if (s := sample(sketch, target, hardware, rng)) is not None)
+        yield from (s for _ in range(150) if (s := drawn_program(sketch, target, hardware, rng)) is not None)
         return
     variant = random_variant(space_of(sketch, target, hardware), rng)
     for row in sample_rows(variant, 150, rng, target, hardware):

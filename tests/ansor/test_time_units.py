@@ -34,8 +34,10 @@ SECONDS = {"prepare": PREPARE, "run": RUN}
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    made = FakeClock()
+    monkeypatch.setattr("ansor.core.measure_values.time", made)
+    return made
 
 
 @pytest.fixture

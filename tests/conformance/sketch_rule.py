@@ -25,7 +25,6 @@ from ansor.core.hardware import HardwareParams
 from ansor.core.target import Target
 from ansor.sketch import RULES, generate_sketches
 from ansor.sketch.rule import Condition, Outcome, SketchContext, SketchRule
-from ansor.space.annotate_sample import sample
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.interp import run
@@ -33,6 +32,7 @@ from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.step import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE, matmul
+from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 
 PROGRAMS = 2
@@ -59,7 +59,7 @@ class SketchesSuite:
         drawn = []
         for k, sketch in enumerate(self.sketches(dag)):
             for n in range(PROGRAMS):
-                state = sample(sketch, self.target, self.hardware, np.random.default_rng([k, n]))
+                state = drawn_program(sketch, self.target, self.hardware, np.random.default_rng([k, n]))
                 assert state is not None, f"sketch {k} has no programs"
                 drawn.append(state)
         return drawn

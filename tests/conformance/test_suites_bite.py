@@ -13,11 +13,12 @@ import pytest
 
 import ansor
 from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
-from ansor.evolve.mutation import MoveFactor
+from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.sketch import generate_sketches
 from ansor.sketch.rule import Condition
+from ansor.space.decisions.lengths import Lengths
 from te_lite.errors import TeError
 from te_lite.replay import apply
 from te_lite.step import Pragma
@@ -29,6 +30,7 @@ from tests.conformance.runner import BuilderSuite, RunnerSuite
 from tests.conformance.sketch_rule import SketchesSuite, SketchRuleSuite, Watched
 
 TASK = matmul_task(13, 11, 7)
+MOVE_FACTOR = next(m for m in CPU_MUTATIONS if m.name == Lengths.name)
 INPUTS = [MeasureInput(TASK, s) for s in ansor.SketchPolicy(TASK, seed=5, verbose=0).ask(3)]
 
 
@@ -36,7 +38,7 @@ INPUTS = [MeasureInput(TASK, s) for s in ansor.SketchPolicy(TASK, seed=5, verbos
 
 
 def in_place(rows: Any, space: Any, rng: Any) -> Any:
-    out, mask = MoveFactor(1.0).apply(rows, space, rng)
+    out, mask = MOVE_FACTOR.apply(rows, space, rng)
     rows[:] = out
     return rows, mask
 
@@ -47,7 +49,7 @@ BAD_MUTATIONS: dict[str, tuple[Callable[..., Any], Callable[[Any], None]]] = {
         lambda m: MutationSuite().test_rows_stay_programs_and_the_mask_says_which_differ(m, 0),
     ),
     "lies": (
-        lambda rows, space, rng: (MoveFactor(1.0).apply(rows, space, rng)[0], np.zeros(len(rows), bool)),
+        lambda rows, space, rng: (MOVE_FACTOR.apply(rows, space, rng)[0], np.zeros(len(rows), bool)),
         lambda m: MutationSuite().test_rows_stay_programs_and_the_mask_says_which_differ(m, 0),
     ),
     "writes over": (in_place, lambda m: MutationSuite().test_the_rows_it_is_given_are_left_alone(m)),
@@ -56,7 +58,7 @@ BAD_MUTATIONS: dict[str, tuple[Callable[..., Any], Callable[[Any], None]]] = {
         lambda m: MutationSuite().test_it_changes_something_somewhere(m),
     ),
     "own dice": (
-        lambda rows, space, rng: MoveFactor(1.0).apply(rows, space, np.random.default_rng()),
+        lambda rows, space, rng: MOVE_FACTOR.apply(rows, space, np.random.default_rng()),
         lambda m: MutationSuite().test_a_seed_decides(m),
     ),
 }
