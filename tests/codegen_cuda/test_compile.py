@@ -23,6 +23,7 @@ from codegen_cuda import (
     toolkit,
 )
 from codegen_cuda.resources import parse_resources
+from te_lite.environment import CODEGEN_CUDA_CACHE
 from tests.codegen_cuda.golden_sketches import HARDWARE
 from tests.codegen_cuda.golden_states import COUNT, golden_func
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER, argmax_of, sum_of
@@ -39,7 +40,7 @@ KERNEL = """extern "C" __global__ void __launch_bounds__(64) twice(const float *
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "kernels"))
+    monkeypatch.setenv(CODEGEN_CUDA_CACHE.name, str(tmp_path / "kernels"))
     return tmp_path / "kernels"
 
 
@@ -229,17 +230,17 @@ def test_many_writers_leave_whole_files_only(own_cache: Path) -> None:
 
 
 def test_the_cache_can_be_off_or_unwritable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(cache.VARIABLE, "off")
+    monkeypatch.setenv(CODEGEN_CUDA_CACHE.name, "off")
     assert compile_source(KERNEL % "1.5f").seconds > 0 and compile_source(KERNEL % "1.5f").seconds > 0
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file" / "below"))
+    monkeypatch.setenv(CODEGEN_CUDA_CACHE.name, str(tmp_path / "file" / "below"))
     with pytest.raises(CompileError, match=r"kernel cache: .* cannot be written"):
         compile_source(KERNEL % "1.5f")
 
 
 def test_the_default_folder_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(cache.VARIABLE)
+    monkeypatch.delenv(CODEGEN_CUDA_CACHE.name)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.cache_folder() == tmp_path / "ansor" / "cuda"
-    monkeypatch.setenv(cache.VARIABLE, "~/kernels")
+    monkeypatch.setenv(CODEGEN_CUDA_CACHE.name, "~/kernels")
     assert cache.cache_folder() == Path.home() / "kernels"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import te_lite as te
-from codegen_cuda import CompileError, Limits, cache, check_limits, compile_many, emit
+from codegen_cuda import CompileError, Limits, check_limits, compile_many, emit
+from te_lite.environment import CODEGEN_CUDA_CACHE
 from tests.codegen_cuda.golden_sketches import ENTRIES, HARDWARE, annotated, entry_name, sketches_of
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
@@ -20,7 +21,7 @@ each_entry = pytest.mark.parametrize("entry", ENTRIES, ids=entry_name)
 def session_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One cache for all tests of a run: equal programs are compiled once."""
     folder = tmp_path_factory.getbasetemp() / "kernels"
-    monkeypatch.setenv(cache.VARIABLE, str(folder))
+    monkeypatch.setenv(CODEGEN_CUDA_CACHE.name, str(folder))
     return folder
 
 
