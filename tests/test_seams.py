@@ -113,5 +113,7 @@ class TestCallback(MeasureCallbackSuite):
 
 
 def test_every_seam_has_a_suite() -> None:
+    """A target is tried as a whole in tests/relay_lite/test_new_target.py."""
     text = Path(__file__).read_text()
-    assert all(f'seam("{path.stem}")' in text for path in SEAMS.glob("*.py"))
+    names = {path.stem for path in SEAMS.glob("*.py")} - {"custom_backend"}
+    assert [name for name in sorted(names) if f'seam("{name}")' not in text] == []
