@@ -2,8 +2,8 @@
 
 Two questions are asked of a nest, and where loops leave gaps they have different answers:
 
-    Cover    the innermost loops run, level by level: how many *different values* does each axis take?
-    Reach    some loops run, maybe in part: from where *to where* does each axis go?
+    Cover       the innermost loops run, level by level: how many *different values* does each axis take?
+    Footprint   some loops run, maybe in part: from where *to where* does each axis go?
 
 Features describe a program by what its levels touch, and want elements: a strided loop counts its own turns, a run
 through a fused loop that was split again counts the digits it passes, a step is that of most turns.  The analytical
@@ -119,7 +119,7 @@ Runs = Mapping[LoopKey, Value]
 """How many values each loop runs through; a loop that is missing stands still."""
 
 
-class Reach:
+class Footprint:
     """How far the axes of stage `k` reach; `extents` are the lengths of the loops of its nest, outermost first."""
 
     def __init__(self, bounds: Bounds, k: int, extents: Runs) -> None:

@@ -82,12 +82,12 @@ def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[A
         turns = smaller(kept, UNROLLED_TURNS)
     else:
         runs, kept, turns = innermost_within(own, larger(nest.unroll, OWN_UNROLL), OWN_UNROLL), 1, 1
-    axes = nest.reach.spans(runs)
+    axes = nest.footprint.spans(runs)
     points = product(list(runs.values()))
     bodies = iterations(nest.loops) / points
     vectors = points / lanes
     loads = sum([_instructions(nest, a, runs, axes, lanes) for a in nest.reads])
-    stores = nest.reach.distinct(nest.write, runs, axes) / lanes / kept
+    stores = nest.footprint.distinct(nest.write, runs, axes) / lanes / kept
     loads = loads + (stores if reduces else 0)
     work = nest.work.arithmetic * vectors / machine.ports
     tests = nest.work.tests * TEST_CYCLES * vectors
@@ -106,7 +106,7 @@ def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: i
     steps: Any = 1
     going: Any = np.True_
     for loop in reversed(own):
-        sums = np.not_equal(nest.reach.stride(nest.write, loop.key), 0)
+        sums = np.not_equal(nest.footprint.stride(nest.write, loop.key), 0)
         fits = np.less_equal(points * loop.extent / lanes, registers) | np.equal(loop.extent, 1)
         going = going & (~sums | fits | np.equal(steps, 1))
         tile[loop.key] = np.where(going & sums, loop.extent, 1)
@@ -129,7 +129,9 @@ def _lanes(nest: Nest, machine: CPU) -> Any:
     for loop in reversed(nest.own_loops):
         unrolled = np.less_equal(others * loop.extent, limit) & np.greater(lanes, 1)
         found = machine.vectorizes & np.less_equal(others, limit) & (not loop.reduce)
-        joins = np.equal(nest.reach.stride(nest.write, loop.key), lanes) & (np.asarray(loop.vector) | unrolled | found)
+        joins = np.equal(nest.footprint.stride(nest.write, loop.key), lanes) & (
+            np.asarray(loop.vector) | unrolled | found
+        )
         lanes = lanes * np.where(joins, loop.extent, 1)
         others = others * np.where(joins, 1, loop.extent)
     return lanes / ceildiv(lanes, width)
@@ -139,14 +141,14 @@ def _steps_in_lanes(nest: Nest, access: BufferAccess) -> Any:
     """How far an access moves from lane to lane: along the loop that moves the result by one element."""
     steps: Any = 0
     for loop in nest.own_loops:
-        along = np.greater(loop.extent, 1) & np.equal(nest.reach.stride(nest.write, loop.key), 1)
-        steps = np.where(along, nest.reach.stride(access, loop.key), steps)
+        along = np.greater(loop.extent, 1) & np.equal(nest.footprint.stride(nest.write, loop.key), 1)
+        steps = np.where(along, nest.footprint.stride(access, loop.key), steps)
     return steps
 
 
 def _instructions(nest: Nest, access: BufferAccess, runs: Runs, axes: Sequence[Any], lanes: Any) -> Any:
     """Loads of a body: whole vectors, one element for all lanes, or element by element."""
-    words = nest.reach.distinct(access, runs, axes)
+    words = nest.footprint.distinct(access, runs, axes)
     return words / np.where(np.equal(_steps_in_lanes(nest, access), 1), lanes, 1)
 
 
@@ -170,7 +172,7 @@ def _levels(nest: Nest, machine: CPU) -> list[Level]:
     reloads = [_reloads(nest, access) for access in nest.accesses]
     out = []
     for depth in range(len(nest.loops), -1, -1):
-        axes = nest.reach.spans(running(nest.loops[depth:]))
+        axes = nest.footprint.spans(running(nest.loops[depth:]))
         sizes = [a.unit_bytes(axes, machine.line) for a in nest.accesses]
         rows = [a.elements(axes) / a.run(axes) for a in nest.accesses]
         times = [r[depth] for r in reloads]
@@ -185,7 +187,7 @@ def _reloads(nest: Nest, access: BufferAccess) -> list[Any]:
     times: Any = 1
     for loop in nest.loops:
         times = times * loop.extent
-        out.append(np.where(nest.reach.moves(access, loop.key), times, out[-1]))
+        out.append(np.where(nest.footprint.moves(access, loop.key), times, out[-1]))
     return out
 
 

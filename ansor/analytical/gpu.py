@@ -164,7 +164,7 @@ def _unrolled(nest: Nest, nests: Sequence[Nest]) -> dict[LoopKey, Any]:
     free = [*serial, *[x for x in nest.loops if x.tag == "vthread"]]
     varies: Any = 0
     for loop in free:
-        steps = nest.reach.steps(loop.key)
+        steps = nest.footprint.steps(loop.key)
         for axis in nest.work.tested:
             varies = larger(varies, np.where(np.greater(loop.extent, 1) & np.greater(steps[axis], 0), 1, 0))
     own = np.where(varies, 1, OWN_UNROLL)
@@ -175,14 +175,14 @@ def _body(nest: Nest, nests: Sequence[Nest], machine: GPU, hidden: Any) -> Body:
     runs = _unrolled(nest, nests)
     points = product(list(runs.values()))
     serial = [x for x in nest.loops if is_serial(x)]
-    axes = nest.reach.spans(runs)
+    axes = nest.footprint.spans(runs)
     loads: Any = 0
     wavefronts: Any = 0
     wait: Any = FMA_LATENCY
     for access in nest.reads:
         if access.scope == "local":
             continue
-        words = nest.reach.distinct(access, runs, axes)
+        words = nest.footprint.distinct(access, runs, axes)
         width = _vector_width(nest, access, runs)
         loads = loads + words / width
         if access.scope == "shared":
@@ -191,7 +191,7 @@ def _body(nest: Nest, nests: Sequence[Nest], machine: GPU, hidden: Any) -> Body:
         else:
             wavefronts = wavefronts + words * _line_cycles(access, nest, machine)
             wait = np.maximum(wait, L1_LATENCY + (L2_LATENCY - L1_LATENCY) * hidden)
-    written = nest.reach.distinct(nest.write, runs, axes)
+    written = nest.footprint.distinct(nest.write, runs, axes)
     stores = 0 if nest.write.scope == "local" else written / _vector_width(nest, nest.write, runs)
     index = points / _vectors(nest) * _division_instructions(nest)
     threads = extent_of_tags(nest.loops, THREADS)
@@ -235,7 +235,7 @@ def _vector_width(nest: Nest, access: BufferAccess, runs: Runs) -> Any:
     run: Any = 1
     for loop in reversed(nest.loops):
         if loop.key in runs:
-            run = run * np.where(np.equal(nest.reach.stride(access, loop.key), run), runs[loop.key], 1)
+            run = run * np.where(np.equal(nest.footprint.stride(access, loop.key), run), runs[loop.key], 1)
     return np.where(np.equal(run % 4, 0), 4, np.where(np.equal(run % 2, 0), 2, 1))
 
 
@@ -247,7 +247,7 @@ def _bank_cycles(nest: Nest, access: BufferAccess, machine: GPU) -> Any:
         if loop.tag in THREADS:
             lanes = smaller(loop.extent, left)
             left = ceildiv(left, loop.extent)
-            step = nest.reach.stride(access, loop.key) * access.element // 4
+            step = nest.footprint.stride(access, loop.key) * access.element // 4
             hit = ceildiv(lanes * np.gcd(step, BANKS), BANKS)
             ways = ways * np.where(np.equal(step, 0), 1, hit)
     return np.minimum(ways, machine.warp)
@@ -256,7 +256,7 @@ def _bank_cycles(nest: Nest, access: BufferAccess, machine: GPU) -> Any:
 def _line_cycles(access: BufferAccess, nest: Nest, machine: GPU) -> Any:
     """Cycles that the L1 cache needs, per word of a thread, for one load of a warp from memory."""
     together = _warp_runs(nest, machine.warp)
-    axes, words = nest.reach.spans(together), product(list(together.values()))
+    axes, words = nest.footprint.spans(together), product(list(together.values()))
     run = access.run(axes)
     lines = smaller(access.elements(axes), words) / run * ceildiv(run * access.element, LINE)
     return np.maximum(lines / TAGS, words * access.element / LINE) / _vectors(nest)
@@ -303,7 +303,9 @@ def _fetched_bytes(nest: Nest, room: Any) -> tuple[Any, Any]:
     written: Any = 0.0
     for access in nest.accesses:
         if access.scope == "global":
-            levels = [access.unit_bytes(nest.reach.spans(running(inner[d:])), SECTOR) for d in range(len(inner) + 1)]
+            levels = [
+                access.unit_bytes(nest.footprint.spans(running(inner[d:])), SECTOR) for d in range(len(inner) + 1)
+            ]
             through = _through_l1(levels, inner, room)
             if access is nest.write:
                 written = through
@@ -327,7 +329,7 @@ def _unique_bytes(nests: Sequence[Nest]) -> Any:
     """Bytes of all buffers in memory that the kernel touches."""
     sizes: dict[int, Any] = {}
     for nest in nests:
-        axes = nest.reach.spans(running(nest.loops))
+        axes = nest.footprint.spans(running(nest.loops))
         for access in nest.accesses:
             if access.scope == "global":
                 sizes[access.buffer] = larger(sizes.get(access.buffer, 1), access.elements(axes) * access.element)

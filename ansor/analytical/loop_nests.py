@@ -16,7 +16,7 @@ import numpy as np
 
 from te_lite.bounds import Bounds
 from te_lite.expr import Call, Select, Var
-from te_lite.footprint import BufferAccess, Reach
+from te_lite.footprint import BufferAccess, Footprint
 from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.nest import Nest as Structure
@@ -94,9 +94,9 @@ class Nest:
         return self.loops[len(self.loops) - self.own :]
 
     @cached_property
-    def reach(self) -> Reach:
+    def footprint(self) -> Footprint:
         """How far the axes of the stage reach while loops run."""
-        return Reach(self.bounds, self.k, running(self.loops))
+        return Footprint(self.bounds, self.k, running(self.loops))
 
 
 def loop_nests(programs: Programs) -> tuple[Nest, ...]:

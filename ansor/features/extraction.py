@@ -3,7 +3,7 @@
 What depends on structure only is planned once (`plan.py`); the rest is arithmetic on float64 lanes, in chunks of
 lanes that keep the memory small.  One program is one lane, so both give the same numbers.
 
-For the rows of a variant this arithmetic is recorded, from the decisions to the columns, and played from then on.
+For the rows of a variant this arithmetic is recorded, from the decisions to the columns, and replayed from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from te_lite.state import State
 
 from ..core.hardware import HardwareParams
 from ..space.programs import Programs
-from ..space.replayed import Player
+from ..space.replayed import Replayer
 from ..space.trace import recorded
 from .annotations import auto_unroll, loop_marks, mark_columns, pragma_unrolled
 from .buffers import Memory, buffer_columns
@@ -47,13 +47,13 @@ def extract(programs: Programs, hardware: HardwareParams) -> Features:
 
     Rows are the computed stages (neither inputs nor inlined) in order, columns those of `SCHEMA`.
     """
-    played = _player.played(programs, hardware)
+    replayed = _player.replayed(programs, hardware)
     parts = []
     for chunk in _chunks(programs.n):
-        if played is None:
+        if replayed is None:
             lanes, layout = _columns(programs, hardware, chunk)
         else:
-            lanes, layout = played.lanes(chunk), played.meaning
+            lanes, layout = replayed.lanes(chunk), replayed.meaning
         parts.append(layout.matrix(lanes, chunk.stop - chunk.start))
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -70,7 +70,7 @@ def _columns(programs: Programs, hardware: HardwareParams, chunk: slice | None =
     return layout.sources, layout
 
 
-_player = Player(_columns)
+_player = Replayer(_columns)
 
 
 class _Extraction:

@@ -21,7 +21,7 @@ from ..sketch.shared_memory import element_bytes, shared_bytes
 from .choices import Space
 from .decisions.draw import Mask, Matrix
 from .programs import Programs
-from .replayed import Player
+from .replayed import Replayer
 from .trace import Symbol
 
 VECTORS_PER_LOOP = 8
@@ -42,9 +42,9 @@ def fits(programs: Programs, hardware: HardwareParams) -> Mask:
     threads of a block, virtual threads of a stage, bytes of shared memory of a block, elements and bytes of the local
     arrays of a thread, bytes of a vector loop.
     """
-    played = _player.played(programs, hardware)
+    replayed = _player.replayed(programs, hardware)
     everything = slice(0, programs.n)
-    kept = _kept(programs, hardware) if played is None else [*played.lanes(everything), played.meaning]
+    kept = _kept(programs, hardware) if replayed is None else [*replayed.lanes(everything), replayed.meaning]
     out = np.ones(programs.n, np.bool_)
     for limit in kept:
         out &= limit
@@ -71,7 +71,7 @@ def _kept_lanes(programs: Programs, hardware: HardwareParams) -> tuple[list[Any]
     return [x for x in kept if isinstance(x, Symbol)], all(x for x in kept if not isinstance(x, Symbol))
 
 
-_player = Player(_kept_lanes)
+_player = Replayer(_kept_lanes)
 
 
 def _bound_to(stage: Stage, tag: str) -> Any:

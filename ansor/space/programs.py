@@ -71,7 +71,7 @@ class Origin:
     hardware: HardwareParams
 
     def programs(self, n: Any) -> Programs:
-        """The programs of `n` rows; columns may also be ints (of one row) or symbols of a tape, and `n` one too."""
+        """The programs of `n` rows; columns may also be ints (of one row) or symbols of a trace, and `n` one too."""
         space, columns = self.variant.space, self.columns
         bounds = infer_bounds(_filled(_recipe(self.variant, self.hardware), columns))
         loops = set(loops_of_programs(bounds.state))

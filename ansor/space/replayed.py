@@ -1,7 +1,7 @@
-"""Numbers of whole populations: worked out in Python at first, played from a tape once a variant comes again.
+"""Numbers of whole populations: worked out in Python at first, replayed from a trace once a variant comes again.
 
 A population that is searched is described in every generation, most of the time with the variants of the one before.
-Writing a tape takes as long as a few descriptions of some hundred rows, so a variant that is seen once gets none.
+Writing a trace takes as long as a few descriptions of some hundred rows, so a variant that is seen once gets none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from ..core.hardware import HardwareParams
 from .programs import Origin, Programs, RowPrograms
-from .trace import Program, Tape
+from .trace import Program, Trace
 
 REMEMBERED = 64
 
@@ -22,8 +22,8 @@ Function = Callable[[Programs, HardwareParams], tuple[Sequence[Any], Meaning]]
 
 
 @dataclass(frozen=True)
-class Played(Generic[Meaning]):
-    """A recording, with the columns of the rows that it is played for."""
+class ReplayedTrace(Generic[Meaning]):
+    """A recording, with the columns of the rows that it is replayed for."""
 
     program: Program
     meaning: Meaning
@@ -34,14 +34,14 @@ class Played(Generic[Meaning]):
         return self.program([chunk.stop - chunk.start, *[column[chunk] for column in self.columns]])
 
 
-class Player(Generic[Meaning]):
+class Replayer(Generic[Meaning]):
     """Remembers the recordings of a function for the variants seen last."""
 
     def __init__(self, function: Function[Meaning]) -> None:
         self._function = function
         self._seen: dict[Hashable, tuple[Program, Meaning] | None] = {}
 
-    def played(self, programs: Programs, hardware: HardwareParams) -> Played[Meaning] | None:
+    def replayed(self, programs: Programs, hardware: HardwareParams) -> ReplayedTrace[Meaning] | None:
         """The recording for the variant of these programs.
 
         None where the function itself must do: programs that are no rows, one or none, or a variant seen first.
@@ -57,11 +57,11 @@ class Player(Generic[Meaning]):
         self._seen[key] = found
         if len(self._seen) > REMEMBERED:
             self._seen.pop(next(iter(self._seen)), None)
-        return None if found is None else Played(*found, origin.columns)
+        return None if found is None else ReplayedTrace(*found, origin.columns)
 
     def _record(self, origin: Origin, hardware: HardwareParams) -> tuple[Program, Meaning]:
-        tape = Tape()
-        n = tape.input(1)
-        columns = [tape.input(column[:1]) for column in origin.columns]
+        trace = Trace()
+        n = trace.input(1)
+        columns = [trace.input(column[:1]) for column in origin.columns]
         lanes, meaning = self._function(replace(origin, columns=columns).programs(n), hardware)
-        return Program(tape, lanes), meaning
+        return Program(trace, lanes), meaning

@@ -1,8 +1,8 @@
 """A function of lanes is written down once, operation by operation, and from then on run from the list.
 
     record   the function is called with symbols for its arrays; every NumPy function that is called on a symbol becomes
-             an operation on the tape, and what was computed before is not computed again
-    play     the operations whose results are wanted, one after the other, on arrays of any number of lanes
+             an operation on the trace, and what was computed before is not computed again
+    replay   the operations whose results are wanted, one after the other, on arrays of any number of lanes
 
 The list has no Python in it but one loop.  The results are bit for bit those of the function: it never asks for the
 truth of a lane, so it does the same operations for all arrays.  Only the order of two operands that may
@@ -30,11 +30,11 @@ _NEUTRAL: dict[Op, float] = {np.multiply: 1, np.bitwise_and: True}
 
 
 def _operator(op: Op) -> Any:
-    return lambda self, other: self.tape.call(op, self, other)
+    return lambda self, other: self.trace.call(op, self, other)
 
 
 def _reflected(op: Op) -> Any:
-    return lambda self, other: self.tape.call(op, other, self)
+    return lambda self, other: self.trace.call(op, other, self)
 
 
 class Symbol:
@@ -43,36 +43,36 @@ class Symbol:
     Raises TypeError when it is asked for its truth or its elements, or used in a NumPy function with options.
     """
 
-    __slots__ = ("place", "sample", "tape")
+    __slots__ = ("place", "sample", "trace")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, tape: Tape, place: int, sample: Any) -> None:
-        self.tape, self.place, self.sample = tape, place, sample
+    def __init__(self, trace: Trace, place: int, sample: Any) -> None:
+        self.trace, self.place, self.sample = trace, place, sample
 
     def __array_ufunc__(self, ufunc: Op, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options:
             raise TypeError(f"{ufunc.__name__}: only plain calls can be recorded, got method={method!r} {options=}")
-        return self.tape.call(ufunc, *inputs)
+        return self.trace.call(ufunc, *inputs)
 
     def __array_function__(self, function: Op, types: Any, args: Any, options: Any) -> Any:
         if options:
             raise TypeError(f"{function.__name__}: only plain calls can be recorded, got {options=}")
-        return self.tape.call(function, *args)
+        return self.trace.call(function, *args)
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a symbol of a tape was asked for its truth")
+        raise TypeError("a symbol of a trace was asked for its truth")
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("a symbol of a tape was asked for its elements")
+        raise TypeError("a symbol of a trace was asked for its elements")
 
     def __neg__(self) -> Any:
-        return self.tape.call(np.negative, self)
+        return self.trace.call(np.negative, self)
 
     def __abs__(self) -> Any:
-        return self.tape.call(np.absolute, self)
+        return self.trace.call(np.absolute, self)
 
     def __invert__(self) -> Any:
-        return self.tape.call(np.invert, self)
+        return self.trace.call(np.invert, self)
 
     __getitem__ = _operator(operator.getitem)
     __add__, __radd__ = _operator(np.add), _reflected(np.add)
@@ -89,7 +89,7 @@ class Symbol:
 
 
 def recorded(function: Op) -> Op:
-    """A function of arrays and hashable values that a tape has as a single operation.
+    """A function of arrays and hashable values that a trace has as a single operation.
 
     It must give the same for the same arguments, and leave its arguments as they are.
     """
@@ -98,13 +98,13 @@ def recorded(function: Op) -> Op:
     def call(*args: Any) -> Any:
         for a in args:
             if type(a) is Symbol:
-                return a.tape.call(function, *args)
+                return a.trace.call(function, *args)
         return function(*args)
 
     return call
 
 
-class Tape:
+class Trace:
     """The operations so far; inputs, constants and results have places, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Tape:
         """The place of a constant.  Equal ones that are not the same, as 1, 1.0 and True, have different places."""
         if isinstance(value, np.ndarray | np.generic):
             if value.ndim:
-                raise TypeError(f"an array that is no symbol has no place on a tape, got shape={value.shape}")
+                raise TypeError(f"an array that is no symbol has no place on a trace, got shape={value.shape}")
             value = value.item()
         plain = type(value) is int or (type(value) is float and value != 0)
         key = type(value), value if plain else repr(value)
@@ -162,27 +162,27 @@ class Tape:
 
 
 class Program:
-    """What `outputs` need of a tape.  Registers whose values are no longer needed are used again."""
+    """What `outputs` need of a trace.  Registers whose values are no longer needed are used again."""
 
-    def __init__(self, tape: Tape, outputs: Sequence[Symbol]) -> None:
-        last = _last_uses(tape, [o.place for o in outputs])
-        register = {place: k for k, place in enumerate(tape.inputs)}
+    def __init__(self, trace: Trace, outputs: Sequence[Symbol]) -> None:
+        last = _last_uses(trace, [o.place for o in outputs])
+        register = {place: k for k, place in enumerate(trace.inputs)}
         constants: dict[tuple[int, str], int] = {}
         self._start: list[Any] = [None] * len(register)
         self._steps: list[Step] = []
         free: list[int] = []
-        for i, (op, places, result) in enumerate(tape.operations):
+        for i, (op, places, result) in enumerate(trace.operations):
             if result not in last:
                 continue
             args = [register.get(p, -1) for p in places]
             done = [k for k, p in zip(args, places, strict=True) if k >= 0 and last[p] == i]
             if -1 in args:
-                kind = _kind(tape, op, places)
+                kind = _kind(trace, op, places)
                 for j, p in enumerate(places):
                     if args[j] < 0:
                         args[j] = constants.setdefault((p, kind), len(self._start))
                         if args[j] == len(self._start):
-                            self._start.append(_stored(tape.constants[p], kind))
+                            self._start.append(_stored(trace.constants[p], kind))
             if not free:
                 free.append(len(self._start))
                 self._start.append(None)
@@ -190,12 +190,12 @@ class Program:
             self._steps.append(_step(op, args, out))
             free += done if len(done) < 2 else {*done}
         self._outputs = [register[o.place] for o in outputs]
-        self._inputs = len(tape.inputs)
+        self._inputs = len(trace.inputs)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs.  Raises ValueError for another number of them than were recorded."""
         if len(inputs) != self._inputs:
-            raise ValueError(f"program of a tape: {self._inputs} inputs are needed, got {len(inputs)}")
+            raise ValueError(f"program of a trace: {self._inputs} inputs are needed, got {len(inputs)}")
         r = self._start.copy()
         r[: self._inputs] = inputs
         for op, a, b, rest, out in self._steps:
@@ -208,9 +208,11 @@ class Program:
         return [r[k] for k in self._outputs]
 
 
-def _kind(tape: Tape, op: Op, places: Sequence[int]) -> str:
+def _kind(trace: Trace, op: Op, places: Sequence[int]) -> str:
     """The letter of the type that all arrays have that go into an operation of NumPy; "" when they differ."""
-    kinds = {tape.samples[p].dtype.char for p in places if p not in tape.constants} if isinstance(op, np.ufunc) else ()
+    kinds = (
+        {trace.samples[p].dtype.char for p in places if p not in trace.constants} if isinstance(op, np.ufunc) else ()
+    )
     return kinds.pop() if len(kinds) == 1 else ""
 
 
@@ -226,11 +228,11 @@ def _step(op: Op, args: list[int], out: int) -> Step:
     return (op, args[0], -1, (), out) if len(args) == 1 else (op, -1, -1, tuple(args), out)
 
 
-def _last_uses(tape: Tape, wanted: Sequence[int]) -> dict[int, int]:
+def _last_uses(trace: Trace, wanted: Sequence[int]) -> dict[int, int]:
     """The last operation that reads each place that is needed; one past the end for what is wanted or an input."""
-    last = dict.fromkeys((*tape.inputs, *wanted), len(tape.operations))
-    for i in reversed(range(len(tape.operations))):
-        _, places, result = tape.operations[i]
+    last = dict.fromkeys((*trace.inputs, *wanted), len(trace.operations))
+    for i in reversed(range(len(trace.operations))):
+        _, places, result = trace.operations[i]
         if result in last:
             for p in places:
                 last.setdefault(p, i)

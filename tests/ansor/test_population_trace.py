@@ -1,4 +1,4 @@
-"""A program played from a tape gives bit for bit what the function gives, and refuses what it cannot write down."""
+"""A program replayed from a trace gives bit for bit what the function gives, and refuses what it cannot write down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ansor.space.trace import Program, Symbol, Tape, recorded
+from ansor.space.trace import Program, Symbol, Trace, recorded
 
 UNARY = (np.ceil, np.floor, np.abs, np.negative, np.sqrt)
 BINARY = (np.add, np.subtract, np.multiply, np.divide, np.minimum, np.maximum, np.fmod)
@@ -54,10 +54,10 @@ def random_function(seed: int) -> Callable[..., list[Any]]:
 
 
 def record(function: Callable[..., list[Any]], *samples: Any) -> Program:
-    tape = Tape()
-    found = function(*[tape.input(x) for x in samples])
+    trace = Trace()
+    found = function(*[trace.input(x) for x in samples])
     assert all(isinstance(x, Symbol) for x in found)
-    return Program(tape, found)
+    return Program(trace, found)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -111,13 +111,13 @@ def test_constants_that_are_equal_but_not_the_same() -> None:
 
 
 def test_what_cannot_be_recorded() -> None:
-    tape = Tape()
-    x = tape.input(np.ones(1))
+    trace = Trace()
+    x = trace.input(np.ones(1))
     with pytest.raises(TypeError, match="truth"):
         assert x > 0
     with pytest.raises(TypeError, match="elements"):
         np.asarray(x)
-    with pytest.raises(TypeError, match=r"no place on a tape.*\(2,\)"):
+    with pytest.raises(TypeError, match=r"no place on a trace.*\(2,\)"):
         x + np.ones(2)
     with pytest.raises(TypeError, match=r"maximum: only plain calls.*reduce"):
         np.maximum.reduce(x)
@@ -126,4 +126,4 @@ def test_what_cannot_be_recorded() -> None:
     with pytest.raises(TypeError, match=r"sum: only plain calls.*axis"):
         np.sum(x, axis=0)
     with pytest.raises(ValueError, match="1 inputs are needed, got 2"):
-        Program(tape, [x * 2])([np.ones(3), np.ones(3)])
+        Program(trace, [x * 2])([np.ones(3), np.ones(3)])

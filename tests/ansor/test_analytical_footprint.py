@@ -47,7 +47,7 @@ def axis_values(nest: Nest, values: dict[int, int]) -> tuple[int, ...] | None:
                 assert isinstance(extent, int)
                 found[part], rest = rest % extent, rest // extent
         else:
-            parts = zip(rel.children, nest.reach.strides[rel.parent], strict=True)
+            parts = zip(rel.children, nest.footprint.strides[rel.parent], strict=True)
             found[rel.parent] = sum([found[c] * s for c, s in parts])
     if any(isinstance(v.extent, int) and found[v.uid] >= v.extent for v in nest.stage.vars):
         return None
@@ -75,14 +75,14 @@ def test_elements_and_strides_by_enumeration(shape: tuple[int, int, int, int]) -
         values = itertools.product(*[range(int(x.extent)) for x in chosen])
         found = [axis_values(nest, dict(zip([x.uid for x in chosen], v, strict=True))) for v in values]
         points = [p for p in found if p is not None]
-        axes = nest.reach.spans(runs)
+        axes = nest.footprint.spans(runs)
         assert all(span >= max(reached) + 1 for span, reached in zip(axes, zip(*points, strict=True), strict=True))
         for access in nest.accesses:
             elements = {place(access, p) for p in points}
             hull = [max(side) - min(side) + 1 for side in zip(*elements, strict=True)]
             assert access.elements(axes) >= math.prod(hull)
-            assert nest.reach.distinct(access, runs, axes) >= len(elements)
-            exact += nest.reach.distinct(access, runs, axes) == len(elements)
+            assert nest.footprint.distinct(access, runs, axes) >= len(elements)
+            exact += nest.footprint.distinct(access, runs, axes) == len(elements)
     assert exact > 35, "most of these 75 counts have no overlap and must be exact"
 
 
@@ -93,7 +93,7 @@ def test_one_step_of_a_loop() -> None:
             for access in nest.accesses:
                 here, there = [place(access, axis_values(nest, {loop.uid: v}) or ()) for v in (0, 1)]
                 strides = np.cumprod([1, *access.shape[:0:-1]])[::-1]
-                assert nest.reach.stride(access, loop.key) == abs(int(np.dot(np.subtract(there, here), strides)))
+                assert nest.footprint.stride(access, loop.key) == abs(int(np.dot(np.subtract(there, here), strides)))
 
 
 def test_unrolled_loops() -> None:

@@ -1,4 +1,4 @@
-"""Features and limits of rows: the same from a tape as without one, for whatever rows come after."""
+"""Features and limits of rows: the same from a trace as without one, for whatever rows come after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansor.sketch.generate import generate_sketches
 from ansor.space.choices import Variant
 from ansor.space.limits import fits, threads_per_block
 from ansor.space.programs import Programs, RowPrograms, programs
-from ansor.space.replayed import REMEMBERED, Player
+from ansor.space.replayed import REMEMBERED, Replayer
 from ansor.space.sample import sample_rows
 from ansor.space.variants import random_variant
 from tests.ansor.feature_values import HARDWARE
@@ -94,10 +94,10 @@ def test_a_recording_is_made_the_second_time_and_not_kept_for_ever() -> None:
     rng, hardware = np.random.default_rng(1), HARDWARE["cuda"]
     variant = variants("matmul", "cuda", rng)[0]
     rows = sample_rows(variant, 3, rng, "cuda", hardware)
-    player = Player(function)
+    player = Replayer(function)
 
     def of(n: int, cores: int) -> Any:
-        return player.played(made(n), HardwareParams(cores, 16, 64, 49152, 2**31 - 1, 1024, 8, 32))
+        return player.replayed(made(n), HardwareParams(cores, 16, 64, 49152, 2**31 - 1, 1024, 8, 32))
 
     def made(n: int) -> RowPrograms:
         return programs(variant, rows[:n], "cuda", hardware)
