@@ -29,8 +29,24 @@ from te_lite.step import (
     Step,
     StorageAlign,
 )
+from te_lite.stmt import Alloc, For, If, Seq, Stmt
 
 MAX_THREADS = 16
+MAX_TURNS = 400_000
+
+
+def turns(stmt: Stmt) -> int:
+    """How often the statements of `stmt` run, in all; splits that do not divide, one inside another, make millions."""
+    match stmt:
+        case For(extent=extent, body=body):
+            return extent * turns(body)
+        case Seq(stmts=parts):
+            return sum(turns(part) for part in parts)
+        case If(then=then):
+            return turns(then)
+        case Alloc(body=body):
+            return turns(body)
+    return 1
 
 
 class Fuzzer:
@@ -55,9 +71,12 @@ class Fuzzer:
             self._unroll()
             self._fetch_ahead()
             try:
-                return self.state, lower(self.state)
+                func = lower(self.state)
             except LowerError as error:
                 refusal = error
+            else:
+                if turns(func.body) <= MAX_TURNS:
+                    return self.state, func
         raise refusal or LowerError(f"{self.dag!r}: no attempt was made")
 
     def chance(self, p: float) -> bool:

@@ -3,6 +3,7 @@
 A model is told of measurements (`update`) and gives a score per program (`predict`), higher is better.
 """
 
+from .analytical_model import AnalyticalModel
 from .api import CostModel, FeatureModel, PythonBasedModel, reads_features
 from .dataset import Dataset
 from .random_model import RandomModel
@@ -10,5 +11,6 @@ from .trees import Trees
 from .xgb import XGBModel
 
 __all__ = [
-    "CostModel", "Dataset", "FeatureModel", "PythonBasedModel", "RandomModel", "Trees", "XGBModel", "reads_features",
+    "AnalyticalModel", "CostModel", "Dataset", "FeatureModel", "PythonBasedModel", "RandomModel", "Trees", "XGBModel",
+    "reads_features",
 ]  # fmt: skip

@@ -46,7 +46,7 @@ def test_concurrent_writers_lose_nothing(tmp_path):
     path = tmp_path / "log"
     code = textwrap.dedent("""
         import sys
-        from ansor.journal import append_lines
+        from ansor.records.journal import append_lines
         for k in range(100):
             append_lines(sys.argv[1], ['{"writer": %s, "k": %d, "pad": "%s"}' % (sys.argv[2], k, "x" * (k * 37 % 900))])
     """)
@@ -66,8 +66,8 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_log_whole(tmp_path, record):
     append_lines(path, [dump_record_to_string(*record())])
     code = textwrap.dedent("""
         import os, resource, signal, sys
-        from ansor.errors import JournalError
-        from ansor.journal import append_lines
+        from ansor.core.errors import JournalError
+        from ansor.records.journal import append_lines
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         size = os.path.getsize(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, size + 10))
