@@ -6,13 +6,13 @@ itself, as it has `local` storage.  Targets that have such memories look at the 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 SCOPE_RANK = {"global": 0, "shared": 1, "local": 3}
 """How private each class of storage is: more than the threads of a rank that do not share it (`loop_scope`)."""
 
 
-@cache
+@lru_cache(maxsize=256)
 def storage_class(scope: str) -> str:
     """`global`, `shared` or `local`: the part of a scope before the first dot."""
     return scope.partition(".")[0]

@@ -33,6 +33,7 @@ from te_lite.stmt import Alloc, For, If, Seq, Stmt
 
 MAX_THREADS = 16
 MAX_TURNS = 400_000
+"""Of the statements of a program, or eight times as many as it has without a schedule, if that is more."""
 
 
 def turns(stmt: Stmt) -> int:
@@ -57,6 +58,7 @@ class Fuzzer:
         self.rng = rng
         self.gpu = gpu
         self.state: State = dag.init_state
+        self.most_turns = max(MAX_TURNS, 8 * turns(lower(dag.init_state).body))
 
     def draw(self, attempts: int = 1000) -> tuple[State, LoweredFunc]:
         """A random schedule that lowers, and its program; the last refusal when none of `attempts` does."""
@@ -75,7 +77,7 @@ class Fuzzer:
             except LowerError as error:
                 refusal = error
             else:
-                if turns(func.body) <= MAX_TURNS:
+                if turns(func.body) <= self.most_turns:
                     return self.state, func
         raise refusal or LowerError(f"{self.dag!r}: no attempt was made")
 
