@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,15 @@ DRAWN: dict[str, dict[str, Any]] = {
 }
 
 
+LONG = {"resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "densenet-121/NHWC", "resnet-34/NHWC", "vgg-16/NHWC"}
+"""Networks of many kernels, or large ones, of kinds that others have too: for `make fuzz`."""
+
+
+def some(networks: Iterable[str]) -> list[Any]:
+    """The networks as parameters; the long ones are marked slow."""
+    return [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in networks]
+
+
 class Case:
     """A network with weights and inputs that tell results apart, and its results in float64, one row an example."""
 
@@ -92,7 +102,7 @@ class Case:
         np.testing.assert_allclose(got, self.expected, rtol=0, atol=limit * largest)
 
 
-@pytest.mark.parametrize("network", DEFAULT)
+@pytest.mark.parametrize("network", some(DEFAULT))
 def test_networks_with_default_programs(network: str) -> None:
     case = Case(network, DEFAULT[network])
     case.check(build(case.graph, case.params, "c"))
@@ -109,7 +119,7 @@ def drawn_records(graph: IRModule, params: Arrays, rng: np.random.Generator) -> 
     return records
 
 
-@pytest.mark.parametrize("network", DRAWN)
+@pytest.mark.parametrize("network", some(DRAWN))
 def test_networks_with_drawn_programs(network: str, caplog: pytest.LogCaptureFixture) -> None:
     """No group falls back on a default program, and constant weights lie as the programs read them."""
     case = Case(network, DRAWN[network])
