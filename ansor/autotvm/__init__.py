@@ -1,5 +1,7 @@
 """Templates with knobs and their tuners, under autotvm's names (`from ansor import autotvm`).
 
+Law: a template is measured by the same builders, runners and workers as any program.
+
 @autotvm.template("matmul")
 def matmul(n): ...                                           # reads autotvm.get_config(), see task.py
 

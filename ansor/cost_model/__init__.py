@@ -1,5 +1,7 @@
 """Cost models: what a search believes about programs it has not measured.
 
+Law: no device, no search.
+
 A model is told of measurements (`update`) and gives a score per program (`predict`), higher is better.
 """
 

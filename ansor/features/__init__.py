@@ -1,5 +1,7 @@
 """Features: what cost models know of a program, for thousands of programs at once, without lowering any.
 
+Law: numbers about programs, from bounds only.
+
 programs_of, extract, state_features   from programs to float32 [programs, rows, columns]
 SCHEMA, VERSION                        what each column says
 """

@@ -1,6 +1,6 @@
 """Features of whole populations: one matrix of rows and columns per program, all programs in one pass.
 
-What depends on structure only is planned once (`plan.py`); the rest is arithmetic on float64 lanes, in chunks of
+What depends on structure only is planned once (`row_plans.py`); the rest is arithmetic on float64 lanes, in chunks of
 lanes that keep the memory small.  One program is one lane, so both give the same numbers.
 
 For the rows of a variant this arithmetic is recorded, from the decisions to the columns, and replayed from then on.

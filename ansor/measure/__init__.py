@@ -1,4 +1,7 @@
-"""Measurement: values and protocols, worker processes, the local builder and runner, the measurer."""
+"""Measurement: values and protocols, worker processes, the local builder and runner, the measurer.
+
+Law: the only folder that starts processes.
+"""
 
 from ..core.backend import Backend, Device, Program
 from ..core.measure_values import BuildResult, DeviceInfo, DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult

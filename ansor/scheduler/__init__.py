@@ -1,4 +1,7 @@
-"""The task scheduler: several tasks share one budget of measurements."""
+"""The task scheduler: several tasks share one budget of measurements.
+
+Law: divides a budget; it knows no sketch and no program.
+"""
 
 from ..policy.protocols import RoundPolicy
 from .callbacks import LogEstimatedLatency, PrintTableInfo, TaskSchedulerCallback

@@ -1,4 +1,4 @@
-"""Which programs a machine can run, told from extents alone, before anything is scored.
+"""Which programs a machine can run, told from extents alone.
 
 `fits` asks bounded programs; `rows_fit` asks decisions, for what they tell without bounds, and is cheap enough to
 draw a mutation again.  Ints and lanes are treated alike.  CPUs have no limit but the length of a vector loop.

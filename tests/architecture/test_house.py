@@ -129,6 +129,13 @@ def test_few_files_lie_outside_of_the_storeys() -> None:
     assert len(list((ROOT / "ansor").glob("*.py"))) <= FILES_IN_ANSOR
 
 
+@pytest.mark.parametrize("package", ["ansor", "relay_lite", "vta_sim"])
+def test_every_storey_says_its_law(package: str) -> None:
+    faces = [folder / "__init__.py" for folder in (ROOT / package).iterdir() if (folder / "__init__.py").exists()]
+    texts = {face: ast.get_docstring(ast.parse(face.read_text())) or "" for face in faces}
+    assert [str(face) for face, text in texts.items() if "\nLaw: " not in text] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_classes_are_explained(package: str) -> None:
     """By a docstring, or by an entry in the glossary."""
