@@ -19,7 +19,7 @@ from ansor.core.errors import BackendError
 from ansor.core.hardware import HardwareParams
 from ansor.core.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
 from ansor.core.task import SearchTask
-from te_lite import ComputeDAG, Tensor
+from te_lite import ComputeDAG, PlaceholderOp, Tensor
 from te_lite.errors import TeError, require
 from te_lite.reference import evaluate
 from te_lite.stmt import LoweredFunc
@@ -109,7 +109,7 @@ def _inputs(tensors: Sequence[Tensor]) -> dict[Tensor, Array]:
     rng = np.random.default_rng(SEED)
     inputs: dict[Tensor, Array] = {}
     for t in tensors:
-        if not hasattr(t.op, "body"):
+        if isinstance(t.op, PlaceholderOp):
             high = 128 if t.dtype == "int8" else 1 << 15
             inputs[t] = rng.integers(-high, high, t.shape).astype(t.dtype)
     return inputs
