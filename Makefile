@@ -3,6 +3,7 @@
 # make tune-network   tune the 24 tasks of ResNet-18 on the CPU, compile the network, check and time it
 # make tune-vta   tune the ten convolutions of ResNet-18 on a simulated accelerator, run the network in int8, check it
 # make test   set up the environment and run the checks and tests
+# make test-long   the tests that are whole runs of a minute: a fleet, tutorial pages, large networks
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python
@@ -17,7 +18,7 @@ VTA_LOG ?= vta.resnet18_v1.log
 VTA_TRIALS ?= 64
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
-.PHONY: tune tune-cuda tune-network tune-vta test lint fuzz bench clean
+.PHONY: tune tune-cuda tune-network tune-vta test test-long lint fuzz bench clean
 
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,7 +43,10 @@ tune-vta: $(VENV)/.installed
 	$(RUN) -m ansor vta tune --trials $(VTA_TRIALS) --log $(VTA_LOG)
 
 test: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 -m "not slow and not gpu"
+	$(RUN) -m pytest -n 2 -m "not slow and not long and not gpu"
+
+test-long: $(VENV)/.installed
+	$(RUN) -m pytest -n 2 -m "long and not gpu"
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
@@ -51,7 +55,7 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/lint-imports
 
 fuzz: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 -m slow
+	$(RUN) -m pytest -n 2 -m "slow or long"
 	ANSOR_FUZZ=180 $(RUN) -m pytest -n 2 tests/te_lite/test_fuzz.py
 
 bench: $(VENV)/.installed

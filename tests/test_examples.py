@@ -26,6 +26,7 @@ def run(script: str, folder: Path, *args: str, **env: str) -> subprocess.Complet
     )
 
 
+@pytest.mark.long
 def test_tutorial_page(tmp_path: Path) -> None:
     done = run("tutorials/tune_conv2d_layer.py", tmp_path, ANSOR_TRIALS="6")
     assert done.returncode == 0, done.stderr
@@ -40,6 +41,7 @@ def test_tutorial_page(tmp_path: Path) -> None:
     assert len((tmp_path / "conv2d.json").read_text().splitlines()) == 11
 
 
+@pytest.mark.long
 def test_two_layers(tmp_path: Path) -> None:
     done = run("tune_two_layers.py", tmp_path, ANSOR_TRIALS="4")
     assert done.returncode == 0, done.stderr

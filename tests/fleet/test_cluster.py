@@ -432,6 +432,7 @@ STEPS = (
 )
 
 
+@pytest.mark.long
 def test_the_life_of_a_fleet(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     for step in STEPS:
         folder = tmp_path / step.__name__

@@ -65,12 +65,12 @@ DRAWN: dict[str, dict[str, Any]] = {
 
 
 LONG = {"resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "densenet-121/NHWC", "resnet-34/NHWC", "vgg-16/NHWC"}
-"""Networks of many kernels, or large ones, of kinds that others have too: for `make fuzz`."""
+"""Networks of many kernels, or large ones, of kinds that others have too: for `make test-long`."""
 
 
 def some(networks: Iterable[str]) -> list[Any]:
-    """The networks as parameters; the long ones are marked slow."""
-    return [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in networks]
+    """The networks as parameters; marked where they are long."""
+    return [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in networks]
 
 
 class Case:

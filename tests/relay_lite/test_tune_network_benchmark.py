@@ -19,6 +19,7 @@ from relay_lite.tuning.network_times import NetworkTimes, TaskTime
 from relay_lite.tuning.tune_network import largest_difference, reference_outputs
 
 
+@pytest.mark.long
 def test_a_run_and_its_continuation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second run starts from a copy of the first one's log and measures what is missing."""
     command = ["tune_network", "--network", "mlp", "--target", "c", "--repeat", "1"]

@@ -33,6 +33,7 @@ def lines(log: Path) -> list[str]:
     return log.read_text().splitlines()
 
 
+@pytest.mark.long
 def test_a_network_by_name_and_going_on(
     here: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_network_by_name_and_going_on(
     assert "no record" not in caplog.text
 
 
+@pytest.mark.long
 def test_a_model_of_open_extents(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The weights of the model, its open extents filled in, its convolutions turned to NHWC."""
     path = here / "model.onnx"

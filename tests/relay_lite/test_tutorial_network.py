@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import ansor
 from tests.test_examples import PATHS, ROOT, run
 
@@ -33,6 +35,7 @@ def test_the_code_is_that_of_the_page() -> None:
     assert found == PAGE.splitlines()
 
 
+@pytest.mark.long
 def test_tutorial_page(tmp_path: Path) -> None:
     """A residual network of eight layers on pictures of 28x28: extract, tune, compile, time, distill, resume.
 
