@@ -19,7 +19,7 @@ from .core.nd import cpu, device, gpu
 from .core.networks import extract_tasks
 from .core.registry import register_backend
 from .core.target import Target
-from .core.task import SearchTask, register_actions
+from .core.task import TASK_ACTIONS, SearchTask
 from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .layout.rewrite import rewrite_layout_from_state
@@ -67,4 +67,4 @@ __all__ = [
 
 template = autotvm  # its name in earlier versions
 
-register_actions(Actions())
+TASK_ACTIONS.provide(Actions)

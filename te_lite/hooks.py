@@ -17,10 +17,11 @@ R = TypeVar("R")
 
 
 class Hook(Generic[P, R]):
-    """A function with a signature but no body, until a module above provides it."""
+    """A function with a signature but no body, until a module above provides it when `package` is imported."""
 
-    def __init__(self, purpose: str) -> None:
+    def __init__(self, purpose: str, package: str = "te_lite") -> None:
         self.purpose = purpose
+        self.package = package
         self._function: Callable[P, R] | None = None
 
     def provide(self, function: Callable[P, R]) -> None:
@@ -29,5 +30,5 @@ class Hook(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._function is None:
-            raise TeError(f"hook: {self.purpose} is not there before te_lite is imported")
+            raise TeError(f"hook: {self.purpose} is not there before {self.package} is imported")
         return self._function(*args, **kwargs)

@@ -12,6 +12,7 @@ import numpy as np
 
 from te_lite import ComputeDAG, Tensor
 from te_lite.errors import require
+from te_lite.hooks import Hook
 from te_lite.schedule import Schedule
 from te_lite.state import State
 
@@ -62,16 +63,7 @@ class TaskActions(Protocol):
         """See `SearchTask.source`."""
 
 
-_registered: list[TaskActions] = []
-
-
-def register_actions(actions: TaskActions) -> None:
-    """The one hook of tasks: the layer above says how to tune one, and how to read its best program from a log."""
-    _registered[:] = [actions]
-
-
-def _actions() -> TaskActions:
-    return _registered[0]
+TASK_ACTIONS: Hook[[], TaskActions] = Hook("how a task is tuned and its log read", "ansor")
 
 
 class SearchTask:
@@ -186,11 +178,11 @@ class SearchTask:
         target cannot be had here, and TaskError for a policy that is none, is for another task, or knows no time limit
         when one is set.
         """
-        _actions().tune(self, tuning_options, search_policy, adaptive_training)
+        TASK_ACTIONS().tune(self, tuning_options, search_policy, adaptive_training)
 
     def best_state(self, log_file: str | os.PathLike[str], include_compatible: bool = False) -> State:
         """The best recorded program of this workload.  Raises NoRecordError when the log has none."""
-        return _actions().best_state(self, log_file, include_compatible)
+        return TASK_ACTIONS().best_state(self, log_file, include_compatible)
 
     def apply_best(
         self,
@@ -205,7 +197,7 @@ class SearchTask:
         """
         given = self.layout_rewrite_option if layout_rewrite_option is None else layout_rewrite_option
         option = _layout_option("apply_best", given, self.target)
-        state = _actions().with_layout(self.best_state(log_file, include_compatible), option)
+        state = TASK_ACTIONS().with_layout(self.best_state(log_file, include_compatible), option)
         return Schedule(state), list(state.dag.tensors)
 
     def print_best(self, log_file: str | os.PathLike[str], print_mode: str = "schedule") -> str:
@@ -218,11 +210,11 @@ class SearchTask:
 
     def build_best(self, log_file: str | os.PathLike[str]) -> Any:
         """The best record as a function of arrays of the declared shapes, with `.source` and `.time(...)`."""
-        return _actions().build(self, self.best_state(log_file))
+        return TASK_ACTIONS().build(self, self.best_state(log_file))
 
     def source(self, state: State) -> str:
         """The target's source text of a program of this task."""
-        return _actions().source(self, state)
+        return TASK_ACTIONS().source(self, state)
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target})"

@@ -16,6 +16,7 @@ from te_lite.errors import TeError, require
 from te_lite.state import State
 from te_lite.step import Step
 
+from ..core.allocator import keep_freed_memory
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.options import SketchOptions
@@ -121,6 +122,7 @@ class SketchPolicy:
         init_search_callbacks: Sequence[PreloadMeasuredStates | PreloadCustomSketchRule] | None = None,
         mutations: Sequence[Mutation] | None = None,
     ) -> None:
+        keep_freed_memory()
         self.task = task
         self.seed = chosen_seed("SketchPolicy", seed)
         self.rng = np.random.default_rng(self.seed)
