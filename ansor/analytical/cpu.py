@@ -65,7 +65,7 @@ def _nest_seconds(nest: Nest, nests: Sequence[Nest], machine: CPU) -> Any:
 def _starts(nest: Nest) -> Any:
     """How often threads are started for the nest's own parallel loops."""
     own = [np.where(x.parallel, x.extent, 1) for x in nest.own_loops]
-    outside = iterations(nest.loops[: len(nest.loops) - nest.own])
+    outside = iterations(nest.loops_around)
     return np.where(np.greater(product(own), 1), outside, 0)
 
 

@@ -297,7 +297,7 @@ def _fetched_bytes(nest: Nest, room: Any) -> tuple[Any, Any]:
     In bytes of whole sectors; and, as a share, what it fetches of all that it asks for each time the nest starts.
     """
     inner = [x for x in nest.loops if x.tag not in BLOCKS]
-    starts = len(inner) - nest.own
+    starts = len([x for x in nest.loops_around if x.tag not in BLOCKS])
     asked: Any = 1e-9
     fetched: Any = 0.0
     written: Any = 0.0

@@ -90,6 +90,10 @@ class Nest:
         return (*self.reads, self.write)
 
     @property
+    def loops_around(self) -> tuple[Loop, ...]:
+        return self.loops[: len(self.loops) - self.own]
+
+    @property
     def own_loops(self) -> tuple[Loop, ...]:
         return self.loops[len(self.loops) - self.own :]
 

@@ -11,6 +11,8 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
+from ansor.analytical.gpu import _fetched_bytes
+from ansor.analytical.loop_nests import loop_nests
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
@@ -18,6 +20,7 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
+from te_lite import topi
 from te_lite.bounds import infer_bounds
 from te_lite.replay import apply, replay
 from te_lite.state import State
@@ -266,3 +269,34 @@ def test_extents_beyond_64_bits(target: str) -> None:
         assert np.isfinite(found).all()
         least[shape] = min(found)
     assert least[2**21, 2**21, 2**22] > 1e9 * least[512, 512, 512] > 0
+
+
+# --------------------------------------------------------------------------------------------- odd little tasks
+
+
+def gated(channels: int, depth: int) -> te.ComputeDAG:
+    """A 1x1 convolution of one pixel with a bias and a gate: the loops of its last stages are blocks."""
+    data, weight = te.placeholder((1, depth, 1, 1), name="data"), te.placeholder((channels, depth, 1, 1), name="weight")
+    conv = topi.nn.conv2d_nchw(data, weight, 1, 0, 1)
+    bias, gate = te.placeholder((channels, 1, 1), name="bias"), te.placeholder(conv.shape, name="gate")
+    wide = te.compute(conv.shape, lambda n, c, y, x: bias[c, y, x], name="wide")
+    added = te.compute(conv.shape, lambda *i: conv[i] + wide[i], name="added")
+    shut = te.compute(conv.shape, lambda *i: te.sigmoid(added[i]), name="shut")
+    return te.ComputeDAG([data, weight, bias, gate, te.compute(conv.shape, lambda *i: shut[i] * gate[i], name="y")])
+
+
+@pytest.mark.parametrize("shape", [(4, 96), (1, 7), (8, 1), (5, 3)])
+def test_a_first_round_of_a_little_task(shape: tuple[int, int]) -> None:
+    task = ansor.SearchTask(compute_dag=gated(*shape), target="cuda")
+    for seed in range(4):
+        assert ansor.SketchPolicy(task, ansor.XGBModel(seed=seed), seed=seed, verbose=0).ask(16)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_a_nest_of_blocks_starts_once(blocks: int) -> None:
+    """Blocks are no loops around a nest: with a cache for all of it, a block asks for each byte once, and misses it."""
+    tags = ["blockIdx.x", "blockIdx.y"][:blocks]
+    state = replay(te.ComputeDAG(matmul(64, 64, 64)), tuple([Annotate(2, k, tag) for k, tag in enumerate(tags)]))
+    (nest,) = loop_nests(Programs(infer_bounds(state)))
+    _, misses = _fetched_bytes(nest, 1 << 17)
+    assert misses == pytest.approx(1)
