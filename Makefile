@@ -18,6 +18,9 @@ VTA_LOG ?= vta.resnet18_v1.log
 VTA_TRIALS ?= 64
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
+# The tests start hundreds of processes, each of which would compile the packages anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: tune tune-cuda tune-network tune-vta test test-long lint fuzz bench clean
 
 $(VENV)/.installed: setup.py pyproject.toml
