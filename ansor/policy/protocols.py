@@ -53,6 +53,15 @@ class AsksAhead(Protocol):
 
 
 @runtime_checkable
+class Seeded(Protocol):
+    """A policy whose proposals follow from a seed and the results."""
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+
+
+@runtime_checkable
 class OfOneTask(Protocol):
     """A policy that was made for a task."""
 

@@ -18,6 +18,7 @@ from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from .protocols import AsksAhead
+from .search_failure import reporting
 
 FIRST_ROUND = 32
 
@@ -77,16 +78,19 @@ def _rounds(
 
 
 def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
-    """Ask for up to `num_measure` candidates, and begin to build and run them."""
+    """Ask for up to `num_measure` candidates, and begin to build and run them.  Raises SearchFailed."""
     measurer.display.phase("search", num_measure)
-    return measurer.start(task, policy, [MeasureInput(task, state) for state in policy.ask(num_measure)])
+    with reporting(task, policy):
+        states = policy.ask(num_measure)
+    return measurer.start(task, policy, [MeasureInput(task, state) for state in states])
 
 
 def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:
-    """Wait for the results of a round, and tell the policy."""
+    """Wait for the results of a round, and tell the policy.  Raises SearchFailed."""
     results = measurer.finish(batch)
     if results:
-        policy.tell(batch.inputs, results)
+        with reporting(batch.task, policy):
+            policy.tell(batch.inputs, results)
     return results
 
 

@@ -7,6 +7,7 @@ programs run on the processor that searches, a round happens as a whole, when it
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +17,11 @@ from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from ..policy.protocols import AsksAhead, RoundPolicy
+from ..policy.search_failure import SearchFailed
 from ..policy.search_loop import begin_round, end_round
 from .task_progress import cost_of
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Round:
 class Rounds:
     """Begins rounds; `ahead` of them, 0 or 1, may be under way when another one is begun.
 
-    It is 1 when no program runs on the host, and every policy can be asked ahead (`RoundPolicy`).
+    It is 1 when no program runs on the host, and every policy can be asked ahead (`RoundPolicy`).  A task whose search
+    fails has nothing more to measure; `failures` says why, by task.
     """
 
     def __init__(
@@ -44,22 +49,41 @@ class Rounds:
         self.tasks = tuple(tasks)
         self.policies = tuple(policies)
         self.measurer = measurer
+        self.failures: dict[int, SearchFailed] = {}
         apart = not any(alone(t, measurer.runner) for t in self.tasks)
         self.ahead = int(apart and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies))
 
     def begin(self, task_id: int, trials: int) -> Round:
         """A round of `trials` candidates, fewer when there are no more that are new."""
+        if task_id in self.failures:
+            return Round(task_id, 0, list)
         if self.ahead == 0:
             return Round(task_id, trials, partial(self._whole, task_id, trials))
         policy: Any = self.policies[task_id]
-        batch = begin_round(policy, self.tasks[task_id], trials, self.measurer)
+        try:
+            batch = begin_round(policy, self.tasks[task_id], trials, self.measurer)
+        except SearchFailed as failure:
+            self._give_up(task_id, failure)
+            return Round(task_id, 0, list)
         return Round(task_id, len(batch.inputs), partial(self._rest, task_id, batch))
+
+    def _give_up(self, task_id: int, failure: SearchFailed) -> None:
+        self.failures[task_id] = failure
+        logger.warning("%s", failure)
 
     def _whole(self, task_id: int, trials: int) -> list[float]:
         with self.measurer.display.run(self.tasks[task_id], trials):
-            inputs, results = self.policies[task_id].continue_search_one_round(trials, self.measurer)
+            try:
+                inputs, results = self.policies[task_id].continue_search_one_round(trials, self.measurer)
+            except SearchFailed as failure:
+                self._give_up(task_id, failure)
+                return []
         return [cost_of(res) for _, res in zip(inputs, results, strict=True)]
 
     def _rest(self, task_id: int, batch: Batch) -> list[float]:
         with self.measurer.display.run(self.tasks[task_id], len(batch.inputs)):
-            return [cost_of(res) for res in end_round(self.policies[task_id], batch, self.measurer)]
+            try:
+                end_round(self.policies[task_id], batch, self.measurer)
+            except SearchFailed as failure:
+                self._give_up(task_id, failure)
+            return [cost_of(batch.results[batch.first + k]) for k in range(len(batch.inputs))]

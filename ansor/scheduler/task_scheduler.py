@@ -22,6 +22,7 @@ from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..policy.protocols import RoundPolicy
+from ..policy.search_failure import SearchFailed
 from ..policy.tuning_options import TuningOptions
 from ..records.lines import Record, RecordReader
 from .callbacks import PrintTableInfo, RoundCallback
@@ -101,6 +102,7 @@ class TaskScheduler:
         self._start = time.monotonic()
         self._deadline = math.inf
         self._late = False
+        self.failures: Mapping[int, SearchFailed] = {}
 
     # --------------------------------------------------------------------------------------------- what is known
 
@@ -174,6 +176,7 @@ class TaskScheduler:
         task got its first program that works; `per_task_early_stopping` ends a task after so many of its own.
         `time_limit` ends the run after the round in which so many seconds have passed, whatever tasks had none yet.
         Policies are made by `make_search_policies`.  Every call starts anew; give the log to a new scheduler to go on.
+        A task whose search fails for a reason of its own is given up, the others go on; `failures` says which, by task.
         Ctrl-C stops the workers and passes on.
 
         Raises BudgetError for fewer trials than tasks without a record, TaskError for a bad policy, BackendError when
@@ -192,7 +195,9 @@ class TaskScheduler:
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
             with measurer.closing_on_error():
-                self._tune_all(Rounds(self.tasks, policies, measurer))
+                rounds = Rounds(self.tasks, policies, measurer)
+                self.failures = rounds.failures
+                self._tune_all(rounds)
         finally:
             for worker in options.owned:
                 worker.close()

@@ -13,12 +13,13 @@ import numpy as np
 from ansor.core.backends import backend
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
+from ansor.policy.search_failure import SearchFailed
 
 from ..compiler.extract import extract_tasks
 from ..runtime.graph_executor import GraphModule
 from .network import load_network
 from .network_times import network_times, times_text
-from .tune_network import check, compile_best, network_runner, progress, tune
+from .tune_network import Tuned, check, compile_best, network_runner, progress, tune
 
 INTERRUPTED = 130
 REPEAT, MIN_REPEAT_MS = 3, 500
@@ -45,7 +46,7 @@ def tune_network(args: argparse.Namespace) -> int:
     say(f"{network.name} has {len(tasks)} tasks; {done} of {args.trials} trials are in {log}")
     say("Tune...")
     try:
-        _tune(tasks, weights, log, target, args)
+        failures = _tune(tasks, weights, log, target, args).failures
     except KeyboardInterrupt:
         print(f"stopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED
@@ -57,14 +58,16 @@ def tune_network(args: argparse.Namespace) -> int:
     _evaluate(module, tasks, weights, log)
     if args.export is not None:
         module.module.library.export(args.export)
-    return 0
+    for failure in failures:
+        print(f"{failure}; it got the default schedule", file=sys.stderr)
+    return SearchFailed.exit_code if failures else 0
 
 
 def _tune(
     tasks: Sequence[SearchTask], weights: Sequence[int], log: Path, target: Target, args: argparse.Namespace
-) -> None:
+) -> Tuned:
     with closing(network_runner(target, args.devices)) as runner:
-        tune(
+        return tune(
             tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose,
             runner=runner,
         )  # fmt: skip

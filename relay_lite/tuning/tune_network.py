@@ -22,6 +22,7 @@ from ansor.core.protocols import Runner
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.measure.local import LocalRunner
+from ansor.policy.search_failure import SearchFailed
 from ansor.policy.tuning_options import TuningOptions
 from ansor.records.dispatch import ApplyHistoryBest, Source
 from ansor.records.lines import RecordReader, RecordToFile
@@ -61,11 +62,19 @@ def progress(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[TaskProgress, 
     return restore(RecordReader(log) if Path(log).exists() else (), tasks, ROUND)
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """`trials` records of the tasks are in the log; the searches of some tasks may have failed."""
+
+    trials: int
+    failures: tuple[SearchFailed, ...] = ()
+
+
 def tune(
     tasks: Sequence[SearchTask], weights: Sequence[int], log: PathLike, trials: int, *, seed: int | None = None,
     time_limit: float | None = None, verbose: int = 1, runner: Runner | None = None,
-) -> int:  # fmt: skip
-    """Measure what `log` lacks of `trials` records of these tasks; gives the number that it has in the end.
+) -> Tuned:  # fmt: skip
+    """Measure what `log` lacks of `trials` records of these tasks.
 
     With records of all tasks in the log, the tuning goes on as if it had not stopped.  `time_limit`, in seconds, ends
     it early.  `runner` defaults to `network_runner` of the tasks' target.  Raises what `TaskScheduler.tune` raises,
@@ -81,8 +90,8 @@ def tune(
                 measure_callbacks=[recorder], time_limit=time_limit,
             )  # fmt: skip
             scheduler.tune(options)
-        done = sum(scheduler.task_trials)
-    return done
+        return Tuned(sum(scheduler.task_trials), tuple(scheduler.failures.values()))
+    return Tuned(done)
 
 
 def network_runner(target: Target, devices: str | Sequence[int] | None = None) -> LocalRunner:

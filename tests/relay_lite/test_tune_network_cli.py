@@ -169,7 +169,7 @@ def test_a_wrong_network_is_found_and_times_add_up(here: Path) -> None:
     assert caught.value.exit_code == 1
     times = network_times(module, tasks, weights, progress(log, tasks), 1e-3, calls=2)
     assert times.estimated is None and times.difference is None
-    assert tune(tasks, weights, log, 4, seed=1, verbose=0) == 4
+    assert tune(tasks, weights, log, 4, seed=1, verbose=0).trials == 4
     times = network_times(module, tasks, weights, progress(log, tasks), 1e-3, calls=2)
     costs = [s.cost for s in progress(log, tasks)]
     assert times.estimated == pytest.approx(np.dot(costs, weights))
