@@ -98,6 +98,26 @@ class Read:
     reader: int
     forms: tuple[Form, ...]
 
+    @property
+    def backward(self) -> bool:
+        """Whether some index has a negative coefficient."""
+        return any(goes_backward(form) for form in self.forms)
+
+
+def goes_backward(form: Form) -> bool:
+    """Whether an index, or a part of it, may fall while an axis rises: it has a negative coefficient."""
+    match form:
+        case Affine(terms=terms):
+            return any(c < 0 for _, c in terms)
+        case Sum(parts=parts):
+            return any(goes_backward(part) for part in parts)
+        case Scaled(part=part, factor=factor):
+            return factor < 0 or goes_backward(part)
+        case Quotient(part=part):
+            return goes_backward(part)
+        case Unknown():
+            return False
+
 
 @lru_cache(maxsize=1024)
 def expanded_bodies(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tuple[tuple[Expr, ...], ...]:

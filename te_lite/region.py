@@ -83,10 +83,14 @@ class Region:
 
     def scale(self, factor: int) -> Region:
         """The hull of all multiples; a negative factor turns the interval round."""
-        if factor >= 0:
-            return Region(self.min.scale(factor), (self.extent - 1) * abs(factor) + 1)
-        last = self.min.add(Linear({}, self.extent - 1))
-        return Region(last.scale(factor), (self.extent - 1) * abs(factor) + 1)
+        return self.multiple(factor, backward=factor < 0)
+
+    def multiple(self, factor: Any, backward: bool) -> Region:
+        """The hull of all multiples by a factor of any kind, which is negative, in some lane, only if `backward`."""
+        low, reach = self.min.scale(factor), self.extent - 1
+        if backward:
+            low = low.add(Linear({}, smaller(factor, 0) * reach))
+        return Region(low, reach * abs(factor) + 1)
 
     def shift(self, const: Any) -> Region:
         return Region(self.min.add(Linear({}, const)), self.extent)
