@@ -91,19 +91,6 @@ def _scaled(a: Form, factor: int) -> Form:
     return a if isinstance(a, Unknown) else Scaled(a, factor)
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """Stage `reader` reads stage `producer` at `forms`, one per dimension."""
-
-    reader: int
-    forms: tuple[Form, ...]
-
-    @property
-    def backward(self) -> bool:
-        """Whether some index has a negative coefficient."""
-        return any(goes_backward(form) for form in self.forms)
-
-
 def goes_backward(form: Form) -> bool:
     """Whether an index, or a part of it, may fall while an axis rises: it has a negative coefficient."""
     match form:
@@ -117,6 +104,15 @@ def goes_backward(form: Form) -> bool:
             return goes_backward(part)
         case Unknown():
             return False
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Stage `reader` reads a stage at `forms`, one per dimension; `backward` if some index `goes_backward`."""
+
+    reader: int
+    forms: tuple[Form, ...]
+    backward: bool
 
 
 @lru_cache(maxsize=1024)
@@ -161,5 +157,5 @@ def reads_by_producer(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tu
             for node in walk(body):
                 if isinstance(node, Load):
                     forms = tuple([index_form(i, axes) for i in node.indices])
-                    found[index[node.tensor.op.key]].setdefault(Read(k, forms))
+                    found[index[node.tensor.op.key]].setdefault(Read(k, forms, any(map(goes_backward, forms))))
     return tuple(tuple(reads) for reads in found)
