@@ -31,7 +31,7 @@ from .loop_scope import LoopKey
 from .loop_value import split_strides
 from .nest import Loop, Nest
 from .reads import Form
-from .region import Linear, LoopAtom
+from .region import Linear, LoopAtom, start_span, start_step
 from .state import FuseRel, SplitRel, Stage
 
 Value = Any
@@ -92,42 +92,6 @@ class BufferAccess:
 
 
 # ------------------------------------------------------------------------------------------- how far axes reach
-
-
-def _itself(x: Value) -> Value:
-    return x
-
-
-def start_span(start: Linear, moves: Callable[[LoopAtom], Value], number: Callable[[Value], Value] = _itself) -> Value:
-    """How far the start of a region goes when each loop goes `moves` of it (the int 0: it stands still).
-
-    `number` reads coefficients and divisors.
-    """
-    total: Value = 0
-    for atom, c in start.terms.items():
-        steps = moves(atom) if isinstance(atom, LoopAtom) else start_span(atom.base, moves, number)
-        if isinstance(steps, int) and steps == 0:
-            continue
-        if not isinstance(atom, LoopAtom):
-            divisor = number(atom.divisor)
-            steps = smaller(steps, divisor - 1) if atom.mod else ceildiv(steps, divisor)
-        total = total + abs(number(c)) * steps
-    return total
-
-
-def start_step(start: Linear, loop: LoopKey) -> Value:
-    """How far the start of a region goes when a loop goes from 0 to 1: back if negative; quotients are rounded up."""
-    total: Value = 0
-    for atom, c in start.terms.items():
-        if isinstance(atom, LoopAtom):
-            total = total + c if (atom.stage, atom.uid) == loop else total
-            continue
-        step = start_step(atom.base, loop)
-        if isinstance(step, int) and step == 0:
-            continue
-        far = smaller(abs(step), atom.divisor - 1) if atom.mod else ceildiv(abs(step), atom.divisor)
-        total = total + c * np.sign(step) * far
-    return total
 
 
 Runs = Mapping[LoopKey, Value]

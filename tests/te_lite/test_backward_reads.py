@@ -144,3 +144,28 @@ def test_no_lane_is_asked_for_its_truth() -> None:
         case, state, _, _ = drawn(number, gpu=False)
         many, _ = in_lanes(state, np.random.default_rng([SEED, number]))
         infer_bounds(replay(case.dag, [untrue(step) for step in many]))
+
+
+@pytest.mark.parametrize("threads", [4, 8])
+def test_threads_that_a_region_does_not_know(threads: int) -> None:
+    """`t` is local: its place follows the threads of the copy, which are fewer than those that read it themselves."""
+    x = te.placeholder((8,), name="x")
+    t = te.compute((8,), lambda i: x[7 - i] + 1.0, name="t")
+    c = te.compute((threads,), lambda i: t[i] * 2.0, name="c")
+    y = te.compute((3, 8), lambda b, i: c[i % threads] + t[i], name="y")
+    s = te.create_schedule(y.op)
+    block, thread = y.op.axis
+    s[y].bind(block, te.thread_axis("blockIdx.x"))
+    s[y].bind(thread, te.thread_axis("threadIdx.x"))
+    s[c].set_scope("shared")
+    s[t].set_scope("local")
+    s[c].compute_at(s[y], thread)
+    s[t].compute_at(s[y], thread)
+    s[c].bind(c.op.axis[0], te.thread_axis("threadIdx.x"))
+    if threads < 8:
+        with pytest.raises(te.LowerError, match="every reader must run in the threads that its region depends on"):
+            te.lower(s, [x, y])
+        return
+    data, out = np.arange(8, dtype="float32"), np.full((3, 8), np.nan, "float32")
+    run(te.lower(s, [x, y]), [data, out])
+    np.testing.assert_array_equal(out, np.tile(3 * (8 - np.arange(8)), (3, 1)))
