@@ -94,7 +94,9 @@ class NestBuilder:
         for _, it in self._threads_of_region(k):
             if it.length < low.kernel_tags(k)[it.annotation]:
                 readers = {read.reader for read in reads_by_producer(low.state.ops, low.inlined)[k]}
-                late = [low.stages[r].op.name for r in sorted(readers) if self._threads_in(r, it.annotation) > it.length]
+                late = [
+                    low.stages[r].op.name for r in sorted(readers) if self._threads_in(r, it.annotation) > it.length
+                ]
                 values = {"axis": it.annotation, "threads": it.length, "readers": late}
                 require(not late, LowerError, low.stages[k].op.name, law, **values)
 

@@ -217,9 +217,7 @@ def _placed(rng: np.random.Generator, extents: Sequence[int]) -> tuple[Index, in
     return index, int(np.max(index_values(index, list(points)))) + 1
 
 
-def _random_reads(
-    rng: np.random.Generator, source: int, extents: Sequence[int], sizes: list[int]
-) -> list[Access]:
+def _random_reads(rng: np.random.Generator, source: int, extents: Sequence[int], sizes: list[int]) -> list[Access]:
     """Reads of one source; `sizes` grows to what they need."""
     reads = []
     for _ in range(int(_pick(rng, (1, 1, 2, 3)))):
@@ -278,4 +276,3 @@ def random_case(seed: Sequence[int]) -> Case:
     """A random chain on random data."""
     rng = np.random.default_rng(seed)
     return case_of(random_chain(rng), rng)
-

@@ -1,4 +1,4 @@
-"""The search on computations that read backward: its programs compute them, and what is said of programs is lane by lane.
+"""The search on computations that read backward: its programs compute them, and its lanes are its programs.
 
 The oracle is plain NumPy (`tests/backward_reads.py`).  `ANSOR_FUZZ` scales the number of random chains.
 """

@@ -124,7 +124,7 @@ def in_lanes(state: te.State, rng: np.random.Generator) -> tuple[list[Step], lis
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 def test_lanes_are_their_programs(gpu: bool) -> None:
     for number in range(PER_KIND):
-        case, state, _, where = drawn(number, gpu)
+        case, state, _, _ = drawn(number, gpu)
         rng = np.random.default_rng([SEED, number])
         many, single = in_lanes(state, rng)
         lanes = infer_bounds(replay(case.dag, many))
