@@ -99,6 +99,8 @@ class _Inference:
         self.storage = [privacy(stage, scope) for stage, scope in zip(self.stages, self.scopes, strict=True)]
         self.listed = {t.op.key for t in state.dag.tensors}
         self.ranks = [thread_ranks(s, BLOCKS + THREADS) for s in self.stages]
+        self.backward = any(read.backward for reads in self.reads for read in reads)
+        """Whether the coefficient of a loop in the start of a region may be negative."""
         self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}
 
     def run(self) -> Bounds:
@@ -184,11 +186,13 @@ class _Inference:
                 if self._stands(atom.stage, atom.uid, self._part_of(fixed, atom), rank):
                     terms[atom] = c
                 else:
-                    region = Region(region.min, region.extent + (atom.extent - 1) * abs(c))
+                    reach = atom.extent - 1
+                    start = region.min.add(Linear({}, smaller(c, 0) * reach)) if self.backward else region.min
+                    region = Region(start, region.extent + reach * abs(c))
             else:
                 base = self._relax(atom.base, fixed, rank)
                 value = floormod(base, atom.divisor) if atom.mod else floordiv(base, atom.divisor)
-                region = region.add(Region(value.min.scale(c), (value.extent - 1) * abs(c) + 1))
+                region = region.add(value.multiple(c, self.backward))
         return region.add(Region(Linear(terms, low.const), 1))
 
     def _part_of(self, fixed: Atoms, atom: LoopAtom) -> Atoms:

@@ -31,7 +31,7 @@ from .loop_scope import LoopKey
 from .loop_value import split_strides
 from .nest import Loop, Nest
 from .reads import Form
-from .region import Linear, LoopAtom
+from .region import Linear, LoopAtom, start_span, start_step
 from .state import FuseRel, SplitRel, Stage
 
 Value = Any
@@ -83,36 +83,15 @@ class BufferAccess:
         run = self.run(axes)
         return self.elements(axes) / run * ceildiv(run * self.element, unit) * unit
 
-    def stride(self, steps: Sequence[Value]) -> Value:
-        """By how many elements the address moves when the axes move by `steps` (absolute; 0: it stays)."""
+    def move(self, steps: Sequence[Value]) -> Value:
+        """By how many elements the address moves when the axes move by `steps` (negative: back; 0: it stays)."""
         total: Value = 0
         for d, stride in reversed(list(enumerate(row_major(self.shape)))):
             total = total + (steps[d] if self.forms is None else first_step(self.forms[d], steps)) * stride
-        return abs(total)
+        return total
 
 
 # ------------------------------------------------------------------------------------------- how far axes reach
-
-
-def _itself(x: Value) -> Value:
-    return x
-
-
-def start_span(start: Linear, moves: Callable[[LoopAtom], Value], number: Callable[[Value], Value] = _itself) -> Value:
-    """How far the start of a region goes when each loop goes `moves` of it (the int 0: it stands still).
-
-    `number` reads coefficients and divisors.
-    """
-    total: Value = 0
-    for atom, c in start.terms.items():
-        steps = moves(atom) if isinstance(atom, LoopAtom) else start_span(atom.base, moves, number)
-        if isinstance(steps, int) and steps == 0:
-            continue
-        if not isinstance(atom, LoopAtom):
-            divisor = number(atom.divisor)
-            steps = smaller(steps, divisor - 1) if atom.mod else ceildiv(steps, divisor)
-        total = total + abs(number(c)) * steps
-    return total
 
 
 Runs = Mapping[LoopKey, Value]
@@ -156,7 +135,7 @@ class Footprint:
         return tuple([span.get(root, 1) + moved for root, moved in enumerate(outside)])
 
     def steps(self, loop: LoopKey) -> tuple[Value, ...]:
-        """How far each root axis moves when `loop` goes from 0 to 1."""
+        """How far each root axis moves when `loop` goes from 0 to 1 (negative: back)."""
         if loop not in self._steps:
             self._steps[loop] = self._first_steps(loop)
         return self._steps[loop]
@@ -176,12 +155,16 @@ class Footprint:
                     moving = [(c, s) for c, s in zip(children, self.strides[parent], strict=True) if c in move]
                     if moving:
                         move[parent] = sum([move[c] * s for c, s in moving])
-        outside = [start_span(low, lambda atom: int((atom.stage, atom.uid) == loop)) for low in self.starts]
+        outside = [start_step(low, loop) for low in self.starts]
         return tuple([move.get(root, 0) + moved for root, moved in enumerate(outside)])
 
+    def move(self, access: BufferAccess, loop: LoopKey) -> Value:
+        """How many elements an access moves in its buffer when `loop` goes from 0 to 1 (negative: back)."""
+        return access.move(self.steps(loop))
+
     def stride(self, access: BufferAccess, loop: LoopKey) -> Value:
-        """How many elements an access moves in its buffer when `loop` goes from 0 to 1 (absolute; 0: it stays)."""
-        return access.stride(self.steps(loop))
+        """How many elements an access moves in its buffer, either way, when `loop` goes from 0 to 1 (0: it stays)."""
+        return abs(self.move(access, loop))
 
     def moves(self, access: BufferAccess, loop: LoopKey) -> Value:
         """Whether an access reaches more than one element while `loop` runs (a truth value or lanes of it)."""
@@ -332,10 +315,10 @@ class Cover:
         return start_span(start, moves, self.numbers.value)
 
     def _start_steps(self, start: Linear, place: dict[LoopKey, int]) -> Iterator[tuple[int, Value]]:
-        """`(loop, step)`: by how much one turn of each loop moves the start of a region."""
+        """`(loop, step)`: by how much one turn of each loop moves the start of a region (negative: back)."""
         number = self.numbers.value
         for atom, coefficient in start.terms.items():
-            c = np.abs(number(coefficient))
+            c = number(coefficient)
             if isinstance(atom, LoopAtom):
                 j = place.get((atom.stage, atom.uid), 0)
                 if j not in self.fixed:
@@ -343,7 +326,7 @@ class Cover:
                 continue
             divisor = number(atom.divisor)
             for j, step in self._start_steps(atom.base, place):
-                yield j, c * (np.fmod(step, divisor) if atom.mod else np.floor(step / divisor))
+                yield j, c * (np.fmod(step, divisor) if atom.mod else np.trunc(step / divisor))
 
     # ----------------------------------------------------------------------------------------------- storages
 

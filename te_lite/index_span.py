@@ -9,14 +9,14 @@
 The figures differ where an index divides.  A span is that of a tile anywhere in its tensor, and nothing is known of
 where it lies between two multiples: its quotient is as long as if it began at one, its remainder a period at most.
 Features count the tile that begins at 0, know its ends, and look whether they are in one period.  A limit must not
-refuse what fits, so it takes a remainder as one value.
+refuse what fits, so it takes a remainder as one value, and lets an axis stand still along which one part of an index
+may fall while another rises.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,7 +64,9 @@ def _span(form: Form, axes: Sequence[Any], sure: bool) -> Any:
         case Affine(terms=terms):
             return 1 + sum([abs(c) * (axes[a] - 1) for a, c in terms])
         case Sum(parts=parts):
-            return 1 + sum([_span(p, axes, sure) - 1 for p in parts])
+            held = _opposed(parts) if sure else frozenset()
+            moving = [1 if a in held else n for a, n in enumerate(axes)] if held else axes
+            return 1 + sum([_span(p, moving, sure) - 1 for p in parts])
         case Scaled(part=part, factor=factor):
             return 1 + abs(factor) * (_span(part, axes, sure) - 1)
         case Quotient(part=part, divisor=divisor, mod=False):
@@ -75,36 +77,90 @@ def _span(form: Form, axes: Sequence[Any], sure: bool) -> Any:
             return 1 if sure else UNKNOWN_SPAN
 
 
+def _opposed(parts: Sequence[Form]) -> frozenset[int]:
+    """The axes in several parts along which one part may fall while another rises."""
+    found: dict[int, list[int]] = {}
+    for part in parts:
+        for axis, way in _ways(part).items():
+            found.setdefault(axis, []).append(way)
+    return frozenset([axis for axis, ways in found.items() if len(ways) > 1 and (len(set(ways)) > 1 or 0 in ways)])
+
+
+def _ways(form: Form) -> dict[int, int]:
+    """For each axis of an index 1 if it never falls while the axis rises, -1 if it never rises, 0 if it may do both."""
+    match form:
+        case Affine(terms=terms):
+            return {axis: 1 if c > 0 else -1 for axis, c in terms}
+        case Sum(parts=parts):
+            found = [_ways(p) for p in parts]
+            axes = {axis for ways in found for axis in ways}
+            every = {axis: {ways[axis] for ways in found if axis in ways} for axis in axes}
+            return {axis: ways.pop() if len(ways) == 1 else 0 for axis, ways in every.items()}
+        case Scaled(part=part, factor=factor):
+            return {axis: way if factor > 0 else -way for axis, way in _ways(part).items()}
+        case Quotient(part=part, mod=mod):
+            return {axis: 0 if mod else way for axis, way in _ways(part).items()}
+        case Unknown():
+            return {}
+
+
 # ---------------------------------------------------------------------------------------------------------- steps
 
 
-def first_step(form: Form, steps: Sequence[Any], rest: Callable[[Any, Any], Any] = operator.mod) -> Any:
-    """How far an index moves from 0 when each axis makes its step; where nothing is known, by one.
-
-    `rest` is what a remainder makes of a step: the place in its period, or a step that keeps its direction.
-    """
+def first_step(form: Form, steps: Sequence[Any]) -> Any:
+    """How far an index moves from where all axes are 0 when each makes its step; where nothing is known, by one."""
     match form:
         case Affine(terms=terms):
             return sum([c * steps[a] for a, c in terms])
         case Sum(parts=parts):
-            return sum([first_step(p, steps, rest) for p in parts])
+            return sum([first_step(p, steps) for p in parts])
         case Scaled(part=part, factor=factor):
-            return factor * first_step(part, steps, rest)
+            return factor * first_step(part, steps)
         case Quotient(part=part, divisor=divisor, mod=mod):
-            inner = first_step(part, steps, rest)
-            return rest(inner, divisor) if mod else inner // divisor
+            here = _first_value(part)
+            there = here + first_step(part, steps)
+            return there % divisor - here % divisor if mod else there // divisor - here // divisor
         case Unknown():
             return 1
+
+
+def _first_value(form: Form) -> int:
+    """The index where all axes are 0; 0 where nothing is known."""
+    match form:
+        case Affine(const=const):
+            return const
+        case Sum(parts=parts, const=const):
+            return const + sum([_first_value(p) for p in parts])
+        case Scaled(part=part, factor=factor):
+            return factor * _first_value(part)
+        case Quotient(part=part, divisor=divisor, mod=mod):
+            return _first_value(part) % divisor if mod else _first_value(part) // divisor
+        case Unknown():
+            return 0
 
 
 def usual_steps(form: Form) -> dict[int, float]:
     """By how much one step of each axis moves an index, in most places (it may carry in some).
 
-    In the middle of a period a remainder moves as far back as forth, so a step keeps its direction here.
+    A quotient carries in some places only, forward and backward alike; in the middle of a period a remainder moves as
+    far back as forth, so a step keeps its direction here.
     """
-    axes = form_axes(form)
-    units = {axis: [float(a == axis) for a in range(max(axes) + 1)] for axis in axes}
-    return {axis: float(first_step(form, unit, math.fmod)) for axis, unit in units.items()}
+    return {axis: _usual_step(form, axis) for axis in form_axes(form)}
+
+
+def _usual_step(form: Form, axis: int) -> float:
+    match form:
+        case Affine(terms=terms):
+            return float(sum([c for a, c in terms if a == axis]))
+        case Sum(parts=parts):
+            return sum([_usual_step(p, axis) for p in parts], 0.0)
+        case Scaled(part=part, factor=factor):
+            return factor * _usual_step(part, axis)
+        case Quotient(part=part, divisor=divisor, mod=mod):
+            inner = _usual_step(part, axis)
+            return math.fmod(inner, divisor) if mod else float(math.trunc(inner / divisor))
+        case Unknown():
+            return 1.0
 
 
 # --------------------------------------------------------------------------------------------------------- values

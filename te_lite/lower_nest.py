@@ -22,6 +22,7 @@ from .expr import (
 from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
+from .reads import reads_by_producer
 from .state import MIXED, REDUCE, FuseRel, Iter, Stage
 from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
 from .visit import substitute, transform
@@ -85,6 +86,28 @@ class NestBuilder:
         for tag in own:
             ok = own.count(tag) == 1 and tag not in around
             require(ok, LowerError, stage.op.name, "a thread axis is bound twice", axis=tag)
+        self._check_readers(k)
+
+    def _check_readers(self, k: int) -> None:
+        """Threads that a guard keeps out, as the place of the region means nothing to them, read nothing of stage k."""
+        low, law = self.low, "every reader must run in the threads that its region depends on"
+        for _, it in self._threads_of_region(k):
+            if it.length < low.kernel_tags(k)[it.annotation]:
+                readers = {read.reader for read in reads_by_producer(low.state.ops, low.inlined)[k]}
+                late = [
+                    low.stages[r].op.name for r in sorted(readers) if self._threads_in(r, it.annotation) > it.length
+                ]
+                values = {"axis": it.annotation, "threads": it.length, "readers": late}
+                require(not late, LowerError, low.stages[k].op.name, law, **values)
+
+    def _threads_in(self, k: int, tag: str) -> int:
+        """How many threads of an axis compute stage k."""
+        low = self.low
+        loops = [*low.stages[k].iters, *[it for _, it in self._standing(k) + self._threads_of_region(k)]]
+        lengths = [it.length for it in loops if it.annotation == tag]
+        storage = low.bounds.storage(k)
+        one = storage == "global" or (storage == "shared" and tag in THREADS)
+        return min(lengths, default=1 if one else low.kernel_tags(k)[tag])
 
     def _standing(self, k: int) -> list[tuple[int, Iter]]:
         """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a

@@ -91,12 +91,28 @@ def _scaled(a: Form, factor: int) -> Form:
     return a if isinstance(a, Unknown) else Scaled(a, factor)
 
 
+def goes_backward(form: Form) -> bool:
+    """Whether an index, or a part of it, may fall while an axis rises: it has a negative coefficient."""
+    match form:
+        case Affine(terms=terms):
+            return any(c < 0 for _, c in terms)
+        case Sum(parts=parts):
+            return any(goes_backward(part) for part in parts)
+        case Scaled(part=part, factor=factor):
+            return factor < 0 or goes_backward(part)
+        case Quotient(part=part):
+            return goes_backward(part)
+        case Unknown():
+            return False
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Stage `reader` reads stage `producer` at `forms`, one per dimension."""
+    """Stage `reader` reads a stage at `forms`, one per dimension; `backward` if some index `goes_backward`."""
 
     reader: int
     forms: tuple[Form, ...]
+    backward: bool
 
 
 @lru_cache(maxsize=1024)
@@ -141,5 +157,5 @@ def reads_by_producer(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tu
             for node in walk(body):
                 if isinstance(node, Load):
                     forms = tuple([index_form(i, axes) for i in node.indices])
-                    found[index[node.tensor.op.key]].setdefault(Read(k, forms))
+                    found[index[node.tensor.op.key]].setdefault(Read(k, forms, any(map(goes_backward, forms))))
     return tuple(tuple(reads) for reads in found)

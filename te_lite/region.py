@@ -6,10 +6,13 @@ is looked at, or quotients and remainders of such.  Coefficients, constants and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .lanes import both, gcd, larger, smaller, where
+import numpy as np
+
+from .lanes import both, ceildiv, gcd, larger, smaller, where
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,9 @@ class Linear:
         return Linear({a: c * factor for a, c in self.terms.items()}, self.const * factor)
 
     def loops(self) -> set[tuple[int, int]]:
-        """The iterators `(stage, uid)` that it depends on."""
+        """The iterators `(stage, uid)` that it depends on (those with a coefficient, an int, that is not 0)."""
         found: set[tuple[int, int]] = set()
-        for atom in self.terms:
+        for atom in [a for a, c in self.terms.items() if c != 0]:
             found |= atom.base.loops() if isinstance(atom, DivAtom) else {(atom.stage, atom.uid)}
         return found
 
@@ -83,10 +86,14 @@ class Region:
 
     def scale(self, factor: int) -> Region:
         """The hull of all multiples; a negative factor turns the interval round."""
-        if factor >= 0:
-            return Region(self.min.scale(factor), (self.extent - 1) * abs(factor) + 1)
-        last = self.min.add(Linear({}, self.extent - 1))
-        return Region(last.scale(factor), (self.extent - 1) * abs(factor) + 1)
+        return self.multiple(factor, backward=factor < 0)
+
+    def multiple(self, factor: Any, backward: bool) -> Region:
+        """The hull of all multiples by a factor of any kind, which is negative, in some lane, only if `backward`."""
+        low, reach = self.min.scale(factor), self.extent - 1
+        if backward:
+            low = low.add(Linear({}, smaller(factor, 0) * reach))
+        return Region(low, reach * abs(factor) + 1)
 
     def shift(self, const: Any) -> Region:
         return Region(self.min.add(Linear({}, const)), self.extent)
@@ -143,3 +150,39 @@ def clip(region: Region, size: int) -> Region:
     covers = both(high <= 0, low + region.extent >= size)
     keep = where(covers, 0, 1)
     return Region(region.min.scale(keep), where(covers, size, region.extent))
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+def start_span(start: Linear, moves: Callable[[LoopAtom], Any], number: Callable[[Any], Any] = _itself) -> Any:
+    """How far the start of a region goes when each loop goes `moves` of it (the int 0: it stands still).
+
+    `number` reads coefficients and divisors.
+    """
+    total: Any = 0
+    for atom, c in start.terms.items():
+        steps = moves(atom) if isinstance(atom, LoopAtom) else start_span(atom.base, moves, number)
+        if isinstance(steps, int) and steps == 0:
+            continue
+        if not isinstance(atom, LoopAtom):
+            divisor = number(atom.divisor)
+            steps = smaller(steps, divisor - 1) if atom.mod else ceildiv(steps, divisor)
+        total = total + abs(number(c)) * steps
+    return total
+
+
+def start_step(start: Linear, loop: tuple[int, int]) -> Any:
+    """How far the start of a region goes when a loop goes from 0 to 1: back if negative; quotients are rounded up."""
+    total: Any = 0
+    for atom, c in start.terms.items():
+        if isinstance(atom, LoopAtom):
+            total = total + c if (atom.stage, atom.uid) == loop else total
+            continue
+        step = start_step(atom.base, loop)
+        if isinstance(step, int) and step == 0:
+            continue
+        far = smaller(abs(step), atom.divisor - 1) if atom.mod else ceildiv(abs(step), atom.divisor)
+        total = total + c * np.sign(step) * far
+    return total

@@ -166,7 +166,7 @@ def _unrolled(nest: Nest, nests: Sequence[Nest]) -> dict[LoopKey, Any]:
     for loop in free:
         steps = nest.footprint.steps(loop.key)
         for axis in nest.work.tested:
-            varies = larger(varies, np.where(np.greater(loop.extent, 1) & np.greater(steps[axis], 0), 1, 0))
+            varies = larger(varies, np.where(np.greater(loop.extent, 1) & np.not_equal(steps[axis], 0), 1, 0))
     own = np.where(varies, 1, OWN_UNROLL)
     return innermost_within(free, np.where(varies, 1, larger(nest.unroll, own)), own)
 
@@ -231,11 +231,11 @@ def _warp_runs(nest: Nest, warp: int) -> dict[LoopKey, Any]:
 
 
 def _vector_width(nest: Nest, access: BufferAccess, runs: Runs) -> Any:
-    """Words of one load: what a body reaches side by side, in a power of two up to 4."""
+    """Words of one load: what a body reaches side by side, from front to back, in a power of two up to 4."""
     run: Any = 1
     for loop in reversed(nest.loops):
         if loop.key in runs:
-            run = run * np.where(np.equal(nest.footprint.stride(access, loop.key), run), runs[loop.key], 1)
+            run = run * np.where(np.equal(nest.footprint.move(access, loop.key), run), runs[loop.key], 1)
     return np.where(np.equal(run % 4, 0), 4, np.where(np.equal(run % 2, 0), 2, 1))
 
 

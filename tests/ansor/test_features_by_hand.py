@@ -12,7 +12,7 @@ import te_lite as te
 from ansor.features.lanes import Lanes
 from te_lite.bounds import infer_bounds
 from te_lite.expr import Const, const
-from te_lite.footprint import Cover
+from te_lite.footprint import Cover, Footprint
 from te_lite.loop_value import all_values, split_guards
 from te_lite.nest import nests_of
 from te_lite.region import DivAtom, Linear
@@ -208,11 +208,12 @@ def test_values_that_loops_run_through(case: str) -> None:
     ids=["tiles", "uneven", "digits"],
 )
 @pytest.mark.parametrize("rows", [12, 30])
-def test_values_that_loops_around_run_through(steps: list[Step], rows: int) -> None:
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_values_that_loops_around_run_through(steps: list[Step], rows: int, backward: bool) -> None:
     """Against a list of all regions; quotients may count one value more."""
     x = te.placeholder((rows, 10), name="x")
     y = te.compute((rows, 10), lambda i, j: x[i, j] * 2.0, name="y")
-    z = te.compute((12, 10), lambda i, j: y[i, j] + 1.0, name="z")
+    z = te.compute((12, 10), lambda i, j: (y[rows - 1 - i, 9 - j] if backward else y[i, j]) + 1.0, name="z")
     bounds = infer_bounds(replay(te.ComputeDAG([x, z]), steps))
     nest = nests_of(bounds)[1]
     cover = Cover(nest, Lanes(bounds, 1))
@@ -223,8 +224,17 @@ def test_values_that_loops_around_run_through(steps: list[Step], rows: int) -> N
             seen = set()
             for point in np.ndindex(*[e if j >= level else 1 for j, e in enumerate(extents)]):
                 low = value_at(region.min, dict(zip(loops, point, strict=True)))
-                seen |= set(range(low, min(low + region.extent, (rows, 10)[axis])))
+                seen |= set(range(max(low, 0), min(low + region.extent, (rows, 10)[axis])))
             assert len(seen) <= cover.values[axis][level] <= len(seen) + (level < nest.around and len(steps) == 3)
+
+
+def test_a_region_that_goes_back_in_one_dimension_and_forth_in_another() -> None:
+    x = te.placeholder((9, 9), name="x")
+    y = te.compute((9, 9), lambda i, j: x[i, j] * 2.0, name="y")
+    z = te.compute((9,), lambda i: y[8 - i, i], name="z")
+    bounds = infer_bounds(replay(te.ComputeDAG([x, z]), [ComputeAt(1, 2, 0)]))
+    assert rows_of(bounds.state, "c")[1]["B1.stride"] == pytest.approx(9 - 1)
+    assert Footprint(bounds, 1, {}).steps((2, 0)) == (-1, 1)
 
 
 def value_at(low: Linear, at: dict[tuple[int, int], int]) -> int:

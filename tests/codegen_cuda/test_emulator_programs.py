@@ -19,6 +19,7 @@ from codegen_cuda.emulator_report import EmulatorError
 from te_lite.replay import replay
 from te_lite.step import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
+from tests.backward_reads import random_case
 from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer
@@ -50,6 +51,13 @@ def test_random_schedules(oracle: Oracle) -> None:
     for i in range(PER_KIND):
         state, func = Fuzzer(oracle.dag, np.random.default_rng([SEED, i]), gpu=True).draw()
         assert oracle.mismatch(func, emulated) is None, [to_json(s) for s in state.steps]
+
+
+def test_random_schedules_of_backward_reads() -> None:
+    for number in range(PER_KIND):
+        case = random_case([SEED, 2, number])
+        state, func = Fuzzer(case.dag, np.random.default_rng([SEED, number]), gpu=True).draw()
+        assert case.mismatch(func, emulated) is None, (case.chain, [to_json(s) for s in state.steps])
 
 
 def test_annotated_sketches(oracle: Oracle) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import te_lite as te
 from te_lite.index_span import IndexTuples, first_step, form_axes, index_span, span_at_least, usual_steps
-from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, Unknown
+from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, Unknown, index_form
+from tests.backward_reads import index_values, random_index, written
 
 FORMS: dict[str, Form] = {
     "an axis": Affine(((0, 1),), 3),
@@ -21,6 +23,9 @@ FORMS: dict[str, Form] = {
     "one period": Quotient(Affine(((0, 1),), 12), 6, True),
     "tiles": Sum((Scaled(Quotient(Affine(((0, 1),), 0), 4, False), 2), Affine(((1, 1),), 0))),
     "a constant": Affine((), 5),
+    "a quotient that falls": Quotient(Affine(((0, -1),), 7), 4, False),
+    "a remainder that falls": Quotient(Affine(((0, -1),), 8), 3, True),
+    "two that meet": Sum((Affine(((0, 1),), 0), Scaled(Quotient(Affine(((0, 1),), 0), 2, False), -2))),
 }
 EXACT = {"an axis", "turned round", "strided", "a quotient", "one period", "a constant"}
 
@@ -82,11 +87,37 @@ def test_steps() -> None:
     for name in FORMS:
         form = FORMS[name]
         assert usual_steps(form).keys() == form_axes(form)
-        if not isinstance(form, Quotient):
-            for steps in ((1, 0), (0, 1), (1, 1)):
-                assert first_step(form, steps) == value(form, steps) - value(form, (0, 0)), name
+        for steps in ((1, 0), (0, 1), (1, 1), (3, 2)):
+            assert first_step(form, steps) == value(form, steps) - value(form, (0, 0)), name
     back = Quotient(Affine(((0, -1),), 0), 4, True)
     assert first_step(back, (1,)) == 3 and usual_steps(back) == {0: -1.0}
+
+
+def test_usual_steps_are_those_of_most_places() -> None:
+    for name in ("a quotient", "a quotient that falls", "one period", "a remainder that falls"):
+        form = FORMS[name]
+        for axis, step in usual_steps(form).items():
+            unit = [int(a == axis) for a in (0, 1)]
+            moves = [value(form, (i + unit[0], j + unit[1])) - value(form, (i, j)) for i, j in np.ndindex(24, 24)]
+            assert step == max(set(moves), key=moves.count), name
+
+
+def test_random_indices() -> None:
+    """Wherever a tile lies, what is said to be sure is; nothing is missed of the tile that begins at 0."""
+    rng = np.random.default_rng(4)
+    variables = [te.Var("i"), te.Var("j")]
+    for _ in range(300):
+        index = random_index(rng, 2)
+        form = index_form(te.const(0) + written(index, variables), {v: n for n, v in enumerate(variables)})
+        if isinstance(form, Unknown):
+            continue
+        axes = rng.integers(1, 6, 2).tolist()
+        tiles = [index_values(index, list(np.indices(axes) + np.reshape(at, (2, 1, 1)))) for at in np.ndindex(6, 6)]
+        assert span_at_least(form, axes) <= min(int(np.ptp(tile)) + 1 for tile in tiles), index
+        assert IndexTuples(((form,),)).count(0, [float(n) for n in axes]) >= len(np.unique(tiles[0])), index
+        start, *others = [int(index_values(index, np.array(at))) for at in ((0, 0), (1, 0), (0, 1), (2, 1))]
+        steps = [first_step(form, at) for at in ((1, 0), (0, 1), (2, 1))]
+        assert steps == [there - start for there in others], index
 
 
 def test_an_index_that_nothing_is_known_of() -> None:
