@@ -96,8 +96,6 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
     emitter = Emitter(options, lanes, indices)
     entry = emitter.out.names.fresh(entry_name(func, name))
     timer = emitter.out.names.fresh(f"{entry}_seconds")
-    if any(b.size >= 2**31 for b in {*func.args, *written_buffers(body)}):
-        emitter.out.text.wide, emitter.index_type = True, "int64_t"
     signature = _signature(func, emitter, written_buffers(body))
     heap = [b for b in dict.fromkeys(heap_allocs(body, into_parallel=False)) if emitter.in_heap(b)]
     emitter.with_heap(heap, lambda: emitter.stmt(body))

@@ -35,7 +35,7 @@ class FunctionText:
     slots: dict[object, dict[int, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.text = CText(self.var, self.load, self.indices.nonnegative)
+        self.text = CText(self.var, self.load, self.indices.nonnegative, self.indices.widths)
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)

@@ -159,7 +159,7 @@ class VectorText:
                 return self.scalar.var(e), POSTFIX
             case BufferLoad():
                 return self._load(e), POSTFIX
-            case _ if not has_vector_form(e, self.lane):
+            case _ if not has_vector_form(e, self.lane) or self.scalar.widths.needs_more(e):
                 return self._lane_by_lane(e), POSTFIX
             case Binary(op="min" | "max"):
                 return self._extreme(e), POSTFIX
@@ -176,7 +176,7 @@ class VectorText:
         raise AssertionError(type(e).__name__)
 
     def _same_in_all_lanes(self, e: Expr) -> str:
-        text = self.scalar.expr(e, UNARY)
+        text = self.scalar.expr(self.scalar.widths.value(e), UNARY)
         return f"({TYPES[e.dtype]}){text}" if e.dtype in NARROW_INTS else text
 
     def _load(self, e: BufferLoad) -> str:

@@ -27,6 +27,8 @@ from .expr import (
     Select,
     Var,
 )
+from .interval import INDEX_DTYPES
+from .width import Widths
 
 BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8,
@@ -158,25 +160,23 @@ class CText:
     """Prints expressions of one function.
 
     `var` and `load` name variables and memory reads, `nonnegative(e)` says whether an integer expression is proven
-    to be >= 0.  `wide` makes index helpers 64-bit (buffers of 2**31 elements or more).
+    to be >= 0, `widths` which of them need 64 bits.
     """
 
     var: Callable[[Var], str]
     load: Callable[[BufferLoad], str]
     nonnegative: NonNegative
+    widths: Widths
     dialect: Dialect = C
-    wide: bool = False
     helpers: dict[str, str] = field(default_factory=dict)
 
     def expr(self, e: Expr, level: int = 0) -> str:
-        """The text of `e`, bracketed when it binds weaker than `level`."""
-        text, own = self._text(e)
+        """The text of `e`, bracketed when it binds weaker than `level`; index arithmetic may be one of 64 bits."""
+        text, own = self._text(self.widths.wide(e))
         return f"({text})" if own < level else text
 
     def call_helper(self, name: str, dtype: str, *args: str) -> str:
         """A call of the helper `name` for `dtype`, whose definition is recorded in `helpers`."""
-        if dtype == "int32" and self.wide:
-            dtype = "int64"
         key = f"{name}_{SHORT[dtype]}"
         if key not in self.helpers:
             self.helpers[key] = f"{self.dialect.helper} {_helper_body(name, dtype, self.dialect.types[dtype])}"
@@ -207,6 +207,8 @@ class CText:
                 return f"{test} ? {then} : {self.expr(b, TERNARY)}", TERNARY
             case Cast(dtype="bool", a=a):
                 return f"{self.expr(a, EQUAL + 1)} != 0", EQUAL
+            case Cast(dtype=dtype, a=Var() as a) if dtype in INDEX_DTYPES:
+                return f"({self.dialect.types[dtype]}){self.var(a)}", UNARY
             case Cast(dtype=dtype, a=a):
                 return f"({self.dialect.types[dtype]}){self.expr(a, UNARY)}", UNARY
             case Call():
