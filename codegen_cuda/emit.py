@@ -16,6 +16,7 @@ from math import prod
 from te_lite.c_text import Names
 from te_lite.errors import require
 from te_lite.expr import Binary, BufferLoad, Expr, Var, const
+from te_lite.interval import INDEX_DTYPES
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Alloc,
@@ -216,7 +217,7 @@ class KernelEmitter:
         target = self.place(s.buffer, s.index)
         match s.value:
             case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if (
-                buffer is s.buffer and bool(index == s.index) and buffer.dtype not in ("bool", "float16")
+                buffer is s.buffer and bool(index == s.index) and buffer.dtype not in ("bool", "float16", *INDEX_DTYPES)
             ):
                 self.line(f"{target} += {self.text.expr(b)};")
             case value:

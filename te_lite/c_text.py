@@ -27,7 +27,7 @@ from .expr import (
     Select,
     Var,
 )
-from .interval import INDEX_DTYPES
+from .interval import INDEX_DTYPES, dtype_interval
 from .width import Widths
 
 BYTES = {
@@ -46,6 +46,8 @@ NARROW_INTS = ("int8", "uint8", "int16")
 TERNARY, OR, AND, EQUAL, LESS, ADD, MUL, UNARY, POSTFIX = 3, 4, 5, 9, 10, 12, 13, 14, 15
 _LEVEL = {"+": ADD, "-": ADD, "*": MUL, "/": MUL, "//": MUL, "%": MUL, "&&": AND, "||": OR}
 
+_DIVISIONS = {"/": "truncdiv", "//": "floordiv", "%": "floormod"}
+
 _WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long "
     "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
@@ -58,14 +60,15 @@ KEYWORDS = frozenset(_WORDS.split())
 
 @dataclass(frozen=True)
 class Dialect:
-    """One member of the C family: type names by dtype, and the words before a helper function."""
+    """One member of the C family: type names by dtype, unsigned types of the same bits, words before a helper."""
 
     name: str
     types: Mapping[str, str]
+    unsigned: Mapping[str, str]
     helper: str
 
 
-C = Dialect("C", TYPES, "static inline")
+C = Dialect("C", TYPES, {d: f"u{t}" for d, t in TYPES.items() if d.startswith("int")}, "static inline")
 
 
 def identifier(name: str) -> str:
@@ -119,7 +122,10 @@ def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:
     return f"({dialect.types[dtype]}){text}" if dtype == "float16" else text
 
 
-def _helper_body(name: str, dtype: str, t: str) -> str:
+def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
+    t, u = dialect.types[dtype], dialect.unsigned.get(dtype, dialect.types[dtype])
+    head, signed = f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) ", not dtype.startswith("u")
+    special = "b == 0 ? 0 : " + (f"b == -1 ? ({t})(0 - ({u})a) : " if signed else "")
     match name:
         case "min" | "max":
             sign = "<" if name == "min" else ">"
@@ -131,12 +137,40 @@ def _helper_body(name: str, dtype: str, t: str) -> str:
                 f"{t} floormod_{SHORT[dtype]}({t} a, {t} b) "
                 "{ return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }"
             )
+        case "floordiv0":
+            return f"{head}{{ return {special}a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
+        case "floormod0":
+            special = f"b == 0{' || b == -1' if signed else ''} ? 0 : "
+            return f"{head}{{ return {special}a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }}"
+        case "truncdiv0":
+            return f"{head}{{ return {special}a / b; }}"
+        case "abs":
+            return f"{t} abs_{SHORT[dtype]}({t} a) {{ return a < 0 ? ({t})(0 - ({u})a) : a; }}"
         case "ipow":
-            return (
-                f"{t} ipow_{SHORT[dtype]}({t} a, {t} b) "
-                "{ int64_t out = 1; for (; b > 0; --b) out *= a; return (" + t + ")out; }"
-            )
+            negative = "if (b < 0) return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? a : 0; " if signed else ""
+            square = f"for (; b > 0; b /= 2, x = ({u})(1u * x * x)) if (b % 2) out = ({u})(1u * out * x);"
+            return f"{head}{{ {negative}{u} out = 1, x = ({u})a; {square} return ({t})out; }}"
+        case "f32_to" | "f64_to":
+            return f"{t} {name}_{SHORT[dtype]}({dialect.types[FLOAT_OF[name]]} x) {{ {_saturated(name, dtype, t)} }}"
     raise ExprError(f"helper: no helper function is called {name!r}")
+
+
+FLOAT_OF = {"f32_to": "float32", "f64_to": "float64"}
+
+
+def ends(dtype: str, source: str) -> tuple[str, str, str, str]:
+    """The lowest and the highest value of an integer dtype as C text; then the lowest one, and the first one above
+    all, as text of the float dtype `source`."""
+    low, high = (int(end) for end in dtype_interval(dtype))
+    suffix = "LL" if dtype == "int64" else ""
+    least = f"(-{high}{suffix} - 1)" if low else "0"
+    return least, f"{high}{suffix}", literal(low, source), literal(high + 1, source)
+
+
+def _saturated(name: str, dtype: str, t: str) -> str:
+    """The integer nearest to `x` without its fraction; 0 for NaN."""
+    least, most, low, above = ends(dtype, FLOAT_OF[name])
+    return f"return x >= {above} ? {most} : x <= {low} ? {least} : x == x ? ({t})x : 0;"
 
 
 def _math(name: str) -> Callable[[str, str], str]:
@@ -179,7 +213,7 @@ class CText:
         """A call of the helper `name` for `dtype`, whose definition is recorded in `helpers`."""
         key = f"{name}_{SHORT[dtype]}"
         if key not in self.helpers:
-            self.helpers[key] = f"{self.dialect.helper} {_helper_body(name, dtype, self.dialect.types[dtype])}"
+            self.helpers[key] = f"{self.dialect.helper} {_helper_body(name, dtype, self.dialect)}"
         return f"{key}({', '.join(args)})"
 
     def _text(self, e: Expr) -> tuple[str, int]:
@@ -209,6 +243,9 @@ class CText:
                 return f"{self.expr(a, EQUAL + 1)} != 0", EQUAL
             case Cast(dtype=dtype, a=Var() as a) if dtype in INDEX_DTYPES:
                 return f"({self.dialect.types[dtype]}){self.var(a)}", UNARY
+            case Cast(dtype=dtype, a=a) if a.dtype in FLOATS and dtype not in FLOATS:
+                source = "f64_to" if a.dtype == "float64" else "f32_to"
+                return self.call_helper(source, dtype, self._as_float(a)), POSTFIX
             case Cast(dtype=dtype, a=a):
                 return f"({self.dialect.types[dtype]}){self.expr(a, UNARY)}", UNARY
             case Call():
@@ -221,12 +258,13 @@ class CText:
             return self.call_helper(op, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op in ("//", "%") and dtype in FLOATS:
             return self._float_floor(op, a, b, dtype)
-        if op in ("//", "%") and dtype != "uint8" and not (self.nonnegative(a) and self.nonnegative(b)):
-            name = "floordiv" if op == "//" else "floormod"
-            return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
+        if op in _DIVISIONS and dtype not in FLOATS:
+            name = self._division(op, a, b)
+            if name:
+                return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op == "*" and isinstance(b, Const) and b.value == -1:
             text, own = f"-{self.expr(a, POSTFIX)}", UNARY
-        elif op == "+" and isinstance(b, Const) and b.value < 0 and dtype not in NARROW_INTS:
+        elif op == "+" and isinstance(b, Const) and b.value < 0 and self._has_opposite(b):
             text, own = f"{self.expr(a, ADD)} - {literal(-b.value, dtype, self.dialect)}", ADD
         else:
             own = _LEVEL[op]
@@ -234,6 +272,18 @@ class CText:
         if dtype in NARROW_INTS:
             return f"({self.dialect.types[dtype]})({text})", UNARY
         return text, own
+
+    def _has_opposite(self, c: Const) -> bool:
+        """`a + c` may be written `a - -c`."""
+        return c.dtype in FLOATS or (c.dtype not in NARROW_INTS and c.value != dtype_interval(c.dtype)[0])
+
+    def _division(self, op: str, a: Expr, b: Expr) -> str:
+        """The helper for a division of integers; none where C's operator gives the same."""
+        lo, hi = self.widths.range(b)[0]
+        if lo <= 0 <= hi or (lo <= -1 <= hi and a.dtype not in NARROW_INTS):
+            return f"{_DIVISIONS[op]}0"
+        plain = op == "/" or a.dtype == "uint8" or (self.nonnegative(a) and self.nonnegative(b))
+        return "" if plain else _DIVISIONS[op]
 
     def _float_floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[str, int]:
         f = "" if dtype == "float64" else "f"
@@ -245,6 +295,8 @@ class CText:
     def _call(self, e: Call) -> tuple[str, int]:
         dtype = e.args[0].dtype
         f = "" if dtype == "float64" else "f"
+        if e.func == "isnan" and dtype not in FLOATS:
+            return literal(False, "bool", self.dialect), POSTFIX
         if e.func == "isnan":
             return f"isnan({self._as_float(e.args[0])})", POSTFIX
         if e.func == "pow" and dtype not in FLOATS:
@@ -272,6 +324,8 @@ class CText:
         require(e.func == "abs", ExprError, "C text", "the function has no text for integers", func=e.func)
         if a.dtype == "uint8":
             return self._text(a)
+        if a.dtype not in NARROW_INTS and self.widths.range(a)[0][0] == dtype_interval(a.dtype)[0]:
+            return self.call_helper("abs", a.dtype, self.expr(a)), POSTFIX
         name = "llabs" if a.dtype == "int64" else "abs"
         text = f"{name}({self.expr(a)})"
         return (f"({self.dialect.types[a.dtype]}){text}", UNARY) if a.dtype in NARROW_INTS else (text, POSTFIX)

@@ -6,7 +6,7 @@ are an error, not an accident.  A serial loop whose iterations provably touch di
 run as lanes too, which changes the speed and nothing else.
 
 Refused, with the buffer, element, statement and loop variables: an index out of bounds, a read of an element
-that nothing wrote, a race, an integer division by zero, a barrier that only some threads of a block reach.
+that nothing wrote, a race, a barrier that only some threads of a block reach.
 `local` buffers inside lanes exist once a lane, `shared` ones once a block, and `global` ones once a lane of the
 PARALLEL loops around them, but only once in a kernel.
 """

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arithmetic import convert, int_power, trunc_divide
 from .errors import InterpError, require
 from .expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from .tensor import Tensor
@@ -30,8 +31,11 @@ def np_dtype(dtype: str, float_dtype: str | None) -> np.dtype[Any]:
 def _trunc_div(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
-    quotient: Array = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
-    return quotient
+    return trunc_divide(a, b)
+
+
+def _power(a: Array, b: Array) -> Array:
+    return np.power(a, b) if a.dtype.kind == "f" else int_power(a, b)
 
 
 _erf_elements = np.frompyfunc(math.erf, 1, 1)
@@ -65,7 +69,7 @@ CALLS: dict[str, Callable[..., Array]] = {
     "tanh": np.tanh,
     "erf": lambda x: np.asarray(_erf_elements(x), x.dtype),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "pow": np.power,
+    "pow": _power,
     "abs": np.abs,
     "floor": np.floor,
     "ceil": np.ceil,
@@ -111,7 +115,7 @@ class Evaluator:
             case Select(cond=cond, a=a, b=b):
                 return np.where(self.value(cond, mask), self.value(a, mask), self.value(b, mask))
             case Cast(dtype=dtype, a=a):
-                return self.value(a, mask).astype(np_dtype(dtype, self.float_dtype))
+                return np.asarray(convert(self.value(a, mask), np_dtype(dtype, self.float_dtype)))
             case Call(func="if_then_else", args=(cond, a, b)):
                 return self._choose(cond, a, b, mask)
             case Call(func=func, args=args):

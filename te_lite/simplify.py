@@ -223,8 +223,6 @@ class Simplifier:
         if not kids:
             return self._shared(e)
         new = tuple([self.simplify(k) for k in kids])
-        if isinstance(e, Binary) and isinstance(new[1], Const) and new[1].value == 0 and e.op in "//%":
-            return e
         if isinstance(e, Select) and isinstance(new[0], Const):
             return new[1] if new[0].value else new[2]
         if isinstance(e, Cast) and isinstance(new[0], Const):
