@@ -37,6 +37,7 @@ from .expr import (
     Select,
     Var,
 )
+from .width import Widths
 
 Value = Any  # np.generic | np.ndarray
 Mask = Any  # None | np.ndarray of bool
@@ -109,8 +110,9 @@ def compile_expr(e: Expr, site: Site) -> Code:
 
 def evaluate(e: Expr, values: Mapping[Var, Value], mask: Mask = None) -> Value:
     """The value of an expression without loads, given its variables (where `mask` holds)."""
+    widths = Widths({v: (int(np.min(x)), int(np.max(x))) for v, x in values.items()})
     with np.errstate(all="ignore"):
-        return compile_expr(e, _Given(values)).run(mask)
+        return compile_expr(widths.wide(e), _Given(values)).run(mask)
 
 
 @dataclass(frozen=True)

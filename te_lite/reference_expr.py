@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from .arithmetic import convert, int_power, trunc_divide
 from .errors import InterpError, require
-from .expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
+from .expr import FLOATS, INDEX, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from .tensor import Tensor
+from .visit import reads_memory
 
 Array = NDArray[Any]
 
@@ -107,7 +108,10 @@ class Evaluator:
                 require(e in self.env, InterpError, e.name, "the variable has no value here")
                 return self.env[e]
             case Const(value=value, dtype=dtype):
-                return np.full((1,) * self.ndim, value, np_dtype(dtype, self.float_dtype))
+                wide = dtype == INDEX and not -(2**31) <= value < 2**31
+                return np.full((1,) * self.ndim, value, np_dtype("int64" if wide else dtype, self.float_dtype))
+            case Binary(op=op, a=a, b=b) if e.dtype == INDEX and reads_memory(e):
+                return np.asarray(BINARY[op](self.value(a, mask), self.value(b, mask))).astype(INDEX)
             case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) | Logical(op=op, a=a, b=b):
                 return BINARY[op](self.value(a, mask), self.value(b, mask))
             case Not(a=a):

@@ -188,7 +188,7 @@ def _sample(loops: dict[Var, int]) -> dict[Var, Value]:
     flat = [k * step % total for k in range(count)] + [total - 1]
     out: dict[Var, Value] = {}
     for v, n in loops.items():
-        out[v] = np.array([x % max(n, 1) for x in flat], v.dtype)
+        out[v] = np.array([x % max(n, 1) for x in flat], np.int64)
         flat = [x // max(n, 1) for x in flat]
     return out
 
