@@ -187,7 +187,7 @@ class Emitter:
 
     def registers(self, buffer: Buffer, slots: dict[int, int]) -> None:
         """Declare one variable per vector or scalar of the buffer."""
-        names = self.out.slots.setdefault(buffer, {})
+        names, self.out.lanes[buffer] = self.out.slots.setdefault(buffer, {}), slots
         by_type: dict[str, list[str]] = {}
         for k, (start, lanes) in enumerate(sorted(slots.items())):
             kind = TYPES[buffer.dtype] if lanes == 1 else self.out.prelude.type(buffer.dtype, lanes)

@@ -204,7 +204,7 @@ class VectorText:
     def _load(self, e: BufferLoad) -> str:
         if not self.indices.contiguous(e.index, self.lane, self.lanes):
             return self._gather(e)
-        name = self.scalar.load(BufferLoad(e.buffer, const(0))).partition("[")[0]
+        name = "" if e.buffer in self.slot else self.scalar.load(BufferLoad(e.buffer, const(0))).partition("[")[0]
         return self.element(e.buffer, name, e.buffer.dtype, e.index)
 
     def _extreme(self, e: Binary) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from te_lite.c_text import Names
 from te_lite.errors import require
 from te_lite.expr import Binary, BufferLoad, Expr, Var, const
 from te_lite.interval import INDEX_DTYPES
+from te_lite.names import Names
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Alloc,
@@ -61,7 +61,7 @@ from .registers import (
 )
 from .runs import split_runs
 from .shared import SharedArray, shared_layout
-from .text import CUDA_WORDS, TYPES, CudaText
+from .text import TYPES, CudaText
 from .vectors import VectorStore, leaf_stores
 
 MANY_LOCAL_BYTES = 128
@@ -333,7 +333,7 @@ def _check_launch(nest: KernelNest) -> None:
 def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[CudaKernel, str, dict[str, str]]:
     """One kernel, its text, and the helper functions it calls."""
     _check_launch(nest)
-    emitter = KernelEmitter(KernelNest(nest.loops, with_barriers(nest)), Names(CUDA_WORDS))
+    emitter = KernelEmitter(KernelNest(nest.loops, with_barriers(nest)), Names())
     written, used = nest.written(), nest.written() | nest.read()
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]
@@ -357,7 +357,7 @@ def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
     block over 1024 x 1024 x 64 threads).
     """
     nests, scratch = kernel_nests(func)
-    names = Names(CUDA_WORDS)
+    names = Names()
     base = names.fresh(func.name)
     buffers = (*func.args, *scratch)
     built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers) for k, nest in enumerate(nests)]

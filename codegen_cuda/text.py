@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from te_lite.c_text import ADD, KEYWORDS, MUL, POSTFIX, UNARY, CText, Dialect
+from te_lite.c_text import ADD, MUL, POSTFIX, UNARY, CText, Dialect
 from te_lite.expr import FLOATS, Binary, Call, Cast, Const, Expr
 from te_lite.interval import INDEX_DTYPES
 
@@ -17,11 +17,6 @@ TYPES = {
 UNSIGNED = {"int8": "unsigned char", "int16": "unsigned short", "int32": "unsigned", "int64": "unsigned long long"}
 CUDA = Dialect("CUDA", TYPES, UNSIGNED, "static __device__ __forceinline__")
 SHIFT = ADD - 1
-_WORDS = (
-    "threadIdx blockIdx blockDim gridDim warpSize dim3 half half2 float2 float4 double2 int2 int4 longlong2 char2 "
-    "char4 uchar2 uchar4 short2 short4 asm fabsf fmaxf fminf erff rsqrtf __half printf assert shared_memory"
-)
-CUDA_WORDS = KEYWORDS | frozenset(_WORDS.split())
 
 _SHORTER: dict[str, Callable[[str, str], str]] = {"rsqrt": lambda x, f: f"rsqrt{f}({x})"}
 

@@ -48,15 +48,6 @@ _LEVEL = {"+": ADD, "-": ADD, "*": MUL, "/": MUL, "//": MUL, "%": MUL, "&&": AND
 
 _DIVISIONS = {"/": "truncdiv", "//": "floordiv", "%": "floormod"}
 
-_WORDS = (
-    "auto break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "bool true false main and or not xor this new delete class template typename operator private public protected "
-    "namespace using try catch throw friend virtual explicit export mutable asm half signbit isnan y0 y1 yn j0 j1 jn "
-    "abs exp log pow sqrt sin cos tan floor ceil round gamma erf index INFINITY NAN"
-)
-KEYWORDS = frozenset(_WORDS.split())
-
 
 @dataclass(frozen=True)
 class Dialect:
@@ -69,38 +60,6 @@ class Dialect:
 
 
 C = Dialect("C", TYPES, {d: f"u{t}" for d, t in TYPES.items() if d.startswith("int")}, "static inline")
-
-
-def identifier(name: str) -> str:
-    """`name` with everything a C identifier cannot hold replaced by `_`."""
-    text = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in name) or "_"
-    return f"_{text}" if text[0].isdigit() else text
-
-
-class Names:
-    """Gives every object a C identifier of its own, close to the name it carries."""
-
-    def __init__(self, reserved: frozenset[str] = KEYWORDS) -> None:
-        self._taken = set(reserved)
-        self._of: dict[int, str] = {}
-        self._keep: list[object] = []
-
-    def fresh(self, name: str) -> str:
-        """An identifier that nobody else has."""
-        base = identifier(name)
-        text, k = base, 0
-        while text in self._taken:
-            k += 1
-            text = f"{base}_{k}"
-        self._taken.add(text)
-        return text
-
-    def of(self, item: object, name: str) -> str:
-        """The identifier of `item` (by identity), made from `name` when it is first asked for."""
-        if id(item) not in self._of:
-            self._of[id(item)] = self.fresh(name)
-            self._keep.append(item)
-        return self._of[id(item)]
 
 
 def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:

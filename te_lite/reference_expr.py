@@ -108,8 +108,8 @@ class Evaluator:
                 require(e in self.env, InterpError, e.name, "the variable has no value here")
                 return self.env[e]
             case Const(value=value, dtype=dtype):
-                wide = dtype == INDEX and not -(2**31) <= value < 2**31
-                return np.full((1,) * self.ndim, value, np_dtype("int64" if wide else dtype, self.float_dtype))
+                kind = "int64" if dtype == INDEX else dtype  # index arithmetic does not wrap
+                return np.full((1,) * self.ndim, value, np_dtype(kind, self.float_dtype))
             case Binary(op=op, a=a, b=b) if e.dtype == INDEX and reads_memory(e):
                 return np.asarray(BINARY[op](self.value(a, mask), self.value(b, mask))).astype(INDEX)
             case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) | Logical(op=op, a=a, b=b):

@@ -51,7 +51,9 @@ def _poisoned(t: te.Tensor) -> np.ndarray:
     return np.full(t.shape, np.nan if t.dtype.startswith("float") else 113, t.dtype)
 
 
-def results(outputs: Sequence[te.Tensor], inputs: Arrays, backends: Sequence[str] = USUAL) -> dict[str, list[np.ndarray]]:
+def results(
+    outputs: Sequence[te.Tensor], inputs: Arrays, backends: Sequence[str] = USUAL
+) -> dict[str, list[np.ndarray]]:
     """The arrays of `outputs` by backend: those of `USUAL`, or `backends`."""
 
     def run(schedule: Schedule, how: Callable[[te.LoweredFunc, list[Any]], Any]) -> list[np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -42,14 +41,14 @@ def drawn(rng: random.Random, axes: dict[str, Expr], depth: int) -> tuple[Expr, 
     return binary(op, a, b), lambda p: WANT[op](f(p), g(p))
 
 
-def small(e: Expr, extents: dict[Any, int]) -> bool:
-    """All of `e` fits 64 bits by far."""
+def small(e: Expr, extents: dict[Any, int], usual: bool) -> bool:
+    """All of `e` fits 64 bits by far; part of it does not fit 32 bits, or it is `usual`."""
     widths = Widths({v: (0, n - 1) for v, n in extents.items()})
     try:
         low, high = widths.range(e)[0]
     except LowerError:
         return False
-    return -MOST < low and high < MOST and widths.range(e)[1]
+    return low > -MOST and high < MOST and widths.range(e)[1] and (usual or widths.wide(e) is not e)
 
 
 MORE = [pytest.param(seed, 60, marks=pytest.mark.slow) for seed in range(1, 21)]
@@ -64,7 +63,7 @@ def test_drawn_index_expressions(seed: int, count: int) -> None:
         out: list[Expr] = []
         while len(out) < count:
             e, f = drawn(rng, {"i": i * 40000 + 19999, "j": j * 6001 - 31}, rng.choice([1, 2, 2, 3, 3]))
-            if e.dtype == "int32" and small(e, {i: 3, j: 16}):
+            if e.dtype == "int32" and small(e, {i: 3, j: 16}, usual=len(out) % 8 < 2):
                 out.append(cast("int64", e) if len(out) % 2 else e)
                 values.append(f if len(out) % 2 == 0 else lambda p, f=f: wrap(f(p), "int32"))  # type: ignore[misc]
         return tuple(out)
@@ -72,7 +71,7 @@ def test_drawn_index_expressions(seed: int, count: int) -> None:
     outputs = te.compute(shape, body, name="t")
     points = [[{"i": i * 40000 + 19999, "j": j * 6001 - 31} for j in range(16)] for i in range(3)]
     want = [np.array([[f(p) for p in row] for row in points], t.dtype) for f, t in zip(values, outputs, strict=True)]
-    assert sum(bool((abs(w) >= 2**31).any()) for w in want) >= count // 8
+    assert sum(bool((abs(w) >= 2**31).any()) for w in want) >= count // 10
     backends = (*USUAL, "C unrolled") if seed else USUAL
     for backend, found in results(outputs, {}, backends).items():
         for t, got, right in zip(outputs, found, want, strict=True):
@@ -129,10 +128,10 @@ def test_lanes_of_a_grid_over_large_arrays() -> None:
     s[y].bind(outer, te.thread_axis("blockIdx.x"))
     s[y].bind(inner, te.thread_axis("threadIdx.x"))
     source = emit(te.lower(s, [x, y])).source
-    assert re.search(r"y\[\(long long\)\(int\)blockIdx.x \* 1024LL \+ \(long long\)\(int\)threadIdx.x\]", source), source
+    assert "y[(long long)(int)blockIdx.x * 1024LL + (long long)(int)threadIdx.x]" in source
     s = te.create_schedule(y.op)
     s[y].bind(s[y].split(y.op.axis[0], 2)[0], te.thread_axis("blockIdx.x"))
-    with pytest.raises(EmitError, match="blockIdx.x: no device has more than 2147483647 along it, got extent=4294967296"):
+    with pytest.raises(EmitError, match=r"blockIdx\.x: no device has more than 2147483647 along it"):
         emit(te.lower(s, [x, y]))
 
 
@@ -142,7 +141,7 @@ def test_what_does_not_fit_64_bits_is_refused() -> None:
     for body in (For(i, 8, ForKind.SERIAL, Store(out, i, e)), For(i, 2**64, ForKind.SERIAL, Store(out, i % 8, e))):
         func = LoweredFunc("f", (out,), body)
         for use in (codegen_c.emit, emit, lambda f: interp.run(f, [np.zeros(8, "int64")])):
-            with pytest.raises(LowerError, match="fit 64 bits|counts in 64 bits"):
+            with pytest.raises(LowerError, match=r"fit 64 bits|counts in 64 bits"):
                 use(func)
 
 
