@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from te_lite.c_text import TYPES, Names
+from te_lite.c_text import TYPES
 from te_lite.errors import require
+from te_lite.names import Names
 from te_lite.stmt import (
     Alloc,
     Barrier,
@@ -24,7 +25,6 @@ from te_lite.stmt import (
 )
 
 from .errors import EmitError
-from .function_text import TAKEN
 from .host import Options, host_options
 from .indices import Indices
 from .promote import promote
@@ -78,7 +78,7 @@ def _signature(func: LoweredFunc, emitter: Emitter, written: set[Buffer]) -> str
 
 def entry_name(func: LoweredFunc, name: str | None = None) -> str:
     """The C name of the function."""
-    return Names(TAKEN).fresh(name or func.name)
+    return Names().fresh(name or func.name)
 
 
 def emit(func: LoweredFunc, name: str | None = None, options: Options | None = None) -> str:
@@ -95,9 +95,7 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
     body = scalarise(promote(body, options, lanes, indices), options, lanes, indices)
     emitter = Emitter(options, lanes, indices)
     entry = emitter.out.names.fresh(entry_name(func, name))
-    timer = emitter.out.names.fresh(f"{entry}_seconds")
-    if any(b.size >= 2**31 for b in {*func.args, *written_buffers(body)}):
-        emitter.out.text.wide, emitter.index_type = True, "int64_t"
+    timer = f"{entry}_seconds"
     signature = _signature(func, emitter, written_buffers(body))
     heap = [b for b in dict.fromkeys(heap_allocs(body, into_parallel=False)) if emitter.in_heap(b)]
     emitter.with_heap(heap, lambda: emitter.stmt(body))

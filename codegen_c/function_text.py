@@ -7,35 +7,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from te_lite.c_text import KEYWORDS, CText, Names
+from te_lite.c_text import CText
 from te_lite.expr import Binary, BufferLoad, Expr, Var
+from te_lite.names import Names
 from te_lite.stmt import Buffer, For, Store
 
 from .indices import Indices
 from .vector_text import Prelude, VectorText
 
-_LIBRARY = (
-    "VEC SHUFFLE scratch number start stop call time clock div ldiv random rand free malloc calloc realloc exit abort "
-    "atoi qsort system remove rename puts printf fprintf stderr stdin stdout fma fmod hypot nan trunc rint erfc cbrt"
-)
-TAKEN = KEYWORDS | frozenset(_LIBRARY.split())
-"""Names that no variable of a program may have."""
-
 
 @dataclass
 class FunctionText:
-    """`lines` is the text so far; `slots` are the registers of the buffers that live in some, by element."""
+    """`lines` is the text so far; `slots` are the registers of the buffers that live in some, by element,
+    `lanes` how many elements each holds.
+    """
 
     indices: Indices
     text: CText = field(init=False)
-    names: Names = field(default_factory=lambda: Names(TAKEN))
+    names: Names = field(default_factory=Names)
     prelude: Prelude = field(default_factory=Prelude)
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     slots: dict[object, dict[int, str]] = field(default_factory=dict)
+    lanes: dict[object, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.text = CText(self.var, self.load, self.indices.nonnegative)
+        self.text = CText(self.var, self.load, self.indices.nonnegative, self.indices.widths)
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
@@ -54,8 +51,13 @@ class FunctionText:
         """One element of `buffer`, as something that can be read and assigned."""
         slots = self.slots.get(buffer)
         if slots is not None:
-            return slots[self.indices.linear(index).const]
+            return self.register(buffer, slots, self.indices.linear(index).const)
         return f"{self.buffer(buffer)}[{self.text.expr(index)}]"
+
+    def register(self, buffer: Buffer, slots: dict[int, str], element: int) -> str:
+        """One element of a buffer that lives in registers; it may be a lane of a vector."""
+        start = max(k for k in slots if k <= element)
+        return slots[start] if self.lanes[buffer][start] == 1 else f"{slots[start]}[{element - start}]"
 
     def vector(self, loop: For) -> VectorText:
         """What prints expressions over the lanes of a vector loop."""

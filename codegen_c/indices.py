@@ -9,6 +9,7 @@ from te_lite.expr import INDEX, Binary, BufferLoad, Const, Expr, Var, binary, co
 from te_lite.simplify import Simplifier
 from te_lite.stmt import For, Stmt, stmts_of
 from te_lite.visit import children, free_vars, rebuild, substitute, walk
+from te_lite.width import Widths
 
 Env = Mapping[Var, Expr]
 _NOTHING: Env = {}
@@ -74,12 +75,14 @@ class Indices:
             if isinstance(s, For):
                 extents[s.var] = max(s.extent, extents.get(s.var, 1))
         self.simplifier = Simplifier({v: (0, n - 1) for v, n in extents.items()})
+        self.widths = Widths.of(body)
         self._forms: dict[int, tuple[Expr, Linear]] = {}
         self._offsets: dict[tuple[Expr, Var, int], list[int] | None] = {}
 
     def bind(self, var: Var, extent: int) -> None:
         """Learn of a new variable with 0 <= var < extent."""
         self.simplifier.bind(var, 0, extent - 1)
+        self.widths.bind(var, extent)
 
     def linear(self, e: Expr, env: Env = _NOTHING) -> Linear:
         """The linear form of `e`, the variables in `env` replaced."""

@@ -29,6 +29,7 @@ from .registers import register_slots
 from .unroll import unrolled_nodes
 
 _WRAP = 8
+LOOP_TYPES = {"int32": "int", "int64": "int64_t"}
 
 # what `Options.max_unrolled` statements weigh in expression nodes
 NODES_A_STATEMENT = 16
@@ -44,7 +45,6 @@ class Emitter:
     out: FunctionText = field(init=False)
     parallel: bool = False
     needs_scratch: bool = False
-    index_type: str = "int"
 
     def __post_init__(self) -> None:
         self.out = FunctionText(self.indices)
@@ -123,8 +123,8 @@ class Emitter:
         self.loop_text(s)
 
     def loop_text(self, s: For) -> None:
-        v = self.out.var(s.var)
-        self.in_braces(s.body, f"for ({self.index_type} {v} = 0; {v} < {s.extent}; ++{v}) ")
+        v, kind = self.out.var(s.var), LOOP_TYPES[self.indices.widths.counter(s.var)]
+        self.in_braces(s.body, f"for ({kind} {v} = 0; {v} < {s.extent}; ++{v}) ")
 
     def lanes_are_apart(self, s: For) -> bool:
         """Every store of a vectorized loop goes to a place of its own in each iteration, with no loop inside."""
@@ -187,7 +187,7 @@ class Emitter:
 
     def registers(self, buffer: Buffer, slots: dict[int, int]) -> None:
         """Declare one variable per vector or scalar of the buffer."""
-        names = self.out.slots.setdefault(buffer, {})
+        names, self.out.lanes[buffer] = self.out.slots.setdefault(buffer, {}), slots
         by_type: dict[str, list[str]] = {}
         for k, (start, lanes) in enumerate(sorted(slots.items())):
             kind = TYPES[buffer.dtype] if lanes == 1 else self.out.prelude.type(buffer.dtype, lanes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from te_lite.c_text import ADD, BYTES, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText
-from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
+from te_lite.c_text import ADD, BYTES, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText, ends
+from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
 from te_lite.visit import children, substitute
 
 from .gather import plan_gather
@@ -57,6 +57,17 @@ def _masked(name: str, dtype: str, lanes: int) -> str:
     return f"static inline void {key}({TYPES[dtype]} *p, {v} x) {{ {body} }}"
 
 
+def _to_integers(key: str, source: str, dtype: str, given: str, made: str, mask: str) -> str:
+    """What is beyond an end of the dtype stops there, NaN becomes 0: masks of ones choose what each lane gets."""
+    least, most, low, above = ends(dtype, source)
+    t = TYPES[dtype]
+    inside = f"({given})(({mask})x & ({mask})(x > {low}) & ({mask})(x < {above}))"
+    parts = [f"__builtin_convertvector({inside}, {made})"]
+    for test, end in ((f"x >= {above}", most), (f"x <= {low}", least)):
+        parts.append(f"(__builtin_convertvector(({mask})({test}), {made}) & ({t}){end})")
+    return f"static inline {made} {key}({given} x) {{ return {' | '.join(parts)}; }}"
+
+
 @dataclass
 class Prelude:
     """The vector types and vector helpers that one source file needs."""
@@ -78,6 +89,15 @@ class Prelude:
         if key not in self.helpers:
             self.type(f"int{8 * BYTES[dtype]}", lanes)
             self.helpers[key] = _pick(name, dtype, room(lanes))
+        return key
+
+    def to_integers(self, source: str, dtype: str, lanes: int) -> str:
+        """The function that makes vectors of integers of vectors of floats, as the scalar conversion does."""
+        given, made = self.type(source, lanes), self.type(dtype, lanes)
+        key = f"{given}_to_{made}"
+        if key not in self.helpers:
+            mask = self.type(f"int{8 * BYTES[source]}", lanes)
+            self.helpers[key] = _to_integers(key, source, dtype, given, made, mask)
         return key
 
     def masked(self, name: str, dtype: str, lanes: int) -> str:
@@ -159,7 +179,7 @@ class VectorText:
                 return self.scalar.var(e), POSTFIX
             case BufferLoad():
                 return self._load(e), POSTFIX
-            case _ if not has_vector_form(e, self.lane):
+            case _ if not has_vector_form(e, self.lane) or self.scalar.widths.needs_more(e):
                 return self._lane_by_lane(e), POSTFIX
             case Binary(op="min" | "max"):
                 return self._extreme(e), POSTFIX
@@ -168,6 +188,8 @@ class VectorText:
             case Binary(op=op, a=a, b=b):
                 own = ADD if op in "+-" else MUL
                 return f"{self.expr(a, own)} {op} {self.expr(b, own + 1)}", own
+            case Cast(dtype=dtype, a=a) if a.dtype in FLOATS and dtype not in FLOATS:
+                return f"{self.prelude.to_integers(a.dtype, dtype, self.lanes)}({self.vector(a)})", POSTFIX
             case Cast(dtype=dtype, a=a):
                 return f"__builtin_convertvector({self.vector(a)}, {self.prelude.type(dtype, self.lanes)})", POSTFIX
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
@@ -176,13 +198,13 @@ class VectorText:
         raise AssertionError(type(e).__name__)
 
     def _same_in_all_lanes(self, e: Expr) -> str:
-        text = self.scalar.expr(e, UNARY)
+        text = self.scalar.expr(self.scalar.widths.value(e), UNARY)
         return f"({TYPES[e.dtype]}){text}" if e.dtype in NARROW_INTS else text
 
     def _load(self, e: BufferLoad) -> str:
         if not self.indices.contiguous(e.index, self.lane, self.lanes):
             return self._gather(e)
-        name = self.scalar.load(BufferLoad(e.buffer, const(0))).partition("[")[0]
+        name = "" if e.buffer in self.slot else self.scalar.load(BufferLoad(e.buffer, const(0))).partition("[")[0]
         return self.element(e.buffer, name, e.buffer.dtype, e.index)
 
     def _extreme(self, e: Binary) -> str:

@@ -20,6 +20,9 @@ from .errors import EmitError
 Shape = tuple[int, int, int]
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+MOST_BLOCKS: Shape = (2**31 - 1, 65535, 65535)
+MOST_THREADS: Shape = (1024, 1024, 64)
+"""Blocks and threads along each axis, at most, on every device (CUDA programming guide)."""
 STATIC_SHARED_BYTES = 48 * 1024
 VECTOR_BYTES = 16
 

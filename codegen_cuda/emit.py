@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from te_lite.c_text import Names
 from te_lite.errors import require
 from te_lite.expr import Binary, BufferLoad, Expr, Var, const
+from te_lite.interval import INDEX_DTYPES
+from te_lite.names import Names
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Alloc,
@@ -33,9 +34,13 @@ from te_lite.stmt import (
     stmts_of,
 )  # fmt: skip
 from te_lite.visit import substitute
+from te_lite.width import Widths
 
 from .async_copy import HELPERS, WAIT, scalar_copy, vector_store
 from .cuda_program import (
+    BLOCK_TAGS,
+    MOST_BLOCKS,
+    MOST_THREADS,
     STATIC_SHARED_BYTES,
     THREAD_TAGS,
     VECTOR_BYTES,
@@ -56,10 +61,9 @@ from .registers import (
 )
 from .runs import split_runs
 from .shared import SharedArray, shared_layout
-from .text import CUDA_WORDS, TYPES, CudaText
+from .text import TYPES, CudaText
 from .vectors import VectorStore, leaf_stores
 
-MAX_ELEMENTS = 2**31 - 1
 MANY_LOCAL_BYTES = 128
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
 
@@ -82,15 +86,16 @@ class KernelEmitter:
     workspace_used: bool = False
 
     def __post_init__(self) -> None:
-        self.ranges = Simplifier()
+        self.ranges, self.widths = Simplifier(), Widths.of(self.nest.body)
         self.threads = {}
         for tag, loop in self.nest.loops.items():
             self.ranges.bind(loop.var, 0, loop.extent - 1)
+            self.widths.bind(loop.var, loop.extent)
             self.threads[loop.var] = "0" if loop.extent == 1 else f"(int){tag}"
         for s in stmts_of(self.nest.body):
             if isinstance(s, For):
                 self.ranges.bind(s.var, 0, s.extent - 1)
-        self.text = CudaText(self.var, self.load, self.nonnegative)
+        self.text = CudaText(self.var, self.load, self.nonnegative, self.widths)
         moved = index_vars(self.nest.body)
         self.unrolled = register_loops(self.nest.body, moved)
         self.moved = set[Var]().union(*moved.values())
@@ -212,7 +217,7 @@ class KernelEmitter:
         target = self.place(s.buffer, s.index)
         match s.value:
             case Binary(op="+", a=BufferLoad(buffer=buffer, index=index), b=b) if (
-                buffer is s.buffer and bool(index == s.index) and buffer.dtype not in ("bool", "float16")
+                buffer is s.buffer and bool(index == s.index) and buffer.dtype not in ("bool", "float16", *INDEX_DTYPES)
             ):
                 self.line(f"{target} += {self.text.expr(b)};")
             case value:
@@ -247,8 +252,8 @@ class KernelEmitter:
             self.line("#pragma unroll" if copies == s.extent else f"#pragma unroll {copies}")
 
     def counted(self, s: For, body: Callable[[], None], step: int = 1) -> None:
-        v = self.names.of(s.var, s.var.name)
-        self.open(f"for (int {v} = 0; {v} < {s.extent}; {f'++{v}' if step == 1 else f'{v} += {step}'}) {{")
+        v, kind = self.names.of(s.var, s.var.name), TYPES[self.widths.counter(s.var, step)]
+        self.open(f"for ({kind} {v} = 0; {v} < {s.extent}; {f'++{v}' if step == 1 else f'{v} += {step}'}) {{")
         self.loops += 1
         body()
         self.loops -= 1
@@ -319,15 +324,16 @@ class KernelEmitter:
         return self.workspaces[array.key]
 
 
-def _check_sizes(nest: KernelNest) -> None:
-    for b in nest.read() | nest.written():
-        require(b.size <= MAX_ELEMENTS, EmitError, b.name, "indices are 32-bit, the buffer is too large", size=b.size)
+def _check_launch(nest: KernelNest) -> None:
+    for tags, shape, most in ((BLOCK_TAGS, nest.grid, MOST_BLOCKS), (THREAD_TAGS, nest.block, MOST_THREADS)):
+        for tag, extent, limit in zip(tags, shape, most, strict=True):
+            require(extent <= limit, EmitError, tag, f"no device has more than {limit} along it", extent=extent)
 
 
 def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[CudaKernel, str, dict[str, str]]:
     """One kernel, its text, and the helper functions it calls."""
-    _check_sizes(nest)
-    emitter = KernelEmitter(KernelNest(nest.loops, with_barriers(nest)), Names(CUDA_WORDS))
+    _check_launch(nest)
+    emitter = KernelEmitter(KernelNest(nest.loops, with_barriers(nest)), Names())
     written, used = nest.written(), nest.written() | nest.read()
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]
@@ -347,10 +353,11 @@ def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
     """The CUDA C++ of a lowered program; `comment` (a task, a schedule) goes into the header.
 
     Local temporaries of the program become scratch buffers.  Raises EmitError for programs that have no CUDA text:
-    thread loops inside other statements, buffers of 2**31 elements or more.
+    thread loops inside other statements, launches that no device has (a grid over 2**31 - 1 x 65535 x 65535 blocks, a
+    block over 1024 x 1024 x 64 threads).
     """
     nests, scratch = kernel_nests(func)
-    names = Names(CUDA_WORDS)
+    names = Names()
     base = names.fresh(func.name)
     buffers = (*func.args, *scratch)
     built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers) for k, nest in enumerate(nests)]

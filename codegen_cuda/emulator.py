@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.names import identifier
 
 from . import emulator_build as build
 from .cuda_program import CudaProgram
@@ -147,7 +148,7 @@ def _given(memory: Memory, place: Path) -> str:
     if not isinstance(value, np.ndarray):
         return f"value {int.from_bytes(value.tobytes(), 'little'):x}"
     place.write_bytes(value.tobytes())
-    return f"buffer {memory.name} {place} {value.nbytes} {value.itemsize} {int(memory.ready)}"
+    return f"buffer {identifier(memory.name)} {place} {value.nbytes} {value.itemsize} {int(memory.ready)}"
 
 
 def _read_back(memories: Sequence[Memory], directory: Path) -> None:

@@ -19,7 +19,15 @@ from te_lite.state import Extent, Iter, State
 from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, Stmt, Store, exprs_of, stmts_of
 from te_lite.visit import walk
 
-from .cuda_program import BLOCK_TAGS, THREAD_TAGS, KernelNest, Shape, kernel_nests
+from .cuda_program import (
+    BLOCK_TAGS,
+    MOST_BLOCKS,
+    MOST_THREADS,
+    THREAD_TAGS,
+    KernelNest,
+    Shape,
+    kernel_nests,
+)
 from .errors import LimitError
 from .registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops, unrolled_size
 from .shared import shared_layout
@@ -61,8 +69,8 @@ class Limits:
     """
 
     threads_per_block: int = 1024
-    block: Shape = (1024, 1024, 64)
-    grid: Shape = (2**31 - 1, 65535, 65535)
+    block: Shape = MOST_THREADS
+    grid: Shape = MOST_BLOCKS
     shared_bytes: int = 49152
     local_bytes: int = 512 * 1024
     vector_loop_bytes: int = 16 * VECTORS_PER_LOOP

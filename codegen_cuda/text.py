@@ -6,20 +6,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from te_lite.c_text import ADD, KEYWORDS, MUL, NARROW_INTS, POSTFIX, UNARY, CText, Dialect
+from te_lite.c_text import ADD, MUL, POSTFIX, UNARY, CText, Dialect
 from te_lite.expr import FLOATS, Binary, Call, Cast, Const, Expr
+from te_lite.interval import INDEX_DTYPES
 
 TYPES = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "int32": "int",
     "int64": "long long", "float16": "half", "float32": "float", "float64": "double",
 }  # fmt: skip
-CUDA = Dialect("CUDA", TYPES, "static __device__ __forceinline__")
+UNSIGNED = {"int8": "unsigned char", "int16": "unsigned short", "int32": "unsigned", "int64": "unsigned long long"}
+CUDA = Dialect("CUDA", TYPES, UNSIGNED, "static __device__ __forceinline__")
 SHIFT = ADD - 1
-_WORDS = (
-    "threadIdx blockIdx blockDim gridDim warpSize dim3 half half2 float2 float4 double2 int2 int4 longlong2 char2 "
-    "char4 uchar2 uchar4 short2 short4 asm fabsf fmaxf fminf erff rsqrtf __half printf assert shared_memory"
-)
-CUDA_WORDS = KEYWORDS | frozenset(_WORDS.split())
 
 _SHORTER: dict[str, Callable[[str, str], str]] = {"rsqrt": lambda x, f: f"rsqrt{f}({x})"}
 
@@ -73,7 +70,7 @@ class CudaText(CText):
         match e:
             case Const(value=value, dtype=dtype):
                 return literal(value, dtype)
-            case Cast(dtype=dtype, a=a) if dtype != a.dtype and "float16" in (dtype, a.dtype):
+            case Cast(dtype=dtype, a=a) if dtype == "float16" or (a.dtype == "float16" and dtype in ("bool", *FLOATS)):
                 return self._half_cast(dtype, a), UNARY
         return super()._text(e)
 
@@ -97,6 +94,9 @@ class CudaText(CText):
                 return f"{self.expr(a, MUL)} >> {power}", SHIFT
             if power is not None:
                 return f"({self.expr(a, MUL)} & {(1 << power) - 1})", POSTFIX
+        if dtype in INDEX_DTYPES and op in ("+", "-", "*") and self.widths.may_wrap(e):
+            u = UNSIGNED[dtype]  # overflow of signed integers is undefined, that of unsigned ones is not
+            return f"({TYPES[dtype]})(({u}){self.expr(a, UNARY)} {op} ({u}){self.expr(b, UNARY)})", UNARY
         if dtype == "bool" and op in ("+", "-", "*"):
             return f"(bool)({self.expr(a, MUL)} {op} {self.expr(b, MUL + 1)})", UNARY
         return super()._binary(e)
@@ -119,6 +119,4 @@ class CudaText(CText):
         if e.func in _SHORTER and dtype in FLOATS:
             text = _SHORTER[e.func](self._as_float(e.args[0]), "" if dtype == "float64" else "f")
             return (f"(half)({text})", UNARY) if dtype == "float16" else (text, POSTFIX)
-        if dtype in NARROW_INTS or dtype in FLOATS or e.func != "abs":
-            return super()._call(e)
-        return f"{'llabs' if dtype == 'int64' else 'abs'}({self.expr(e.args[0])})", POSTFIX
+        return super()._call(e)

@@ -27,6 +27,8 @@ from .expr import (
     Select,
     Var,
 )
+from .interval import INDEX_DTYPES, dtype_interval
+from .width import Widths
 
 BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8,
@@ -44,58 +46,20 @@ NARROW_INTS = ("int8", "uint8", "int16")
 TERNARY, OR, AND, EQUAL, LESS, ADD, MUL, UNARY, POSTFIX = 3, 4, 5, 9, 10, 12, 13, 14, 15
 _LEVEL = {"+": ADD, "-": ADD, "*": MUL, "/": MUL, "//": MUL, "%": MUL, "&&": AND, "||": OR}
 
-_WORDS = (
-    "auto break case char const continue default do double else enum extern float for goto if inline int long "
-    "register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
-    "bool true false main and or not xor this new delete class template typename operator private public protected "
-    "namespace using try catch throw friend virtual explicit export mutable asm half signbit isnan y0 y1 yn j0 j1 jn "
-    "abs exp log pow sqrt sin cos tan floor ceil round gamma erf index INFINITY NAN"
-)
-KEYWORDS = frozenset(_WORDS.split())
+_DIVISIONS = {"/": "truncdiv", "//": "floordiv", "%": "floormod"}
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """One member of the C family: type names by dtype, and the words before a helper function."""
+    """One member of the C family: type names by dtype, unsigned types of the same bits, words before a helper."""
 
     name: str
     types: Mapping[str, str]
+    unsigned: Mapping[str, str]
     helper: str
 
 
-C = Dialect("C", TYPES, "static inline")
-
-
-def identifier(name: str) -> str:
-    """`name` with everything a C identifier cannot hold replaced by `_`."""
-    text = "".join(ch if ch.isascii() and (ch.isalnum() or ch == "_") else "_" for ch in name) or "_"
-    return f"_{text}" if text[0].isdigit() else text
-
-
-class Names:
-    """Gives every object a C identifier of its own, close to the name it carries."""
-
-    def __init__(self, reserved: frozenset[str] = KEYWORDS) -> None:
-        self._taken = set(reserved)
-        self._of: dict[int, str] = {}
-        self._keep: list[object] = []
-
-    def fresh(self, name: str) -> str:
-        """An identifier that nobody else has."""
-        base = identifier(name)
-        text, k = base, 0
-        while text in self._taken:
-            k += 1
-            text = f"{base}_{k}"
-        self._taken.add(text)
-        return text
-
-    def of(self, item: object, name: str) -> str:
-        """The identifier of `item` (by identity), made from `name` when it is first asked for."""
-        if id(item) not in self._of:
-            self._of[id(item)] = self.fresh(name)
-            self._keep.append(item)
-        return self._of[id(item)]
+C = Dialect("C", TYPES, {d: f"u{t}" for d, t in TYPES.items() if d.startswith("int")}, "static inline")
 
 
 def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:
@@ -117,7 +81,10 @@ def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:
     return f"({dialect.types[dtype]}){text}" if dtype == "float16" else text
 
 
-def _helper_body(name: str, dtype: str, t: str) -> str:
+def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
+    t, u = dialect.types[dtype], dialect.unsigned.get(dtype, dialect.types[dtype])
+    head, signed = f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) ", not dtype.startswith("u")
+    special = "b == 0 ? 0 : " + (f"b == -1 ? ({t})(0 - ({u})a) : " if signed else "")
     match name:
         case "min" | "max":
             sign = "<" if name == "min" else ">"
@@ -129,12 +96,40 @@ def _helper_body(name: str, dtype: str, t: str) -> str:
                 f"{t} floormod_{SHORT[dtype]}({t} a, {t} b) "
                 "{ return a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }"
             )
+        case "floordiv0":
+            return f"{head}{{ return {special}a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
+        case "floormod0":
+            special = f"b == 0{' || b == -1' if signed else ''} ? 0 : "
+            return f"{head}{{ return {special}a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0); }}"
+        case "truncdiv0":
+            return f"{head}{{ return {special}a / b; }}"
+        case "abs":
+            return f"{t} abs_{SHORT[dtype]}({t} a) {{ return a < 0 ? ({t})(0 - ({u})a) : a; }}"
         case "ipow":
-            return (
-                f"{t} ipow_{SHORT[dtype]}({t} a, {t} b) "
-                "{ int64_t out = 1; for (; b > 0; --b) out *= a; return (" + t + ")out; }"
-            )
+            negative = "if (b < 0) return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? a : 0; " if signed else ""
+            square = f"for (; b > 0; b /= 2, x = ({u})(1u * x * x)) if (b % 2) out = ({u})(1u * out * x);"
+            return f"{head}{{ {negative}{u} out = 1, x = ({u})a; {square} return ({t})out; }}"
+        case "f32_to" | "f64_to":
+            return f"{t} {name}_{SHORT[dtype]}({dialect.types[FLOAT_OF[name]]} x) {{ {_saturated(name, dtype, t)} }}"
     raise ExprError(f"helper: no helper function is called {name!r}")
+
+
+FLOAT_OF = {"f32_to": "float32", "f64_to": "float64"}
+
+
+def ends(dtype: str, source: str) -> tuple[str, str, str, str]:
+    """The lowest and the highest value of an integer dtype as C text; then the lowest one, and the first one above
+    all, as text of the float dtype `source`."""
+    low, high = (int(end) for end in dtype_interval(dtype))
+    suffix = "LL" if dtype == "int64" else ""
+    least = f"(-{high}{suffix} - 1)" if low else "0"
+    return least, f"{high}{suffix}", literal(low, source), literal(high + 1, source)
+
+
+def _saturated(name: str, dtype: str, t: str) -> str:
+    """The integer nearest to `x` without its fraction; 0 for NaN."""
+    least, most, low, above = ends(dtype, FLOAT_OF[name])
+    return f"return x >= {above} ? {most} : x <= {low} ? {least} : x == x ? ({t})x : 0;"
 
 
 def _math(name: str) -> Callable[[str, str], str]:
@@ -158,28 +153,26 @@ class CText:
     """Prints expressions of one function.
 
     `var` and `load` name variables and memory reads, `nonnegative(e)` says whether an integer expression is proven
-    to be >= 0.  `wide` makes index helpers 64-bit (buffers of 2**31 elements or more).
+    to be >= 0, `widths` which of them need 64 bits.
     """
 
     var: Callable[[Var], str]
     load: Callable[[BufferLoad], str]
     nonnegative: NonNegative
+    widths: Widths
     dialect: Dialect = C
-    wide: bool = False
     helpers: dict[str, str] = field(default_factory=dict)
 
     def expr(self, e: Expr, level: int = 0) -> str:
-        """The text of `e`, bracketed when it binds weaker than `level`."""
-        text, own = self._text(e)
+        """The text of `e`, bracketed when it binds weaker than `level`; index arithmetic may be one of 64 bits."""
+        text, own = self._text(self.widths.wide(e))
         return f"({text})" if own < level else text
 
     def call_helper(self, name: str, dtype: str, *args: str) -> str:
         """A call of the helper `name` for `dtype`, whose definition is recorded in `helpers`."""
-        if dtype == "int32" and self.wide:
-            dtype = "int64"
         key = f"{name}_{SHORT[dtype]}"
         if key not in self.helpers:
-            self.helpers[key] = f"{self.dialect.helper} {_helper_body(name, dtype, self.dialect.types[dtype])}"
+            self.helpers[key] = f"{self.dialect.helper} {_helper_body(name, dtype, self.dialect)}"
         return f"{key}({', '.join(args)})"
 
     def _text(self, e: Expr) -> tuple[str, int]:
@@ -207,6 +200,11 @@ class CText:
                 return f"{test} ? {then} : {self.expr(b, TERNARY)}", TERNARY
             case Cast(dtype="bool", a=a):
                 return f"{self.expr(a, EQUAL + 1)} != 0", EQUAL
+            case Cast(dtype=dtype, a=Var() as a) if dtype in INDEX_DTYPES:
+                return f"({self.dialect.types[dtype]}){self.var(a)}", UNARY
+            case Cast(dtype=dtype, a=a) if a.dtype in FLOATS and dtype not in FLOATS:
+                source = "f64_to" if a.dtype == "float64" else "f32_to"
+                return self.call_helper(source, dtype, self._as_float(a)), POSTFIX
             case Cast(dtype=dtype, a=a):
                 return f"({self.dialect.types[dtype]}){self.expr(a, UNARY)}", UNARY
             case Call():
@@ -219,12 +217,13 @@ class CText:
             return self.call_helper(op, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op in ("//", "%") and dtype in FLOATS:
             return self._float_floor(op, a, b, dtype)
-        if op in ("//", "%") and dtype != "uint8" and not (self.nonnegative(a) and self.nonnegative(b)):
-            name = "floordiv" if op == "//" else "floormod"
-            return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
+        if op in _DIVISIONS and dtype not in FLOATS:
+            name = self._division(op, a, b)
+            if name:
+                return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op == "*" and isinstance(b, Const) and b.value == -1:
             text, own = f"-{self.expr(a, POSTFIX)}", UNARY
-        elif op == "+" and isinstance(b, Const) and b.value < 0 and dtype not in NARROW_INTS:
+        elif op == "+" and isinstance(b, Const) and b.value < 0 and self._has_opposite(b):
             text, own = f"{self.expr(a, ADD)} - {literal(-b.value, dtype, self.dialect)}", ADD
         else:
             own = _LEVEL[op]
@@ -232,6 +231,18 @@ class CText:
         if dtype in NARROW_INTS:
             return f"({self.dialect.types[dtype]})({text})", UNARY
         return text, own
+
+    def _has_opposite(self, c: Const) -> bool:
+        """`a + c` may be written `a - -c`."""
+        return c.dtype in FLOATS or (c.dtype not in NARROW_INTS and c.value != dtype_interval(c.dtype)[0])
+
+    def _division(self, op: str, a: Expr, b: Expr) -> str:
+        """The helper for a division of integers; none where C's operator gives the same."""
+        lo, hi = self.widths.range(b)[0]
+        if lo <= 0 <= hi or (lo <= -1 <= hi and a.dtype not in NARROW_INTS):
+            return f"{_DIVISIONS[op]}0"
+        plain = op == "/" or a.dtype == "uint8" or (self.nonnegative(a) and self.nonnegative(b))
+        return "" if plain else _DIVISIONS[op]
 
     def _float_floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[str, int]:
         f = "" if dtype == "float64" else "f"
@@ -243,6 +254,8 @@ class CText:
     def _call(self, e: Call) -> tuple[str, int]:
         dtype = e.args[0].dtype
         f = "" if dtype == "float64" else "f"
+        if e.func == "isnan" and dtype not in FLOATS:
+            return literal(False, "bool", self.dialect), POSTFIX
         if e.func == "isnan":
             return f"isnan({self._as_float(e.args[0])})", POSTFIX
         if e.func == "pow" and dtype not in FLOATS:
@@ -270,6 +283,8 @@ class CText:
         require(e.func == "abs", ExprError, "C text", "the function has no text for integers", func=e.func)
         if a.dtype == "uint8":
             return self._text(a)
+        if a.dtype not in NARROW_INTS and self.widths.range(a)[0][0] == dtype_interval(a.dtype)[0]:
+            return self.call_helper("abs", a.dtype, self.expr(a)), POSTFIX
         name = "llabs" if a.dtype == "int64" else "abs"
         text = f"{name}({self.expr(a)})"
         return (f"({self.dialect.types[a.dtype]}){text}", UNARY) if a.dtype in NARROW_INTS else (text, POSTFIX)

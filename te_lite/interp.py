@@ -6,7 +6,7 @@ are an error, not an accident.  A serial loop whose iterations provably touch di
 run as lanes too, which changes the speed and nothing else.
 
 Refused, with the buffer, element, statement and loop variables: an index out of bounds, a read of an element
-that nothing wrote, a race, an integer division by zero, a barrier that only some threads of a block reach.
+that nothing wrote, a race, a barrier that only some threads of a block reach.
 `local` buffers inside lanes exist once a lane, `shared` ones once a block, and `global` ones once a lane of the
 PARALLEL loops around them, but only once in a kernel.
 """
@@ -25,6 +25,7 @@ from .interp_expr import Code, Mask, Value, fixed
 from .interp_memory import Level, Memory, Run, store_code
 from .interp_scope import Here, RunningKernel, Scope, stored_in
 from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce, stmts_of
+from .width import Widths
 
 _AGENTS = (ForKind.PARALLEL, ForKind.VECTORIZED)
 MAX_SERIAL_LANES = 1 << 14
@@ -45,7 +46,7 @@ def run(func: LoweredFunc, args: Sequence[Any]) -> None:
         memory[buffer] = Memory(buffer)
         memory[buffer].bind(array.reshape(-1), is_input=buffer not in stored)
     with np.errstate(all="ignore"):
-        _Program().compile(func.body, Scope(memory=memory))(None)
+        _Program().compile(func.body, Scope(Widths.of(func.body), memory=memory))(None)
 
 
 def _check_argument(buffer: Buffer, array: Any, stored: bool) -> None:
@@ -99,7 +100,7 @@ class _Program:
         mem = here.memory(s.buffer)
         ok = s.value.dtype == s.buffer.dtype
         require(ok, InterpError, s.buffer.name, f"stores must be of {s.buffer.dtype}", dtype=s.value.dtype)
-        return store_code(here, mem, here.code(s.index), here.code(s.value), here.watched(mem))
+        return store_code(here, mem, here.code(s.index), here.value(s.value), here.watched(mem))
 
     def _if(self, s: If, scope: Scope) -> Run:
         cond, then = Here(scope, s).code(s.cond).run, self.compile(s.then, scope)
@@ -121,13 +122,13 @@ class _Program:
     def _thread_reduce(self, s: ThreadReduce, scope: Scope) -> Run:
         here = Here(scope, s)
         meet = _meeting(here)
-        src = [here.code(e).run for e in s.src]
+        src = [here.value(e).run for e in s.src]
         axis, active = _reduced_axis(s, scope)
         slots = [self._slot() for _ in (*s.combiner.lhs, *s.combiner.rhs)]
         pairs = zip((*s.combiner.lhs, *s.combiner.rhs), slots, strict=True)
         bound = {**scope.vars, **{v: self._slot_code(k) for v, k in pairs}}
         combining = Here(replace(scope, vars=bound), s)
-        combine = [combining.code(e).run for e in s.combiner.result]
+        combine = [combining.value(e).run for e in s.combiner.result]
         left, right = slots[: len(src)], slots[len(src) :]
         stores = []
         for buffer, slot in zip(s.dst, left, strict=True):
@@ -157,12 +158,12 @@ class _Program:
         if s.extent == 1 or _worth_lanes(s, scope):
             return self.compile(s.body, scope.with_lanes(s.var, s.extent, agents=False))
         slot, env = self._slot(), self._env
-        values = list(np.arange(s.extent, dtype=s.var.dtype))
+        number = np.dtype(scope.widths.counter(s.var)).type
         body = self.compile(s.body, scope.bind(s.var, self._slot_code(slot)))
 
         def run(mask: Mask) -> None:
-            for v in values:
-                env[slot] = v
+            for v in range(s.extent):
+                env[slot] = number(v)
                 body(mask)
 
         return run

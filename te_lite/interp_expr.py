@@ -2,7 +2,8 @@
 
 A value is a NumPy scalar (the same in every lane) or an array whose shape broadcasts to the lanes.  Every node
 computes in its own dtype: integers wrap, `a // b` rounds down (`floor(a / b)` on floats), `a % b` is
-`a - a // b * b`, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even.
+`a - a // b * b`, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even;
+what C leaves undefined is in `arithmetic.py`.
 The result of min and max on a NaN is unspecified.  A closure takes the mask of the active lanes (None: all).
 `if_then_else`, `&&` and `||` evaluate an operand only in the lanes that need it; `select` evaluates both.
 What depends on constants and lanes only is computed once.
@@ -18,6 +19,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from .arithmetic import convert, int_power, trunc_divide
 from .errors import InterpError, require
 from .expr import (
     FLOATS,
@@ -35,6 +37,7 @@ from .expr import (
     Select,
     Var,
 )
+from .width import Widths
 
 Value = Any  # np.generic | np.ndarray
 Mask = Any  # None | np.ndarray of bool
@@ -84,7 +87,7 @@ def compile_expr(e: Expr, site: Site) -> Code:
         case Load() | Reduce():
             raise InterpError(f"{e!r}: only lowered expressions can be run")
         case Binary():
-            return _binary(e, compile_expr(e.a, site), compile_expr(e.b, site), site)
+            return _binary(e, compile_expr(e.a, site), compile_expr(e.b, site))
         case Compare():
             return _apply(_COMPARE[e.op], compile_expr(e.a, site), compile_expr(e.b, site))
         case Logical():
@@ -93,20 +96,23 @@ def compile_expr(e: Expr, site: Site) -> Code:
             return _apply(np.logical_not, compile_expr(e.a, site))
         case Cast():
             dtype = np.dtype(e.dtype)
-            return _apply(lambda x: x.astype(dtype), compile_expr(e.a, site))
+            numbers = e.a.dtype in FLOATS and e.dtype not in FLOATS
+            return _apply(lambda x: convert(x, dtype) if numbers else x.astype(dtype), compile_expr(e.a, site))
         case Select():
             return _apply(_choose, *[compile_expr(x, site) for x in (e.cond, e.a, e.b)])
         case Call(func="if_then_else"):
             cond, a, b = [compile_expr(x, site) for x in e.args]
             return _if_then_else(cond, a, b, np.dtype(e.dtype).type(0))
         case Call():
-            return _call(e, [compile_expr(x, site) for x in e.args], site)
+            return _call(e, [compile_expr(x, site) for x in e.args])
     raise InterpError(f"not an expression: {type(e).__name__}")
 
 
 def evaluate(e: Expr, values: Mapping[Var, Value], mask: Mask = None) -> Value:
     """The value of an expression without loads, given its variables (where `mask` holds)."""
-    return compile_expr(e, _Given(values)).run(mask)
+    widths = Widths({v: (int(np.min(x)), int(np.max(x))) for v, x in values.items()})
+    with np.errstate(all="ignore"):
+        return compile_expr(widths.wide(e), _Given(values)).run(mask)
 
 
 @dataclass(frozen=True)
@@ -148,16 +154,11 @@ def _choose(cond: Value, a: Value, b: Value) -> Value:
     return np.where(cond, a, b)
 
 
-def _truncated(a: Value, b: Value) -> Value:
-    quotient = a // b
-    return (quotient + ((quotient * b != a) & ((a < 0) != (b < 0)))).astype(a.dtype)
-
-
 _ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": operator.truediv,
+    "/": trunc_divide,
     "//": operator.floordiv,
     "%": operator.mod,
     "min": np.minimum,
@@ -175,34 +176,18 @@ _COMPARE: dict[str, Callable[[Value, Value], Value]] = {
 
 _FLOAT_ARITHMETIC: dict[str, Callable[[Value, Value], Value]] = {
     **_ARITHMETIC,
+    "/": operator.truediv,
     "//": lambda a, b: np.floor(a / b),
     "%": lambda a, b: a - np.floor(a / b) * b,
 }
 
 
-def _binary(e: Binary, a: Code, b: Code, site: Site) -> Code:
+def _binary(e: Binary, a: Code, b: Code) -> Code:
     f = (_FLOAT_ARITHMETIC if e.dtype in FLOATS else _ARITHMETIC)[e.op]
     if e.a.dtype != e.b.dtype or e.dtype == "bool":
         plain, dtype = f, np.dtype(e.dtype)
         f = lambda x, y: plain(x + np.int8(0), y + np.int8(0)).astype(dtype)  # noqa: E731
-    if e.op not in ("/", "//", "%") or e.dtype in FLOATS:
-        return _apply(f, a, b)
-    f = _truncated if e.op == "/" else f
-    if b.fixed and np.all(b.run(None) != 0):
-        return _apply(f, a, b)
-    left, right = a.run, b.run
-    law = f"`{e.op}`: integers must not be divided by zero"
-
-    def run(mask: Mask) -> Value:
-        x, y = left(mask), right(mask)
-        zero = y == 0
-        if zero.any():
-            if (zero if mask is None else zero & mask).any():
-                site.fail(law, zero, mask)
-            y = y + zero.astype(y.dtype)
-        return f(x, y)
-
-    return Code(run, pure=False)
+    return _apply(f, a, b)
 
 
 def _logical(conjunction: bool, a: Code, b: Code) -> Code:
@@ -262,21 +247,10 @@ _INT_CALLS: dict[str, Callable[[Value], Value]] = {
 }
 
 
-def _call(e: Call, args: list[Code], site: Site) -> Code:
+def _call(e: Call, args: list[Code]) -> Code:
     float_args = e.args[0].dtype in FLOATS
     if e.func == "pow":
-        return _apply(np.power, *args) if float_args else _int_pow(args[0], args[1], site)
+        return _apply(np.power if float_args else int_power, *args)
     table = _FLOAT_CALLS if float_args else _INT_CALLS
     require(e.func in table, InterpError, e.func, "the intrinsic has no meaning", dtype=e.args[0].dtype)
     return _apply(table[e.func], *args)
-
-
-def _int_pow(base: Code, exponent: Code, site: Site) -> Code:
-    def run(mask: Mask) -> Value:
-        x, n = base.run(mask), exponent.run(mask)
-        negative = n < 0
-        if (negative if mask is None else negative & mask).any():
-            site.fail("`pow`: the exponent of an integer must not be negative", negative, mask)
-        return np.power(x, np.where(negative, 0, n)[()]).astype(x.dtype)
-
-    return Code(run, pure=False)

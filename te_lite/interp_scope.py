@@ -18,6 +18,7 @@ from .interp_expr import Code, Mask, Value, compile_expr, fixed
 from .interp_memory import Level, Memory, load_code
 from .stmt import Buffer, Stmt, Store, ThreadReduce, stmts_of
 from .stmt_text import head_text
+from .width import Widths
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,12 @@ class RunningKernel:
 
 @dataclass(frozen=True)
 class Scope:
-    """The lanes around a statement (see `Place`); `agents` is the parallel agent of a lane, one of `agent_count`."""
+    """The lanes around a statement (see `Place`); `agents` is the parallel agent of a lane, one of `agent_count`.
 
+    `widths` are those of the program, so that index arithmetic wraps nowhere.
+    """
+
+    widths: Widths
     shape: tuple[int, ...] = ()
     vars: Mapping[Var, Code] = field(default_factory=dict)
     memory: Mapping[Buffer, Memory] = field(default_factory=dict)
@@ -60,7 +65,8 @@ class Scope:
         if extent == 1:
             return self.bind(var, fixed(np.dtype(var.dtype).type(0)))
         axis = np.arange(extent).reshape((extent,) + (1,) * len(self.shape))
-        out = replace(self.bind(var, fixed(axis.astype(var.dtype))), shape=(extent, *self.shape))
+        values = fixed(axis.astype(self.widths.counter(var)))
+        out = replace(self.bind(var, values), shape=(extent, *self.shape))
         if not agents:
             return out
         return replace(out, agents=self.agents * extent + axis, agent_count=self.agent_count * extent)
@@ -106,7 +112,12 @@ class Here:
         self.shape = scope.shape
 
     def code(self, e: Expr) -> Code:
-        return compile_expr(e, self)
+        """The code of an index or a condition; index arithmetic may be one of 64 bits."""
+        return compile_expr(self.scope.widths.wide(e), self)
+
+    def value(self, e: Expr) -> Code:
+        """The code of a value of the dtype of `e`."""
+        return compile_expr(self.scope.widths.value(e), self)
 
     def var(self, v: Var) -> Code:
         require(v in self.scope.vars, InterpError, v.name, "the variable is bound by no loop", statement=self._text())

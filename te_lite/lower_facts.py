@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .bounds import Bounds
 from .errors import LowerError, require
-from .expr import Expr, Var, as_expr, binary
+from .expr import Expr, Var, as_expr, binary, cast
 from .lanes import row_major
 from .loop_scope import BLOCKS, THREADS, kernel_of
 from .loop_value import all_values
@@ -16,6 +16,7 @@ from .simplify import Simplifier
 from .state import ATTACHED, INLINED, ROOT
 from .stmt import Buffer
 from .tensor import Tensor
+from .visit import reads_memory
 
 
 class Facts:
@@ -140,16 +141,22 @@ class Facts:
         return [b for (s, _), b in self.buffers.items() if s == k and b not in self.arg_buffers.values()]
 
     def flat_index(self, k: int, output: int, indices: Sequence[Expr], local: bool = False) -> Expr:
-        """The flat index of a point; `local` when the indices count from the start of the region already."""
+        """The flat index of a point; `local` when the indices count from the start of the region already.
+
+        What is read from memory is data, so it counts in 64 bits where the buffer is too large for 32 (see `width.py`).
+        """
         buffer = self.buffers[k, output]
         whole = buffer.scope == "global" and self.stages[k].op.output(output) in self.arg_buffers
         total: Expr = as_expr(0)
         strides = buffer.strides or row_major(buffer.shape)
+        large = buffer.size > 2**31 - 1
         for d, (e, stride) in enumerate(zip(indices, strides, strict=True)):
             if whole and local:
                 e = binary("+", e, self.minima[k][d])
             elif not whole and not local:
                 e = binary("-", e, self.minima[k][d])
+            if large and reads_memory(e):
+                e = cast("int64", e)
             total = binary("+", total, binary("*", e, stride))
         return total
 

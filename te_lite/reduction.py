@@ -43,6 +43,8 @@ _LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1
 
 def min_value(dtype: str) -> Const:
     """The lowest finite value of `dtype`."""
+    if dtype == "bool":
+        return const(False, dtype)
     if dtype in FLOATS:
         return const(_LOWEST[dtype], dtype)
     bits = int(dtype.lstrip("uint"))
@@ -51,6 +53,8 @@ def min_value(dtype: str) -> Const:
 
 def max_value(dtype: str) -> Const:
     """The largest finite value of `dtype`."""
+    if dtype == "bool":
+        return const(True, dtype)
     if dtype in FLOATS:
         return const(-_LOWEST[dtype], dtype)
     bits = int(dtype.lstrip("uint"))

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arithmetic import convert, int_power, trunc_divide
 from .errors import InterpError, require
-from .expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
+from .expr import FLOATS, INDEX, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from .tensor import Tensor
+from .visit import reads_memory
 
 Array = NDArray[Any]
 
@@ -30,8 +32,11 @@ def np_dtype(dtype: str, float_dtype: str | None) -> np.dtype[Any]:
 def _trunc_div(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
-    quotient: Array = np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
-    return quotient
+    return trunc_divide(a, b)
+
+
+def _power(a: Array, b: Array) -> Array:
+    return np.power(a, b) if a.dtype.kind == "f" else int_power(a, b)
 
 
 _erf_elements = np.frompyfunc(math.erf, 1, 1)
@@ -65,7 +70,7 @@ CALLS: dict[str, Callable[..., Array]] = {
     "tanh": np.tanh,
     "erf": lambda x: np.asarray(_erf_elements(x), x.dtype),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "pow": np.power,
+    "pow": _power,
     "abs": np.abs,
     "floor": np.floor,
     "ceil": np.ceil,
@@ -103,7 +108,10 @@ class Evaluator:
                 require(e in self.env, InterpError, e.name, "the variable has no value here")
                 return self.env[e]
             case Const(value=value, dtype=dtype):
-                return np.full((1,) * self.ndim, value, np_dtype(dtype, self.float_dtype))
+                kind = "int64" if dtype == INDEX else dtype  # index arithmetic does not wrap
+                return np.full((1,) * self.ndim, value, np_dtype(kind, self.float_dtype))
+            case Binary(op=op, a=a, b=b) if e.dtype == INDEX and reads_memory(e):
+                return np.asarray(BINARY[op](self.value(a, mask), self.value(b, mask))).astype(INDEX)
             case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) | Logical(op=op, a=a, b=b):
                 return BINARY[op](self.value(a, mask), self.value(b, mask))
             case Not(a=a):
@@ -111,7 +119,7 @@ class Evaluator:
             case Select(cond=cond, a=a, b=b):
                 return np.where(self.value(cond, mask), self.value(a, mask), self.value(b, mask))
             case Cast(dtype=dtype, a=a):
-                return self.value(a, mask).astype(np_dtype(dtype, self.float_dtype))
+                return np.asarray(convert(self.value(a, mask), np_dtype(dtype, self.float_dtype)))
             case Call(func="if_then_else", args=(cond, a, b)):
                 return self._choose(cond, a, b, mask)
             case Call(func=func, args=args):

@@ -28,14 +28,13 @@ from .expr import (
     Load,
     Logical,
     Not,
-    Reduce,
     Select,
     Var,
     cast,
 )
 from .interval import EVERYTHING, INDEX_DTYPES, INF, Interval, dtype_interval, node_interval
 from .linear import DIV, Atom, Lin, LinearSpace, merge
-from .visit import children, rebuild, walk
+from .visit import children, reads_memory, rebuild
 
 _TRUE = Const(True, "bool")
 _FALSE = Const(False, "bool")
@@ -203,7 +202,7 @@ class Simplifier:
             return Lin({}, int(node.value), dtype)
         atom = self._leaves.get(id(node))
         if atom is None:
-            data = _reads_memory(node)
+            data = reads_memory(node)
             atom = self._leaves[id(node)] = self._space.leaf(node, node_interval(node, self._interval), data)
         return Lin({atom: 1}, 0, dtype)
 
@@ -224,8 +223,6 @@ class Simplifier:
         if not kids:
             return self._shared(e)
         new = tuple([self.simplify(k) for k in kids])
-        if isinstance(e, Binary) and isinstance(new[1], Const) and new[1].value == 0 and e.op in "//%":
-            return e
         if isinstance(e, Select) and isinstance(new[0], Const):
             return new[1] if new[0].value else new[2]
         if isinstance(e, Cast) and isinstance(new[0], Const):
@@ -342,7 +339,7 @@ class Simplifier:
                 return _TRUE if is_or else _FALSE
             elif not any(self._implies(x, term, is_or) for x in kept):
                 weaker = [x for x in kept if self._implies(term, x, is_or)]
-                if weaker and not any(map(_reads_memory, kept)):
+                if weaker and not any(map(reads_memory, kept)):
                     kept = [x for x in kept if all(x is not y for y in weaker)]
                 kept.append(term)
         if not kept:
@@ -366,10 +363,6 @@ class Simplifier:
             return self._negated(x) is y
         lo, hi = self._space.add(a, b).bounds
         return hi <= -1 if is_or else lo >= -1
-
-
-def _reads_memory(e: Expr) -> bool:
-    return any(isinstance(x, Load | BufferLoad | Reduce) for x in walk(e))
 
 
 def _cast_const(dtype: str, c: Const) -> Expr:

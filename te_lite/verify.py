@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from .errors import InterpError, LowerError
-from .expr import INDEX, BufferLoad, Call, Expr, Load, Logical, Reduce, Var, logical_not
+from .expr import BufferLoad, Call, Expr, Load, Logical, Reduce, Var, logical_not
 from .interp_expr import Value, evaluate
+from .interval import INDEX_DTYPES
 from .step import SCOPES, is_scope
 from .stmt import (
     Alloc,
@@ -132,15 +133,15 @@ def lowered(func: LoweredFunc) -> Iterator[str]:
 
 
 def dtypes(func: LoweredFunc) -> Iterator[str]:
-    """Stores have the dtype of their buffer, indices are int32, conditions are bool."""
+    """Stores have the dtype of their buffer, indices are int32 or int64, conditions are bool."""
     for s, _ in paths(func.body):
         if isinstance(s, Store) and s.value.dtype != s.buffer.dtype:
             yield f"`{head_text(s)}` stores {s.value.dtype} to a buffer of {s.buffer.dtype}"
         if isinstance(s, If) and s.cond.dtype != "bool":
             yield f"the condition `{pretty(s.cond)}` is {s.cond.dtype}, not bool"
         for b, index in _accesses(s):
-            if index.dtype != INDEX:
-                yield f"the index `{pretty(index)}` of {b.name} is {index.dtype}, not {INDEX}"
+            if index.dtype not in INDEX_DTYPES:
+                yield f"the index `{pretty(index)}` of {b.name} is {index.dtype}, no {' or '.join(INDEX_DTYPES)}"
 
 
 def in_bounds(func: LoweredFunc) -> Iterator[str]:
@@ -187,7 +188,7 @@ def _sample(loops: dict[Var, int]) -> dict[Var, Value]:
     flat = [k * step % total for k in range(count)] + [total - 1]
     out: dict[Var, Value] = {}
     for v, n in loops.items():
-        out[v] = np.array([x % max(n, 1) for x in flat], v.dtype)
+        out[v] = np.array([x % max(n, 1) for x in flat], np.int64)
         flat = [x // max(n, 1) for x in flat]
     return out
 

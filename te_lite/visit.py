@@ -119,3 +119,8 @@ def post_walk(e: Expr) -> Iterator[Expr]:
 def free_vars(e: Expr) -> set[Var]:
     """The variables that occur in `e` (reduction axes included)."""
     return {x for x in walk(e) if isinstance(x, Var)}
+
+
+def reads_memory(e: Expr) -> bool:
+    """Whether the value of `e` depends on what is in memory."""
+    return any(isinstance(x, Load | BufferLoad | Reduce) for x in walk(e))

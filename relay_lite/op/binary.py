@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from te_lite import Tensor, topi
+from te_lite.arithmetic import trunc_divide
 from te_lite.errors import require
 from te_lite.topi.broadcast import broadcast_shape
 
@@ -56,10 +57,8 @@ def _bool(x: TensorType, what: str) -> str:
 
 
 def _divide(a: Array, b: Array) -> Array:
-    """Integers are divided towards zero, as in C."""
-    if a.dtype.kind == "f":
-        return np.asarray(a / b)
-    return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)))
+    """Integers are divided towards zero, as in C; by zero they give 0."""
+    return np.asarray(a / b if a.dtype.kind == "f" else trunc_divide(a, b))
 
 
 def _floor_divide(a: Array, b: Array) -> Array:
@@ -67,8 +66,8 @@ def _floor_divide(a: Array, b: Array) -> Array:
 
 
 def _mod(a: Array, b: Array) -> Array:
-    """What is left of a division towards zero."""
-    return np.asarray(a - np.trunc(a / b) * b if a.dtype.kind == "f" else a - _divide(a, b) * b)
+    """What is left of a division towards zero; 0 for integers by zero."""
+    return np.asarray(a - np.trunc(a / b) * b if a.dtype.kind == "f" else np.fmod(a, b))
 
 
 def _floor_mod(a: Array, b: Array) -> Array:

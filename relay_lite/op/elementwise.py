@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from te_lite import Tensor, topi
+from te_lite.arithmetic import convert
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
@@ -149,7 +150,7 @@ define(
     "cast",
     OpPattern.ELEMWISE,
     _cast_type,
-    lambda args, attrs: args[0].astype(attrs["dtype"]),
+    lambda args, attrs: np.asarray(convert(args[0], attrs["dtype"])),
     lambda args, attrs, target: [topi.cpp.cast(args[0], attrs["dtype"])],
     dtype="",
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from te_lite import Tensor, topi
+from te_lite.arithmetic import convert
 from te_lite.errors import require
 from te_lite.topi.image import COORDINATES, METHODS, ROUNDINGS, position, rounding
 
@@ -91,7 +92,8 @@ def _resize_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     layout = attrs["layout"]
     size = repeated(attrs["size"], 2, "image.resize2d")
     out = _resize(to_layout(args[0], layout, "NCHW"), size, attrs)
-    return np.ascontiguousarray(to_layout(out, "NCHW", layout)).astype(attrs["out_dtype"] or args[0].dtype)
+    whole = np.ascontiguousarray(to_layout(out, "NCHW", layout))
+    return np.asarray(convert(whole, attrs["out_dtype"] or args[0].dtype))
 
 
 def _resize_te(args: Sequence[Any], attrs: Attrs, target: str) -> list[Tensor]:

@@ -9,6 +9,7 @@ from ..dtype import python_number
 from ..errors import ExprError, require
 from ..expr import (
     FLOATS,
+    Const,
     Expr,
     ExprLike,
     as_expr,
@@ -101,7 +102,13 @@ def _floor_divide(a: Any, b: Any) -> Expr:
 def _truncated_mod(a: Any, b: Any) -> Expr:
     quotient = binary("/", a, b)
     whole = call("trunc", quotient) if quotient.dtype in FLOATS else quotient
-    return binary("-", a, binary("*", whole, b))
+    rest = binary("-", a, binary("*", whole, b))
+    if quotient.dtype in FLOATS:
+        return rest
+    divisor = as_expr(b)
+    if isinstance(divisor, Const):
+        return rest if divisor.value else const(0, quotient.dtype)
+    return select(compare("!=", divisor, 0), rest, 0)
 
 
 def _xor(a: Any, b: Any) -> Expr:

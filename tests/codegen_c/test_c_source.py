@@ -13,8 +13,9 @@ import codegen_c
 from codegen_c import compile as driver
 from codegen_c.gather import plan_gather
 from codegen_c.indices import Indices
-from te_lite.c_text import Names, identifier, literal
+from te_lite.c_text import literal
 from te_lite.expr import call, const
+from te_lite.names import Names, identifier
 from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, Store, seq
 
 from .c_programs import P, S, U, V, check, conv2d, func, matmul, nest, random_array, v

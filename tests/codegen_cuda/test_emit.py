@@ -263,9 +263,9 @@ def test_refusals_name_what_is_wrong() -> None:
     tmp = Buffer("tmp", "float32", (8,))
     with pytest.raises(EmitError, match="tmp: threads cannot allocate global memory"):
         emit(func([a], kernel([("threadIdx.x", t, 8)], Alloc(tmp, Store(tmp, t, as_expr(1.0))))))
-    large = Buffer("large", "float32", (2**31,))
-    with pytest.raises(EmitError, match="large: indices are 32-bit"):
-        emit(func([large], kernel([("threadIdx.x", t, 8)], Store(large, t, as_expr(1.0)))))
+    for tag, extent in (("blockIdx.x", 2**31), ("blockIdx.y", 65536), ("blockIdx.z", 65536), ("threadIdx.z", 65)):
+        with pytest.raises(EmitError, match=f"{tag}: no device has more than {extent - 1} along it, got {extent=}"):
+            emit(func([a], kernel([(tag, t, extent)], Store(a, t, as_expr(1.0)))))
     total = Buffer("total", "float32", (1,), "local")
     reduce = Alloc(total, ThreadReduce(sum_of("float32"), (total,), (a[i],), i, 8))
     with pytest.raises(EmitError, match="i is no thread axis"):

@@ -153,7 +153,7 @@ INTEGERS = [
     (Cast("int64", const(3)) + wide, "(wide + (int64)3)"),
     (cast("int32", Compare("<", i, const(8))), "1"),
     (u * v + v * 0, "(u*v)"),
-    (u // minimum(i, 0), "floordiv(u, min(i, 0))"),
+    (u // minimum(i, 0), "0"),
 ]
 
 

@@ -1,0 +1,41 @@
+"""Integer arithmetic in NumPy where C leaves it undefined; the table is in docs/arithmetic.md.
+
+All operations wrap around to their dtype; a quotient and a remainder of a division by zero are 0; what does not fit a
+conversion from floats becomes the nearest integer of the dtype, and NaN becomes 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def trunc_divide(a: Array, b: Array) -> Array:
+    """The quotient of integers, rounded towards zero."""
+    quotient: Any = np.floor_divide(a, b)
+    inexact = (b != 0) & ((a < 0) != (b < 0)) & (quotient * b != a)
+    return np.asarray(quotient + inexact).astype(quotient.dtype)[()]
+
+
+def int_power(a: Array, b: Array) -> Array:
+    """`a ** b` of integers; a negative exponent gives `1 / a ** -b` without its fraction."""
+    power = np.power(a, np.where(b < 0, 0, b).astype(np.asarray(b).dtype))
+    odd = np.where(b & 1, a, a * a)
+    inverse = np.where(np.abs(a) == 1, odd, 0)
+    return np.asarray(np.where(b < 0, inverse, power)).astype(np.asarray(a).dtype)[()]
+
+
+def convert(x: Array, dtype: Any) -> Array:
+    """`x` as numbers of `dtype`: integers wrap, floats lose their fraction and stop at the ends, NaN becomes 0."""
+    found = np.asarray(x)
+    kind = np.dtype(dtype)
+    if found.dtype.kind != "f" or kind.kind not in "iu":
+        return found.astype(kind)[()]
+    ends, values = np.iinfo(kind), found if found.dtype.itemsize > 2 else found.astype(np.float32)
+    low, high = values <= float(ends.min), values >= float(ends.max + 1)
+    inside = np.where(low | high | np.isnan(values), 0, values).astype(kind)
+    return np.where(high, ends.max, np.where(low, ends.min, inside)).astype(kind)[()]

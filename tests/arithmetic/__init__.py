@@ -1,0 +1,1 @@
+"""Integers on every backend: what is computed, and in how many bits."""
