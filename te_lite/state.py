@@ -168,6 +168,10 @@ class State:
 STATE_TEXT: Hook[[State], str] = Hook("the text of a state")
 
 
+MAX_NAME = 400
+"""Characters of a loop's name.  That of a fused loop names its parts: uncut, it would double with each split and fuse."""
+
+
 def clean_name(name: str) -> str:
     """The name of a loop as states print it: `k.outer.v` becomes `k_o_v`."""
     parts = name.replace("@", ".").split(".")
