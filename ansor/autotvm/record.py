@@ -122,7 +122,7 @@ def _defined(template: Template, task: str, args: Workload, kind: str) -> tuple[
         return None  # a template is given what a line says
 
 
-def _known(inp: MeasureInput) -> tuple[ConfigSpace, float] | None | bool:
+def _known(inp: MeasureInput) -> tuple[ConfigSpace, float] | bool | None:
     """What `_defined` knows of the task of a record; False where the template is not known here."""
     try:
         template = inp.task.func

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +155,10 @@ class XGBModel(PythonBasedModel):
             trees.save(Path(self.model_file))
 
     def update_from_file(self, file_name: str | os.PathLike[str], n_lines: int | None = None) -> None:
-        """Learn from the first `n_lines` records of a log that are believed.  Raises JournalError when it cannot be read."""
+        """Learn from the first `n_lines` records of a log that are believed.
+
+        Raises JournalError when it cannot be read.
+        """
         pairs = list(islice(believed_records(file_name), n_lines))
         self.update([inp for inp, _ in pairs], [res for _, res in pairs])
 

@@ -14,8 +14,8 @@ from ..core.context import Context
 from ..core.measure_values import MeasureInput
 from ..core.target import Target
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
-from .files import History, pairs_of
 from .belief import is_program
+from .files import History, pairs_of
 from .lines import Record, believed, load_records, workload_of
 
 WorkloadId = tuple[str, str]

@@ -172,7 +172,7 @@ class RecordReader(LineReader[MeasureInput]):
 
 
 def load_records(filename: PathLike) -> Iterator[Record]:
-    """The `(input, result)` pairs of a file, in order, as they are written: whether to believe them is another matter."""
+    """The `(input, result)` pairs of a file, in order, as they are written, believed or not."""
     return iter(RecordReader(filename))
 
 
@@ -239,8 +239,8 @@ def load_best_record(
 ) -> tuple[MeasureInput | None, MeasureResult | None]:
     """The error-free record of the least mean cost that is believed, and that `fits` where this is given.
 
-    `(None, None)` when there is none.  `target` compares the kind only.  With `include_compatible` records of smaller, dividing shapes count too, their
-    cost multiplied by the ratio of the sizes.
+    `(None, None)` when there is none.  `target` compares the kind only.  With `include_compatible` records of smaller,
+    dividing shapes count too, their cost multiplied by the ratio of the sizes.
     """
     kind = None if target is None else Target.of(target).kind.name
     best: tuple[float, Record] | None = None
@@ -288,7 +288,8 @@ def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
     """Write the best record of each (target, workload) of `in_file`, and of `out_file` if it exists, to `out_file`.
 
-    Only records that are believed are written.  Gives the number of records written.  Raises JournalError when a file cannot be read or written.
+    Only records that are believed are written.  Gives the number of records written.  Raises JournalError when a file
+    cannot be read or written.
     """
     return distill(
         in_file, out_file, believed_records, lambda pairs: best_records(pairs).values(), dump_record_to_string
