@@ -8,6 +8,7 @@ from dataclasses import replace
 from .errors import ScheduleError, require
 from .lanes import ceildiv, product
 from .state import (
+    MAX_NAME,
     MIXED,
     REDUCE,
     SPECIAL,
@@ -77,7 +78,10 @@ def split_loop(state: State, k: int, position: int, lengths: Sequence[Length], i
     first = len(stage.vars)
     uids = tuple(range(first, first + len(extents)))
     loops = tuple(
-        [Iter(u, f"{parent.name}.{j}", e, parent.kind) for j, (u, e) in enumerate(zip(uids, extents, strict=True))]
+        [
+            Iter(u, f"{parent.name}.{j}"[:MAX_NAME], e, parent.kind)
+            for j, (u, e) in enumerate(zip(uids, extents, strict=True))
+        ]
     )
     rel = SplitRel(parent.uid, uids, tuple(lengths), inner_to_outer)
     leaf = (*stage.leaf[:position], *uids, *stage.leaf[position + 1 :])
@@ -164,7 +168,7 @@ def _fused(uid: int, parts: Sequence[Iter]) -> Iter:
     """The loop `uid` that counts through `parts`."""
     kinds = {part.kind for part in parts}
     extents = [part.extent for part in parts]
-    name = "".join(f"{part.name}@" for part in parts)
+    name = "".join(f"{part.name}@" for part in parts)[:MAX_NAME]
     extent = None if any(e is None for e in extents) else product(extents)
     return Iter(uid, name, extent, kinds.pop() if len(kinds) == 1 else MIXED)
 

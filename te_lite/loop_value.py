@@ -8,7 +8,7 @@ from typing import Any
 
 from .expr import Expr, as_expr, binary, compare
 from .lanes import ceildiv, product
-from .state import FuseRel, SplitRel, Stage
+from .state import MAX_NAME, FuseRel, Relation, SplitRel, Stage
 
 
 def root_axes(stage: Stage, uid: int) -> set[int]:
@@ -112,20 +112,29 @@ def _partial_value(stage: Stage, rel: SplitRel, values: Mapping[int, Expr], star
     return total
 
 
+UNIT = "unit"
+
+
 def loop_names(stage: Stage) -> dict[int, str]:
     """The name TE would give each iterator: `k.outer.inner`, `i.j.fused` (what derived axes are called).
 
     A loop that was fused out of nothing is the `unit` loop.
     """
     axes = (*stage.op.axis, *stage.op.reduce_axis)
-    names = {it.uid: "unit" for it in stage.vars} | {k: v.name for k, v in enumerate(axes)}
+    names = {it.uid: UNIT for it in stage.vars} | {k: v.name for k, v in enumerate(axes)}
     for rel in stage.relations:
-        match rel:
-            case SplitRel(parent=parent, children=children, inner_to_outer=inner_to_outer):
-                names.update(_split_names(names[parent], children, inner_to_outer))
-            case FuseRel(parts=parts, fused=fused):
-                names[fused] = reduce(lambda name, uid: f"{name}.{names[uid]}.fused", parts[1:], names[parts[0]])
+        names.update(names_after(names, rel))
     return names
+
+
+def names_after(names: Mapping[int, str], rel: Relation) -> dict[int, str]:
+    """The names of the iterators that a relation makes of others, which have `names`."""
+    match rel:
+        case SplitRel(parent=parent, children=children, inner_to_outer=inner_to_outer):
+            made = _split_names(names[parent], children, inner_to_outer)
+        case FuseRel(parts=parts, fused=fused):
+            made = {fused: reduce(lambda name, uid: f"{name}.{names[uid]}.fused", parts[1:], names[parts[0]])}
+    return {uid: name[:MAX_NAME] for uid, name in made.items()}
 
 
 def _split_names(parent: str, children: tuple[int, ...], inner_to_outer: bool) -> dict[int, str]:

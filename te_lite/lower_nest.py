@@ -65,8 +65,8 @@ class NestBuilder:
         body = self._update(k, self._point(k, self.low.vars[k]))
         if not reduces and stage.op.reduce_axis:
             body = seq(self._init_nest(k, len(stage.leaf)), body)
-        for p in reversed(range(len(stage.leaf))):
-            body = self._loop(k, stage.iters[p], self._with_attached(k, stage.iters[p].uid, body))
+        for p, it in reversed(list(enumerate(stage.iters))):
+            body = self._loop(k, it, self._with_attached(k, it.uid, body))
             if reduces and p == reduces[0]:
                 body = seq(self._init_nest(k, p), body)
         return body

@@ -6,12 +6,13 @@ import json
 import keyword
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from .computation import Computation
 from .lanes import product
-from .loop_value import loop_names
+from .loop_value import UNIT, loop_names, names_after
 from .replay import apply
-from .state import SplitRel, State, clean_name, initial_state
+from .state import MAX_NAME, SplitRel, State, clean_name, initial_state
 from .step import (
     Annotate,
     CacheRead,
@@ -55,15 +56,17 @@ class _Names:
     def __init__(self) -> None:
         self.of: dict[object, str] = {}
         self.taken: set[str] = {"s", "te", "tuple"}
+        self.last: dict[str, int] = {}
 
     def fresh(self, base: str) -> str:
-        """A name of its own that begins with `base`, as far as that is an identifier."""
-        base = re.sub(r"\W", "_", base, flags=re.ASCII)
+        """A name of its own that begins with `base`, as far as that is a short identifier."""
+        base = re.sub(r"\W", "_", base[:MAX_NAME], flags=re.ASCII)
         base = base if base.isidentifier() and not keyword.iskeyword(base) else f"_{base}"
-        name, n = base, 0
+        name, n = base, self.last.get(base, 0)
         while name in self.taken:
             n += 1
             name = f"{base}_{n}"
+        self.last[base] = n
         self.taken.add(name)
         return name
 
@@ -81,6 +84,7 @@ class _Printer:
         for op in state.dag.ops:
             self.names.tensor(op)
         self.loops: dict[tuple[object, int], str] = {}
+        self.long: dict[int, tuple[int, dict[int, str]]] = {}
         self.lines: list[str] = []
 
     def run(self) -> str:
@@ -109,9 +113,20 @@ class _Printer:
 
     def _new_loop(self, k: int, uid: int) -> str:
         stage = self.state.stages[k]
-        name = self.names.fresh(f"{self._tensor(stage.op)}_{clean_name(loop_names(stage)[uid])}")
+        name = self.names.fresh(f"{self._tensor(stage.op)}_{clean_name(self._long_name(k, uid))}")
         self.loops[stage.op.key, uid] = name
         return name
+
+    def _long_name(self, k: int, uid: int) -> str:
+        """The name that TE gives an iterator (`loop_names`): those of a stage are known up to some relation."""
+        stage = self.state.stages[k]
+        known, names = self.long.get(k) or (0, loop_names(replace(stage, relations=())))
+        for it in stage.vars[len(names) :]:
+            names[it.uid] = UNIT
+        for rel in stage.relations[known:]:
+            names.update(names_after(names, rel))
+        self.long[k] = len(stage.relations), names
+        return names[uid]
 
     def _loop(self, state: State, k: int, position: int) -> str:
         stage = state.stages[k]
@@ -187,6 +202,7 @@ class _Printer:
 
     def _new_stage(self, before: State, step: CacheRead | CacheWrite | RFactor) -> None:
         old = self._tensor(before.stages[step.stage].op)
+        self.long.clear()
         match step:
             case CacheRead():
                 self._cache_read(before, step, old)

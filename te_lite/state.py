@@ -168,6 +168,10 @@ class State:
 STATE_TEXT: Hook[[State], str] = Hook("the text of a state")
 
 
+MAX_NAME = 400
+"""Characters of a loop's name.  A fused loop names its parts: uncut, each split and fuse would double the name."""
+
+
 def clean_name(name: str) -> str:
     """The name of a loop as states print it: `k.outer.v` becomes `k_o_v`."""
     parts = name.replace("@", ".").split(".")

@@ -20,24 +20,30 @@ def state_text(state: State) -> str:
     """Loops of extent 1 are left out; inlined stages are not printed."""
     names = ", ".join(s.op.name for s in state.stages if s.is_placeholder)
     lines = [f"Placeholder: {names}"]
+    starts, attached = _Starts(state), _attached(state)
     for k, stage in enumerate(state.stages):
         if not stage.is_placeholder and stage.where == ROOT:
-            _stage_lines(state, k, 0, lines)
+            _stage_lines(starts, attached, k, 0, lines)
     return "\n".join(lines) + "\n"
 
 
-def _stage_lines(state: State, k: int, indent: int, lines: list[str]) -> None:
-    stage = state.stages[k]
+def _attached(state: State) -> set[tuple[int, int]]:
+    """The loops, as stage and number, that stages are computed at."""
+    return {(s.attach.stage, s.attach.iter) for s in state.stages if s.attach is not None}
+
+
+def _stage_lines(starts: _Starts, attached: set[tuple[int, int]], k: int, indent: int, lines: list[str]) -> None:
+    stage = starts.state.stages[k]
     if stage.where == INLINED:
         return
     lines += [f"{'  ' * indent}{stage.op.name} {mark}" for mark in _marks(stage)]
     for it in stage.iters:
         if not (isinstance(it.extent, int) and it.extent == 1):
             word = "for" if it.annotation == "none" else it.annotation
-            lines.append(f"{'  ' * indent}{word} {it.name} {_range(state, it)}")
+            lines.append(f"{'  ' * indent}{word} {it.name} {_range(starts, it)}")
             indent += 1
-        for child in state.attached_to(k, it.uid):
-            _stage_lines(state, child, indent, lines)
+        for child in starts.state.attached_to(k, it.uid) if (k, it.uid) in attached else ():
+            _stage_lines(starts, attached, child, indent, lines)
     lines.append(f"{'  ' * indent}{stage.op.name} = ...")
 
 
@@ -51,10 +57,10 @@ def _marks(stage: Stage) -> Iterable[str]:
         yield "double_buffer"
 
 
-def _range(state: State, it: Iter) -> str:
+def _range(starts: _Starts, it: Iter) -> str:
     if it.extent is None:
         return "(None)"
-    start = "0" if it.start is None else _Starts(state).text(it.start)
+    start = "0" if it.start is None else starts.line(it.start)
     return f"({start},{it.extent})"
 
 
@@ -82,6 +88,12 @@ class _Starts:
     def __init__(self, state: State) -> None:
         self.state = state
         self.names: dict[tuple[int, int], str] = {}
+        self._loops: dict[int, dict[int, str]] = {}
+
+    def line(self, low: Linear) -> str:
+        """The start of one loop; names are unique within it."""
+        self.names = {}
+        return self.text(low)
 
     def text(self, low: Linear) -> str:
         terms = sorted(_merged(self._terms(low)), key=lambda t: (-t.scale, -t.lower, -_order(t.upper)))
@@ -127,7 +139,9 @@ class _Starts:
         if (k, uid) not in self.names:
             stage = self.state.stages[k]
             loop = stage.vars[uid]
-            base = (loop.annotation if _is_thread(loop) else loop_names(stage)[uid]).replace(".", "_")
+            if k not in self._loops:
+                self._loops[k] = loop_names(stage)
+            base = (loop.annotation if _is_thread(loop) else self._loops[k][uid]).replace(".", "_")
             name, n = base, 0
             while name in self.names.values():
                 n += 1

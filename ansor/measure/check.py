@@ -1,43 +1,32 @@
 """Is the output of a program right?  A fast wrong program must not win.
 
-The reference is the DAG evaluated in float64.  A float output passes when the largest absolute difference, taken
-relative to the largest absolute reference value, is at most
+The reference is the DAG evaluated in float64.  An element is right when it differs from it by no more than twice what
+rounding can change in this element (`rounding.py`: magnitudes are summed through the whole computation, so a small
+element has a small bound beside large ones), plus four of the smallest numbers of the dtype.  Integers, booleans, and
+floats that are moved and not computed must be equal.  NaN, +inf and -inf are each right where the reference has them.
+Where an error is infinite the value may be anything: rounding decides on the class of the result.
 
-    16 * eps(dtype) * sqrt(1 + terms)        (at most 0.05)
-
-where `terms` is the sum of the reduction lengths of the computation: rounding errors of a sum add up like a random
-walk, about 0.3 * eps * sqrt(terms), so the limit leaves a factor of some 50 and still catches one missing term.
-Integers and booleans must be equal.  Elements whose reference is not finite are not compared.
+All this is settled once a task, as the interval of values that are accepted for each element.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from te_lite import ComputeDAG
-from te_lite.tensor import ComputeOp
+from te_lite.reference import evaluate
+from te_lite.tensor import Tensor
+
+from .rounding import rounding_errors
+from .rounding_expr import least
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-
-def reduction_terms(dag: ComputeDAG) -> int:
-    """The sum over the operations of the number of terms one element adds up."""
-    total = 0
-    for op in dag.ops:
-        if isinstance(op, ComputeOp) and op.reduce_axis:
-            total += math.prod([v.extent if isinstance(v.extent, int) else 64 for v in op.reduce_axis])
-    return total
-
-
-def tolerance(dtype: str, terms: int) -> float:
-    """The largest relative difference that rounding explains (see the module)."""
-    kind = np.dtype(dtype)
-    if kind.kind != "f":
-        return 0.0
-    return min(0.05, 16 * float(np.finfo(kind).eps) * math.sqrt(1 + terms))
+SAFETY = 2.0
 
 
 def poison(shape: tuple[int, ...], dtype: str) -> Array:
@@ -47,22 +36,101 @@ def poison(shape: tuple[int, ...], dtype: str) -> Array:
     return np.full(shape, value, kind)
 
 
-def mismatch(got: Array, reference: Array, limit: float) -> str:
-    """Empty when `got` is right, else one sentence with the worst element."""
-    if got.dtype.kind != "f":
-        wrong = np.asarray(got != reference)
-        if not wrong.any():
-            return ""
-        where = tuple(int(k) for k in np.argwhere(wrong)[0])
-        count = int(wrong.sum())
-        return f"{count} of {got.size} elements differ, the first at {where}: {got[where]}, not {reference[where]}"
-    known = np.isfinite(reference)
-    scale = float(np.abs(reference, where=known, out=np.zeros_like(reference)).max(initial=0.0)) or 1.0
-    error = np.where(known, np.abs(got.astype(np.float64) - np.where(known, reference, 0)), 0.0) / scale
-    error = np.where(np.isnan(error), np.inf, error)
-    worst = float(error.max(initial=0.0))
-    if worst <= limit:
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """What is right for an output, element by element: `low` to `high`, both of the output's dtype.
+
+    NaN is right, too, where `nan` says so; None says nowhere.
+    """
+
+    low: Array
+    high: Array
+    nan: Array | None = None
+
+    def save(self, stem: Path) -> None:
+        """Keep the arrays in files whose names start with `stem`."""
+        for name, array in self._named().items():
+            scratch = stem.with_name(f"{stem.name}.{name}.part.npy")
+            np.save(scratch, array, allow_pickle=False)
+            scratch.replace(stem.with_name(f"{stem.name}.{name}.npy"))
+
+    @staticmethod
+    def load(stem: Path) -> Accepted | None:
+        """What `save` kept; None when there is nothing."""
+        paths = [stem.with_name(f"{stem.name}.{name}.npy") for name in ("low", "high", "nan")]
+        if not all(p.exists() for p in paths):
+            return None
+        low, high, nan = [np.load(p, allow_pickle=False) for p in paths]
+        return Accepted(low, high, nan if nan.size else None)
+
+    def _named(self) -> dict[str, Array]:
+        return {"low": self.low, "high": self.high, "nan": np.empty(0, bool) if self.nan is None else self.nan}
+
+
+def accepted_values(dag: ComputeDAG, inputs: Mapping[Tensor, Array]) -> dict[Tensor, Accepted]:
+    """What is right for each output of `dag` on these inputs.  Raises InterpError as `te_lite.reference` does."""
+    errors = rounding_errors(dag)
+    wanted = [*dag.tensors, *[errors[t] for t in dag.outputs if t in errors]]
+    values = evaluate(wanted, inputs, "float64")
+    return {t: accepted(values[t], values[errors[t]] if t in errors else None, t.dtype) for t in dag.outputs}
+
+
+def accepted(reference: Array, error: Array | None, dtype: str) -> Accepted:
+    """What is right where the reference (float64, or exact) may be off by `error` (float64); None is nothing."""
+    with np.errstate(all="ignore"):
+        if np.dtype(dtype).kind != "f":
+            return _whole(reference, error, np.dtype(dtype))
+        if error is None:
+            values = reference.astype(dtype)
+            nan = np.isnan(values)
+            return Accepted(np.where(nan, np.inf, values).astype(dtype), values, nan if nan.any() else None)
+        return _around(reference, error, dtype)
+
+
+def _whole(reference: Array, error: Array | None, kind: np.dtype[Any]) -> Accepted:
+    if error is None or not error.any():
+        return Accepted(reference, reference)
+    low, high = (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    steps = np.where(np.isfinite(error), np.ceil(error), np.inf)
+    below = np.where(steps > 0, np.clip(reference - steps, low, high), low)
+    above = np.where(steps > 0, np.clip(reference + steps, low, high), high)
+    # a float64 that was clipped to the largest int64 does not fit one
+    below, above = [np.where(np.abs(x) < 2.0**62, x, np.sign(x) * 2.0**62).astype(kind) for x in (below, above)]
+    return Accepted(np.where(steps > 0, below, reference), np.where(steps > 0, above, reference))
+
+
+def _around(reference: Array, error: Array, dtype: str) -> Accepted:
+    kind: Any = np.dtype(dtype).type
+    finite = np.isfinite(reference)
+    anything = np.isposinf(error) | (finite & np.isnan(error))
+    limit = np.where(finite & ~anything, SAFETY * error + 4 * least(dtype), 0.0)
+    low = np.nextafter((reference - limit).astype(kind), kind(-np.inf))
+    high = np.nextafter((reference + limit).astype(kind), kind(np.inf))
+    beyond = anything & finite & (np.abs(reference) > float(np.finfo(kind).max))
+    exact = beyond | (~finite & ~anything)
+    low, high = np.where(exact, reference.astype(kind), low), np.where(exact, reference.astype(kind), high)
+    free, nan = anything & ~beyond, np.isnan(reference)
+    low, high = np.where(free, kind(-np.inf), low), np.where(free, kind(np.inf), high)
+    either = anything | nan
+    return Accepted(low.astype(kind), high.astype(kind), either if either.any() else None)
+
+
+def mismatch(got: Array, right: Accepted) -> str:
+    """Empty when `got` is right, else one sentence with the number of wrong elements and the worst of them."""
+    fine = (got >= right.low) & (got <= right.high)
+    if fine.all():
         return ""
-    where = tuple(int(k) for k in np.unravel_index(int(error.argmax()), error.shape))
-    values = f"{got[where]}, not {reference[where]:.9g}"
-    return f"the error at {where} is {worst:.3g} of the largest value, above {limit:.3g}: {values}"
+    if right.nan is not None:
+        fine |= right.nan & np.isnan(got)
+    if fine.all():
+        return ""
+    wrong = np.argwhere(~fine)
+    low, high, values = [x[~fine].astype(np.float64) for x in (right.low, right.high, got)]
+    with np.errstate(all="ignore"):
+        middle, half = (low + high) / 2, (high - low) / 2
+        excess = np.abs(values - middle) / np.maximum(half, np.finfo(np.float64).tiny)
+    worst = int(np.where(np.isnan(excess), np.inf, excess).argmax())
+    where = tuple(int(k) for k in wrong[worst])
+    want = f"{middle[worst]:.9g}" + (f" to within {half[worst]:.2g}" if half[worst] > 0 else "")
+    text = "1 element is" if len(wrong) == 1 else f"{len(wrong)} elements are"
+    return f"{text} wrong of {got.size}, the worst at {where}: {got[where]}, not {want}"

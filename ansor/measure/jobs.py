@@ -1,14 +1,15 @@
 """What a worker does: build a program, prepare a task's data, run a program.
 
 build    steps -> state, its weights packed if the task says so -> loop nest (error 1), built by the backend (error 2)
-prepare  inputs and reference outputs of a task: made once, kept as .npy files, put on the device
+prepare  inputs of a task and the outputs that are right for them: made once, kept as .npy files, put on the device
 compare  load several programs, time them in turns (error 4)
-run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4)
+run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4), look whether the
+         inputs are as they were (error 5), and put them back for the next program
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy as np
 from te_lite import ComputeDAG
 from te_lite.dag_json import dag_from_json
 from te_lite.lower import lower
-from te_lite.reference import evaluate, random_inputs
+from te_lite.reference import random_inputs
 from te_lite.replay import replay
 from te_lite.step import from_json
 
@@ -29,7 +30,7 @@ from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
 from ..layout.packing import PackedLayout
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
-from .check import mismatch, poison, reduction_terms, tolerance
+from .check import Accepted, accepted_values, mismatch, poison
 from .networks import run_network
 
 MAX_MESSAGE = 512
@@ -64,26 +65,51 @@ def refuse_odd_times(costs: Sequence[float]) -> None:
         raise ValueError(f"the times {costs} are not positive numbers")
 
 
+@dataclass(frozen=True)
+class Lent:
+    """An input as a program gets it: the array on the device, and what it must still hold afterwards."""
+
+    name: str
+    handle: Any
+    array: Array
+
+
 @dataclass
 class Prepared:
-    """A task's data in the worker: arrays and device arrays in argument order, and the references of the outputs."""
+    """A task's data in the worker, by argument number: inputs, what is right for the outputs, arrays on the device."""
 
     task: str
     dag: ComputeDAG
     device: Device
-    arrays: list[Array]
+    inputs: Mapping[int, Array]
+    right: Mapping[int, Accepted]
     handles: list[Any]
-    references: dict[int, Array]
-    terms: int
 
-    def arguments(self, packed: Sequence[Any]) -> list[Any]:
-        """The device arrays that a program takes; the inputs that `packed` lists are packed for it."""
-        handles = list(self.handles)
+    def lend(self, packed: Sequence[Any]) -> dict[int, Lent]:
+        """The inputs for a program; those that `packed` lists are packed for it."""
+        lent = {k: Lent(self.dag.tensors[k].name, self.handles[k], array) for k, array in self.inputs.items()}
         for k, digits in packed:
-            array = self.arrays[k]
+            array = self.inputs[k]
             layout = PackedLayout(array.shape, ("",) * array.ndim, tuple([(d, extent) for d, extent in digits]))
-            handles[k] = self.device.put(layout.pack(array))
-        return handles
+            array = layout.pack(array)
+            lent[k] = Lent(lent[k].name, self.device.put(array), array)
+        return lent
+
+    def arguments(self, lent: Mapping[int, Lent]) -> list[Any]:
+        """The device arrays that a program takes."""
+        return [lent[k].handle if k in lent else handle for k, handle in enumerate(self.handles)]
+
+    def take_back(self, lent: Mapping[int, Lent]) -> list[str]:
+        """The names of the inputs that a program has changed; they are as before when this returns."""
+        changed = [one for one in lent.values() if not _same_bits(self.device.get(one.handle), one.array)]
+        for one in changed:
+            self.device.write(one.handle, one.array)
+        return [one.name for one in changed]
+
+
+def _same_bits(a: Array, b: Array) -> bool:
+    kind = f"u{a.dtype.itemsize}"
+    return bool((np.ascontiguousarray(a).view(kind) == np.ascontiguousarray(b).view(kind)).all())
 
 
 class Workbench:
@@ -132,15 +158,13 @@ class Workbench:
         self._prepared = None
         with stage(MeasureErrorNo.UNKNOWN_ERROR):
             dag = self.dag(job)
-            arrays = _task_arrays(dag, Path(job["directory"]), int(job["seed"]))
+            inputs, right = _task_data(dag, Path(job["directory"]), int(job["seed"]))
         with stage(MeasureErrorNo.COMPILE_DEVICE):
             device = _backend(job).open(int(job["device"]))
-            outputs = {k for k, t in enumerate(dag.tensors) if t in dag.outputs}
             handles = [
-                device.put(poison(t.shape, t.dtype) if k in outputs else arrays[k]) for k, t in enumerate(dag.tensors)
+                device.put(inputs[k] if k in inputs else poison(t.shape, t.dtype)) for k, t in enumerate(dag.tensors)
             ]
-        references = {k: arrays[k] for k in outputs}
-        self._prepared = Prepared(job["task"], dag, device, arrays, handles, references, reduction_terms(dag))
+        self._prepared = Prepared(job["task"], dag, device, inputs, right, handles)
         return {"error_no": 0}
 
     def run(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -149,19 +173,22 @@ class Workbench:
         with stage(MeasureErrorNo.COMPILE_DEVICE):
             program = data.device.load(job["directory"])
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
-            handles = data.arguments(job["packed"])
-            for k in data.references:
+            lent = data.lend(job["packed"])
+            handles = data.arguments(lent)
+            for k in data.right:
                 data.device.write(data.handles[k], poison(data.dag.tensors[k].shape, data.dag.tensors[k].dtype))
             program.run(handles)
-            got = {k: data.device.get(data.handles[k]) for k in data.references}
-        if job.get("check", True):
-            self.compare(data, got)
+        check = bool(job.get("check", True))
+        if check:
+            self.compare(data)
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             costs = program.time(
                 handles, int(job["number"]), int(job["repeat"]), int(job["min_repeat_ms"]), bool(job["flush"])
             )
             costs = [float(c) for c in costs]
             refuse_odd_times(costs)
+        if check:
+            self.look_at_inputs(data, lent)
         return {"error_no": 0, "costs": costs}
 
     def time_in_turns(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -175,7 +202,7 @@ class Workbench:
         programs: dict[int, tuple[Program, list[Any]]] = {}
         for k, (directory, packed) in enumerate(zip(job["directories"], job["packed"], strict=True)):
             with suppress(JobFailure), stage(MeasureErrorNo.COMPILE_DEVICE):
-                programs[k] = data.device.load(directory), data.arguments(packed)
+                programs[k] = data.device.load(directory), data.arguments(data.lend(packed))
         for _ in range(int(job["rounds"])):
             for k, (program, handles) in list(programs.items()):
                 try:
@@ -186,15 +213,25 @@ class Workbench:
                 except JobFailure:
                     times[k] = []
                     del programs[k]
+        with stage(MeasureErrorNo.RUNTIME_DEVICE):
+            data.take_back(data.lend([]))
         return {"error_no": 0, "times": times}
 
-    def compare(self, data: Prepared, got: dict[int, Array]) -> None:
+    def compare(self, data: Prepared) -> None:
         """Raises JobFailure with WRONG_ANSWER when an output is not what the reference says."""
-        for k, array in got.items():
-            tensor = data.dag.tensors[k]
-            text = mismatch(array, data.references[k], tolerance(tensor.dtype, data.terms))
+        for k, right in data.right.items():
+            with stage(MeasureErrorNo.RUNTIME_DEVICE):
+                got = data.device.get(data.handles[k])
+            text = mismatch(got, right)
             if text:
-                raise JobFailure(MeasureErrorNo.WRONG_ANSWER, f"output {tensor.name}: {text}")
+                raise JobFailure(MeasureErrorNo.WRONG_ANSWER, f"output {data.dag.tensors[k].name}: {text}")
+
+    def look_at_inputs(self, data: Prepared, lent: Mapping[int, Lent]) -> None:
+        """Raises JobFailure with WRONG_ANSWER when a program wrote to its inputs; the next one finds them whole."""
+        with stage(MeasureErrorNo.RUNTIME_DEVICE):
+            changed = data.take_back(lent)
+        if changed:
+            raise JobFailure(MeasureErrorNo.WRONG_ANSWER, f"input {', '.join(changed)}: the program has written to it")
 
 
 def _packed_inputs(dag: ComputeDAG, program: Rewritten) -> list[Any]:
@@ -207,19 +244,19 @@ def _backend(job: dict[str, Any]) -> Backend:
     return load_backend(job["backend"], job["kind"])
 
 
-def _task_arrays(dag: ComputeDAG, directory: Path, seed: int) -> list[Array]:
-    """Inputs (random, from `seed`, unless the directory has them) and float64 references, in argument order."""
-    paths = [directory / f"{k}.npy" for k in range(len(dag.tensors))]
-    if all(p.exists() for p in paths):
-        return [np.load(p, allow_pickle=False) for p in paths]
-    inputs = random_inputs(dag.tensors, np.random.default_rng(seed))
-    for k, t in enumerate(dag.tensors):
-        if paths[k].exists():
-            inputs[t] = np.load(paths[k], allow_pickle=False)
-    values = evaluate(dag.tensors, inputs, "float64")
-    arrays = [inputs[t] if t in inputs else values[t] for t in dag.tensors]
-    for path, array in zip(paths, arrays, strict=True):
-        scratch = path.with_suffix(".part.npy")
-        np.save(scratch, array, allow_pickle=False)
-        scratch.replace(path)
-    return arrays
+def _task_data(dag: ComputeDAG, directory: Path, seed: int) -> tuple[dict[int, Array], dict[int, Accepted]]:
+    """Inputs (random, from `seed`, unless the directory has them) and what is right for them, by argument number."""
+    given = {k: t for k, t in enumerate(dag.tensors) if t in dag.inputs}
+    drawn = random_inputs(dag.tensors, np.random.default_rng(seed))
+    inputs = {}
+    for k, t in given.items():
+        path = directory / f"{k}.npy"
+        inputs[k] = np.load(path, allow_pickle=False) if path.exists() else drawn[t]
+    stems = {k: directory / str(k) for k, t in enumerate(dag.tensors) if t in dag.outputs}
+    right = {k: kept for k, stem in stems.items() if (kept := Accepted.load(stem)) is not None}
+    if len(right) < len(stems):
+        found = accepted_values(dag, {t: inputs[k] for k, t in given.items()})
+        right = {k: found[dag.tensors[k]] for k in stems}
+        for k, stem in stems.items():
+            right[k].save(stem)
+    return inputs, right

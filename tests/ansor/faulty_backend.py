@@ -61,11 +61,12 @@ class Program:
         if self.fault == "nan":
             c[-1, -1] = np.nan
         if self.fault == "scribble":
-            a[...] = 7.0
-            c[0, 0] += 1.0
+            a[0, 0] += 1.0
 
     def time(self, args, number, repeat, min_repeat_ms, flush):
         match self.fault:
+            case "scribble_late":
+                args[0][-1, -1] = np.nan
             case "zero_time":
                 return [0.0] * repeat
             case "nan_time":

@@ -1,0 +1,205 @@
+"""How far rounding may move each element of a computation: a second computation, whose tensors are those errors.
+
+It is evaluated once a task, in float64, beside the reference.  `rounding_expr.py` has the errors of expressions; here
+are those of reductions.  A sum of `n` terms, added up in any order, is off by what its terms are off by, and by
+
+    u * min(n, 4 * sqrt(n)) * sum |terms|
+
+`n * u` bounds every order of additions; beyond 16 terms rounding errors are taken to be independent (Higham and Mary, A
+new approach to probabilistic rounding error analysis, SISC 2019; with the factor 2 of `check.py` the chance that one
+is larger is 1e-13 a term).  Where the product is above 1/32 of the root of the sum of squares, as with float16, it
+would let anything pass; there the terms are taken to come in no particular order of size and sign, so that partial sums
+are no larger than the sum and that root: at most `max(1/32, 2 * u * sqrt(n)) * (|sum| + sqrt(sum terms^2))`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from te_lite import ComputeDAG
+from te_lite.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Reduce, Select, Var
+from te_lite.reduction import max as max_reduce
+from te_lite.reduction import prod as prod_reduce
+from te_lite.reduction import sum as sum_reduce
+from te_lite.state import root_extent
+from te_lite.tensor import ComputeOp, Tensor, make_compute
+from te_lite.visit import walk
+
+from .rounding_expr import (
+    INFINITE,
+    NOTHING,
+    REAL,
+    Errors,
+    larger,
+    least,
+    magnitude,
+    overflows,
+    plus,
+    product,
+    rounding,
+    shown,
+    uncertain,
+    unit,
+    unless_nan,
+    where,
+)
+
+SPREAD = 4.0
+NOISE = 1 / 32
+
+
+def rounding_errors(dag: ComputeDAG) -> dict[Tensor, Tensor]:
+    """A float64 tensor for each computed tensor that rounding can change: by how much, at most, element by element.
+
+    They are computed from the inputs and tensors of `dag`.  See the modules for infinite and NaN errors.
+    """
+    found: dict[Tensor, Tensor] = {}
+    for op in dag.ops:
+        if isinstance(op, ComputeOp):
+            writer = _Operation(op, Errors(dict(found)))
+            for k in range(op.num_outputs):
+                error = writer.output(k)
+                if error is not None:
+                    found[op.output(k)] = writer.tensor(error)
+    return found
+
+
+def reduction_length(op: ComputeOp) -> int:
+    """The number of terms that one element of a reduction adds up, at most."""
+    return math.prod([root_extent(v, op.axis) for v in op.reduce_axis])
+
+
+class _Operation:
+    """Writes the errors of the outputs of one operation."""
+
+    def __init__(self, op: ComputeOp, errors: Errors) -> None:
+        self.op = op
+        self.errors = errors
+
+    def tensor(self, body: Expr) -> Tensor:
+        """A tensor on the points of the operation."""
+        return make_compute(f"{self.op.name}.error", self.op.axis, (body,), object()).output()
+
+    def read(self, body: Expr) -> Expr:
+        """An element of a tensor made of `body`, at the point at hand."""
+        return self.tensor(body)[self.op.axis]
+
+    def output(self, k: int) -> Expr | None:
+        """The error of output `k`, or None when it is exact."""
+        body = self.op.body[k]
+        if not isinstance(body, Reduce):
+            return self.errors.of(body)
+        return _Reduction(self, body, k).error()
+
+
+class _Reduction:
+    """Writes the error of one value of a reduction."""
+
+    def __init__(self, of: _Operation, body: Reduce, k: int) -> None:
+        self.of = of
+        self.body = body
+        self.k = k
+        self.source = body.sources[k]
+        self.value = of.op.output(k)[of.op.axis]
+
+    def error(self) -> Expr | None:
+        """See `rounding_errors`."""
+        carried = [self.of.errors.of(s) for s in (*self.body.sources, *self.body.init)]
+        exact = all(e is None for e in carried)
+        x, y = self.body.combiner.lhs[self.k], self.body.combiner.rhs[self.k]
+        match self.body.combiner.result[self.k]:
+            case Binary(op=op, a=a, b=b) | Logical(op=op, a=a, b=b) if (a is x and b is y) or (a is y and b is x):
+                return self._folded(op)
+        if self.body.combiner.name in ("argmax", "argmin") and len(self.body.sources) == 2:
+            return self._first(exact)
+        return None if exact and self._chooses() else INFINITE
+
+    def _folded(self, op: str) -> Expr | None:
+        """The value is folded by itself with an operator."""
+        error = self.of.errors.of(self.source)
+        if self.body.init:
+            error = larger(error, self.of.errors.of(self.body.init[self.k]))
+        if op == "+" and self.source.dtype in FLOATS:
+            return self._sum()
+        if op == "*" and self.source.dtype in FLOATS:
+            return self._product(error)
+        if op in ("+", "*"):
+            return None if error is None else uncertain(self._largest(error))
+        return self._largest(unless_nan(error, self.source))
+
+    def reduced(self, source: Expr) -> Expr:
+        """The sum of `source` over the points that are reduced."""
+        return self.of.read(sum_reduce(source, self.body.axes, self.body.condition))
+
+    def _largest(self, error: Expr | None) -> Expr | None:
+        if error is None:
+            return None
+        return larger(NOTHING, self.of.read(max_reduce(error, self.body.axes, self.body.condition)))
+
+    def _sum(self) -> Expr | None:
+        factors = [(magnitude(f), self.of.errors.of(f)) for f in _factors(self.source)]
+        size, carried = product(factors)
+        if len(factors) > 1:
+            size = math_product([_size(f) for f in _factors(self.source)])
+        elif carried:
+            carried = [shown(self.of.errors.of(self.source))]
+        n = reduction_length(self.of.op) + len(factors)
+        total = self.reduced(size)
+        starts = [x for x in self.body.init[self.k : self.k + 1]]
+        total = shown(plus(total, *[magnitude(x) for x in starts]))
+        own = where(overflows(total, self.source.dtype), INFINITE, self._added(n, total))
+        lost = Const(2 * n * least(self.source.dtype), REAL)
+        return plus(*[self.reduced(e) for e in carried], *[self.of.errors.of(x) for x in starts], own, lost)
+
+    def _added(self, n: int, total: Expr) -> Expr:
+        """What `n` additions of terms of the magnitude `total` in all may be off by."""
+        u = unit(self.source.dtype)
+        worst = Binary("*", magnitude(total), Const(u * min(float(n), SPREAD * math.sqrt(n)), REAL))
+        if SPREAD * u * n <= NOISE:  # sum |terms| is at most sqrt(n) times the root of the sum of squares
+            return worst
+        squares = self.reduced(math_product([f for g in _factors(self.source) for f in (_size(g), _size(g))]))
+        level = Binary("+", magnitude(self.value), Call("sqrt", (magnitude(squares),), REAL))
+        return Binary("min", worst, Binary("*", level, Const(max(NOISE, SPREAD / 2 * u * math.sqrt(n)), REAL)))
+
+    def _product(self, error: Expr | None) -> Expr | None:
+        """Each factor widened by its error and two roundings, less the factors as they are."""
+        size = magnitude(self.source)
+        grown = Binary("*", shown(plus(size, error)), Const(1 + 2 * unit(self.source.dtype), REAL))
+        widened, plain = [self.of.read(prod_reduce(x, self.body.axes, self.body.condition)) for x in (grown, size)]
+        return plus(Binary("-", widened, plain), rounding(self.value, _size(self.value)))
+
+    def _first(self, exact: bool) -> Expr | None:
+        """The index (0) or value (1) of an argmax or argmin; the index is open where another value is near the best."""
+        value, best = self.body.sources[1], self.of.op.output(1)[self.of.op.axis]
+        error = self.of.errors.of(value)
+        widest = self._largest(unless_nan(error, value))
+        if self.k == 1 or exact or error is None or widest is None:
+            return widest if self.k == 1 else uncertain(widest)
+        near = Compare("<=", _size(Binary("-", value, best)), Binary("+", error, widest))
+        count = self.reduced(Cast(REAL, near))
+        return where(Compare(">", count, Const(1.0, REAL)), uncertain(widest), None)
+
+    def _chooses(self) -> bool:
+        """The reducer takes one of its operands, and computes nothing."""
+        return all(
+            isinstance(x, Var | Select | Compare | Logical | Not | Const)
+            for result in self.body.combiner.result
+            for x in walk(result)
+        )
+
+
+def _size(e: Expr) -> Expr:
+    return Call("abs", (e,), REAL)
+
+
+def math_product(factors: Sequence[Expr]) -> Expr:
+    """The product of expressions, as one expression."""
+    total = factors[0]
+    for factor in factors[1:]:
+        total = Binary("*", total, factor)
+    return total
+
+
+def _factors(e: Expr) -> list[Expr]:
+    return [*_factors(e.a), *_factors(e.b)] if isinstance(e, Binary) and e.op == "*" else [e]
