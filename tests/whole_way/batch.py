@@ -18,7 +18,7 @@ from .description import Dag
 from .guarded import Arrays
 from .numpy_oracle import Value, compared, evaluate, random_inputs
 from .outcome import Finding, Outcome, raised
-from .programs import TARGETS, Candidate, Programs1
+from .programs import TARGETS, Candidate, Programs
 
 INTERPRETED = 5
 """Of how many candidates one is also run by the interpreter."""
@@ -76,7 +76,7 @@ def run_batch(jobs: Sequence[Job], watch: Watch = lambda text: None) -> list[Out
         def told(text: str, seed: int = job.seed) -> None:
             watch(f"seed {seed}: {text}")
 
-        for c in Programs1(job.dag, outcome, job.seed, told).all(job.targets, job.count):
+        for c in Programs(job.dag, outcome, job.seed, told).all(job.targets, job.count):
             number = 100 * k + c.number + 50 * (c.target == "cuda")
             named = replace(c, number=number, func=replace(c.func, name=f"p{number}"))
             cases.append(_Case(named, outcome, names, inputs, wanted))

@@ -77,7 +77,9 @@ def evaluate_stage(stage: Stage, known: Mapping[str, Value]) -> list[Value]:
     rows = [Value(b.v.reshape(count, -1), b.e.reshape(count, -1), b.dtype) for b in bodies]
     kept = _spread(mask, shape)
     folded = fold(stage.fold, rows, kept.v.reshape(count, -1), kept.e.reshape(count, -1))
-    return [Value(f.v.reshape(shape[: len(stage.axes)]), f.e.reshape(shape[: len(stage.axes)]), f.dtype) for f in folded]
+    return [
+        Value(f.v.reshape(shape[: len(stage.axes)]), f.e.reshape(shape[: len(stage.axes)]), f.dtype) for f in folded
+    ]
 
 
 def _grid(axes: Axes) -> dict[str, Array]:
@@ -408,7 +410,7 @@ def _first(name: str, rows: list[Value], kept: Array) -> list[Value]:
     floats = value.is_float
     score = value.v.astype("float64") * sign if floats else value.v
     if not floats and name == "argmin":
-        score = ~value.v if value.dtype != "bool" else ~value.v
+        score = ~value.v
     order = np.where(kept, score, -np.inf) if floats else score
     best = order.max(axis=1, initial=None) if floats else np.where(kept, score, score.min(axis=1)[:, None]).max(axis=1)
     ties = kept & (order == best[:, None])

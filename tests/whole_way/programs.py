@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,8 @@ from ansor.core.hardware import HardwareParams
 from ansor.features import extract, state_features
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.generate import extra_sketches
-from ansor.space.programs import Programs, programs
+from ansor.space.programs import Programs as Lanes
+from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space
 from ansor.space.states import concrete
@@ -61,7 +63,7 @@ class Stop(Exception):
 Watch = Callable[[str], None]
 
 
-class Programs1:
+class Programs:
     """Draws the programs of one description; what happens on the way is written to `outcome`."""
 
     def __init__(self, dag: Dag, outcome: Outcome, seed: int, watch: Watch, every: int = 4) -> None:
@@ -100,15 +102,11 @@ class Programs1:
     def _of_target(self, dag: te.ComputeDAG, target: str, count: int) -> Iterator[Candidate]:
         rng = np.random.default_rng([self.seed, TARGETS.index(target)])
         for k in range(count):
-            try:
+            with suppress(Stop):
                 yield self._candidate(target, self._searched(dag, target, rng), 2 * k)
-            except Stop:
-                pass
             if rng.random() < 0.4:
-                try:
+                with suppress(Stop):
                     yield self._candidate(target, self._scheduled(dag, target, rng), 2 * k + 1)
-                except Stop:
-                    pass
 
     # -------------------------------------------------------------------------------- where programs come from
 
@@ -140,12 +138,15 @@ class Programs1:
 
     def _scheduled(self, dag: te.ComputeDAG, target: str, rng: np.random.Generator) -> te.State:
         self.steps = ""
-        fuzzer = Fuzzer(dag, rng, target == "cuda")
-        fuzzer.most_turns = min(fuzzer.most_turns, 40_000)
-        state, _ = self.phase("draw a schedule", target, lambda: fuzzer.draw(60))
-        return state
 
-    def _compare_lanes(self, many: Programs, state: te.State, lane: int, target: str) -> None:
+        def drawn() -> te.State:
+            fuzzer = Fuzzer(dag, rng, target == "cuda")
+            fuzzer.most_turns = 40_000
+            return fuzzer.draw(60)[0]
+
+        return self.phase("draw a schedule", target, drawn)
+
+    def _compare_lanes(self, many: Lanes, state: te.State, lane: int, target: str) -> None:
         hardware, machine = HARDWARE[target], MACHINES[target]
         lanes = self.phase("features", target, lambda: extract(many, hardware))
         alone = self.phase("features", target, lambda: state_features(state, hardware))
@@ -154,7 +155,7 @@ class Programs1:
         if not np.array_equal(lanes[lane], alone):
             self.found("features", "features", target, "the features of a lane are not those of its state")
         times = self.phase("estimate", target, lambda: seconds(many, machine))
-        time = self.phase("estimate", target, lambda: seconds(Programs(infer_bounds(state)), machine))
+        time = self.phase("estimate", target, lambda: seconds(Lanes(infer_bounds(state)), machine))
         if not (np.isfinite(times).all() and (times > 0).all()):
             self.found("features", "estimate", target, "some estimated times are not positive numbers")
         if times[lane] != time[0]:

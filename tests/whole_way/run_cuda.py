@@ -18,7 +18,7 @@ from codegen_cuda.limits import Limits, require_limits
 from te_lite import LoweredFunc
 
 Case = tuple[CudaProgram, list[np.ndarray]]
-_HELPER = re.compile(r"^(?:template <[^>]*> )?static __device__[^(\n]*?(\w+)\(", re.MULTILINE)
+_HELPER = re.compile(r"^static __device__[^(\n]*?((?!copy_async)\b\w+)\(", re.MULTILINE)
 _SHARED = re.compile(r"__shared__[^;\[]*?(\w+)\s*\[")
 
 

@@ -6,56 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from . import description as d
-from .batch import Job, run_batch
 from .description import Dag, Expr, Input, Stage
-from .farm import farm
-from .numpy_oracle import evaluate, random_inputs
-from .outcome import Finding
-
-DRAWS = 8
-"""Draws of programs of a smaller description: the one that failed is not a program of it."""
-MOST_TRIES = 150
 
 
-def shrunk(dag: Dag, finding: Finding, seed: int, limit: float) -> Dag:
-    """A description that fails as `finding` does; `dag` itself where nothing smaller was found to."""
-    draws = [seed, *range(DRAWS - 1)]
-    tries = 0
-    progress = True
-    while progress and tries < MOST_TRIES:
-        progress = False
-        for smaller in _smaller(dag):
-            tries += 1
-            if tries > MOST_TRIES:
-                break
-            if _fails(smaller, finding, draws, limit):
-                dag, progress = smaller, True
-                break
-    return dag
-
-
-def _fails(dag: Dag, finding: Finding, draws: list[int], limit: float) -> bool:
-    try:
-        evaluate(dag, random_inputs(dag))
-    except (IndexError, ValueError, AssertionError):
-        return False
-    targets = (finding.target,) if finding.target in ("c", "cuda") else ("c", "cuda")
-    jobs = [Job(seed, dag, targets, 2) for seed in draws]
-    for outcome in farm(run_batch, jobs, 1, 4, limit):
-        if any((f.kind, f.phase) == (finding.kind, finding.phase) and _alike(f, finding) for f in outcome.findings):
-            return True
-    return False
-
-
-def _alike(a: Finding, b: Finding) -> bool:
-    """Exceptions must be the same; of wrong results no more is known than that they are wrong."""
-    return a.signature == b.signature if a.kind in ("exception", "compiler", "verifier") else True
-
-
-def _smaller(dag: Dag) -> Iterator[Dag]:
-    for name in dag.outputs:
-        outputs = tuple([o for o in dag.outputs if o != name])
-        if outputs:
+def smaller(dag: Dag) -> Iterator[Dag]:
+    """Descriptions that are simpler by one step; some have no meaning."""
+    for stage in dag.stages:
+        outputs = tuple([o for o in dag.outputs if o not in stage.names])
+        if outputs and len(outputs) < len(dag.outputs):
             yield d.needed(replace(dag, outputs=outputs))
     for stage in dag.stages[:-1]:
         yield d.needed(replace(dag, outputs=stage.names))
@@ -139,15 +97,15 @@ def dtype_of(e: Expr, dtypes: dict[str, str]) -> str:
     return dtype_of(e[1], dtypes)
 
 
-def shown(dag: Dag, finding: Finding, seed: int) -> str:
-    """A report that can be run."""
-    lines = [f"--- seed {seed}: {finding.kind} in {finding.phase} ({finding.target})", f"    {finding.text}"]
-    lines += [f"    {i.name}: {i.dtype}{list(i.shape)} {i.values}" for i in dag.inputs]
+def text_of(dag: Dag) -> str:
+    """One line a tensor."""
+    lines = [f"    {i.name}: {i.dtype}{list(i.shape)} {i.values}" for i in dag.inputs]
     for s in dag.stages:
-        folded = f" {s.fold} over {dict(s.reduce)}" if s.fold else ""
+        axes = ", ".join(f"{name} < {n}" for name, n in s.axes)
+        folded = f"{s.fold} over {', '.join(f'{name} < {n}' for name, n in s.reduce)} of " if s.fold else ""
         where = "" if s.where is None else f" where {text(s.where)}"
-        lines.append(f"    {', '.join(s.names)}{list(dict(s.axes).items())} ={folded} {'; '.join(map(text, s.body))}{where}")
-    return "\n".join([*lines, f"    -> {', '.join(dag.outputs)}", d.to_json(dag)])
+        lines.append(f"    {', '.join(s.names)}[{axes}] = {folded}{'; '.join(map(text, s.body))}{where}")
+    return "\n".join([*lines, f"    -> {', '.join(dag.outputs)}"])
 
 
 def text(e: Expr) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 from collections import Counter
@@ -24,6 +23,7 @@ class Sums:
     findings: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     compared: float = 0.0
+    first: dict[str, int] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> None:
         self.seeds.append(outcome.seed)
@@ -31,18 +31,17 @@ class Sums:
         self.refusals.update(outcome.refusals)
         self.findings.update([f.kind for f in outcome.findings])
         self.compared += outcome.compared
+        for text in outcome.refusals:
+            self.first.setdefault(text, outcome.seed)
 
     def line(self) -> str:
         """One line for people."""
         programs = ", ".join(f"{n} {name}" for name, n in sorted(self.programs.items()))
         found = ", ".join(f"{n} {name}" for name, n in sorted(self.findings.items())) or "nothing found"
         refused = sum(self.refusals.values())
-        return f"{len(self.seeds)} seeds, programs right: {programs}; refused: {refused}; {found}"
-
-
-def kind_of(options: argparse.Namespace) -> str:
-    """What a range of seeds means."""
-    return "graphs" if options.graphs else "special" if options.special else "dags"
+        share = 100 * self.compared / max(len(self.seeds), 1)
+        right = f"{len(self.seeds)} seeds, right: {programs}, {share:.0f} % of the elements compared"
+        return f"{right}; refused: {refused}; {found}"
 
 
 def commit() -> str:
