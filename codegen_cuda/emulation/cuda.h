@@ -138,6 +138,7 @@ EMU_MATH2(pow) EMU_MATH2(fmod) EMU_MATH2(fmax) EMU_MATH2(fmin) EMU_MATH2(atan2) 
 extern "C" float fmaf(float, float, float);
 extern "C" double fma(double, double, double);
 extern "C" int abs(int);
+extern "C" long long llabs(long long);
 inline float fma(float a, float b, float c) { return fmaf(a, b, c); }
 inline float abs(float x) { return fabsf(x); }
 inline double abs(double x) { return fabs(x); }

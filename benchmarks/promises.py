@@ -1,0 +1,233 @@
+"""Figures of the promises of reliability that no single test prints: `python -m benchmarks.promises R4 R5 --json FILE`.
+
+Without numbers, those that take at most a minute each.  `docs/promises.md` lists all eighteen with their last figures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import ansor
+from ansor.core.measure_values import MeasureErrorNo
+from ansor.records.journal import append_lines, scan_lines
+from benchmarks.report import parser, write_json
+from tests.ansor import test_resume as resume
+from tests.ansor.search_case import MODELS, TARGETS
+from tests.ansor.test_measure_faults import BUILD_FAULTS, RUN_FAULTS, measure
+
+FORK = get_context("fork")
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
+LOGS = ("tvm_log_matmul1024_cpu.json", "tvm_log_matmul1024_cuda_h200.json")
+HANGS = {"build_hang", "build_stop", "build_spin", "run_hang", "run_spin", "run_stop", "run_child"}
+FULL, LIMIT = 3, 2.0
+
+
+def faults(trials: int, words: list[str], folder: Path) -> tuple[int, int, float]:
+    """Measure `trials` programs, every fifth one faulty: the results that came, wrong error numbers, slowest end."""
+    expected = {**BUILD_FAULTS, **RUN_FAULTS, "good": MeasureErrorNo.NO_ERROR}
+    script = [words[k // 5 % len(words)] if k % 5 == 0 else "good" for k in range(trials)]
+    (folder / "script").write_text("\n".join(script))
+    (folder / "spin.c").write_text("volatile int x; void spin(void) { for (;;) x = x + 1; }")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "spin.so", folder / "spin.c"], check=True)
+    os.environ["FAULTS"] = str(folder)
+    before = ansor.register_backend("c", "tests.ansor.faulty_backend")
+    task = ansor.SearchTask("matmul", (64, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
+    try:
+        policy = ansor.SketchPolicy(task, seed=5, params={"sample_init_min_population": 1}, verbose=0)
+        states = policy.ask(min(trials, 200))
+        results = measure(task, [states[k % len(states)] for k in range(trials)], LIMIT)
+    finally:
+        ansor.register_backend("c", before)
+    wrong = sum(r.error_no != expected[w] for w, r in zip(script, results, strict=True))
+    slowest = max((r.all_cost for w, r in zip(script, results, strict=True) if w in HANGS), default=0.0)
+    return len(results), wrong, slowest
+
+
+def r1(folder: Path) -> dict[str, Any]:
+    """No candidate ends or hangs a run."""
+    trials = int(os.environ.get("TRIALS", "500"))
+    words = [w for w in (*BUILD_FAULTS, *RUN_FAULTS)]
+    came, wrong, _ = faults(trials, words, folder)
+    return {"trials": trials, "faults": trials // 5, "kinds": len(words), "lost": trials - came, "misjudged": wrong}
+
+
+def r2(folder: Path) -> dict[str, Any]:
+    """A time limit is kept."""
+    hangs = int(os.environ.get("TRIALS", "50"))
+    _, wrong, slowest = faults(5 * hangs, sorted(HANGS), folder)
+    return {"hangs": hangs, "limit_s": LIMIT, "slowest_end_s": round(slowest, 2), "misjudged": wrong}
+
+
+def r4(folder: Path) -> dict[str, Any]:
+    """Every acknowledged record survives SIGKILL."""
+    chance, log, acknowledged, bad = random.Random(0), folder / "log", set[str](), 0
+    for kill in range(1000):
+        receive, send = FORK.Pipe(duplex=False)
+        child = FORK.Process(target=_write_for_ever, args=(log, kill, send))
+        child.start()
+        send.close()
+        time.sleep(chance.uniform(0.002, 0.02))
+        child.kill()
+        child.join()
+        try:
+            while True:
+                acknowledged.add(receive.recv())
+        except (EOFError, OSError):
+            receive.close()
+    stored = set()
+    for _, line in scan_lines(log):
+        try:
+            stored.add(json.loads(line)["name"])
+        except ValueError:
+            bad += 1
+    return {"kills": 1000, "acknowledged": len(acknowledged), "lost": len(acknowledged - stored), "unreadable": bad}
+
+
+def _write_for_ever(log: Path, kill: int, pipe: Any) -> None:
+    for k in range(10**6):
+        name = f"{kill}.{k}"
+        append_lines(log, [json.dumps({"name": name, "pad": "x" * (k * 131 % 3000)})])
+        pipe.send(name)
+
+
+def r5(folder: Path) -> dict[str, Any]:
+    """A torn tail is harmless."""
+    cuts = failures = 0
+    for number in range(5):
+        lines = (GOLDEN / LOGS[number % 2]).read_bytes().splitlines()[4 * number : 4 * number + 4]
+        before = b"".join(line + b"\n" for line in lines[:2])
+        for cut in range(len(lines[2])):
+            path = folder / "log"
+            path.write_bytes(before + lines[2][:cut])
+            append_lines(path, [lines[3].decode()])
+            kept = len(list(ansor.load_records(path)))
+            cuts, failures = cuts + 1, failures + (kept != 3)
+            path.with_name("log.torn").unlink(missing_ok=True)
+    return {"cuts": cuts, "logs": 5, "failures": failures}
+
+
+def r6(folder: Path) -> dict[str, Any]:
+    """Concurrent writers are safe."""
+    writers = [FORK.Process(target=_write_thousand, args=(folder / "log", w)) for w in range(8)]
+    for w in writers:
+        w.start()
+    for w in writers:
+        w.join()
+    seen = [json.loads(line)["name"] for _, line in scan_lines(folder / "log")]
+    return {"written": 8000, "whole": len(seen), "unique": len(set(seen))}
+
+
+def _write_thousand(log: Path, writer: int) -> None:
+    for k in range(1000):
+        append_lines(log, [json.dumps({"name": f"{writer}.{k}", "pad": "x" * (k * 37 % 900)})])
+
+
+def r14(folder: Path) -> dict[str, Any]:
+    """A stopped search goes on where it was."""
+    chance = random.Random(1)
+    out = {"stops": 50, "wrong_trial_count": 0, "measured_again": 0, "lost": 0, "best_lost": 0}
+    for k in range(50):
+        target, log = ("c", "cuda")[k % 2], folder / f"log{k}.json"
+        resume.attempt(target, "random", log, chance.randrange(1, resume.TRIALS), chance.uniform(0, 0.02))
+        before, best = resume.programs(log), _best(log)
+        heard, _ = resume.attempt(target, "random", log, None, 0)
+        final = resume.programs(log)
+        again = {w.partition(" ")[2] for w in heard if w.startswith("measure ")} & set(before)
+        out["wrong_trial_count"] += len(final) != resume.TRIALS
+        out["measured_again"] += len(again) + len(final) - len(set(final))
+        out["lost"] += final[: len(before)] != before
+        out["best_lost"] += _best(log) > best
+    return out
+
+
+def _best(log: Path) -> float:
+    return min([r.cost for _, r in ansor.RecordReader(log)] if log.exists() else [], default=float("inf"))
+
+
+def r15(folder: Path) -> dict[str, Any]:
+    """A seed decides the search: in processes of different hash seeds and numbers of threads."""
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    different = 0
+    for seed in range(3):
+        found = []
+        for threads, words in (("1", ()), ("2", ("replay",))):
+            place = folder / f"{seed}"
+            place.mkdir(exist_ok=True)
+            more = {"PYTHONHASHSEED": f"{seed}{threads}", "OMP_NUM_THREADS": threads, "PYTHONPATH": path}
+            command = [sys.executable, "-m", "tests.ansor.search_case", os.fspath(place), *words]
+            done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, check=True)
+            found.append(done.stdout)
+        different += found[0] != found[1]
+    return {"pairs_of_runs": 3 * len(TARGETS) * len(MODELS), "different": different, "python": sys.version.split()[0]}
+
+
+def r16(folder: Path) -> dict[str, Any]:
+    """No wrong program wins, however fast."""
+    words = ["wrong", "untouched", "nan", "scribble"]
+    came, wrong, _ = faults(250, words, folder)
+    return {"planted": 50, "accepted_or_misjudged": wrong, "results": came}
+
+
+def r18(folder: Path) -> dict[str, Any]:
+    """A full disk, a read-only log and a vanished directory end a search in one sentence, with exit code 3."""
+    good = folder / "good.json"
+    sample = (GOLDEN / LOGS[0]).read_text().splitlines()[:3]
+    good.write_text("".join(line + "\n" for line in sample))
+    cases = {
+        "full disk": (good, good.stat().st_size + 100),
+        "no space": (Path("/dev/full"), None),
+        "vanished": (Path("/proc/nowhere/log.json"), None),
+        "no file": (folder, None),
+    }
+    out: dict[str, Any] = {}
+    for name, (log, size) in cases.items():
+        command = [sys.executable, "-m", "ansor", "tune", "matmul", "--shape", "16,16,16", "--target", "c", "--trials",
+                   "2", "--log", str(log)]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=_limit(size))
+        out[name] = {"code": done.returncode, "sentences": len(done.stderr.strip().splitlines())}
+    whole = good.read_bytes().endswith(b"\n") and len(list(ansor.load_records(good))) >= len(sample)
+    return {**out, "log_valid": whole, "clean": all(c["code"] == FULL for c in out.values())}
+
+
+def _limit(size: int | None) -> Callable[[], None]:
+    def limit() -> None:
+        if size is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
+PROMISES = {"R1": r1, "R2": r2, "R4": r4, "R5": r5, "R6": r6, "R14": r14, "R15": r15, "R16": r16, "R18": r18}
+QUICK = ("R4", "R5", "R6", "R14", "R15", "R18")
+
+
+def main() -> None:
+    options = parser(__doc__ or "")
+    options.add_argument("promises", nargs="*", default=QUICK, help=f"of {', '.join(PROMISES)}")
+    given = options.parse_args()
+    figures = {}
+    for name in given.promises:
+        with tempfile.TemporaryDirectory(prefix="promises_") as folder:
+            start = time.monotonic()
+            figures[name] = PROMISES[name](Path(folder))
+            print(
+                f"{name}  {PROMISES[name].__doc__}\n    {figures[name]}  ({time.monotonic() - start:.0f} s)", flush=True
+            )
+    write_json(given.json, figures)
+
+
+if __name__ == "__main__":
+    main()

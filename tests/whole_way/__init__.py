@@ -1,0 +1,16 @@
+"""Fuzz of the whole way: random computations through search, lowering and both backends, against plain NumPy.
+
+description.py    what a random DAG is: plain data, to and from JSON
+draw.py           random descriptions (indices.py: their indices; values.py: their expressions)
+numpy_oracle.py   what a description means, with a bound of the rounding error of every element
+build.py          a description as tensors of te_lite
+programs.py       sketches, samples, features, estimates, lowering, verification: programs of one DAG
+run_c.py, run_cuda.py   many programs compiled at once and run on guarded arrays
+batch.py          some DAGs from beginning to end, in one process
+farm.py           many batches in processes with a time limit
+shrink.py         the smallest description that still fails in the same way
+totals.py         what was run so far, in a committed file
+graphs.py         the same for random networks
+
+`python -m tests.whole_way --seeds 0:1000 --jobs 2` runs a range of seeds, `--graphs` networks.
+"""

@@ -1,0 +1,146 @@
+"""`python -m tests.whole_way --seeds 0:1000 [--jobs N] [--graphs] [--special] [--record]`: run, shrink, add up.
+
+`--file FILE` tries one description, JSON as it is printed here.  Exits with 1 when something was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+from codegen_cuda import emulator_build
+
+from . import totals
+from .farm import farm
+from .kinds import KINDS, Kind
+from .outcome import Finding, Outcome
+
+MOST_SECONDS = 60.0
+"""For the shrinking of one finding."""
+
+
+def arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.whole_way", description=__doc__)
+    parser.add_argument("--seeds", default="0:300", help="A:B, from A up to but not including B, or a list A,B,C")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--batch", type=int, default=12, help="descriptions compiled together")
+    parser.add_argument("--limit", type=float, default=90.0, help="seconds without news that make a hang")
+    parser.add_argument("--special", action="store_true", help="inputs and divisors at the edges of their dtype")
+    parser.add_argument("--graphs", action="store_true", help="networks instead of single computations")
+    parser.add_argument("--record", action="store_true", help="add the result to totals.json, skip what is there")
+    parser.add_argument("--shrink", type=int, default=1, help="how many findings of each sort are shrunk")
+    parser.add_argument("--file", type=Path, help="one description as JSON, tried with several draws")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = arguments(argv)
+    kind = KINDS["graphs" if options.graphs else "special" if options.special else "dags"]
+    with tempfile.TemporaryDirectory(prefix="whole_way_") as folder:
+        tempfile.tempdir = folder
+        try:
+            return run(options, kind)
+        finally:
+            tempfile.tempdir = None
+
+
+def seeds_of(text: str) -> list[int]:
+    """`0:300`, or `4,17`."""
+    if ":" in text:
+        first, last = map(int, text.split(":"))
+        return list(range(first, last))
+    return [int(s) for s in text.split(",")]
+
+
+def run(options: argparse.Namespace, kind: Kind) -> int:
+    """Run the seeds or the file; 1 when something was found."""
+    emulator_build.host()
+    if options.file:
+        given = kind.read(options.file.read_text())
+        jobs = kind.jobs(given, Finding("", "", "any", ""), 0)
+    else:
+        done = totals.done(kind.name) if options.record else set()
+        jobs = [kind.job(s, kind.draw(s)) for s in seeds_of(options.seeds) if s not in done]
+    found = report(jobs, kind, options)
+    if not options.file:
+        shrink_all(found, kind, options)
+    return 1 if found else 0
+
+
+def report(jobs: list[Any], kind: Kind, options: argparse.Namespace) -> list[tuple[Outcome, Finding]]:
+    """Run the jobs and say what comes of them, on the way and in the end."""
+    found: list[tuple[Outcome, Finding]] = []
+    sums, unsaved, start = totals.Sums(), totals.Sums(), time.time()
+    for n, outcome in enumerate(farm(kind.work, jobs, options.jobs, options.batch, options.limit), 1):
+        sums.add(outcome)
+        unsaved.add(outcome)
+        for finding in outcome.findings:
+            found.append((outcome, finding))
+            print(f"seed {outcome.seed}: {finding.signature}\n    {finding.text}", flush=True)
+        if options.record and (n % 500 == 0 or n == len(jobs)):
+            totals.record(kind.name, unsaved)
+            unsaved = totals.Sums()
+        if n % 100 == 0 or n == len(jobs):
+            print(f"{n} of {len(jobs)}: {sums.line()}, {time.time() - start:.0f} s", flush=True)
+    for text, count in sums.refusals.most_common():
+        print(f"  refused {count} times, first by seed {sums.first[text]}: {text}")
+    return found
+
+
+def shrink_all(found: list[tuple[Outcome, Finding]], kind: Kind, options: argparse.Namespace) -> None:
+    """Print the smallest description of each sort of finding."""
+    seen: Counter[str] = Counter()
+    for outcome, finding in found:
+        seen[finding.signature] += 1
+        if seen[finding.signature] <= options.shrink:
+            small = shrunk(kind.draw(outcome.seed), finding, outcome.seed, kind, options)
+            print(f"--- seed {outcome.seed}: {finding.signature}\n    {finding.text}\n{kind.text(small)}")
+            print(kind.write(small), flush=True)
+    for signature, count in seen.most_common():
+        print(f"{count} times: {signature}")
+
+
+def shrunk(given: Any, finding: Finding, seed: int, kind: Kind, options: argparse.Namespace) -> Any:
+    """A description that fails as `finding` does; `given` itself where nothing smaller was found to."""
+    end, progress = time.monotonic() + MOST_SECONDS, True
+    while progress and time.monotonic() < end:
+        progress = False
+        for candidate in kind.smaller(given):
+            if time.monotonic() > end:
+                break
+            if fails(candidate, finding, seed, kind, options):
+                given, progress = candidate, True
+                break
+    return given
+
+
+def fails(given: Any, finding: Finding, seed: int, kind: Kind, options: argparse.Namespace) -> bool:
+    """Whether a description still fails as `finding` does; one that has no meaning does not."""
+    try:
+        kind.means(given)
+    except (IndexError, ValueError, AssertionError, KeyError):
+        return False
+    outcomes = farm(kind.work, kind.jobs(given, finding, seed), options.jobs, 4, options.limit)
+    try:
+        return any(alike(f, finding) for outcome in outcomes for f in outcome.findings)
+    finally:
+        outcomes.close()
+
+
+def alike(a: Finding, b: Finding) -> bool:
+    """Exceptions must be the same; of wrong results no more is known than that they are wrong."""
+    same = (a.kind, a.phase) == (b.kind, b.phase)
+    return same and (a.signature == b.signature if a.kind in ("exception", "compiler", "verifier") else True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Arrays between guard zones: what is written before or behind them, to an input, or not at all, is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from te_lite.stmt import Buffer
+
+from .numpy_oracle import Value, mismatch
+
+Array = np.ndarray[Any, np.dtype[Any]]
+GUARD = 512
+PATTERN = 0xA5
+
+
+class Arrays:
+    """The arguments of one program: copies of the inputs, and poisoned outputs."""
+
+    def __init__(self, args: tuple[Buffer, ...], names: list[str], inputs: Mapping[str, Array]) -> None:
+        self.names, self.inputs = names, inputs
+        self.whole = [np.full(b.size * np.dtype(b.dtype).itemsize + 2 * GUARD, PATTERN, np.uint8) for b in args]
+        self.views = [w[GUARD:-GUARD].view(b.dtype).reshape(b.shape) for w, b in zip(self.whole, args, strict=True)]
+        for view, name in zip(self.views, names, strict=True):
+            if name in inputs:
+                view[...] = inputs[name]
+            elif view.dtype.kind == "f":
+                view.fill(np.nan)
+
+    def wrong(self, wanted: Mapping[str, Value]) -> str | None:
+        """What a program did wrong, or None."""
+        for view, whole, name in zip(self.views, self.whole, self.names, strict=True):
+            if (whole[:GUARD] != PATTERN).any() or (whole[-GUARD:] != PATTERN).any():
+                return f"{name}: written outside of the array"
+            if name in self.inputs:
+                if view.tobytes() != self.inputs[name].tobytes():
+                    return f"{name}: the input was changed"
+                continue
+            if view.dtype == bool and (view.view(np.uint8) > 1).any():
+                return f"{name}: some elements are not written"
+            text = mismatch(wanted[name], view)
+            if text:
+                return f"{name}{text}"
+        return None

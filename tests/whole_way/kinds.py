@@ -1,0 +1,60 @@
+"""What can be run by seed: single computations, those with special values, and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from . import description, network, network_oracle, numpy_oracle, shrink, shrink_network
+from .batch import Job, run_batch
+from .draw import draw
+from .network_run import NetworkJob, run_networks
+from .outcome import Finding
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of description, from its seed to its outcome.
+
+    `jobs` makes the jobs that try a description again as a finding was made; `work` runs jobs; `smaller` gives
+    simpler descriptions, `means` raises for one that has no meaning; `text` shows one, `read` and `write` are JSON.
+    """
+
+    name: str
+    draw: Callable[[int], Any]
+    job: Callable[[int, Any], Any]
+    jobs: Callable[[Any, Finding, int], list[Any]]
+    work: Callable[..., Any]
+    smaller: Callable[[Any], Iterator[Any]]
+    means: Callable[[Any], object]
+    text: Callable[[Any], str]
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+
+
+DRAWS = 8
+"""Draws of programs of a smaller description: the one that failed is not a program of it."""
+
+
+def _again(dag: description.Dag, finding: Finding, seed: int) -> list[Job]:
+    targets = (finding.target,) if finding.target in ("c", "cuda") else ("c", "cuda")
+    return [Job(s, dag, targets, 2) for s in (seed, *range(DRAWS - 1))]
+
+
+def _dags(name: str, special: bool) -> Kind:
+    return Kind(
+        name, lambda seed: draw(seed, special), Job, _again, run_batch, shrink.smaller,
+        lambda dag: numpy_oracle.evaluate(dag, numpy_oracle.random_inputs(dag)), shrink.text_of,
+        description.to_json, description.from_json,
+    )  # fmt: skip
+
+
+KINDS = {
+    "dags": _dags("dags", False),
+    "special": _dags("special", True),
+    "graphs": Kind(
+        "graphs", network.draw, NetworkJob, lambda n, finding, seed: [NetworkJob(seed, n)], run_networks,
+        shrink_network.smaller, network_oracle.evaluate, shrink_network.text_of, network.to_json, network.from_json,
+    ),
+}  # fmt: skip

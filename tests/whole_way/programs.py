@@ -1,0 +1,175 @@
+"""Programs of one description as the search makes them, looked at on the way: features, estimates, verifier."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import te_lite as te
+from ansor.analytical import CPU, GPUS, Machine, seconds
+from ansor.core.hardware import HardwareParams
+from ansor.features import extract, state_features
+from ansor.sketch import generate_sketches
+from ansor.sketch.extra.generate import extra_sketches
+from ansor.space.programs import Programs as Lanes
+from ansor.space.programs import programs
+from ansor.space.sample import sample_rows
+from ansor.space.spaces import random_space
+from ansor.space.states import concrete
+from ansor.space.variants import random_variant
+from te_lite.bounds import infer_bounds
+from te_lite.dag_json import dag_from_json, dag_to_json
+from te_lite.errors import TeError
+from te_lite.replay import replay
+from te_lite.step import from_json, to_json
+from te_lite.verify import verify
+from tests.schedule_fuzz import Fuzzer
+
+from .build import tensors
+from .description import Dag
+from .outcome import Finding, Outcome, raised
+
+HARDWARE = {
+    "c": HardwareParams(4, 64, 64, 0, 0, 0, 0, 0),
+    "cuda": HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32),
+}
+MACHINES: dict[str, Machine] = {"c": CPU("server", 4, 2.5e9, 64, 64), "cuda": GPUS["H200"]}
+TARGETS = ("c", "cuda")
+ROWS = 5
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A lowered program of a description; `number` makes its name."""
+
+    target: str
+    func: te.LoweredFunc
+    steps: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"p{self.number}"
+
+
+class Stop(Exception):
+    """A phase ended with a refusal or a finding."""
+
+
+Watch = Callable[[str], None]
+
+
+class Programs:
+    """Draws the programs of one description; what happens on the way is written to `outcome`."""
+
+    def __init__(self, dag: Dag, outcome: Outcome, seed: int, watch: Watch, every: int = 4) -> None:
+        self.description, self.outcome, self.seed, self.watch, self.every = dag, outcome, seed, watch, every
+        self.steps = ""
+
+    def all(self, targets: tuple[str, ...], count: int = 1) -> list[Candidate]:
+        """The candidates for some targets, `count` from the search space each, and some schedules drawn freely."""
+        try:
+            dag = self.phase("build", "any", lambda: te.ComputeDAG(tensors(self.description)))
+            if self.seed % self.every == 0:
+                dag = self.phase("build", "any", lambda: dag_from_json(json.loads(json.dumps(dag_to_json(dag)))))
+        except Stop:
+            return []
+        return [c for target in targets for c in self._of_target(dag, target, count)]
+
+    def phase(self, name: str, target: str, action: Callable[[], object]) -> object:
+        """Run one phase.  Raises Stop after a refusal, which is counted, or an exception, which is a finding."""
+        self.watch(f"{name} ({target})")
+        try:
+            return action()
+        except TeError as error:
+            if name != "verify":
+                self.outcome.refuse(name, target, error)
+                raise Stop from error
+            self.found("verifier", name, target, str(error))
+        except Stop:
+            raise
+        except Exception as error:
+            self.found("exception", name, target, raised(error))
+        raise Stop
+
+    def found(self, kind: str, phase: str, target: str, text: str) -> None:
+        self.outcome.findings.append(Finding(kind, phase, target, text, self.steps))
+
+    def _of_target(self, dag: te.ComputeDAG, target: str, count: int) -> Iterator[Candidate]:
+        rng = np.random.default_rng([self.seed, TARGETS.index(target)])
+        for k in range(count):
+            with suppress(Stop):
+                yield self._candidate(target, self._searched(dag, target, rng), 2 * k)
+            if rng.random() < 0.4:
+                with suppress(Stop):
+                    yield self._candidate(target, self._scheduled(dag, target, rng), 2 * k + 1)
+
+    # -------------------------------------------------------------------------------- where programs come from
+
+    def _searched(self, dag: te.ComputeDAG, target: str, rng: np.random.Generator) -> te.State:
+        """A row of a variant of a sketch, ordinary or extra, whose features and estimate were compared in lanes."""
+        self.steps = ""
+        hardware = HARDWARE[target]
+        sketches = self.phase("sketches", target, lambda: generate_sketches(dag, target, hardware))
+        if rng.random() < 0.4:
+            extra = self.phase("extra sketches", target, lambda: extra_sketches(dag, target, hardware))
+            sketches = extra or sketches
+        sketch = sketches[int(rng.integers(len(sketches)))]
+
+        def rows():
+            variant = random_variant(random_space(sketch, rng, target, hardware), rng)
+            return variant, sample_rows(variant, ROWS, rng, target, hardware)
+
+        variant, drawn = self.phase("sample", target, rows)
+        if not len(drawn):
+            self.outcome.refusals[f"sample ({target}): no row was found that a block has shared memory for"] += 1
+            raise Stop
+        lane = int(rng.integers(len(drawn)))
+        state = self.phase("state", target, lambda: concrete(variant, drawn[lane], target, hardware))
+        self.steps = json.dumps([to_json(s) for s in state.steps])
+        for _ in range(2 if self.seed % self.every == 1 else 1):
+            many = self.phase("sample", target, lambda: programs(variant, drawn, target, hardware))
+            self._compare_lanes(many, state, lane, target)
+        return state
+
+    def _scheduled(self, dag: te.ComputeDAG, target: str, rng: np.random.Generator) -> te.State:
+        self.steps = ""
+
+        def drawn() -> te.State:
+            fuzzer = Fuzzer(dag, rng, target == "cuda")
+            fuzzer.most_turns = 40_000
+            return fuzzer.draw(60)[0]
+
+        return self.phase("draw a schedule", target, drawn)
+
+    def _compare_lanes(self, many: Lanes, state: te.State, lane: int, target: str) -> None:
+        hardware, machine = HARDWARE[target], MACHINES[target]
+        lanes = self.phase("features", target, lambda: extract(many, hardware))
+        alone = self.phase("features", target, lambda: state_features(state, hardware))
+        if not np.isfinite(lanes).all():
+            self.found("features", "features", target, "some features are not finite")
+        if not np.array_equal(lanes[lane], alone):
+            self.found("features", "features", target, "the features of a lane are not those of its state")
+        times = self.phase("estimate", target, lambda: seconds(many, machine))
+        time = self.phase("estimate", target, lambda: seconds(Lanes(infer_bounds(state)), machine))
+        if not (np.isfinite(times).all() and (times > 0).all()):
+            self.found("features", "estimate", target, "some estimated times are not positive numbers")
+        if times[lane] != time[0]:
+            self.found("features", "estimate", target, "the estimate of a lane is not that of its state")
+
+    # ---------------------------------------------------------------------------------------- to loop programs
+
+    def _candidate(self, target: str, state: te.State, number: int) -> Candidate:
+        steps = [to_json(s) for s in state.steps]
+        self.steps = json.dumps(steps)
+        again = self.phase("replay", target, lambda: replay(state.dag, map(from_json, steps)))
+        if again != state:
+            self.found("exception", "replay", target, "the replay of the steps is another state")
+        func = self.phase("lower", target, lambda: te.lower(again))
+        self.phase("verify", target, lambda: verify(func))
+        named = replace(func, name=f"p{number}")
+        return Candidate(target, named, self.steps, number)
