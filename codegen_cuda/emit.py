@@ -32,6 +32,7 @@ from te_lite.stmt import (
     map_exprs,
     stmts_of,
 )  # fmt: skip
+from te_lite.verify import verify
 from te_lite.visit import substitute
 
 from .async_copy import HELPERS, WAIT, scalar_copy, vector_store
@@ -347,8 +348,10 @@ def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
     """The CUDA C++ of a lowered program; `comment` (a task, a schedule) goes into the header.
 
     Local temporaries of the program become scratch buffers.  Raises EmitError for programs that have no CUDA text:
-    thread loops inside other statements, buffers of 2**31 elements or more.
+    thread loops inside other statements, buffers of 2**31 elements or more; UnsafeError for one that the verifier
+    refuses.
     """
+    verify(func)
     nests, scratch = kernel_nests(func)
     names = Names(CUDA_WORDS)
     base = names.fresh(func.name)
