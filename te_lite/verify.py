@@ -1,8 +1,8 @@
-"""Is a lowered program right in form and inside of its buffers?  Proven, refuted, or neither; what is not proven is refused.
+"""Is a lowered program right in form and inside of its buffers?  Proven, refuted or neither: only the proven is built.
 
-`verdict` looks at a program: one walk finds breaches of the laws of its form (`verify_walk.py`, which lists them) and the
-accesses that are not in bounds at first sight; these are settled one by one (`verify_access.py`).  `verify` refuses what
-is not proven.  It reads the lowered program only, and shares no argument with the code that made it.
+`verdict` looks at a program: one walk finds breaches of the laws of its form (`verify_walk.py` lists them) and the
+accesses that are not in bounds at first sight; these are settled one by one (`verify_access.py`).  `verify` refuses
+what is not proven.  It reads the lowered program only, and shares no argument with the code that made it.
 """
 
 from __future__ import annotations

@@ -60,14 +60,15 @@ def settle(access: Access) -> Shown | Counterexample | Open:
         return _tried(access)
     if found.low > found.high or (found.low >= 0 and found.high < size):
         return Shown(found.points)
-    if not found.exact:
-        return _open(access, f"as far as it does not depend on memory, it runs from {found.low} to {found.high}")
     value, point = (found.low, found.lowest) if found.low < 0 else (found.high, found.highest)
     rest = range_of_conditions(conditions, spans, point.keys())
+    if rest is not None and rest.low > rest.high:
+        return Shown(found.points + rest.points)
+    if not found.exact:
+        reach = f"as far as it does not depend on memory, it runs from {found.low} to {found.high}"
+        return _open(access, f"{reach}; an index that is read from memory must be clipped")
     if rest is None:
         return _open(access, f"it runs from {found.low} to {found.high}, if the conditions around it hold together")
-    if rest.low > rest.high:
-        return Shown(found.points + rest.points)
     return _outside(access, value, point | rest.lowest)
 
 

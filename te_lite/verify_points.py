@@ -167,9 +167,10 @@ def range_at_points(index: Expr, conditions: tuple[Expr, ...], spans: Spans, mos
 def range_of_conditions(conditions: tuple[Expr, ...], spans: Spans, known: Collection[Var]) -> Range | None:
     """Whether, and where, the conditions hold that do not depend on the variables `known`: an empty range, or a point.
 
-    None when that takes too many points.
+    None when that takes too many points.  Conditions that depend on memory are left out.
     """
-    groups = [g for g in groups_of({}, conditions) if not any(v in known for v in g.variables)]
+    holds = tuple([c for c in conditions if computable(c, spans)])
+    groups = [g for g in groups_of({}, holds) if not any(v in known for v in g.variables)]
     points = sum(_count(g, spans) for g in groups)
     if points > MOST_POINTS:
         return None
@@ -241,6 +242,8 @@ def grids(boxes: Mapping[Var, Span], machine_words: bool) -> Iterator[dict[Var, 
     for start in range(low, high + 1, step):
         ends = {**boxes, order[0]: (start, min(start + step - 1, high))}
         yield {
-            v: np.array(range(ends[v][0], ends[v][1] + 1), dtype).reshape([-1 if j == k else 1 for j in range(len(order))])
+            v: np.array(range(ends[v][0], ends[v][1] + 1), dtype).reshape(
+                [-1 if j == k else 1 for j in range(len(order))]
+            )
             for k, v in enumerate(order)
         }

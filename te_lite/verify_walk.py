@@ -6,7 +6,7 @@ Laws, by the names under which a breach is reported:
     buffers     an argument, or allocated once, around all their uses
     scopes      arguments are global; shared memory exists in kernels only
     lowered     no tensor-level node is left
-    dtypes      stores have the dtype of their buffer, indices are int32, conditions are bool
+    dtypes      stores have the dtype of their buffer, indices are integers, conditions are bool
     kernels     block and thread loops are the outermost nest, blocks before threads, one loop an axis
     meetings    barriers and thread reductions are in kernels; a reduction names a thread loop and fits it
     vectors     a vectorized loop is innermost and has no barrier
@@ -17,7 +17,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .expr import INDEX, Binary, BufferLoad, Call, Cast, Compare, Const, Expr, IterVar, Load, Logical, Not, Reduce, Select, Var, logical_not
+from .expr import (
+    FLOATS,
+    INDEX,
+    Binary,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    IterVar,
+    Load,
+    Logical,
+    Not,
+    Reduce,
+    Select,
+    Var,
+    logical_not,
+)
 from .step import SCOPES, is_scope
 from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce
 from .stmt_text import head_text, pretty
@@ -67,14 +85,16 @@ class Scope:
 
     def where(self, cond: Expr) -> Scope:
         """The same place where a condition holds."""
-        boxes, rest = dict(self.spans.boxes), list(self.conditions)
+        boxes, rest, never = dict(self.spans.boxes), list(self.conditions), self.never
         for part in conjuncts(cond):
             box = _narrowed(part, boxes)
-            if box is None:
+            if isinstance(part, Const):
+                never = never or not part.value
+            elif box is None:
                 rest.append(part)
             else:
                 boxes[box[0]] = box[1]
-        never = self.never or any(low > high for low, high in boxes.values())
+                never = never or box[1][0] > box[1][1]
         return replace(self, spans=Spans(boxes), conditions=tuple(rest), never=never, seen=set())
 
 
@@ -184,7 +204,8 @@ class Walk:
         if s.var in scope.spans.boxes:
             self.find("variables", f"the variable {s.var.name} is bound by two nested loops")
         if not isinstance(s.extent, int) or s.extent < 1:
-            self.find("variables", f"the extent of loop {s.var.name} must be a positive integer, got extent={s.extent!r}")
+            law = f"the extent of loop {s.var.name} must be a positive integer, got extent={s.extent!r}"
+            self.find("variables", law)
             return
         if scope.vector is not None:
             self.find("vectors", f"the vectorized loop {scope.vector.var.name} contains `{head_text(s)}`")
@@ -288,8 +309,8 @@ class Walk:
 
     def access(self, buffer: Buffer, index: Expr, scope: Scope, s: Stmt) -> None:
         self.known(buffer, scope, s)
-        if index.dtype != INDEX:
-            self.find("dtypes", f"the index `{pretty(index)}` of {buffer.name} is {index.dtype}, not {INDEX}")
+        if index.dtype == "bool" or index.dtype in FLOATS:
+            self.find("dtypes", f"the index `{pretty(index)}` of {buffer.name} is {index.dtype}, not an integer")
             return
         low, high = scope.spans.of(index)
         if scope.never or (low >= 0 and high < buffer.size):

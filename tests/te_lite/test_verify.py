@@ -79,7 +79,7 @@ BROKEN: dict[str, dict[str, tuple[str, LoweredFunc]]] = {
     },
     "dtypes": {
         "store": ("stores int32 to a buffer of float32", func(Store(OUT, const(0), const(1)))),
-        "index": ("is int64, not int32", func(Store(OUT, const(0, "int64"), ZERO))),
+        "index": ("is bool, not an integer", func(Store(OUT, const(False, "bool"), ZERO))),
         "load index": ("of in is float32", func(Store(OUT, const(0), IN[IN[0]]))),
         "condition": ("is int32, not bool", func(serial(If(K, SET)))),
     },
