@@ -3,6 +3,7 @@
 python -m benchmarks.verify_cost [--programs 24] [--trials 24] [--networks resnet-18,bert-base] [--json FILE]
 
 lower, verify   median ms over drawn programs, and the median of the ratios; both of the same program, in turns
+                (all times are those of the processor, so that other work on the machine does not count)
 trial           a program for C, built without a cache, run, checked and timed as a worker does, with the verifier and
                 without, in turns: the sums, and what it adds
 verdicts        of drawn programs: proven by ranges and forms alone, by looking at all points of some accesses as well,
@@ -13,9 +14,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import statistics
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -77,10 +78,15 @@ def drawn(dag: te.ComputeDAG, target: str, count: int) -> Iterator[State]:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """What `work` gives, and its milliseconds."""
-    start = time.perf_counter()
+    """What `work` gives, and the milliseconds that it kept processors busy, those of compilers included."""
+    start = _busy()
     value = work()
-    return value, (time.perf_counter() - start) * 1e3
+    return value, (_busy() - start) * 1e3
+
+
+def _busy() -> float:
+    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(use.ru_utime + use.ru_stime for use in uses)
 
 
 def cost_row(name: str, target: str, programs: int) -> list[Any]:

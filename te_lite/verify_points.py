@@ -55,7 +55,8 @@ class Range:
 def sum_of(e: Expr) -> tuple[Terms, int]:
     """An index as a sum of scaled terms and a constant."""
     terms: Terms = {}
-    return terms, _add(e, 1, terms)
+    constant = _add(e, 1, terms)
+    return {e: c for e, c in terms.items() if c}, constant
 
 
 def _add(e: Expr, scale: int, terms: Terms) -> int:
