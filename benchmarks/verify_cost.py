@@ -5,7 +5,7 @@ python -m benchmarks.verify_cost [--programs 24] [--trials 24] [--networks resne
 lower, verify   median ms over drawn programs, and the median of the ratios; both of the same program, in turns
                 (all times are those of the processor, so that other work on the machine does not count)
 trial           a program for C, built without a cache, run, checked and timed as a worker does, with the verifier and
-                without, in turns: the sums, and what it adds
+                without, in turns: the medians of both, and of what it adds to a trial
 verdicts        of drawn programs: proven by ranges and forms alone, by looking at all points of some accesses as well,
                 or refused
 """
@@ -105,7 +105,7 @@ def cost_row(name: str, target: str, programs: int) -> list[Any]:
 
 
 def trial_row(trials: int) -> tuple[float, float, float]:
-    """Mean ms of a trial of a small convolution on C without and with the verifier, and what it adds."""
+    """Medians: ms of a trial of a small convolution on C without and with the verifier, and what that adds to one."""
     task = ansor.SearchTask(compute_dag=te.ComputeDAG(CASES["conv2d 7x7x512"]()), target="c")
     lowering = importlib.import_module("te_lite.lower")
     emitting = importlib.import_module("codegen_c.emit")
@@ -120,8 +120,8 @@ def trial_row(trials: int) -> tuple[float, float, float]:
                 _, spent = timed(lambda state=state: _trial(bench, task, state))  # type: ignore[misc]
                 seconds[which].extend([spent] if k else [])
     lowering.verify = emitting.verify = checks[1]
-    without, with_it = map(statistics.mean, seconds)
-    return without, with_it, with_it / without - 1
+    added = statistics.median(b / a - 1 for a, b in zip(*seconds, strict=True))
+    return statistics.median(seconds[0]), statistics.median(seconds[1]), added
 
 
 def _job(task: ansor.SearchTask) -> dict[str, Any]:

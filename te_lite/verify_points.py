@@ -124,8 +124,8 @@ class _Group:
 def groups_of(terms: Terms, conditions: tuple[Expr, ...]) -> list[_Group]:
     """The independent parts of a sum and its conditions."""
     parts: list[tuple[set[Var], Terms, list[Expr]]] = []
-    entries = [(free_vars(e), {e: c}, []) for e, c in terms.items()]
-    entries += [(free_vars(c), {}, [c]) for c in conditions]  # type: ignore[misc]
+    entries: list[tuple[set[Var], Terms, list[Expr]]] = [(free_vars(e), {e: c}, []) for e, c in terms.items()]
+    entries += [(free_vars(c), {}, [c]) for c in conditions]
     for used, own, holds in entries:
         linked = [p for p in parts if p[0] & used]
         parts = [p for p in parts if not p[0] & used]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Logical, Not, Select, Var
+from .expr import Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var
 
 Span = tuple[int, int]
 """The least and the greatest value."""
@@ -80,11 +80,10 @@ class Spans:
 
     def of(self, e: Expr) -> Span:
         """The range of an expression of integers or bools."""
-        kind = type(e)
-        if kind is Const:
-            return int(e.value), int(e.value)  # type: ignore[attr-defined]
-        if kind is Var or kind is IterVar:
-            return self.boxes.get(e) or range_of(e.dtype)  # type: ignore[call-overload, no-any-return]
+        if isinstance(e, Const):
+            return int(e.value), int(e.value)
+        if isinstance(e, Var):
+            return self.boxes.get(e) or range_of(e.dtype)
         found = self._known.get(id(e))
         if found is None:
             found = self._known[id(e)] = (e, self._fitting(e))
