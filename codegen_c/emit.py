@@ -23,6 +23,7 @@ from te_lite.stmt import (
     ThreadReduce,
     stmts_of,
 )
+from te_lite.verify import verify
 
 from .errors import EmitError
 from .host import Options, host_options
@@ -86,9 +87,10 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
 
     It defines `void NAME(args)`, pointers to the first elements in the order of `func.args`, and
     `double NAME_seconds(int64_t number, args)`, the time in seconds of `number` calls.  Raises EmitError for
-    programs with thread blocks.
+    programs with thread blocks, UnsafeError for one that the verifier refuses.
     """
     refuse_threads(func)
+    verify(func)
     options = options or host_options()
     indices = Indices(func.body)
     body, lanes = legalise(func.body, options, indices)

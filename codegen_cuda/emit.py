@@ -33,6 +33,7 @@ from te_lite.stmt import (
     map_exprs,
     stmts_of,
 )  # fmt: skip
+from te_lite.verify import verify
 from te_lite.visit import substitute
 from te_lite.width import Widths
 
@@ -354,8 +355,9 @@ def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
 
     Local temporaries of the program become scratch buffers.  Raises EmitError for programs that have no CUDA text:
     thread loops inside other statements, launches that no device has (a grid over 2**31 - 1 x 65535 x 65535 blocks, a
-    block over 1024 x 1024 x 64 threads).
+    block over 1024 x 1024 x 64 threads); UnsafeError for one that the verifier refuses.
     """
+    verify(func)
     nests, scratch = kernel_nests(func)
     names = Names()
     base = names.fresh(func.name)

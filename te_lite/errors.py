@@ -22,6 +22,10 @@ class LowerError(TeError):
     """A schedule that has no loop nest (a consumer outside its producer's attach point ...)."""
 
 
+class UnsafeError(LowerError):
+    """A lowered program that the verifier refuses: it breaks a law, or nothing shows that it keeps it."""
+
+
 class RecordError(TeError):
     """A record or step that cannot be read."""
 

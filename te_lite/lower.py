@@ -23,6 +23,7 @@ from .stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
 from .sync import insert_barriers
 from .tensor import Tensor
 from .unroll import unroll_loops
+from .verify import verify
 from .vthread import sink_lanes
 
 
@@ -36,8 +37,18 @@ def lower(
 
     Printing the result shows the loop nest (`simple_mode` is accepted for TVM's sake).  Raises LowerError when the
     schedule has no loop nest, when an input or output of the computation is missing from `args` or listed twice, and
-    when a computed argument is inlined or computed only in parts.
+    when a computed argument is inlined or computed only in parts; UnsafeError when the verifier does not prove that the
+    program stays in its buffers.
     """
+    func = unverified(schedule, args, name)
+    verify(func)
+    return func
+
+
+def unverified(
+    schedule: State | Schedule, args: Sequence[Tensor] | None = None, name: str = "default_function"
+) -> LoweredFunc:
+    """As `lower`, without a look at the result: for those who look at it themselves."""
     state = schedule if isinstance(schedule, State) else schedule.state
     listed = tuple(state.dag.tensors if args is None else args)
     twice = [t.name for t in listed if listed.count(t) > 1]

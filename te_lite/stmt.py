@@ -115,7 +115,7 @@ class ThreadReduce:
 Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LoweredFunc:
     """A program: `args` are the buffers of the tensors it was lowered for, in order."""
 

@@ -24,7 +24,10 @@ FAILED_COST = 1e10
 
 
 class MeasureErrorNo(IntEnum):
-    """How a candidate ended; the numbers are those of TVM's records."""
+    """How a candidate ended; the numbers up to 8 are those of TVM's records, those above are ours.
+
+    REFUSED: the verifier does not prove that the program stays in its buffers, so it was neither compiled nor run.
+    """
 
     NO_ERROR = 0
     INSTANTIATION_ERROR = 1
@@ -35,6 +38,7 @@ class MeasureErrorNo(IntEnum):
     BUILD_TIMEOUT = 6
     RUN_TIMEOUT = 7
     UNKNOWN_ERROR = 8
+    REFUSED = 9
 
 
 class MeasureInput:

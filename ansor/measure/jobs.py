@@ -1,6 +1,7 @@
 """What a worker does: build a program, prepare a task's data, run a program.
 
-build    steps -> state, its weights packed if the task says so -> loop nest (error 1), built by the backend (error 2)
+build    steps -> state, its weights packed if the task says so -> loop nest (error 1; 9 where the verifier refuses it),
+         built by the backend (error 2)
 prepare  inputs of a task and the outputs that are right for them: made once, kept as .npy files, put on the device
 compare  load several programs, time them in turns (error 4)
 run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4), look whether the
@@ -19,6 +20,7 @@ import numpy as np
 
 from te_lite import ComputeDAG
 from te_lite.dag_json import dag_from_json
+from te_lite.errors import UnsafeError
 from te_lite.lower import lower
 from te_lite.reference import random_inputs
 from te_lite.replay import replay
@@ -47,12 +49,16 @@ class JobFailure(Exception):
 
 @contextmanager
 def stage(error_no: MeasureErrorNo) -> Iterator[None]:
-    """Whatever goes wrong inside is an error of this number; the message keeps both ends of a long text."""
+    """Whatever goes wrong inside is an error of this number; the message keeps both ends of a long text.
+
+    A program that the verifier refuses is REFUSED.
+    """
     try:
         yield
     except JobFailure:
         raise
     except Exception as error:
+        error_no = MeasureErrorNo.REFUSED if isinstance(error, UnsafeError) else error_no
         text = f"{type(error).__name__}: {error}"
         if len(text) > MAX_MESSAGE:
             text = f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"

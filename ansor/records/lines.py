@@ -24,7 +24,7 @@ from te_lite.errors import RecordError, TeError, require
 from te_lite.step import CacheRead, CacheWrite, DoubleBuffer, FreePragma, RFactor, SetScope, from_json, to_json
 
 from ..core.errors import TaskError
-from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.target import Target
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
@@ -36,6 +36,7 @@ VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
 _OWN_STEPS = (FreePragma, DoubleBuffer, SetScope)
+_LAST_OF_TVM = MeasureErrorNo.UNKNOWN_ERROR
 _MAX_STEPS = 2_000
 _MAX_NEW_STAGES = 256
 _MAX_COSTS = 10_000
@@ -49,11 +50,11 @@ Record = Pair[MeasureInput]
 
 
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
-    """The line of a record.  Lines with steps or keys that TVM does not know carry a version of our own.
+    """The line of a record.  Lines with steps, keys or error numbers that TVM lacks carry a version of our own.
 
     Raises RecordError for a cost, or seconds in all, that no reader would take: infinite, NaN, negative, no number.
     """
-    own = bool(res.device) or any(isinstance(s, _OWN_STEPS) for s in inp.steps)
+    own = bool(res.device) or res.error_no > _LAST_OF_TVM or any(isinstance(s, _OWN_STEPS) for s in inp.steps)
     steps = [to_json(s) for s in inp.steps]
     costs = [seconds_of(cost, "record, costs") for cost in res.costs]
     result = [costs, int(res.error_no), seconds_of(res.all_cost, "record, seconds in all"), int(res.timestamp)]

@@ -144,19 +144,23 @@ def strided_slice(
     )
 
 
+def clipped(index: Expr, size: int) -> Expr:
+    """An index that is read from memory, moved into `0 .. size - 1`."""
+    return binary("min", binary("max", 0, index), size - 1)
+
+
 def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip") -> Tensor:
     """Elements (of the flat tensor) or slices along `axis` at integer `indices` (`T_take`).
 
-    `mode`: `clip` moves indices into range, `wrap` takes them modulo the extent, `fast` trusts them.
+    `mode`: `clip` moves indices into range, `wrap` takes them modulo the extent, `fast` is `clip`: indices are never
+    trusted.
     """
     require(mode in ("clip", "wrap", "fast"), ExprError, "take", "the mode must be clip, wrap or fast", mode=mode)
     at = None if axis is None else normal_axis(axis, a.ndim, "take")
     size = math.prod(a.shape) if at is None else a.shape[at]
 
     def position(index: Expr) -> Expr:
-        if mode == "clip":
-            return binary("min", binary("max", 0, index), size - 1)
-        return index % size if mode == "wrap" else index
+        return index % size if mode == "wrap" else clipped(index, size)
 
     if at is None:
         return ax_compute(indices.shape, lambda *i: a[unravel(position(indices[i]), a.shape)], "T_take", INJECTIVE)
@@ -166,20 +170,26 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
 
 
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
-    """`out[.., j, ..] = data[.., indices[.., j, ..], ..]` along `axis` (`T_gather`)."""
+    """`out[.., j, ..] = data[.., indices[.., j, ..], ..]` along `axis`, indices moved into range (`T_gather`)."""
     at = normal_axis(axis, data.ndim, "gather")
-    return ax_compute(indices.shape, lambda *i: data(*i[:at], indices[i], *i[at + 1 :]), "T_gather", INJECTIVE)
+    size = data.shape[at]
+    return ax_compute(
+        indices.shape, lambda *i: data(*i[:at], clipped(indices[i], size), *i[at + 1 :]), "T_gather", INJECTIVE
+    )
 
 
 def gather_nd(data: Tensor, indices: Tensor) -> Tensor:
-    """`out[y, z] = data[indices[0, y], ..., indices[m - 1, y], z]` for indices [m, y] (`T_gather_nd`)."""
+    """`out[y, z] = data[indices[0, y], ..., indices[m - 1, y], z]` for indices [m, y] (`T_gather_nd`).
+
+    Indices are moved into range.
+    """
     m, *lead = indices.shape
     require(m <= data.ndim, ExprError, "gather_nd", "there are more indices than dimensions", data=data.shape,
             indices=indices.shape)  # fmt: skip
 
     def element(*i: Expr) -> Expr:
         at = i[: len(lead)]
-        return data(*[indices(k, *at) for k in range(m)], *i[len(lead) :])
+        return data(*[clipped(indices(k, *at), data.shape[k]) for k in range(m)], *i[len(lead) :])
 
     return ax_compute((*lead, *data.shape[m:]), element, "T_gather_nd", INJECTIVE)
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from te_lite import Tensor
 from te_lite.expr import Var
-from te_lite.lower import loop_nest
+from te_lite.lower import as_function, loop_nest
 from te_lite.schedule import Schedule
 from te_lite.state import State
 from te_lite.stmt import Buffer
+from te_lite.verify import verify
 
 from ..core.config import Config
 from ..core.kinds import Memory
@@ -51,6 +52,7 @@ def compile_schedule(schedule: Schedule | State, args: Iterable[Tensor], config:
     config = config or Config()
     state = schedule if isinstance(schedule, State) else schedule.state
     facts, stmt = loop_nest(state, tuple(args))
+    verify(as_function(facts, stmt, facts.state.dag.outputs[0].name))
     nest = host_nest(stmt)
     body = ordered(steps_of(nest, place(nest, config), config))
     stored = frozenset(part.store.buffer for part in nest.parts if part.store.buffer.scope == "global")

@@ -1,0 +1,166 @@
+"""What the verifier costs and what it proves: beside lowering, in a measured trial, and by kind of argument.
+
+python -m benchmarks.verify_cost [--programs 24] [--trials 24] [--networks resnet-18,bert-base] [--json FILE]
+
+lower, verify   median ms over drawn programs, and the median of the ratios; both of the same program, in turns
+                (all times are those of the processor, so that other work on the machine does not count)
+trial           a program for C, built without a cache, run, checked and timed as a worker does, with the verifier and
+                without, in turns: the medians of both, and of what it adds to a trial
+verdicts        of drawn programs: proven by ranges and forms alone, by looking at all points of some accesses as well,
+                or refused
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import ansor
+import te_lite as te
+from ansor.measure.jobs import Workbench
+from ansor.measure.payload import task_payload
+from ansor.sketch import generate_sketches
+from benchmarks import report
+from relay_lite.testing.by_name import get_workload
+from te_lite.lower import unverified
+from te_lite.state import State
+from te_lite.step import to_json
+from te_lite.tensor import Tensor
+from te_lite.verify import Proven, verdict
+from tests.conv_layer import conv2d_layer
+from tests.drawn_programs import drawn_program
+from tests.workloads import WORKLOADS, matmul, max_pool, softmax
+
+CASES: dict[str, Callable[[], list[Tensor]]] = {
+    "conv2d 7x7x512": lambda: conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1),
+    "conv2d 56x56x64": lambda: conv2d_layer(1, 56, 56, 64, 64, 3, 1, 1),
+    "conv2d 224x224x3 /2": lambda: conv2d_layer(1, 224, 224, 64, 3, 7, 2, 3),
+    "matmul 1024": lambda: matmul(1024, 1024, 1024),
+    "softmax 512x1024": lambda: softmax(512, 1024),
+    "max pool 112": lambda: max_pool(1, 112, 64),
+}
+TARGETS = ("c", "cuda")
+WITHOUT: Callable[[Any], None] = lambda func: None  # noqa: E731
+
+
+def main() -> None:
+    p = report.parser(__doc__ or "")
+    p.add_argument("--programs", type=int, default=24)
+    p.add_argument("--trials", type=int, default=24)
+    p.add_argument("--networks", default="resnet-18,bert-base", help="names, with commas between; none: empty")
+    options = p.parse_args()
+    costs = [cost_row(name, target, options.programs) for name in CASES for target in TARGETS]
+    report.table(costs, ["program", "lower ms", "verify ms", "ratio", "worst ratio"])
+    trial = trial_row(options.trials)
+    print("trial: {:.1f} ms without, {:.1f} ms with the verifier: {:+.2%}".format(*trial))
+    shares = [share_row(name, dags, options.programs) for name, dags in dags_by_name(options.networks)]
+    report.table(shares, ["programs of", "drawn", "by ranges and forms", "by points too", "refused"])
+    report.write_json(options.json, {"cost": costs, "trial": trial, "verdicts": shares})
+
+
+def drawn(dag: te.ComputeDAG, target: str, count: int) -> Iterator[State]:
+    """Programs of all sketches in turns."""
+    where, rng = ansor.Target(target), np.random.default_rng(0)
+    hardware = ansor.HardwareParams.for_target(where)
+    sketches = generate_sketches(dag, where, hardware)
+    for k in range(count):
+        state = drawn_program(sketches[k % len(sketches)], where, hardware, rng)
+        if state is not None:
+            yield state
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """What `work` gives, and the milliseconds that it kept processors busy, those of compilers included."""
+    start = _busy()
+    value = work()
+    return value, (_busy() - start) * 1e3
+
+
+def _busy() -> float:
+    uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(use.ru_utime + use.ru_stime for use in uses)
+
+
+def cost_row(name: str, target: str, programs: int) -> list[Any]:
+    """Medians over programs; the first one warms up."""
+    lowers, verifies = [], []
+    for state in list(drawn(te.ComputeDAG(CASES[name]()), target, programs + 1)):
+        func, lowering = timed(lambda state=state: unverified(state))  # type: ignore[misc]
+        _, verifying = timed(lambda func=func: verdict(func))  # type: ignore[misc]
+        lowers.append(lowering)
+        verifies.append(verifying)
+    ratios = [v / x for v, x in zip(verifies, lowers, strict=True)][1:]
+    return [
+        f"{name}, {target}", statistics.median(lowers[1:]), statistics.median(verifies[1:]),
+        statistics.median(ratios), max(ratios),
+    ]  # fmt: skip
+
+
+def trial_row(trials: int) -> tuple[float, float, float]:
+    """Medians: ms of a trial of a small convolution on C without and with the verifier, and what that adds to one."""
+    task = ansor.SearchTask(compute_dag=te.ComputeDAG(CASES["conv2d 7x7x512"]()), target="c")
+    lowering = importlib.import_module("te_lite.lower")
+    emitting = importlib.import_module("codegen_c.emit")
+    checks = (WITHOUT, lowering.verify)
+    seconds: tuple[list[float], list[float]] = ([], [])
+    bench = Workbench()
+    with tempfile.TemporaryDirectory() as data:
+        bench.do({**_job(task), "op": "prepare", "directory": data, "seed": 0, "device": 0})
+        for k, state in enumerate(drawn(task.compute_dag, "c", trials + 1)):
+            for which in (0, 1) if k % 2 else (1, 0):
+                lowering.verify = emitting.verify = checks[which]
+                _, spent = timed(lambda state=state: _trial(bench, task, state))  # type: ignore[misc]
+                seconds[which].extend([spent] if k else [])
+    lowering.verify = emitting.verify = checks[1]
+    added = statistics.median(b / a - 1 for a, b in zip(*seconds, strict=True))
+    return statistics.median(seconds[0]), statistics.median(seconds[1]), added
+
+
+def _job(task: ansor.SearchTask) -> dict[str, Any]:
+    return dict(task_payload(task))
+
+
+def _trial(bench: Workbench, task: ansor.SearchTask, state: State) -> None:
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as place:
+        os.environ["CODEGEN_C_CACHE"] = cache
+        job = {**_job(task), "op": "build", "steps": [to_json(s) for s in state.steps], "directory": place}
+        built = bench.do(job)
+        bench.do({
+            **_job(task), "op": "run", "directory": place, "packed": built["packed"], "number": 1, "repeat": 1,
+            "min_repeat_ms": 0, "flush": False,
+        })  # fmt: skip
+
+
+def dags_by_name(networks: str) -> Iterator[tuple[str, list[tuple[str, te.ComputeDAG]]]]:
+    """The small workloads of the tests, the layers above, and the tasks of networks: (target, computation)."""
+    for target in TARGETS:
+        yield f"test workloads, {target}", [(target, te.ComputeDAG(make())) for make in WORKLOADS.values()]
+        yield f"layers, {target}", [(target, te.ComputeDAG(make())) for make in CASES.values()]
+        for name in filter(None, networks.split(",")):
+            module, params = get_workload(name)
+            tasks, _ = ansor.extract_tasks(module["main"], params, ansor.Target(target), include_simple_tasks=True)
+            yield f"{name}, {target}", [(target, task.compute_dag) for task in tasks]
+
+
+def share_row(name: str, dags: list[tuple[str, te.ComputeDAG]], programs: int) -> list[Any]:
+    """How many programs were drawn, and how many of them had each verdict."""
+    kinds: Counter[str] = Counter()
+    for target, dag in dags:
+        for state in drawn(dag, target, programs):
+            found = verdict(unverified(state))
+            kinds["refused" if not isinstance(found, Proven) else "points" if found.points else "forms"] += 1
+            if not isinstance(found, Proven):
+                print(found)
+    return [name, sum(kinds.values()), kinds["forms"], kinds["points"], kinds["refused"]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,322 @@
+"""One walk over a lowered program: what is wrong with its form, and which accesses are not in bounds at first sight.
+
+Laws, by the names under which a breach is reported:
+
+    variables   defined once on a path, by a loop with a positive extent, around all their uses
+    buffers     an argument, or allocated once, around all their uses
+    scopes      arguments are global; shared memory exists in kernels only
+    lowered     no tensor-level node is left
+    dtypes      stores have the dtype of their buffer, indices are integers, conditions are bool
+    kernels     block and thread loops are the outermost nest, blocks before threads, one loop an axis
+    meetings    barriers and thread reductions are in kernels; a reduction names a thread loop and fits it
+    vectors     a vectorized loop is innermost and has no barrier
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from .expr import (
+    FLOATS,
+    INDEX,
+    Binary,
+    BufferLoad,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Logical,
+    Not,
+    Reduce,
+    Select,
+    Var,
+    logical_not,
+)
+from .step import SCOPES, is_scope
+from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce
+from .stmt_text import head_text, pretty
+from .verify_span import Span, Spans
+from .visit import children
+
+TAGS = {
+    ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
+    ForKind.THREAD: ("threadIdx.x", "threadIdx.y", "threadIdx.z"),
+}
+LAWS = ("variables", "buffers", "scopes", "lowered", "dtypes", "kernels", "meetings", "vectors", "in_bounds")
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A breach of a law, as a sentence."""
+
+    law: str
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """What stands around a statement or expression.
+
+    `conditions` hold here, as far as the boxes of `spans` do not say so already; `never` says that they cannot hold.
+    `kernel` are the block and thread loops, `odd` is the first statement that a kernel must not stand in, or must not
+    have between its loops.
+    """
+
+    spans: Spans
+    buffers: frozenset[Buffer]
+    loops: tuple[For, ...] = ()
+    conditions: tuple[Expr, ...] = ()
+    never: bool = False
+    kernel: tuple[For, ...] = ()
+    odd: Stmt | None = None
+    vector: For | None = None
+    seen: set[int] = field(default_factory=set)
+
+    def within(self, loop: For) -> Scope:
+        """The body of a loop."""
+        boxes = {**self.spans.boxes, loop.var: (0, loop.extent - 1)}
+        return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), seen=set())
+
+    def where(self, cond: Expr) -> Scope:
+        """The same place where a condition holds."""
+        boxes, rest, never = dict(self.spans.boxes), list(self.conditions), self.never
+        for part in conjuncts(cond):
+            box = _narrowed(part, boxes)
+            if isinstance(part, Const):
+                never = never or not part.value
+            elif box is None:
+                rest.append(part)
+            else:
+                boxes[box[0]] = box[1]
+                never = never or box[1][0] > box[1][1]
+        return replace(self, spans=Spans(boxes), conditions=tuple(rest), never=never, seen=set())
+
+
+def conjuncts(cond: Expr) -> Iterator[Expr]:
+    """The parts that all hold where `cond` does."""
+    match cond:
+        case Logical(op="&&", a=a, b=b):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case Not(a=Not(a=a)):
+            yield from conjuncts(a)
+        case Not(a=Logical(op="||", a=a, b=b)):
+            yield from conjuncts(logical_not(a))
+            yield from conjuncts(logical_not(b))
+        case Not(a=Compare(op=op, a=a, b=b)) if a.dtype == INDEX:
+            yield Compare(_OPPOSITE[op], a, b)
+        case _:
+            yield cond
+
+
+def _narrowed(cond: Expr, boxes: dict[Var, Span]) -> tuple[Var, Span] | None:
+    """A variable and its new box, where a condition compares one with a number."""
+    match cond:
+        case Compare(op=op, a=Var() as v, b=Const(value=value)) if op != "!=" and v.dtype == INDEX:
+            pass
+        case Compare(op=op, a=Const(value=value), b=Var() as v) if op != "!=" and v.dtype == INDEX:
+            op = _FLIPPED[op]
+        case _:
+            return None
+    if v not in boxes:
+        return None
+    low, high = boxes[v]
+    if op in ("<", "<=", "=="):
+        high = min(high, int(value) - (op == "<"))
+    if op in (">", ">=", "=="):
+        low = max(low, int(value) + (op == ">"))
+    return v, (low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """An element that a statement touches, and what stands around it."""
+
+    statement: Stmt
+    buffer: Buffer
+    index: Expr
+    scope: Scope
+
+
+class Walk:
+    """The findings of a program, how many accesses are in bounds at first sight, and the others."""
+
+    def __init__(self, func: LoweredFunc) -> None:
+        self.findings: list[Finding] = []
+        self.proven = 0
+        self.open: list[Access] = []
+        for k, b in enumerate(func.args):
+            if b in func.args[:k]:
+                self.find("buffers", f"the buffer {b.name} is two arguments")
+            if b.scope != "global":
+                self.find("scopes", f"the argument {b.name} must be global, got scope={b.scope!r}")
+        self.stmt(func.body, Scope(Spans({}), frozenset(func.args)))
+
+    def find(self, law: str, sentence: str) -> None:
+        self.findings.append(Finding(law, sentence))
+
+    # ---------------------------------------------------------------------------------------------- statements
+
+    def stmt(self, s: Stmt, scope: Scope) -> None:
+        match s:
+            case Seq(stmts=stmts):
+                inner = _strange(s, scope) if scope.kernel else scope
+                for x in stmts:
+                    self.stmt(x, inner)
+            case Store():
+                self.store(s, scope)
+            case For():
+                self.loop(s, scope)
+            case Alloc(body=body):
+                self.alloc(s, scope)
+                self.stmt(body, replace(scope, buffers=scope.buffers | {s.buffer}, seen=set()))
+            case If(cond=cond, then=then):
+                self.expr(cond, scope, s)
+                if cond.dtype != "bool":
+                    self.find("dtypes", f"the condition `{pretty(cond)}` is {cond.dtype}, not bool")
+                self.stmt(then, _strange(s, scope.where(cond)))
+            case Barrier() | ThreadReduce():
+                self.meeting(s, scope)
+
+    def store(self, s: Store, scope: Scope) -> None:
+        if s.value.dtype != s.buffer.dtype:
+            self.find("dtypes", f"`{head_text(s)}` stores {s.value.dtype} to a buffer of {s.buffer.dtype}")
+        self.access(s.buffer, s.index, scope, s)
+        self.expr(s.index, scope, s)
+        self.expr(s.value, scope, s)
+
+    def alloc(self, s: Alloc, scope: Scope) -> None:
+        b = s.buffer
+        if b in scope.buffers:
+            self.find("buffers", f"the buffer {b.name} is allocated twice")
+        if not is_scope(b.scope):
+            self.find("scopes", f"the scope of {b.name} must be one of {', '.join(SCOPES)}, got scope={b.scope!r}")
+        if b.storage == "shared" and not scope.kernel:
+            self.find("scopes", f"the shared buffer {b.name} is allocated outside of a kernel")
+
+    def loop(self, s: For, scope: Scope) -> None:
+        if s.var in scope.spans.boxes:
+            self.find("variables", f"the variable {s.var.name} is bound by two nested loops")
+        if not isinstance(s.extent, int) or s.extent < 1:
+            law = f"the extent of loop {s.var.name} must be a positive integer, got extent={s.extent!r}"
+            self.find("variables", law)
+            return
+        if scope.vector is not None:
+            self.find("vectors", f"the vectorized loop {scope.vector.var.name} contains `{head_text(s)}`")
+        inner = scope.within(s)
+        if s.kind in TAGS:
+            self.kernel_loop(s, scope)
+            inner = replace(inner, kernel=(*scope.kernel, s), odd=None)
+        else:
+            self.plain_loop(s, scope)
+            inner = _strange(s, inner)
+            if s.kind is ForKind.VECTORIZED:
+                inner = replace(inner, vector=s)
+        self.stmt(s.body, inner)
+
+    def plain_loop(self, s: For, scope: Scope) -> None:
+        if s.tag:
+            self.find("kernels", f"loop {s.var.name} is {s.kind.value}, and has the tag {s.tag}")
+        if s.kind is ForKind.PARALLEL and scope.kernel:
+            self.find("kernels", f"the parallel loop {s.var.name} is inside a kernel")
+
+    def kernel_loop(self, s: For, scope: Scope) -> None:
+        name = s.tag or s.var.name
+        if s.tag not in TAGS[s.kind]:
+            law = f"the tag of {s.kind.value} loop {s.var.name} must be one of {', '.join(TAGS[s.kind])}, got {s.tag!r}"
+            self.find("kernels", law)
+        if any(x.tag == s.tag for x in scope.kernel):
+            self.find("kernels", f"{name} is bound twice in one kernel")
+        if s.kind is ForKind.BLOCK and any(x.kind is ForKind.THREAD for x in scope.kernel):
+            self.find("kernels", f"{name} is inside a thread loop")
+        if scope.odd is not None:
+            self.find("kernels", f"{name} is inside `{head_text(scope.odd)}`, a kernel's loops must be outermost")
+
+    def meeting(self, s: Barrier | ThreadReduce, scope: Scope) -> None:
+        if not scope.kernel:
+            self.find("meetings", f"`{head_text(s)}` is outside of a kernel")
+        if scope.vector is not None:
+            self.find("vectors", f"the vectorized loop {scope.vector.var.name} contains `{head_text(s)}`")
+        if isinstance(s, ThreadReduce):
+            self.reduction(s, scope)
+
+    def reduction(self, s: ThreadReduce, scope: Scope) -> None:
+        text = head_text(s)
+        self.expr(s.thread, scope, s)
+        for b in s.dst:
+            self.known(b, scope, s)
+        for e in s.src:
+            self.expr(e, scope, s)
+        loops = [x for x in scope.loops if x.var is s.thread]
+        if not loops or loops[0].kind is not ForKind.THREAD:
+            self.find("meetings", f"{s.thread.name} of `{text}` is not the variable of a thread loop")
+        elif not 1 <= s.extent <= loops[0].extent:
+            self.find("meetings", f"`{text}` needs between 1 and {loops[0].extent} threads, got extent={s.extent}")
+        if not len(s.dst) == len(s.src) == len(s.combiner.result):
+            counts = f"got {len(s.dst)} and {len(s.src)}"
+            self.find("meetings", f"`{text}` needs {len(s.combiner.result)} results and sources, {counts}")
+        for b, e in zip(s.dst, s.src, strict=False):
+            if b.storage != "local" or b.size != 1 or b.dtype != e.dtype:
+                self.find("meetings", f"the result of `{text}` needs a local buffer of one {e.dtype}, got {b!r}")
+
+    # --------------------------------------------------------------------------------------------- expressions
+
+    def expr(self, e: Expr, scope: Scope, s: Stmt) -> None:
+        """Look at every node of `e`, once in a scope."""
+        if isinstance(e, Const) or id(e) in scope.seen:
+            return
+        scope.seen.add(id(e))
+        if isinstance(e, Var):
+            if e not in scope.spans.boxes:
+                self.find("variables", f"the variable {pretty(e)} of `{head_text(s)}` is bound by no loop around it")
+        elif isinstance(e, Binary) or isinstance(e, Compare):  # noqa: SIM101  (a tuple or union takes twice as long)
+            self.expr(e.a, scope, s)
+            self.expr(e.b, scope, s)
+        else:
+            self.branching(e, scope, s)
+
+    def branching(self, e: Expr, scope: Scope, s: Stmt) -> None:
+        match e:
+            case BufferLoad(buffer=buffer, index=index):
+                self.access(buffer, index, scope, s)
+                self.expr(index, scope, s)
+            case Call(func="if_then_else", args=(cond, a, b)):
+                self.expr(cond, scope, s)
+                self.expr(a, scope.where(cond), s)
+                self.expr(b, scope.where(logical_not(cond)), s)
+            case Logical(op=op, a=a, b=b):
+                self.expr(a, scope, s)
+                self.expr(b, scope.where(a if op == "&&" else logical_not(a)), s)
+            case Load() | Reduce():
+                self.find("lowered", f"`{pretty(e)}` is not lowered")
+            case Not() | Cast() | Select() | Call():
+                for x in children(e):
+                    self.expr(x, scope, s)
+
+    # ------------------------------------------------------------------------------------------------ accesses
+
+    def known(self, buffer: Buffer, scope: Scope, s: Stmt) -> None:
+        if buffer not in scope.buffers:
+            text = f"the buffer {buffer.name} of `{head_text(s)}` is neither argument nor allocated around it"
+            self.find("buffers", text)
+
+    def access(self, buffer: Buffer, index: Expr, scope: Scope, s: Stmt) -> None:
+        self.known(buffer, scope, s)
+        if index.dtype == "bool" or index.dtype in FLOATS:
+            self.find("dtypes", f"the index `{pretty(index)}` of {buffer.name} is {index.dtype}, not an integer")
+            return
+        low, high = scope.spans.of(index)
+        if scope.never or (low >= 0 and high < buffer.size):
+            self.proven += 1
+        else:
+            self.open.append(Access(s, buffer, index, scope))
+
+
+def _strange(s: Stmt, scope: Scope) -> Scope:
+    """The inside of a statement that no loop of a kernel may stand in."""
+    return scope if scope.odd is not None else replace(scope, odd=s)
