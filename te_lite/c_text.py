@@ -117,6 +117,12 @@ def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:
     return f"({dialect.types[dtype]}){text}" if dtype == "float16" else text
 
 
+def _subtracted(c: Const) -> bool:
+    """Whether adding the constant is written as a subtraction: it is negative, and its opposite is a number of C."""
+    lowest = -math.inf if c.dtype in FLOATS else -(1 << (8 * BYTES[c.dtype] - 1))
+    return lowest < c.value < 0 and c.dtype not in NARROW_INTS
+
+
 def _helper_body(name: str, dtype: str, t: str) -> str:
     match name:
         case "min" | "max":
@@ -224,7 +230,7 @@ class CText:
             return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op == "*" and isinstance(b, Const) and b.value == -1:
             text, own = f"-{self.expr(a, POSTFIX)}", UNARY
-        elif op == "+" and isinstance(b, Const) and b.value < 0 and dtype not in NARROW_INTS:
+        elif op == "+" and isinstance(b, Const) and _subtracted(b):
             text, own = f"{self.expr(a, ADD)} - {literal(-b.value, dtype, self.dialect)}", ADD
         else:
             own = _LEVEL[op]
