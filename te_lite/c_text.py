@@ -127,7 +127,8 @@ def _helper_body(name: str, dtype: str, t: str) -> str:
     match name:
         case "min" | "max":
             sign = "<" if name == "min" else ">"
-            return f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) {{ return a {sign} b ? a : b; }}"
+            test = f"(a {sign} b) | (a != a)" if dtype in FLOATS else f"a {sign} b"
+            return f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) {{ return {test} ? a : b; }}"
         case "floordiv":
             return f"{t} floordiv_{SHORT[dtype]}({t} a, {t} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
         case "floormod":
@@ -222,6 +223,8 @@ class CText:
     def _binary(self, e: Binary) -> tuple[str, int]:
         op, a, b, dtype = e.op, e.a, e.b, e.dtype
         if op in ("min", "max"):
+            if isinstance(b, Const) and dtype in FLOATS:
+                a, b = b, a  # a NaN in the second place costs no test of its own
             return self.call_helper(op, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op in ("//", "%") and dtype in FLOATS:
             return self._float_floor(op, a, b, dtype)

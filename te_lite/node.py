@@ -363,7 +363,7 @@ def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def cast(dtype: str, a: ExprLike) -> Expr:
-    """Convert `a` to `dtype`: the same dtype is a no-op, constants fold (floats that the integer has no room for stay)."""
+    """Convert `a` to `dtype`: the same dtype is a no-op, constants fold (no float that the integer has no room for)."""
     require(dtype in DTYPES, ExprError, "cast", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
     a = as_expr(a)
     if a.dtype == dtype:

@@ -1,8 +1,9 @@
 """What a computation means: the ops of a DAG evaluated in NumPy, without schedule, lowering or compiler.
 
 This is the oracle of tests and of measured programs, so it shares no code with the rest of the system beyond the
-expressions, which it takes as they are written: nothing is folded.  Work is done on boxes of the iteration space small enough that temporaries stay below some 64 MB.
-A `sum` of a product is contracted factor by factor through matrix multiplication.
+expressions, which it takes as they are written: nothing is folded.  Work is done on boxes of the iteration space small
+enough that temporaries stay below some 64 MB.  A `sum` of a product is contracted factor by factor through matrix
+multiplication.
 """
 
 from __future__ import annotations

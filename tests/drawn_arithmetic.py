@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from te_lite.element import Buffer, BufferLoad, Load
-from te_lite.node import Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var
+from te_lite.node import Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Select, Var, binary, cast, compare
+from te_lite.visit import children, rebuild
+from te_lite.visit import with_children as copy
 
 FLOATS = ("float16", "float32", "float64")
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
@@ -32,7 +34,9 @@ def special_values(dtype: str) -> Array:
                    2.5, -2.5, 0.5, 3, -100.25, 7, 1000.5]  # fmt: skip
         return np.array(numbers, dtype)
     ends = np.iinfo(dtype)
-    return np.array([x for x in (0, 1, -1, ends.min, ends.max, ends.min + 1, 2, 3, -7, 100, 64) if x >= ends.min], dtype)
+    return np.array(
+        [x for x in (0, 1, -1, ends.min, ends.max, ends.min + 1, 2, 3, -7, 100, 64) if x >= ends.min], dtype
+    )
 
 
 def lanes(seed: int, count: int) -> dict[str, Array]:
@@ -192,6 +196,20 @@ def _cast(dtype: str, x: Array, ok: Array) -> Valued:
         fits = np.array([ends.min <= v <= ends.max for v in whole])
         return np.where(fits, [v if f else 0 for v, f in zip(whole, fits, strict=True)], 0).astype(dtype), ok & fits
     return (x != 0 if dtype == "bool" else x.astype(dtype)), ok
+
+
+def folded(e: Expr) -> Expr:
+    """`e` built by the folding constructors from its leaves up."""
+    match e:
+        case Var() | Const() | BufferLoad():
+            return e
+        case Binary(op=op, a=a, b=b):
+            return binary(op, folded(a), folded(b))
+        case Compare(op=op, a=a, b=b):
+            return compare(op, folded(a), folded(b))
+        case Cast(dtype=dtype, a=a):
+            return cast(dtype, folded(a))
+    return rebuild(copy(e, children(e)), tuple([folded(k) for k in children(e)]))
 
 
 def equal_where_defined(got: Array, want: Array, ok: Array, strict_zeros: bool = True) -> bool:

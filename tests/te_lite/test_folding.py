@@ -11,28 +11,22 @@ import te_lite as te
 from te_lite import reference
 from te_lite.c_text import CText
 from te_lite.errors import ExprError
-from te_lite.expr import Binary, BufferLoad, Const, Expr, Var, binary, cast, compare, const
+from te_lite.expr import Binary, Const, Var, binary, cast, compare, const
 from te_lite.laws import LAWS, OTHER, dtype_class
 from te_lite.simplify import Simplifier
-from te_lite.visit import children, rebuild
-from te_lite.visit import with_children as copy
-from tests.drawn_arithmetic import DTYPES, FLOATS, Draw, equal_where_defined, lanes, loads, meaning, special_values
+from tests.drawn_arithmetic import (
+    DTYPES,
+    FLOATS,
+    Draw,
+    equal_where_defined,
+    folded,
+    lanes,
+    loads,
+    meaning,
+    special_values,
+)
 
 COUNT = 40
-
-
-def folded(e: Expr) -> Expr:
-    """`e` built by the folding constructors from its leaves up."""
-    match e:
-        case Var() | Const() | BufferLoad():
-            return e
-        case Binary(op=op, a=a, b=b):
-            return binary(op, folded(a), folded(b))
-    if type(e).__name__ == "Cast":
-        return cast(e.dtype, folded(children(e)[0]))
-    if type(e).__name__ == "Compare":
-        return compare(e.op, folded(e.a), folded(e.b))
-    return rebuild(copy(e, children(e)), tuple([folded(k) for k in children(e)]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -82,7 +76,8 @@ def test_floats_are_not_integers(op: str, dtype: str) -> None:
 
 
 CASTS = [
-    (300, "int32", "int8", 44), (-1, "int32", "uint8", 255), (2**40 + 7, "int64", "int32", 7), (2.9, "float32", "int8", 2),
+    (300, "int32", "int8", 44), (-1, "int32", "uint8", 255), (2**40 + 7, "int64", "int32", 7),
+    (2.9, "float32", "int8", 2),
     (-2.9, "float64", "int32", -2), (math.nan, "float32", "bool", True), (0.0, "float32", "bool", False),
     (16777217, "int32", "float32", 16777216.0), (70000.0, "float32", "float16", math.inf), (-1, "int8", "bool", True),
     (0.1, "float32", "float64", 0.10000000149011612), (2**53 + 1, "int64", "float64", 2.0**53),
