@@ -73,7 +73,7 @@ def _normalised(x: Array, axes: Shape, epsilon: float) -> Array:
 
 
 def _normalised_te(x: Tensor, axes: Shape, epsilon: float) -> Tensor:
-    """`(x - mean) / sqrt(var + epsilon)` over `axes`; centred twice, since the first mean is rounded to the size of x."""
+    """`(x - mean) / sqrt(var + epsilon)` over `axes`; centred twice, as the first mean is rounded to the size of x."""
     count = const(float(math.prod([x.shape[d] for d in axes])), x.dtype)
     centred = x
     for _ in range(2):
