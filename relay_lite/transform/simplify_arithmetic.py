@@ -62,7 +62,8 @@ def multiply_first(node: Call) -> Expr | None:
     if inner is None or factor is None or not is_op(inner, "add"):
         return None
     x, addend = _with_constant(inner)
-    shift = _combine("multiply", addend, factor) if addend is not None else None
+    finite = addend is not None and bool(np.all(np.isfinite(addend.value))) and bool(np.all(np.isfinite(factor.value)))
+    shift = _combine("multiply", addend, factor) if addend is not None and finite else None
     return call("add", call("multiply", x, factor), shift) if x is not None and shift is not None else None
 
 
@@ -107,17 +108,15 @@ def _with_constant(node: Call) -> tuple[Expr | None, Constant | None]:
 
 
 def _combine(name: str, a: Constant, b: Constant) -> Constant | None:
-    """The sum or product of two constants; None where it is not finite, or 0 as the product of other numbers.
+    """The sum or product of two constants; None where finite numbers overflow, or others than 0 give 0.
 
-    There an x that is infinite, or small, would show the difference.
+    There an x that is small, or infinite, would show the difference.
     """
     if a.dtype != b.dtype:
         return None
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        if name == "add":
-            value, sound = np.add(a.value, b.value), True
-        else:
-            value = np.multiply(a.value, b.value)
-            sound = (value != 0) | (a.value == 0) | (b.value == 0)
-        sound = sound & np.isfinite(a.value) & np.isfinite(b.value) & np.isfinite(value)
+        value = np.add(a.value, b.value) if name == "add" else np.multiply(a.value, b.value)
+        sound = np.isfinite(value) | ~(np.isfinite(a.value) & np.isfinite(b.value))
+        if name == "multiply":
+            sound = sound & ((value != 0) | (a.value == 0) | (b.value == 0))
     return Constant(value) if bool(np.all(sound)) else None
