@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -34,12 +35,13 @@ def _typedef(dtype: str, lanes: int, bytes_each: int) -> str:
 
 
 def _pick(name: str, dtype: str, lanes: int) -> str:
-    """Minimum or maximum, lane by lane: the comparison gives a mask of ones and zeros."""
+    """Minimum or maximum, lane by lane: comparisons give masks of ones and zeros, and a NaN wins."""
     v, sign = vector_type(dtype, lanes), "<" if name == "min" else ">"
     mask = f"i{8 * BYTES[dtype]}x{lanes}"
+    nan = f" | ({mask})(a != a)" if dtype in FLOATS else ""
     return (
         f"static inline {v} {name}_{v}({v} a, {v} b) "
-        f"{{ {mask} m = ({mask})(a {sign} b); return ({v})((m & ({mask})a) | (~m & ({mask})b)); }}"
+        f"{{ {mask} m = ({mask})(a {sign} b){nan}; return ({v})((m & ({mask})a) | (~m & ({mask})b)); }}"
     )
 
 
@@ -138,7 +140,7 @@ class VectorText:
         if self.varies(e):
             return self.expr(e)
         kind = self.prelude.type(e.dtype, self.lanes)
-        if isinstance(e, Const) and e.value == 0:
+        if isinstance(e, Const) and e.value == 0 and math.copysign(1, e.value) > 0:
             return f"({kind}){{0}}"
         return f"{self._text(e)[0]} - ({kind}){{0}}"
 
@@ -209,7 +211,8 @@ class VectorText:
 
     def _extreme(self, e: Binary) -> str:
         name = self.prelude.helper(e.op, e.dtype, self.lanes)
-        return f"{name}({self.vector(e.a)}, {self.vector(e.b)})"
+        a, b = (e.b, e.a) if isinstance(e.b, Const) and e.dtype in FLOATS else (e.a, e.b)
+        return f"{name}({self.vector(a)}, {self.vector(b)})"
 
     def _branch(self, e: Expr) -> str:
         return f"({self.prelude.type(e.dtype, self.lanes)})({self.vector(e)})"

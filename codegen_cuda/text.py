@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from te_lite.c_text import ADD, MUL, POSTFIX, UNARY, CText, Dialect
+from te_lite.c_text import ADD, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
 from te_lite.expr import FLOATS, Binary, Call, Cast, Const, Expr
 from te_lite.interval import INDEX_DTYPES
 
@@ -43,6 +43,17 @@ def _float(value: float, dtype: str) -> str:
     return f"{'(double)' if dtype == 'float64' else ''}__int_as_float({bits})"
 
 
+def _native_extreme(name: str, dtype: str, portable: str) -> str:
+    """The helper that is one instruction where the GPU has one that passes NaN on, and `portable` elsewhere."""
+    if "__CUDA_ARCH__" in portable:
+        return portable
+    t = TYPES[dtype]
+    head = f"{CUDA.helper} {t} {name}_{SHORT[dtype]}({t} a, {t} b)"
+    assembly = f'float c; asm("{name}.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b)); return c;'
+    body = assembly if dtype == "float32" else f"return __h{name}_nan(a, b);"
+    return f"#if __CUDA_ARCH__ >= 800\n{head} {{ {body} }}\n#else\n{portable}\n#endif"
+
+
 def _power_of_two(e: Expr) -> int | None:
     """The exponent when `e` is a constant power of two."""
     if isinstance(e, Const) and e.dtype in ("int32", "int64") and e.value > 0 and not int(e.value) & (int(e.value) - 1):
@@ -55,7 +66,7 @@ class CudaText(CText):
     """Prints expressions of one kernel.
 
     Floor division and modulo by powers of two are shifts and masks: both round towards minus infinity whatever the
-    sign.  Float minimum and maximum are single instructions that return the number when one operand is NaN.
+    sign.  Float minimum and maximum give NaN where an operand is NaN: one instruction from sm_80 on.
     """
 
     dialect: Dialect = CUDA
@@ -63,6 +74,9 @@ class CudaText(CText):
     def call_helper(self, name: str, dtype: str, *args: str) -> str:
         """A call of a helper function; there is no stdint.h."""
         call = super().call_helper(name, dtype, *args)
+        if name in ("min", "max") and dtype in ("float16", "float32"):
+            key = f"{name}_{SHORT[dtype]}"
+            self.helpers[key] = _native_extreme(name, dtype, self.helpers[key])
         self.helpers = {key: text.replace("int64_t", "long long") for key, text in self.helpers.items()}
         return call
 
@@ -103,15 +117,8 @@ class CudaText(CText):
 
     def _extreme(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[str, int]:
         x, y = self.expr(a), self.expr(b)
-        match dtype:
-            case "float16":
-                return f"__h{op}({x}, {y})", POSTFIX
-            case "float32":
-                return f"f{op}f({x}, {y})", POSTFIX
-            case "float64":
-                return f"f{op}({x}, {y})", POSTFIX
-            case "int32" | "int64":
-                return f"{op}({x}, {y})", POSTFIX
+        if dtype in ("int32", "int64"):
+            return f"{op}({x}, {y})", POSTFIX
         return self.call_helper(op, dtype, x, y), POSTFIX
 
     def _call(self, e: Call) -> tuple[str, int]:

@@ -14,6 +14,7 @@ Vectors move bytes: what is only copied may use a type of another name (8 halves
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -117,7 +118,7 @@ class VectorStore:
             case BufferLoad(buffer=buffer, index=index):
                 return buffer.storage != "local" and vector_start(index, self.loop.var, width) is not None
             case Const(value=value):
-                return value == 0
+                return value == 0 and math.copysign(1, value) > 0
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
                 same = self.loop.var not in free_vars(cond)
                 return same and self._copied(a, width) and self._copied(b, width)

@@ -2,15 +2,16 @@
 
 Read the modules in this order; none imports one that comes after it.
 
-    expressions         errors, dtype, hooks, storage, node, element, expr, intrin, reduction, visit
+    expressions         errors, dtype, hooks, laws, storage, node, element, expr, intrin, reduction, visit
     their ranges        interval, linear, simplify
     computations        tensor, text, access, computation
     states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
     bounds              reads, loop_scope, bounds, nest, index_span, footprint
-    loop programs       stmt, stmt_text, c_text
+    loop programs       stmt, stmt_text, names, width, c_text
     verifier            verify_span, verify_points, verify_form, verify_walk, verify_access, verify
-    lowering            lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
-    meaning             reference_expr, reference, interp_expr, interp_memory, interp_scope, independent, interp
+    lowering            zero_terms, lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
+    meaning             arithmetic, reference_expr, reference, interp_expr, interp_memory, interp_scope, independent,
+                        interp
     printing            state_text, python_text, dag_json
     beside them         environment, timing, methods, topi
 

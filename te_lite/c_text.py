@@ -81,6 +81,12 @@ def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:
     return f"({dialect.types[dtype]}){text}" if dtype == "float16" else text
 
 
+def _subtracted(c: Const) -> bool:
+    """Whether adding the constant is written as a subtraction: it is negative, and its opposite is a number of C."""
+    lowest = -math.inf if c.dtype in FLOATS else -(1 << (8 * BYTES[c.dtype] - 1))
+    return lowest < c.value < 0 and c.dtype not in NARROW_INTS
+
+
 def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
     t, u = dialect.types[dtype], dialect.unsigned.get(dtype, dialect.types[dtype])
     head, signed = f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) ", not dtype.startswith("u")
@@ -88,7 +94,8 @@ def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
     match name:
         case "min" | "max":
             sign = "<" if name == "min" else ">"
-            return f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) {{ return a {sign} b ? a : b; }}"
+            test = f"(a {sign} b) | (a != a)" if dtype in FLOATS else f"a {sign} b"
+            return f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) {{ return {test} ? a : b; }}"
         case "floordiv":
             return f"{t} floordiv_{SHORT[dtype]}({t} a, {t} b) {{ return a / b - (a % b != 0 && (a < 0) != (b < 0)); }}"
         case "floormod":
@@ -214,6 +221,8 @@ class CText:
     def _binary(self, e: Binary) -> tuple[str, int]:
         op, a, b, dtype = e.op, e.a, e.b, e.dtype
         if op in ("min", "max"):
+            if isinstance(b, Const) and dtype in FLOATS:
+                a, b = b, a  # a NaN in the second place costs no test of its own
             return self.call_helper(op, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op in ("//", "%") and dtype in FLOATS:
             return self._float_floor(op, a, b, dtype)
@@ -223,7 +232,7 @@ class CText:
                 return self.call_helper(name, dtype, self.expr(a), self.expr(b)), POSTFIX
         if op == "*" and isinstance(b, Const) and b.value == -1:
             text, own = f"-{self.expr(a, POSTFIX)}", UNARY
-        elif op == "+" and isinstance(b, Const) and b.value < 0 and self._has_opposite(b):
+        elif op == "+" and isinstance(b, Const) and _subtracted(b):
             text, own = f"{self.expr(a, ADD)} - {literal(-b.value, dtype, self.dialect)}", ADD
         else:
             own = _LEVEL[op]
@@ -231,10 +240,6 @@ class CText:
         if dtype in NARROW_INTS:
             return f"({self.dialect.types[dtype]})({text})", UNARY
         return text, own
-
-    def _has_opposite(self, c: Const) -> bool:
-        """`a + c` may be written `a - -c`."""
-        return c.dtype in FLOATS or (c.dtype not in NARROW_INTS and c.value != dtype_interval(c.dtype)[0])
 
     def _division(self, op: str, a: Expr, b: Expr) -> str:
         """The helper for a division of integers; none where C's operator gives the same."""

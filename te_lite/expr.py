@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .dtype import DTYPES, FLOATS, INDEX, fold, promote
+from .dtype import DTYPES, FLOATS, INDEX, promote
 from .element import BufferLoad, Combiner, Load, Reduce
 from .errors import ExprError, require
 from .node import (
@@ -30,7 +30,7 @@ from .node import (
 __all__ = [
     "CALLS", "DTYPES", "FLOATS", "INDEX", "Binary", "BufferLoad", "Call", "Cast", "Combiner", "Compare", "Const",
     "Expr", "ExprLike", "IterVar", "Load", "Logical", "Not", "Reduce", "Select", "Var", "as_expr", "binary", "call",
-    "cast", "compare", "const", "fold", "if_then_else", "logical_and", "logical_not", "logical_or", "maximum",
+    "cast", "compare", "const", "if_then_else", "logical_and", "logical_not", "logical_or", "maximum",
     "minimum", "promote", "same", "select",
 ]  # fmt: skip
 
@@ -77,12 +77,12 @@ def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
-    """The smaller one; when one is NaN, either of the two, as the program happens to compare them."""
+    """The smaller one; NaN where one is NaN."""
     return binary("min", a, b)
 
 
 def maximum(a: ExprLike, b: ExprLike) -> Expr:
-    """The larger one; when one is NaN, either of the two, as the program happens to compare them."""
+    """The larger one; NaN where one is NaN."""
     return binary("max", a, b)
 
 

@@ -4,7 +4,7 @@ A value is a NumPy scalar (the same in every lane) or an array whose shape broad
 computes in its own dtype: integers wrap, `a // b` rounds down (`floor(a / b)` on floats), `a % b` is
 `a - a // b * b`, `/` on integers rounds towards zero, casts to integers truncate, `round` goes to the nearest even;
 what C leaves undefined is in `arithmetic.py`.
-The result of min and max on a NaN is unspecified.  A closure takes the mask of the active lanes (None: all).
+min and max of a NaN are NaN.  A closure takes the mask of the active lanes (None: all).
 `if_then_else`, `&&` and `||` evaluate an operand only in the lanes that need it; `select` evaluates both.
 What depends on constants and lanes only is computed once.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from .dtype import INTEGER_BITS
 from .expr import Binary, Call, Cast, Const, Expr, Select
 
 INF = math.inf
@@ -15,14 +16,13 @@ Interval = tuple[float, float]
 
 EVERYTHING: Interval = (-INF, INF)
 INDEX_DTYPES = ("int32", "int64")
-_BITS = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 def dtype_interval(dtype: str) -> Interval:
     """The values of `dtype`; floats have every value."""
     if dtype == "bool":
         return 0, 1
-    bits = _BITS.get(dtype)
+    bits = INTEGER_BITS.get(dtype)
     if bits is None:
         return EVERYTHING
     return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)

@@ -3,8 +3,9 @@
     form = sum(coefficient * atom) + constant        atom = variable | form // c | form % c | anything else
 
 A form is a dictionary from atoms to integers.  Atoms are shared: two equal atoms of one `LinearSpace` are the same
-object, so forms are compared without looking into them.  All laws hold for integers of any size; the ranges of the
-atoms decide what vanishes.  With x = c*q + r, 0 <= r < c:
+object, so forms are compared without looking into them.  All laws hold for integers of any size, and are used for
+indices only: what reads memory, and may wrap, is an atom.  The ranges of the atoms decide what vanishes.  With
+x = c*q + r, 0 <= r < c:
 
     split      (c*a + x) // c = a + x // c                     (c*a + x) % c = x % c
     partition  (g*a + r) // (g*b) = a // b                     (g*a + r) % (g*b) = g*(a % b) + r       0 <= r < g

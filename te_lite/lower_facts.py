@@ -17,6 +17,7 @@ from .state import ATTACHED, INLINED, ROOT
 from .stmt import Buffer
 from .tensor import Tensor
 from .visit import reads_memory
+from .zero_terms import without_zero_terms
 
 
 class Facts:
@@ -36,7 +37,8 @@ class Facts:
         self.vars = [self._loop_vars(k) for k in range(len(self.stages))]
         self.values = [all_values(s, v) for s, v in zip(self.stages, self.vars, strict=True)]
         self.inlined = frozenset(k for k, s in enumerate(self.stages) if s.where == INLINED)
-        self.bodies = expanded_bodies(self.state.ops, self.inlined)
+        expanded = expanded_bodies(self.state.ops, self.inlined)
+        self.bodies = [without_zero_terms(op, body) for op, body in zip(self.state.ops, expanded, strict=True)]
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}

@@ -9,8 +9,9 @@
 
 Nodes compare by structure and cache their hash; variables compare by identity.  `a == b` builds a `Compare`
 node whose truth value is structural equality, so it serves both as an expression and in dictionaries.
-Construction folds constants and the neutral elements only; nothing is re-associated, since the printed text of
-a workload is its identity.  Index arithmetic is simplified in `simplify.py`.
+Construction folds constants and the neutral elements only, by the laws of `laws.py`; nothing is re-associated, since
+the printed text of a workload is its identity.  Index arithmetic is simplified in `simplify.py`.  The classes
+themselves fold nothing: `Binary("+", x, Const(0))` stays as it is written.
 
 Python's operators build nodes, so the nodes and the constructors behind those operators are one module; the other
 constructors are in `expr.py`, from where all of these names are imported.
@@ -22,9 +23,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
-from .dtype import DTYPES, FLOATS, INDEX, fold, fold_compare, promote, python_number
+from .dtype import DTYPES, FLOATS, INDEX, is_unsigned, promote, python_number
 from .errors import ExprError, require
 from .hooks import Hook
+from .laws import OTHER, fold, fold_cast, fold_compare, law, stored
 
 ExprLike = Union["Expr", int, float, bool]
 
@@ -96,6 +98,9 @@ class Expr:
         return binary("%", other, self)
 
     def __neg__(self) -> Expr:
+        require(self.dtype != "bool", ExprError, "unary minus", "a number is needed", dtype=self.dtype)
+        if is_unsigned(self.dtype):
+            return binary("-", Const(0, self.dtype), self)
         return binary("*", self, Const(-1.0 if self.dtype in FLOATS else -1, self.dtype))
 
     def __lt__(self, other: ExprLike) -> Expr:
@@ -195,7 +200,10 @@ class Const(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Binary(Expr):
-    """`//` and `%` round towards minus infinity; `/` is the true quotient of floats (C's for integers)."""
+    """`//` and `%` round towards minus infinity; `/` is the true quotient of floats (C's for integers).
+
+    Integers divided by 0 give 0.  Where one operand of `min` or `max` is NaN, the result is.
+    """
 
     op: str
     a: Expr
@@ -282,13 +290,20 @@ class Call(Expr):
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Const:
-    """A constant; without `dtype` Python's int, float and bool become int32, float32 and bool."""
+    """A constant; without `dtype` Python's int, float and bool become int32, float32 and bool.
+
+    Raises ExprError for a value that the integer `dtype` does not have (indices of int32 may be larger).
+    """
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else INDEX if isinstance(value, int) else "float32"
     require(dtype in DTYPES, ExprError, "const", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
     if dtype in FLOATS:
         return Const(float(value), dtype)
-    return Const(bool(value) if dtype == "bool" else int(value), dtype)
+    if dtype == "bool":
+        return Const(bool(value), dtype)
+    fits = math.isfinite(value) and stored(value, dtype) == value
+    require(fits, ExprError, "const", f"the value must be one of {dtype}; cast wraps and truncates", value=value)
+    return Const(int(value), dtype)
 
 
 def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
@@ -320,32 +335,22 @@ def _number_like(value: int | float, other: Expr) -> Expr:
     return as_expr(value, None if other.dtype == "bool" else other.dtype)
 
 
-def _is(e: Expr, value: int) -> bool:
-    return isinstance(e, Const) and e.value == value
-
-
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    """Build `a op b`, folding constants and neutral elements."""
+    """Build `a op b`, folding constants and neutral elements by the laws of the dtype."""
     a, b = pair(a, b)
-    if op in ("//", "%", "/") and _is(b, 0) and a.dtype not in FLOATS:
-        return const(0, a.dtype)
-    if isinstance(a, Const) and isinstance(b, Const):
-        return const(fold(op, a.value, b.value, a.dtype), a.dtype)
-    match op:
-        case "+" if _is(a, 0):
-            return b
-        case "+" | "-" if _is(b, 0):
-            return a
-        case "*" if _is(a, 1) or _is(b, 0):
-            return b
-        case "*" | "/" | "//" if _is(b, 1):
-            return a
-        case "*" | "/" | "//" | "%" if _is(a, 0):
-            return a
-        case "%" if _is(b, 1):
-            return const(0, a.dtype)
-        case "min" | "max" if a is b:
-            return a
+    if isinstance(b, Const):
+        if isinstance(a, Const):
+            value = fold(op, a.value, b.value, a.dtype)
+            return Binary(op, a, b) if value is None else Const(value, a.dtype)
+        given = law(op, "right", b.value, a.dtype)
+        if given is not None:
+            return a if given == OTHER else Const(stored(0, a.dtype), a.dtype)
+    elif isinstance(a, Const):
+        given = law(op, "left", a.value, a.dtype)
+        if given is not None:
+            return b if given == OTHER else Const(stored(0, a.dtype), a.dtype)
+    elif a is b and op in ("min", "max"):
+        return a
     return Binary(op, a, b)
 
 
@@ -353,16 +358,15 @@ def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """Build `a op b` of dtype bool, folding constants."""
     a, b = pair(a, b)
     if isinstance(a, Const) and isinstance(b, Const):
-        return const(fold_compare(op, a.value, b.value), "bool")
+        return Const(fold_compare(op, a.value, b.value, a.dtype), "bool")
     return Compare(op, a, b)
 
 
 def cast(dtype: str, a: ExprLike) -> Expr:
-    """Convert `a` to `dtype`: constants fold, the same dtype is a no-op."""
+    """Convert `a` to `dtype`: the same dtype is a no-op, constants fold (no float that the integer has no room for)."""
     require(dtype in DTYPES, ExprError, "cast", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
     a = as_expr(a)
     if a.dtype == dtype:
         return a
-    if isinstance(a, Const) and (math.isfinite(a.value) or dtype in FLOATS):
-        return const(a.value, dtype)
-    return Cast(dtype, a)
+    value = fold_cast(a.value, a.dtype, dtype) if isinstance(a, Const) else None
+    return Cast(dtype, a) if value is None else Const(value, dtype)

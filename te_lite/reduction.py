@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from .dtype import INTEGER_BITS
 from .errors import ExprError, require
 from .expr import (
     DTYPES,
@@ -23,6 +25,7 @@ from .expr import (
     compare,
     const,
     logical_and,
+    logical_not,
     logical_or,
     select,
 )
@@ -59,6 +62,16 @@ def max_value(dtype: str) -> Const:
         return const(-_LOWEST[dtype], dtype)
     bits = int(dtype.lstrip("uint"))
     return const((1 << (bits if dtype.startswith("u") else bits - 1)) - 1, dtype)
+
+
+def least(dtype: str) -> Const:
+    """What is below or equal to every value of `dtype`: -inf of floats, False of bool; the identity of `max`."""
+    return min_value(dtype) if dtype in INTEGER_BITS else const(-math.inf if dtype in FLOATS else False, dtype)
+
+
+def greatest(dtype: str) -> Const:
+    """What is above or equal to every value of `dtype`: inf of floats, True of bool; the identity of `min`."""
+    return max_value(dtype) if dtype in INTEGER_BITS else const(math.inf if dtype in FLOATS else True, dtype)
 
 
 def _axes(axis: IterVar | Sequence[IterVar], subject: str) -> tuple[IterVar, ...]:
@@ -121,26 +134,34 @@ def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[.
         return Reduce(combiner(source.dtype), (source,), _axes(axis, name), where)
 
     reducer.__name__ = name
-    lost = " A NaN may get lost on the way." if op in ("min", "max") else ""
-    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds), or combine two values.{lost}"
+    reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds), or combine two values."
     return reducer
 
 
 sum = _builtin("sum", "+", lambda dtype: const(0, dtype))
 prod = _builtin("prod", "*", lambda dtype: const(1, dtype))
-min = _builtin("min", "min", max_value)
-max = _builtin("max", "max", min_value)
+min = _builtin("min", "min", greatest)
+max = _builtin("max", "max", least)
 all_reduce = _builtin("all", "&&", lambda dtype: const(True, "bool"))
 any_reduce = _builtin("any", "||", lambda dtype: const(False, "bool"))
 
 
 def _first_of(better: str) -> Callable[[Any, Any], Any]:
+    """The position and value of the better one; the smaller position of equals, and a NaN is better than any number."""
+    no_better = {">": "<=", "<": ">="}[better]
+
     def combine(x: Any, y: Any) -> Any:
-        keep = logical_or(compare(better, x[1], y[1]), logical_and(x[1].equal(y[1]), x[0] < y[0]))
-        return select(keep, x[0], y[0]), select(keep, x[1], y[1])
+        (i, a), (j, b) = x, y
+        if a.dtype in FLOATS:
+            number, both = compare("==", b, b), logical_and(compare("!=", a, a), compare("!=", b, b))
+            wins = logical_and(number, logical_not(compare(no_better, a, b)))
+            keep = logical_or(wins, logical_and(logical_or(a.equal(b), both), i < j))
+        else:
+            keep = logical_or(compare(better, a, b), logical_and(a.equal(b), i < j))
+        return select(keep, i, j), select(keep, a, b)
 
     return combine
 
 
-argmax = comm_reducer(_first_of(">"), lambda i, v: (const(-1, i), min_value(v)), "argmax")
-argmin = comm_reducer(_first_of("<"), lambda i, v: (const(-1, i), max_value(v)), "argmin")
+argmax = comm_reducer(_first_of(">"), lambda i, v: (greatest(i), least(v)), "argmax")
+argmin = comm_reducer(_first_of("<"), lambda i, v: (greatest(i), greatest(v)), "argmin")

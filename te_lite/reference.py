@@ -1,8 +1,9 @@
 """What a computation means: the ops of a DAG evaluated in NumPy, without schedule, lowering or compiler.
 
 This is the oracle of tests and of measured programs, so it shares no code with the rest of the system beyond the
-expressions.  Work is done on boxes of the iteration space small enough that temporaries stay below some 64 MB.
-A `sum` of a product is contracted factor by factor through matrix multiplication.
+expressions, which it takes as they are written: nothing is folded.  Work is done on boxes of the iteration space small
+enough that temporaries stay below some 64 MB.  A `sum` of a product is contracted factor by factor through matrix
+multiplication.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import numpy as np
 
 from .computation import Computation
 from .errors import InterpError, require
-from .expr import FLOATS, Binary, Combiner, Const, Expr, IterVar, Logical, Reduce, Var, const
+from .expr import FLOATS, Binary, Combiner, Const, Expr, IterVar, Logical, Reduce, Var
 from .reference_expr import BINARY, Array, Evaluator, np_dtype
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
-from .visit import free_vars, transform, walk
+from .visit import children, free_vars, walk, with_children
 
 BOX_ELEMENTS = 1 << 21
 
@@ -202,14 +203,11 @@ def _factors(e: Expr) -> list[Expr]:
 
 def _without_idle_divisions(e: Expr) -> Expr:
     """`e` with `v // c` as 0 and `v % c` as `v` where the axis `v` never reaches `c`: it does not vary along `v`."""
-
-    def rewrite(x: Expr) -> Expr | None:
-        match x:
-            case Binary(op="//" | "%" as op, a=IterVar(extent=int(extent)) as v, b=Const(value=c)) if extent <= c:
-                return v if op == "%" else const(0, v.dtype)
-        return None
-
-    return transform(e, rewrite)
+    match e:
+        case Binary(op="//" | "%" as op, a=IterVar(extent=int(extent)) as v, b=Const(value=c)) if extent <= c:
+            return v if op == "%" else Const(0, v.dtype)
+    kids = children(e)
+    return with_children(e, tuple([_without_idle_divisions(k) for k in kids])) if kids else e
 
 
 class _Folding:

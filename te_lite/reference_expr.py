@@ -39,6 +39,14 @@ def _power(a: Array, b: Array) -> Array:
     return np.power(a, b) if a.dtype.kind == "f" else int_power(a, b)
 
 
+def _floor_div(a: Array, b: Array) -> Array:
+    return np.asarray(np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b))
+
+
+def _floor_mod(a: Array, b: Array) -> Array:
+    return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else np.mod(a, b))
+
+
 _erf_elements = np.frompyfunc(math.erf, 1, 1)
 
 BINARY: dict[str, Callable[[Array, Array], Array]] = {
@@ -46,8 +54,8 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "-": np.subtract,
     "*": np.multiply,
     "/": _trunc_div,
-    "//": np.floor_divide,
-    "%": np.mod,
+    "//": _floor_div,
+    "%": _floor_mod,
     "min": np.minimum,
     "max": np.maximum,
     "<": np.less,
@@ -112,6 +120,9 @@ class Evaluator:
                 return np.full((1,) * self.ndim, value, np_dtype(kind, self.float_dtype))
             case Binary(op=op, a=a, b=b) if e.dtype == INDEX and reads_memory(e):
                 return np.asarray(BINARY[op](self.value(a, mask), self.value(b, mask))).astype(INDEX)
+            case Binary(op=op, a=a, b=b) if e.dtype == "bool":
+                x, y = self.value(a, mask).astype(np.int8), self.value(b, mask).astype(np.int8)
+                return BINARY[op](x, y).astype(np.bool_)
             case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) | Logical(op=op, a=a, b=b):
                 return BINARY[op](self.value(a, mask), self.value(b, mask))
             case Not(a=a):

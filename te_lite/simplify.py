@@ -2,8 +2,9 @@
 
 A `Simplifier` knows the range of each variable.  It brings integer expressions of dtype int32 and int64 to linear
 forms (`linear.py` has the laws), decides comparisons, conditions, min and max by range, and writes the forms back.
-Index arithmetic is taken not to overflow.  Whatever reads memory, and all arithmetic of other dtypes, keeps its
-shape: only its operands are simplified, since regrouping could change where it wraps or rounds.
+Index arithmetic, that of axes and constants, is that of integers of any size: the emitters give it room.  Whatever
+reads memory, and all arithmetic of other dtypes, keeps its shape: only its operands are simplified, since regrouping
+could change where it wraps or rounds, and they fold by the laws of their dtype (`laws.py`) alone.
 
     te_lite.simplify.Simplifier({i: (0, 7), j: (0, 3)}).simplify((i * 4 + j) // 4)      ->  i
 """
@@ -33,6 +34,7 @@ from .expr import (
     cast,
 )
 from .interval import EVERYTHING, INDEX_DTYPES, INF, Interval, dtype_interval, node_interval
+from .laws import wrapped
 from .linear import DIV, Atom, Lin, LinearSpace, merge
 from .visit import children, reads_memory, rebuild
 
@@ -121,7 +123,7 @@ class Simplifier:
                 out = self._choice(cond, a, b, dtype)
             case _:
                 out = None
-        if out is None:
+        if out is None or (not out.terms and not isinstance(e, Const) and wrapped(out.const, dtype) != out.const):
             out = self._opaque(e, dtype)
         self._forms[id(e)] = (e, out)
         return out
@@ -226,7 +228,7 @@ class Simplifier:
         if isinstance(e, Select) and isinstance(new[0], Const):
             return new[1] if new[0].value else new[2]
         if isinstance(e, Cast) and isinstance(new[0], Const):
-            return self._shared(_cast_const(e.dtype, new[0]))
+            return self._shared(cast(e.dtype, new[0]))
         return self._shared(rebuild(e, new))
 
     def _shared(self, e: Expr) -> Expr:
@@ -365,10 +367,6 @@ class Simplifier:
         return hi <= -1 if is_or else lo >= -1
 
 
-def _cast_const(dtype: str, c: Const) -> Expr:
-    """The constant `c` as `dtype`, or the cast of it where the value does not fit."""
-    lo, hi = dtype_interval(dtype)
-    return cast(dtype, c) if lo <= c.value <= hi else Cast(dtype, c)
 
 
 def _head(e: Expr) -> Any:

@@ -24,14 +24,18 @@ _TIGHT = ("*", "/")
 _CALLED = {"//": "floordiv", "%": "floormod", "min": "min", "max": "max"}
 _ASSIGN = {"sum": " += ", "max": " max= ", "min": " min= "}
 MAX_LINE = 256
+_LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
 
 
 def const_text(e: Const) -> str:
-    """A constant as a workload prints it: `3`, `0.5f`, `(bool)1`."""
+    """A constant as a workload prints it: `3`, `0.5f`, `(bool)1`.
+
+    An infinity is printed as the largest number: TVM pads maximum pools with that, and the text is the workload's key.
+    """
     if e.dtype == "bool":
         return f"(bool){int(e.value)}"
     if e.dtype in FLOATS:
-        text = f"{e.value:g}"
+        text = f"{max(min(e.value, _LARGEST[e.dtype]), -_LARGEST[e.dtype]):g}"
         return text + {"float32": "f", "float16": "h", "float64": ""}[e.dtype]
     return str(e.value) if e.dtype == "int32" else f"({e.dtype}){e.value}"
 

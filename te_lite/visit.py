@@ -64,12 +64,26 @@ def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
             return logical_and(*new) if e.op == "&&" else logical_or(*new)
         case Not():
             return logical_not(new[0])
+        case Call(func="if_then_else") if isinstance(new[0], Const):
+            return new[1] if new[0].value else new[2]
+    return with_children(e, new)
+
+
+def with_children(e: Expr, new: tuple[Expr, ...]) -> Expr:
+    """`e` with its children replaced and nothing folded."""
+    match e:
+        case Binary():
+            return Binary(e.op, *new)
+        case Compare():
+            return Compare(e.op, *new)
+        case Logical():
+            return Logical(e.op, *new)
+        case Not():
+            return Not(new[0])
         case Cast():
             return Cast(e.dtype, new[0])
         case Select():
             return Select(*new)
-        case Call(func="if_then_else") if isinstance(new[0], Const):
-            return new[1] if new[0].value else new[2]
         case Call():
             return Call(e.func, new, e.dtype)
         case Load():

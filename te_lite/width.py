@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from .errors import LowerError, require
 from .expr import FLOATS, INDEX, Binary, BufferLoad, Call, Cast, Compare, Const, Expr, Select, Var
 from .interval import EVERYTHING, INDEX_DTYPES, Interval, binary_interval, dtype_interval, union
+from .laws import wrapped
 from .stmt import For, Stmt, stmts_of
 from .visit import children, rebuild
 
@@ -33,12 +34,6 @@ def fits(x: Interval, dtype: str) -> bool:
 def counter_dtype(extent: int, step: int = 1) -> str:
     """The dtype of the variable of a loop: it reaches its extent, or stops less than a step behind it."""
     return INDEX if fits((0, extent + step - 1), INDEX) else WIDE
-
-
-def wrapped(value: int, dtype: str) -> int:
-    """`value` modulo 2**bits, as the number that `dtype` has for it."""
-    lo, hi = (int(x) for x in dtype_interval(dtype))
-    return (value - lo) % (hi - lo + 1) + lo
 
 
 class Widths:

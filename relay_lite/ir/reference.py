@@ -1,8 +1,6 @@
 """What a graph means: its operators one after the other in NumPy.
 
-This is the oracle of everything that rewrites or compiles graphs.  NaN alone is another matter: minima, maxima and
-what is made of them (relu, clip, max pools) pass it on here; a compiled network may give the other operand instead, as
-TVM's do.
+This is the oracle of everything that rewrites or compiles graphs.
 """
 
 from __future__ import annotations

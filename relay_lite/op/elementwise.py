@@ -118,11 +118,11 @@ def _clip_type(types: Sequence[Type], attrs: Attrs) -> Type:
 
 
 def _bounds(attrs: Attrs, dtype: str) -> tuple[Any, Any]:
-    """The bounds as values of `dtype`, moved into its range (integers have no infinity)."""
-    info = np.finfo(dtype) if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
-    lo, hi = (max(min(attrs[k], info.max), info.min) for k in ("a_min", "a_max"))
-    kind: Callable[[Any], Any] = float if np.dtype(dtype).kind == "f" else int
-    return kind(lo), kind(hi)
+    """The bounds as values of `dtype`; those of integers are moved into its range."""
+    if np.dtype(dtype).kind == "f":
+        return float(attrs["a_min"]), float(attrs["a_max"])
+    info = np.iinfo(dtype)
+    return int(max(min(attrs["a_min"], info.max), info.min)), int(max(min(attrs["a_max"], info.max), info.min))
 
 
 def _clip_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
@@ -193,7 +193,7 @@ trunc = unary_call("trunc")
 abs = unary_call("abs")
 negative = unary_call("negative")
 sign = unary_call("sign")
-relu = unary_call("nn.relu", "  A compiled network may make 0 of a NaN.")
+relu = unary_call("nn.relu")
 copy = unary_call("copy")
 isnan = unary_call("isnan")
 logical_not = unary_call("logical_not")

@@ -67,14 +67,17 @@ def _affine(out: Array, args: Sequence[Any], attrs: Attrs, axis: int) -> Array:
 
 
 def _normalised(x: Array, axes: Shape, epsilon: float) -> Array:
-    mean, var = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
-    return np.asarray((x - mean) / np.sqrt(var + x.dtype.type(epsilon)))
+    centred = x - x.mean(axes, keepdims=True)
+    centred = centred - centred.mean(axes, keepdims=True)
+    return np.asarray(centred / np.sqrt(np.square(centred).mean(axes, keepdims=True) + x.dtype.type(epsilon)))
 
 
 def _normalised_te(x: Tensor, axes: Shape, epsilon: float) -> Tensor:
-    """`(x - mean) / sqrt(var + epsilon)` over `axes`."""
+    """`(x - mean) / sqrt(var + epsilon)` over `axes`; centred twice, as the first mean is rounded to the size of x."""
     count = const(float(math.prod([x.shape[d] for d in axes])), x.dtype)
-    centred = topi.subtract(x, topi.divide(topi.sum(x, axes, True), count))
+    centred = x
+    for _ in range(2):
+        centred = topi.subtract(centred, topi.divide(topi.sum(centred, axes, True), count))
     var = topi.divide(topi.sum(topi.multiply(centred, centred), axes, True), count)
     return topi.divide(centred, topi.cpp.sqrt(topi.add(var, const(epsilon, x.dtype))))
 

@@ -69,7 +69,7 @@ def _pool_numpy(args: Sequence[Any], attrs: Attrs, n: int, kind: str, what: str)
     layout, plain = attrs["layout"], f"NC{SPATIAL[n]}"
     x = to_layout(args[0], layout, plain)
     window, extra = _window(attrs, n, what)
-    lowest = np.finfo(x.dtype).min if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     view = window.view(window.padded(x, lowest if kind == "max" else 0, extra))
     places: list[Any] = [(..., *at) for at in np.ndindex(*window.kernel)]
     taps = [view[at] for at in places]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.dtype import INTEGER_BITS
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
@@ -36,7 +37,7 @@ def fold(node: Expr) -> Expr:
             return fields[index]
         case Call(op=op) if op.name in KEPT:
             return node
-        case Call(op=op, args=args, attrs=attrs) if args and all(map(_is_known, args)):
+        case Call(op=op, args=args, attrs=attrs) if args and all(map(_is_known, args)) and not _is_open(node):
             return _as_constant(node, op.numpy([_value(a) for a in args], attrs))
         case Call() if is_op(node, *_OF_TYPE):
             return _as_constant(node, node.op.numpy([np.broadcast_to(0, node.args[0].shape)], node.attrs))
@@ -69,6 +70,19 @@ def evaluate(body: Expr) -> Array:
             case _:
                 require(False, GraphError, "constant folding", "the value must depend on no input", node=node)
     return np.asarray(made[body])
+
+
+def _is_open(node: Call) -> bool:
+    """A cast of floats that the integer has no room for: its value is not that of NumPy."""
+    if node.op.name != "cast" or node.dtype not in INTEGER_BITS:
+        return False
+    value = _value(node.args[0])
+    assert isinstance(value, np.ndarray)
+    if value.dtype.kind != "f":
+        return False
+    ends, whole = np.iinfo(node.dtype), np.trunc(value)
+    with np.errstate(invalid="ignore"):
+        return not bool(np.all((whole >= float(ends.min)) & (whole < float(ends.max) + 1)))
 
 
 def _is_known(node: Expr) -> bool:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from te_lite.dtype import python_number
+from te_lite.laws import OTHER, law
+
 from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, const
 from ..ir.visit import constant_value, is_op
 
-_NEUTRAL = {"add": (0, True), "subtract": (0, False), "multiply": (1, True), "divide": (1, False)}
-"""The operand that changes nothing, and whether it may be the left one."""
+_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 
 def identity(node: Call) -> Expr | None:
-    """x + 0, x - 0, x * 1 and x / 1, for a constant of one element, are x."""
-    neutral, commutes = _NEUTRAL[node.op.name]
+    """x - 0, x * 1, x / 1 and, for integers, x + 0 are x, for a constant of one element: the laws of its dtype."""
     left, right = node.args
-    if _is_number(right, neutral):
-        return left
-    return right if commutes and _is_number(left, neutral) else None
+    for constant, side, other in ((right, "right", left), (left, "left", right)):
+        number = _number(constant)
+        if number is not None and law(_OPERATORS[node.op.name], side, number, node.dtype) == OTHER:
+            return other
+    return None
 
 
 def fill_to_scalar(node: Call) -> Expr | None:
@@ -59,7 +62,8 @@ def multiply_first(node: Call) -> Expr | None:
     if inner is None or factor is None or not is_op(inner, "add"):
         return None
     x, addend = _with_constant(inner)
-    shift = _combine("multiply", addend, factor) if addend is not None else None
+    finite = addend is not None and bool(np.all(np.isfinite(addend.value))) and bool(np.all(np.isfinite(factor.value)))
+    shift = _combine("multiply", addend, factor) if addend is not None and finite else None
     return call("add", call("multiply", x, factor), shift) if x is not None and shift is not None else None
 
 
@@ -79,9 +83,10 @@ def merge_clips(node: Call) -> Expr | None:
     return call("clip", inner.args[0], a_min=low, a_max=high) if low <= high else None
 
 
-def _is_number(node: Expr, number: float) -> bool:
+def _number(node: Expr) -> int | float | bool | None:
+    """The only element of a constant."""
     value = constant_value(node)
-    return value is not None and value.size == 1 and bool(value.reshape(-1)[0] == number)
+    return python_number(value) if value is not None and value.size == 1 else None
 
 
 def _fill(node: Expr) -> Expr | None:
@@ -103,10 +108,15 @@ def _with_constant(node: Call) -> tuple[Expr | None, Constant | None]:
 
 
 def _combine(name: str, a: Constant, b: Constant) -> Constant | None:
-    """The sum or product of two constants; None where finite numbers overflow."""
+    """The sum or product of two constants; None where finite numbers overflow, or others than 0 give 0.
+
+    There an x that is small, or infinite, would show the difference.
+    """
     if a.dtype != b.dtype:
         return None
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         value = np.add(a.value, b.value) if name == "add" else np.multiply(a.value, b.value)
         sound = np.isfinite(value) | ~(np.isfinite(a.value) & np.isfinite(b.value))
+        if name == "multiply":
+            sound = sound & ((value != 0) | (a.value == 0) | (b.value == 0))
     return Constant(value) if bool(np.all(sound)) else None

@@ -56,11 +56,17 @@ def _batch_norm(node: Call) -> Expr:
 
 
 def _normalise(node: Call, data: Expr, axes: Sequence[int]) -> Expr:
-    """(data - mean) / sqrt(variance + epsilon), both over `axes`."""
-    mean = call("mean", data, axis=tuple(axes), keepdims=True)
-    variance = call("variance", data, mean, axis=tuple(axes), keepdims=True)
+    """(data - mean) / sqrt(variance + epsilon), both over `axes`.
+
+    The mean is taken out twice: the first one is rounded to the size of the data, whose offset may be far larger than
+    their spread.
+    """
+    centred = data
+    for _ in range(2):
+        centred = call("subtract", centred, call("mean", centred, axis=tuple(axes), keepdims=True))
+    variance = call("mean", call("multiply", centred, centred), axis=tuple(axes), keepdims=True)
     root = call("sqrt", call("add", variance, const(node.attrs["epsilon"], data.dtype)))
-    return call("divide", call("subtract", data, mean), root)
+    return call("divide", centred, root)
 
 
 def _scale_and_shift(node: Call, value: Expr, axis: int) -> Expr:

@@ -6,7 +6,7 @@ written with the functions of `topi` and `topi.nn`.  The functions compute the s
 
 from __future__ import annotations
 
-from ..expr import Expr, ExprLike, binary, call, compare, const, select
+from ..expr import FLOATS, Expr, ExprLike, binary, call, compare, const, select
 from ..expr import cast as cast_expr
 from ..tensor import Tensor
 from .elementwise import LN_10, map_elements, unary
@@ -36,7 +36,7 @@ isnan = unary("isnan", named=True)
 
 
 def relu(x: Tensor) -> Tensor:
-    """`max(x, 0)` (stage `T_relu`); a compiled program may make 0 of a NaN."""
+    """`max(x, 0)` (stage `T_relu`)."""
     return map_elements(x, lambda e: binary("max", e, const(0, e.dtype)), "relu")
 
 
@@ -61,8 +61,8 @@ def log10(x: Tensor) -> Tensor:
 
 
 def negative(x: Tensor) -> Tensor:
-    """`0 - x` (stage `T_negative`)."""
-    return map_elements(x, lambda e: binary("-", const(0, e.dtype), e), "negative")
+    """`-x` (stage `T_negative`): `x * -1` of floats, where `0 - x` has another zero."""
+    return map_elements(x, lambda e: -e if e.dtype in FLOATS else binary("-", const(0, e.dtype), e), "negative")
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..expr import Expr, ExprLike, as_expr, binary, call, compare, const, select
+from ..expr import FLOATS, Expr, ExprLike, as_expr, binary, call, compare, const, select
 from ..expr import cast as cast_expr
 from ..tensor import Tensor, compute
 from .tag import ELEMWISE
@@ -84,12 +84,13 @@ def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike) -> Tensor:
 
 
 def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1, in the dtype of `x` (stage `T_sign`)."""
+    """-1, 0 or 1, in the dtype of `x` (stage `T_sign`); a zero keeps its sign, and NaN stays."""
 
     def element(e: Expr) -> Expr:
         zero, one = const(0, e.dtype), const(1, e.dtype)
-        minus = const(-1, e.dtype)
-        return select(compare("<", e, zero), minus, select(compare(">", e, zero), one, zero))
+        minus = cast_expr(e.dtype, -1)
+        rest = e if e.dtype in FLOATS else zero
+        return select(compare("<", e, zero), minus, select(compare(">", e, zero), one, rest))
 
     return map_elements(x, element, "sign")
 

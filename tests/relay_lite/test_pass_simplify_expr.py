@@ -52,8 +52,8 @@ def reshape(x: Expr, *shape: int) -> Call:
 
 
 SHORTER: list[tuple[Expr, dict[str, int]]] = [
-    (relu(add(X, number(0))), {"nn.relu": 1}),
-    (relu(add(Constant(np.zeros((1, 1))), X)), {"nn.relu": 1}),
+    (relu(add(X, number(-0.0))), {"nn.relu": 1}),
+    (relu(add(Constant(-np.zeros((1, 1))), X)), {"nn.relu": 1}),
     (relu(call("subtract", X, number(0))), {"nn.relu": 1}),
     (relu(mul(number(1), X)), {"nn.relu": 1}),
     (relu(call("divide", X, Constant(np.ones((1,))))), {"nn.relu": 1}),
@@ -74,7 +74,7 @@ SHORTER: list[tuple[Expr, dict[str, int]]] = [
     (call("maximum", X, call("zeros", shape=(2, 3, 4, 5), dtype="float64")), {"maximum": 1}),
     (call("subtract", call("full", number(2), shape=(3, 4, 5)), X), {"subtract": 1}),
     (mul(call("ones", shape=(2, 5), dtype="float64"), call("ones", shape=(5,), dtype="float64")), {"ones": 1}),
-    (add(X, call("zeros_like", X)), {}),
+    (call("subtract", X, call("zeros_like", X)), {}),
     (mul(X, call("full_like", X, number(3))), {"multiply": 1}),
     (mul(add(X, ROW), COLUMN), {"multiply": 1, "add": 1}),
     (mul(COLUMN, add(ROW, X)), {"multiply": 1, "add": 1}),
@@ -89,6 +89,7 @@ SHORTER: list[tuple[Expr, dict[str, int]]] = [
 ]
 
 SAME: list[Expr] = [
+    add(X, number(0)),
     add(X, Constant(np.zeros(5))),
     call("subtract", number(0), X),
     call("divide", number(1), X),
@@ -151,7 +152,7 @@ def test_an_operand_that_broadcasts_the_result_stays() -> None:
 
 
 RULES_AFTER_LAYOUTS: list[tuple[Callable[[Var], Expr], bool]] = [
-    (lambda x: add(x, number(0)), True),
+    (lambda x: add(x, number(-0.0)), True),
     (lambda x: reshape(reshape(x, 6, 20), 12, 10), True),
     (lambda x: cast(x, "float64"), True),
     (lambda x: clip(clip(x, 0, 2), 1, 3), True),

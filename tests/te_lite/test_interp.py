@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from te_lite import expr as ex
+from te_lite import laws
 from te_lite import reduction as red
 from te_lite.errors import InterpError
 from te_lite.expr import Var, const, maximum
@@ -179,7 +180,7 @@ def plain(s: Stmt, env: dict[Var, int], mem: dict[Buffer, list[int]]) -> None:
             case ex.BufferLoad():
                 return mem[e.buffer][value(e.index)]
             case ex.Binary():
-                return int(ex.fold(e.op, value(e.a), value(e.b), e.dtype))
+                return int(laws.fold(e.op, value(e.a), value(e.b), e.dtype))
             case ex.Compare():
                 return int(value(e.a) < value(e.b))
         raise AssertionError(e)

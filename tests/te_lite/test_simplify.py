@@ -331,7 +331,7 @@ def test_float_arithmetic_is_left_in_its_order() -> None:
 def test_casts_of_constants_fold_where_they_fit() -> None:
     s = Simplifier()
     assert repr(s.simplify(Cast("float32", const(3) + u * 0))) == "3f"
-    assert repr(s.simplify(Cast("int8", const(300)))) == "int8(300)"
+    assert repr(s.simplify(Cast("int8", const(300)))) == "(int8)44"
     assert s.bounds(Cast("int8", const(300))) == (-128, 127)
     assert s.bounds(Call("abs", (u,), "int32")) == (None, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial, reduce
 
 import numpy as np
@@ -131,8 +132,10 @@ def clip_to(x: Expr, low: float | None, high: float | None) -> Expr:
 
 
 def _limits(dtype: str) -> tuple[float, float]:
-    info = np.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
-    return float(info.min), float(info.max)
+    """What no value of `dtype` is beyond."""
+    if dtype in FLOATS:
+        return -math.inf, math.inf
+    return float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
 
 
 def no_op(node: Node) -> Expr:

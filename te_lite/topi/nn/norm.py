@@ -48,17 +48,17 @@ def batch_norm(
     return [out, moving_mean, moving_var]
 
 
-def _moments(data: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor, int]:
-    """The sums of `x` and `x * x` over `axes` (one stage with two outputs) and how many elements they are of."""
+def _moments(data: Tensor, axes: Sequence[int], rough: Tensor, n: Expr) -> tuple[Tensor, Tensor]:
+    """The sums of `d` and `d * d` over `axes`, one stage with two outputs; `d = x - rough / n` is near to centred."""
     inner = reduce_axes(data, axes)
 
     def element(*i: Expr) -> tuple[Expr, Expr]:
-        x = data[source_indices(i, axes, inner, data.ndim, False)]
-        total, squares = _pair_sum((x, x * x), axis=inner)
+        d = data[source_indices(i, axes, inner, data.ndim, False)] - rough[i] / n
+        total, squares = _pair_sum((d, d * d), axis=inner)
         return total, squares
 
     sums = ax_compute(reduced_shape(data.shape, axes, False), element, f"{data.op.name}_red_temp", COMM_REDUCE)
-    return sums[0], sums[1], math.prod([data.shape[a] for a in axes])
+    return sums[0], sums[1]
 
 
 def _normalise(
@@ -68,14 +68,21 @@ def _normalise(
     epsilon: float,
     name: str,
 ) -> Tensor:
-    first, second, count = _moments(data, axes)
-    n = const(count, data.dtype)
+    """In two passes, so that an offset of the data is lost to neither: first a rough mean, then the moments around it.
+
+    The mean that is left of the differences corrects the rough one, which was rounded; its square, by which the
+    variance is corrected, is small beside it.
+    """
+    n = const(math.prod([data.shape[a] for a in axes]), data.dtype)
+    rough = sum(data, axes)
+    first, second = _moments(data, axes, rough, n)
 
     def element(*i: Expr) -> Expr:
         outer = [v for d, v in enumerate(i) if d not in axes]
-        mean = first[outer] / n
-        variance = second[outer] / n - mean * mean
-        return affine(i, (data[i] - mean) * call("rsqrt", variance + const(epsilon, data.dtype)))
+        rest = first[outer] / n
+        variance = second[outer] / n - rest * rest
+        centred = data[i] - rough[outer] / n - rest
+        return affine(i, centred * call("rsqrt", variance + const(epsilon, data.dtype)))
 
     return ax_compute(data.shape, element, name, INJECTIVE)
 

@@ -80,7 +80,7 @@ def _windows(
 def _pool(data: Tensor, windows: _Windows, pool_type: str, count_include_pad: bool) -> Tensor:
     require(pool_type in ("max", "avg"), ExprError, "pool", "the type must be max or avg", pool_type=pool_type)
     shape = windows.shape(data)
-    fill = reduction.min_value(data.dtype) if pool_type == "max" else const(0, data.dtype)
+    fill = reduction.least(data.dtype) if pool_type == "max" else const(0, data.dtype)
     temp = windows.padded(data, fill)
     axes = [reduction.reduce_axis((0, k), f"rv{d}") for d, k in enumerate(windows.sizes)]
     fold, name = (reduction.max, "pool_max") if pool_type == "max" else (reduction.sum, "pool_sum")
