@@ -60,9 +60,9 @@ def product() -> Chain:
 
 def cases() -> Iterator[tuple[Case, int]]:
     """Cases, and how many variants of each sketch to draw."""
-    for chain in (windows(), product()):
-        yield case_of(chain, np.random.default_rng(SEED)), 3
-    for number in range(PER_KIND // 4):
+    for chain, count in ((windows(), 4), (product(), 2)):
+        yield case_of(chain, np.random.default_rng(SEED)), count
+    for number in range(PER_KIND // 6):
         yield random_case([SEED, 1, number]), 1
 
 
@@ -86,6 +86,7 @@ def emulated(func: te.LoweredFunc, args: Sequence[np.ndarray]) -> None:
     run_program(emit(func), args)
 
 
+@pytest.mark.unverified
 @pytest.mark.parametrize("target", ["c", "cuda"])
 def test_programs_of_the_search(target: str) -> None:
     native = compiled if target == "c" else emulated
@@ -99,5 +100,5 @@ def test_programs_of_the_search(target: str) -> None:
             for n, state in enumerate(found):
                 where = f"{case.chain}, steps {[to_json(s) for s in state.steps]}"
                 assert case.mismatch(te.lower(state), run) is None, where
-                if n == turn == 0 and number < 3 and shutil.which("g++"):
+                if n == turn == 0 and number < 2 and shutil.which("g++"):
                     assert case.mismatch(te.lower(state), native) is None, where

