@@ -78,7 +78,10 @@ def split_loop(state: State, k: int, position: int, lengths: Sequence[Length], i
     first = len(stage.vars)
     uids = tuple(range(first, first + len(extents)))
     loops = tuple(
-        [Iter(u, f"{parent.name}.{j}"[:MAX_NAME], e, parent.kind) for j, (u, e) in enumerate(zip(uids, extents, strict=True))]
+        [
+            Iter(u, f"{parent.name}.{j}"[:MAX_NAME], e, parent.kind)
+            for j, (u, e) in enumerate(zip(uids, extents, strict=True))
+        ]
     )
     rel = SplitRel(parent.uid, uids, tuple(lengths), inner_to_outer)
     leaf = (*stage.leaf[:position], *uids, *stage.leaf[position + 1 :])

@@ -169,7 +169,7 @@ STATE_TEXT: Hook[[State], str] = Hook("the text of a state")
 
 
 MAX_NAME = 400
-"""Characters of a loop's name.  That of a fused loop names its parts: uncut, it would double with each split and fuse."""
+"""Characters of a loop's name.  A fused loop names its parts: uncut, each split and fuse would double the name."""
 
 
 def clean_name(name: str) -> str:

@@ -12,7 +12,7 @@ from ..core.target import Target
 from ..records.files import History, pairs_of
 from .dispatch import DispatchContext
 from .measure import MeasureInput
-from .record import Source, load_from_file, target_key
+from .record import Source, in_space, load_from_file, target_key
 
 Key = tuple[str, tuple[Any, ...]]
 
@@ -39,8 +39,8 @@ class ApplyHistoryBest(DispatchContext):
 
     def _query_inside(self, target: str | None, workload: tuple[Any, ...]) -> Any:
         key = ("" if target is None else "/".join(target_key(target)), workload)
-        best = self._history.measured(key)
-        return self._history.told.get(key, None if best is None else best.config)
+        best = [inp for inp in self._history.measured(key) if in_space(inp) is not False]
+        return self._history.told.get(key, best[0].config if best else None)
 
 
 def _keys(target: str, workload: tuple[Any, ...]) -> list[Key]:

@@ -14,6 +14,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from te_lite.errors import RecordError, TeError, require
@@ -21,12 +22,15 @@ from te_lite.errors import RecordError, TeError, require
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureResult
 from ..core.target import Target
+from ..records.belief import Believed, Judge, least_seconds
 from ..records.files import LineReader, best_of, distill
 from ..records.journal import append_lines
 from ..records.lines import parse_line, read_result, seconds_of
 from .config import ConfigEntity
+from .errors import TemplateError
 from .measure import MeasureInput
-from .task import Task
+from .space import ConfigSpace
+from .task import Task, Template, Workload
 
 VERSION = 0.2
 WRITER = "ansor"
@@ -101,11 +105,54 @@ def _read_input(data: Any, config: ConfigEntity) -> MeasureInput:
 
 
 def load_from_file(filename: PathLike) -> Iterator[Pair]:
-    """The records of a file, in order; unreadable lines are skipped, and counted in one warning.
+    """The records of a file that are believed, in order; unreadable lines are skipped, and counted in one warning.
 
     Raises JournalError when the file cannot be read.
     """
-    return iter(LineReader(filename, decode, logger))
+    return iter(believed(LineReader(filename, decode, logger), str(filename)))
+
+
+@lru_cache(maxsize=64)
+def _defined(template: Template, task: str, args: Workload, kind: str) -> tuple[ConfigSpace, float] | None:
+    """The space of a template and the operations of one run; None when it does not take these arguments."""
+    made = Task(task, args, kind)
+    try:
+        return made.config_space, made.flop
+    except (TeError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
+        return None  # a template is given what a line says
+
+
+def _known(inp: MeasureInput) -> tuple[ConfigSpace, float] | bool | None:
+    """What `_defined` knows of the task of a record; False where the template is not known here."""
+    try:
+        template = inp.task.func
+    except TemplateError:
+        return False
+    return _defined(template, inp.task.name, inp.task.workload[1:], target_key(inp.target)[0])
+
+
+def least_of(inp: MeasureInput) -> float:
+    """The seconds below which no cost of a record is believed.  Raises TaskError for an unknown target."""
+    target, known = Target(target_key(inp.target)[0]), _known(inp)
+    return least_seconds(target, known[1] if isinstance(known, tuple) else 0.0)
+
+
+def in_space(inp: MeasureInput) -> bool | None:
+    """Whether the configuration is one of its template's space; None where the template is not known here."""
+    match _known(inp):
+        case False:
+            return None
+        case (ConfigSpace() as space, _):
+            return space.holds(inp.config)
+    return False
+
+
+JUDGE: Judge[MeasureInput] = Judge(lambda inp: (target_key(inp.target), inp.workload), least_of, in_space)
+
+
+def believed(pairs: Iterable[Pair], name: str = "the log") -> Believed[MeasureInput]:
+    """The records that are believed (`ansor.records.belief`); `name` says in the warning where they come from."""
+    return Believed(pairs, JUDGE, name, logger)
 
 
 def save(filename: PathLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:

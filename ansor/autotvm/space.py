@@ -184,6 +184,13 @@ class ConfigSpace:
         there = index is not None and index < self.range_length and self._entity(index) == config
         return index if there else None
 
+    def holds(self, config: ConfigEntity) -> bool:
+        """Whether each knob has one of its choices, and the index, if there is one, lies in the space."""
+        chosen = dict(config.items())
+        ok = config.index is None or 0 <= config.index < self.range_length
+        ok = ok and chosen.keys() == self.space_map.keys()
+        return ok and all(chosen[name] in knob.entities for name, knob in self.space_map.items())
+
     def _entity(self, index: int) -> ConfigEntity:
         knobs = zip(self.space_map.items(), self.point2knob(index), strict=True)
         return ConfigEntity(index, {name: knob.entities[digit] for (name, knob), digit in knobs}, self)

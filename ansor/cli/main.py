@@ -28,7 +28,15 @@ from ..measure.local import LocalRunner
 from ..measure.progress import rate_text, seconds_text
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions
-from ..records.lines import RecordReader, RecordToFile, best_records, distill_record_file, load_best_record
+from ..records.lines import (
+    RecordReader,
+    RecordToFile,
+    believed,
+    believed_records,
+    best_records,
+    distill_record_file,
+    load_best_record,
+)
 from . import devices as cli_devices
 from . import network as cli_network
 from . import vta as cli_vta
@@ -91,9 +99,9 @@ def tune(args: argparse.Namespace) -> int:
     model = XGBModel(seed=args.seed)
     policy = SketchPolicy(task, model, seed=args.seed, verbose=args.verbose)
     if log.stat().st_size > 0:
-        inputs, results = RecordReader(log).read_lines()
-        policy.preload_measured_states(log, zip(inputs, results, strict=True))
-        model.update(inputs, results)
+        records = list(believed_records(log))
+        policy.preload_measured_states(log, records)
+        model.update([inp for inp, _ in records], [res for _, res in records])
     runner = LocalRunner(devices=cli_devices.devices_of(args.devices))
     options = TuningOptions(
         num_measure_trials=args.trials,
@@ -132,9 +140,10 @@ def _summary(inp: MeasureInput, res: MeasureResult) -> str:
 def best(args: argparse.Namespace) -> int:
     """Print the best record of each target and workload."""
     reader = RecordReader(args.log)
-    found = best_records(reader)
+    records = believed(reader, args.log)
+    found = best_records(records)
     if not found:
-        raise NoRecordError(f"{args.log}: holds no valid record. {reader.complaint()}".rstrip())
+        raise NoRecordError(f"{args.log}: holds no valid record. {reader.complaint() or records.complaint()}".rstrip())
     for (kind, _), (inp, res) in found.items():
         print(_summary(inp, res))
         if args.mode == "schedule":

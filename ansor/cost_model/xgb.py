@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..core.hardware import HardwareParams
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
 from ..core.task import SearchTask
-from ..records.lines import RecordReader
+from ..records.lines import believed_records
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples, stacked
 from .features import FEATURES
@@ -154,8 +155,12 @@ class XGBModel(PythonBasedModel):
             trees.save(Path(self.model_file))
 
     def update_from_file(self, file_name: str | os.PathLike[str], n_lines: int | None = None) -> None:
-        """Learn from the first `n_lines` records of a log.  Raises JournalError when it cannot be read."""
-        self.update(*RecordReader(file_name).read_lines(n_lines))
+        """Learn from the first `n_lines` records of a log that are believed.
+
+        Raises JournalError when it cannot be read.
+        """
+        pairs = list(islice(believed_records(file_name), n_lines))
+        self.update([inp for inp, _ in pairs], [res for _, res in pairs])
 
     # ------------------------------------------------------------------------------------------- scoring
 

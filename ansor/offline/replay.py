@@ -11,7 +11,7 @@ from te_lite.errors import require
 
 from ..core.errors import MeasureError, TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
-from ..records.lines import Record, RecordReader, target_kind
+from ..records.lines import Record, believed_records, target_kind
 from .common import NoBuilder, ProgramKey, failed_build, program_key
 
 Missing = Literal["raise", "fail"]
@@ -35,7 +35,7 @@ class ReplayRunner:
         self.name = "the log"
         if isinstance(log, str | os.PathLike):
             self.name = os.fspath(log)
-            log = RecordReader(log)
+            log = believed_records(log)
         self._known = {program_key(inp): res for inp, res in log if target_kind(inp.task)}
 
     def __len__(self) -> int:

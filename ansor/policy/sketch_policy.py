@@ -29,7 +29,7 @@ from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
 from ..evolve.neighbours import neighbours
 from ..measure.measurer import ProgramMeasurer
-from ..records.lines import Record, RecordReader, target_kind
+from ..records.lines import Record, believed_records, target_kind
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra import EXTRA_RULES, extra_sketches
 from ..space.choices import Group
@@ -267,11 +267,11 @@ class SketchPolicy:
         """Take what a log holds of this task as measured, and give the number of records that were.
 
         Lines of the same workload and target kind count; failed ones too, so that they are not tried again.
-        `records` are those of the log, where they were read already.
+        `records` are those of the log that are believed, where they were read already.
         """
         count = 0
         kind = self.task.target.kind.name
-        for inp, res in RecordReader(filename) if records is None else records:
+        for inp, res in believed_records(filename) if records is None else records:
             if inp.task.workload_key != self.task.workload_key or target_kind(inp.task) != kind:
                 continue
             try:

@@ -19,6 +19,7 @@ from ..core.task import SearchTask
 from ..cost_model import XGBModel
 from ..layout.rewrite import rewrite_layout_from_state
 from ..measure.measurer import ProgramMeasurer
+from ..records.belief import is_program
 from ..records.lines import load_best_record
 from .protocols import OfOneTask, SearchPolicy
 from .sketch_policy import SketchPolicy
@@ -44,7 +45,10 @@ class Actions:
                 worker.close()
 
     def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
-        inp, _ = load_best_record(log_file, task.workload_key, task.target, include_compatible)
+        def fits(inp: MeasureInput) -> bool:
+            return is_program(task.compute_dag, inp.steps)
+
+        inp, _ = load_best_record(log_file, task.workload_key, task.target, include_compatible, fits)
         if inp is None:
             raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}")
         return MeasureInput(task, steps=inp.steps).state

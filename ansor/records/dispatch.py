@@ -14,8 +14,9 @@ from ..core.context import Context
 from ..core.measure_values import MeasureInput
 from ..core.target import Target
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
+from .belief import is_program
 from .files import History, pairs_of
-from .lines import Record, load_records, workload_of
+from .lines import Record, believed, load_records, workload_of
 
 WorkloadId = tuple[str, str]
 """Target kind and workload key."""
@@ -60,7 +61,7 @@ class FallbackContext(DispatchContext):
 
 
 class ApplyHistoryBest(DispatchContext):
-    """The best error-free records of a log, several logs, or pairs; the least mean cost wins.
+    """The best error-free records that are believed of a log, several logs, or pairs; the least mean cost wins.
 
     `n_lines` limits the records that are read.  With `include_compatible` a workload without a record of its own
     gets that of a smaller one whose shape divides it.  Targets are told apart by kind.
@@ -74,7 +75,8 @@ class ApplyHistoryBest(DispatchContext):
 
     def load(self, records: Source, n_lines: int | None = None) -> None:
         """Add records.  Raises JournalError when a file cannot be read."""
-        pairs = islice(pairs_of(records, load_records), n_lines)
+        name = str(records) if isinstance(records, str | os.PathLike) else "the logs"
+        pairs = believed(islice(pairs_of(records, load_records), n_lines), name)
         self._history.load((workload_of(pair[0]), pair) for pair in pairs)
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
@@ -85,22 +87,26 @@ class ApplyHistoryBest(DispatchContext):
         told = self._history.told.get(key)
         if told is not None:
             return told if dag is None else replay(dag, told.steps)
-        inp = self._history.measured(key) or self._compatible(*key)
-        return None if inp is None else inp.state if dag is None else replay(dag, inp.steps)
+        for inp in self._history.measured(key) or self._compatible(*key):
+            if dag is None:
+                return inp.state
+            if is_program(dag, inp.steps):
+                return replay(dag, inp.steps)
+        return None
 
-    def _compatible(self, kind: str, workload_key: str) -> MeasureInput | None:
-        """The record of a smaller workload with the least expected cost."""
+    def _compatible(self, kind: str, workload_key: str) -> list[MeasureInput]:
+        """The records of smaller workloads, the one with the least expected cost first."""
         if not self.include_compatible:
-            return None
+            return []
         name, args = decode_workload_key(workload_key)
         candidates = []
-        for (other_kind, key), (inp, res) in self._history.best.items():
+        for (other_kind, key), found in self._history.best.items():
             other, other_args = decode_workload_key(key)
             if other_kind == kind and args is not None and other_args is not None:
                 factor = calc_workload_dis_factor((args, name), (other_args, other))
                 if factor < float("inf"):
-                    candidates.append((res.cost * factor, inp))
-        return min(candidates, key=lambda candidate: candidate[0], default=(0.0, None))[1]
+                    candidates += [(res.cost * factor, inp) for inp, res in found]
+        return [inp for _, inp in sorted(candidates, key=lambda candidate: candidate[0])]
 
 
 def load_history_best(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from bisect import insort
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -87,23 +88,33 @@ def best_of(keyed: Iterable[tuple[Key, Pair[Input]]]) -> dict[Key, Pair[Input]]:
 
 
 class History(Generic[Key, Input, Answer]):
-    """What a dispatch context knows of each key: the best record, and what it was told, which goes before."""
+    """What a dispatch context knows of each key: the best records, and what it was told, which goes before.
+
+    The `KEPT` best ones are there, best first: a workload may become known only when its program is asked for, and then
+    the best record may turn out to have none.
+    """
+
+    KEPT = 64
 
     def __init__(self) -> None:
-        self.best: dict[Key, Pair[Input]] = {}
+        self.best: dict[Key, list[Pair[Input]]] = {}
         self.told: dict[Key, Answer] = {}
 
     def load(self, keyed: Iterable[tuple[Key, Pair[Input]]]) -> None:
-        """Add records, each under a key of its own."""
-        self.best = best_of(chain(self.best.items(), keyed))
+        """Add records, each under a key of its own; those of failures are left out."""
+        for key, pair in keyed:
+            if pair[1].ok:
+                found = self.best.setdefault(key, [])
+                insort(found, pair, key=lambda known: known[1].cost)
+                del found[self.KEPT :]
 
     def tell(self, key: Key, answer: Answer) -> None:
         """Let `answer` be what is known of a key."""
         self.told[key] = answer
 
-    def measured(self, key: Key) -> Input | None:
-        """What the best record of a key has measured."""
-        return self.best[key][0] if key in self.best else None
+    def measured(self, key: Key) -> list[Input]:
+        """What the best records of a key have measured, best first."""
+        return [inp for inp, _ in self.best.get(key, ())]
 
 
 def distill(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
-from te_lite.step import DoubleBuffer, FreePragma, SetScope, from_json, to_json
+from te_lite.step import CacheRead, CacheWrite, DoubleBuffer, FreePragma, RFactor, SetScope, from_json, to_json
 
+from ..core.errors import TaskError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.target import Target
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
+from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
 from .files import LineReader, Pair, PathLike, best_of, distill
 from .journal import append_lines, ensure_writable
 
@@ -34,7 +36,8 @@ VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
 _OWN_STEPS = (FreePragma, DoubleBuffer, SetScope)
-_MAX_STEPS = 10_000
+_MAX_STEPS = 2_000
+_MAX_NEW_STAGES = 256
 _MAX_COSTS = 10_000
 _MAX_DEVICE = 200
 logger = logging.getLogger("ansor")
@@ -102,9 +105,16 @@ def _read_input(data: Any) -> MeasureInput:
     ok = isinstance(data, list) and len(data) == 2 and all(isinstance(x, list) for x in data)
     require(ok, RecordError, "record, i", "a task and a state are needed")
     task, state = data
-    ok = len(state) == 2 and state[0] == [] and isinstance(state[1], list) and len(state[1]) <= _MAX_STEPS
+    ok = len(state) == 2 and state[0] == [] and isinstance(state[1], list)
     require(ok, RecordError, "record, i", "a state is [[], [steps]]")
+    require(
+        len(state[1]) <= _MAX_STEPS, RecordError, "record, i", f"at most {_MAX_STEPS} steps are read", got=len(state[1])
+    )
     steps = [from_json(s) for s in state[1]]
+    stages = sum(isinstance(s, CacheRead | CacheWrite | RFactor) for s in steps)
+    require(
+        stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
+    )
     return MeasureInput(SearchTask.from_facts(_read_task(task)), steps=steps)
 
 
@@ -162,8 +172,39 @@ class RecordReader(LineReader[MeasureInput]):
 
 
 def load_records(filename: PathLike) -> Iterator[Record]:
-    """The `(input, result)` pairs of a file, in order."""
+    """The `(input, result)` pairs of a file, in order, as they are written, believed or not."""
     return iter(RecordReader(filename))
+
+
+def least_of(inp: MeasureInput) -> float:
+    """The seconds below which no cost of a record is believed.  Raises TeError for an unknown target."""
+    target = inp.task.target
+    try:
+        return least_of_computation(target, inp.task.compute_dag)
+    except TaskError:
+        return least_seconds(target)
+
+
+def has_program(inp: MeasureInput) -> bool | None:
+    """Whether a record's steps make a program of its workload; None for a workload that is not known here."""
+    try:
+        dag = inp.task.compute_dag
+    except TaskError:
+        return None
+    return is_program(dag, inp.steps)
+
+
+JUDGE: Judge[MeasureInput] = Judge(lambda inp: workload_of(inp), least_of, has_program)
+
+
+def believed(records: Iterable[Record], name: str = "the log") -> Believed[MeasureInput]:
+    """The records that are believed (`belief.py`); `name` says in the warning where they come from."""
+    return Believed(records, JUDGE, name, logger)
+
+
+def believed_records(filename: PathLike) -> Believed[MeasureInput]:
+    """The records of a file that are believed, in order.  Reading raises JournalError when the file cannot be read."""
+    return believed(RecordReader(filename), str(filename))
 
 
 def save_records(filename: PathLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -194,21 +235,22 @@ def load_best_record(
     workload_key: str | None = None,
     target: Target | str | None = None,
     include_compatible: bool = False,
+    fits: Callable[[MeasureInput], bool] | None = None,
 ) -> tuple[MeasureInput | None, MeasureResult | None]:
-    """The error-free record of the least mean cost, or `(None, None)`.
+    """The error-free record of the least mean cost that is believed, and that `fits` where this is given.
 
-    `target` compares the kind only.  With `include_compatible` records of smaller, dividing shapes count too, their
-    cost multiplied by the ratio of the sizes.
+    `(None, None)` when there is none.  `target` compares the kind only.  With `include_compatible` records of smaller,
+    dividing shapes count too, their cost multiplied by the ratio of the sizes.
     """
     kind = None if target is None else Target.of(target).kind.name
     best: tuple[float, Record] | None = None
-    for inp, res in load_records(filename):
+    for inp, res in believed_records(filename):
         if not res.ok or (kind is not None and target_kind(inp.task) != kind):
             continue
         factor = 1.0 if workload_key is None else _distance(workload_key, inp.task.workload_key)
         if factor != 1.0 and not (include_compatible and math.isfinite(factor)):
             continue
-        if best is None or res.cost * factor < best[0]:
+        if (best is None or res.cost * factor < best[0]) and (fits is None or fits(inp)):
             best = (res.cost * factor, (inp, res))
     return (None, None) if best is None else best[1]
 
@@ -236,13 +278,19 @@ def workload_of(inp: MeasureInput) -> tuple[str, str]:
 
 
 def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
-    """The best error-free record of each (target kind, workload key), in order of appearance."""
+    """The best error-free record of each (target kind, workload key), in order of appearance.
+
+    `pairs` are taken as they are: give it those that are believed.
+    """
     return best_of((workload_of(inp), (inp, res)) for inp, res in pairs)
 
 
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
     """Write the best record of each (target, workload) of `in_file`, and of `out_file` if it exists, to `out_file`.
 
-    Gives the number of records written.  Raises JournalError when a file cannot be read or written.
+    Only records that are believed are written.  Gives the number of records written.  Raises JournalError when a file
+    cannot be read or written.
     """
-    return distill(in_file, out_file, load_records, lambda pairs: best_records(pairs).values(), dump_record_to_string)
+    return distill(
+        in_file, out_file, believed_records, lambda pairs: best_records(pairs).values(), dump_record_to_string
+    )

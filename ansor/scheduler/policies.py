@@ -16,7 +16,7 @@ from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..policy.protocols import RoundPolicy
 from ..policy.sketch_policy import SketchPolicy
-from ..records.lines import Record, RecordReader
+from ..records.lines import Record, believed_records
 
 PathLike = str | os.PathLike[str]
 
@@ -50,7 +50,7 @@ def make_search_policies(
         require(not search_policy_params, TaskError, "search_policy_params", "policies that are given have their own")
         return given
     if records is None and load_log_file is not None:
-        records = list(RecordReader(load_log_file))
+        records = list(believed_records(load_log_file))
     rng = np.random.default_rng(None if seed is None else checked_seed("make_search_policies", seed))
     seeds = [int(k) for k in rng.integers(1, 2**30, len(tasks) + 1)]
     model: CostModel

@@ -23,7 +23,7 @@ from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..policy.protocols import RoundPolicy
 from ..policy.tuning_options import TuningOptions
-from ..records.lines import Record, RecordReader
+from ..records.lines import Record, believed_records
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import GradientParams, Objective, SchedulerState, evaluate, pick_by_gradient, pick_in_turn, stand_ins
 from .groups import group_tasks, leave_if_behind
@@ -180,7 +180,7 @@ class TaskScheduler:
         a target cannot be had here, JournalError when the log cannot be read.
         """
         options = tune_option
-        records = None if self.load_log_file is None else list(RecordReader(self.load_log_file))
+        records = None if self.load_log_file is None else list(believed_records(self.load_log_file))
         self._begin(options, _patience(per_task_early_stopping), records or ())
         for kind in dict.fromkeys(t.target.kind.name for t in self.tasks):
             backend(kind)

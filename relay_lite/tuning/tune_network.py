@@ -24,7 +24,7 @@ from ansor.core.task import SearchTask
 from ansor.measure.local import LocalRunner
 from ansor.policy.tuning_options import TuningOptions
 from ansor.records.dispatch import ApplyHistoryBest, Source
-from ansor.records.lines import RecordReader, RecordToFile
+from ansor.records.lines import RecordToFile, believed_records
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
 from ansor.scheduler.task_progress import TaskProgress
@@ -58,7 +58,7 @@ class WrongResult(GraphError):
 
 def progress(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[TaskProgress, ...]:
     """Trials and least latency of every task according to a log; a log that is missing is empty."""
-    return restore(RecordReader(log) if Path(log).exists() else (), tasks, ROUND)
+    return restore(believed_records(log) if Path(log).exists() else (), tasks, ROUND)
 
 
 def tune(
