@@ -11,13 +11,14 @@ import hashlib
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from ansor.core.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from ansor.core.scratch import scratch_folder
 from te_lite import environment
 from te_lite.errors import require
 
@@ -47,16 +48,19 @@ def compiler_command() -> tuple[str, ...]:
 @lru_cache(maxsize=8)
 def compiler_version(command: tuple[str, ...]) -> str:
     """What the compiler says of itself (part of the name of every library); asked once a process and command."""
-    done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    require(done.returncode == 0, CompileError, " ".join(command), "the compiler must answer --version",
-            code=done.returncode)  # fmt: skip
+    try:
+        done = run_command([*command, "--version"], ANSWER_SECONDS)
+    except Unfinished as e:
+        raise CompileError(f"C compiler: {' '.join(command)} --version {e}") from e
+    law = "the compiler must answer --version"
+    require(done.code == 0, CompileError, " ".join(command), law, code=done.code)
     return done.stdout
 
 
 @lru_cache(maxsize=1)
 def _process_store() -> tempfile.TemporaryDirectory[str]:
     """The store where `$CODEGEN_C_CACHE` is not set: one a process, removed when that ends."""
-    return tempfile.TemporaryDirectory(prefix="codegen_c_")
+    return scratch_folder("codegen_c")
 
 
 def store_path() -> Path:
@@ -124,10 +128,10 @@ def run_compiler(arguments: Sequence[str], what: str, build: Path, timeout: floa
     command = compiler_command()
     name = Path(command[0]).name
     try:
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=timeout)
-    except subprocess.TimeoutExpired as e:
-        raise CompileError(f"compile: {name} took longer than {timeout} s") from e
-    if done.returncode != 0:
+        done = run_command([*command, *arguments], WORK_SECONDS if timeout is None else timeout)
+    except Unfinished as e:
+        raise CompileError(f"compile: {name} {e}") from e
+    if done.code != 0:
         said = done.stderr.splitlines()
         lines = [x for x in said if any(word in x for word in _COMPLAINTS)] or said or ["no message"]
         raise CompileError(f"compile: {name} refuses {what}: {lines[0].replace(f'{build}/', '').strip()}")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ansor.core.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from ansor.core.scratch import scratch_folder
 from te_lite.errors import require
 
 from . import cache, nvrtc
@@ -51,10 +51,13 @@ class CompiledModule:
 @lru_cache(maxsize=4)
 def _nvcc_version(command: str) -> str:
     """The version of an nvcc; asked once a process and command."""
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
+    try:
+        done = run_command([command, "--version"], ANSWER_SECONDS)
+    except Unfinished as e:
+        raise CompileError(f"nvcc: {command} --version {e}") from e
     found = re.search(r"V(\d+\.\d+\.\d+)", done.stdout)
     if found is None:
-        raise CompileError(f"nvcc: {command} does not tell its version, got code={done.returncode}")
+        raise CompileError(f"nvcc: {command} does not tell its version, got code={done.code}")
     return found[1]
 
 
@@ -136,16 +139,16 @@ def _nvrtc(source: str, options: Sequence[str]) -> tuple[bytes | None, str]:
 
 
 def _nvcc(source: str, options: Sequence[str], timeout: float | None) -> tuple[bytes | None, str]:
-    with tempfile.TemporaryDirectory(prefix="codegen_cuda_") as folder:
+    with scratch_folder("nvcc") as folder:
         text, out = Path(folder) / "program.cu", Path(folder) / "program.cubin"
         text.write_text(source)
         command = [str(nvcc_path()), "-cubin", *options, "-o", str(out), str(text)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
-        except subprocess.TimeoutExpired as e:
-            raise CompileError(f"compile: nvcc took longer than {timeout} s") from e
+            done = run_command(command, WORK_SECONDS if timeout is None else timeout)
+        except Unfinished as e:
+            raise CompileError(f"compile: nvcc {e}") from e
         log = (done.stdout + done.stderr).replace(str(text), "program.cu")
-        return (out.read_bytes() if done.returncode == 0 else None), log
+        return (out.read_bytes() if done.code == 0 else None), log
 
 
 def _first_error(log: str) -> str:

@@ -8,8 +8,6 @@ thread waits for them, no earlier.  A kernel runs in a process of its own.
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ansor.core.command import Unfinished, run_command
+from ansor.core.scratch import scratch_folder
 from te_lite.errors import require
 
 from . import emulator_build as build
@@ -105,7 +105,7 @@ def _launch_all(
         require(fits, EmulatorError, launch.kernel, "1 to 1024 threads a block", block=launch.block)
     kernels = tuple(dict.fromkeys(launch.kernel for launch in launches))
     library = build.library(source, kernels, max(launch.dynamic_bytes for launch in launches), check)
-    with tempfile.TemporaryDirectory(prefix="emulator_") as directory:
+    with scratch_folder("emulation") as directory:
         job = Path(directory) / "job"
         job.write_text("\n".join(_job(library, launches, memories, Path(directory))))
         try:
@@ -116,11 +116,9 @@ def _launch_all(
 
 def _answer(library: build.Library, job: Path, timeout: float, start: float) -> Report:
     try:
-        done = subprocess.run(
-            [str(build.host()), str(job)], capture_output=True, text=True, check=False, timeout=timeout
-        )
-    except subprocess.TimeoutExpired as e:
-        raise EmulatorError(f"emulator: the kernels did not end within {timeout} s") from e
+        done = run_command([str(build.host()), str(job)], timeout)
+    except Unfinished as e:
+        raise EmulatorError(f"emulator: the run of the kernels {e}") from e
     accesses = read_answer(done.stdout, partial(build.source_lines, library.path))
     return Report(accesses, time.perf_counter() - start)
 

@@ -11,13 +11,14 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ansor.core.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from ansor.core.scratch import scratch_folder
 from te_lite import environment
 from te_lite.errors import require
 
@@ -73,7 +74,7 @@ def compiler_command() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def _store() -> tempfile.TemporaryDirectory[str]:
     """Where this process keeps what it builds; removed when it ends."""
-    return tempfile.TemporaryDirectory(prefix="codegen_cuda_emulator_")
+    return scratch_folder("emulator")
 
 
 @lru_cache(maxsize=1)
@@ -160,16 +161,21 @@ def source_lines(path: Path, offsets: Sequence[int]) -> dict[int, int | None]:
 
 def _tool(*command: str) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as e:
-        raise EmulatorError(f"emulator: {command[0]} of the GNU binutils does not work, {e}") from e
+        done = run_command(command, ANSWER_SECONDS)
+    except Unfinished as e:
+        raise EmulatorError(f"emulator: {command[0]} of the GNU binutils {e}") from e
+    law = "a tool of the GNU binutils must work"
+    require(done.code == 0, EmulatorError, f"emulator: {command[0]}", law, code=done.code)
+    return done.stdout
 
 
 def _compile(arguments: Sequence[str], name: str) -> None:
     command = compiler_command()
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False,
-                          env=os.environ | {"LC_ALL": "C"})  # fmt: skip
-    if done.returncode != 0:
+    try:
+        done = run_command([*command, *arguments], WORK_SECONDS, os.environ | {"LC_ALL": "C"})
+    except Unfinished as e:
+        raise EmulatorError(f"emulator: {Path(command[0]).name} {e}") from e
+    if done.code != 0:
         lines = [x for x in done.stderr.splitlines() if "error" in x] or done.stderr.splitlines() or ["no message"]
         where = re.sub(rf"\S*/{re.escape(name)}", name, lines[0]).strip()
         raise EmulatorError(f"emulator: {Path(command[0]).name} refuses the kernel: {where}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from te_lite.timing import Timing
 
 from .backend import Array, Backend
 from .errors import TaskError
+from .scratch import scratch_folder
 
 
 class LoadedModule:
@@ -26,7 +26,7 @@ class LoadedModule:
         self.func = func
         self.source = backend.source(func, target)
         self.entry_name = func.name
-        self._folder = tempfile.TemporaryDirectory(prefix="ansor_program.")
+        self._folder = scratch_folder("program")
         backend.build(func, target, self._folder.name)
         self._device = backend.open(0)
         self._program = self._device.load(self._folder.name)

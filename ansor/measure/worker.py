@@ -43,10 +43,9 @@ def _offer_to_die_first() -> None:
 
 
 def _prepare_to_die(seconds: float) -> None:
-    """Let the kernel end this process when nobody does; empty the error stream for the last words of this job."""
+    """Let the kernel end this process when nobody does."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    os.ftruncate(sys.stderr.fileno(), 0)
 
 
 def _die_with_the_parent(sock: socket.socket, on: bool) -> None:

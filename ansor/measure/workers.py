@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -22,9 +23,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from ..core.errors import MeasureError
+from ..core.scratch import scratch_folder
 from .channel import ChannelClosed, receive, send
 
 START_TIMEOUT = 120.0
@@ -61,13 +63,40 @@ class Process(Protocol):
         """Wait for its end.  Raises subprocess.TimeoutExpired."""
 
 
+class LastWords:
+    """The end of what a process writes to its error stream, however much that is; the rest is let go."""
+
+    KEPT = 4096
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._kept = b""
+        self._reader = threading.Thread(target=self._read, args=(stream,), name="ansor-complaints", daemon=True)
+        self._reader.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        with stream, suppress(OSError, ValueError):
+            while data := os.read(stream.fileno(), 1 << 16):
+                self._kept = (self._kept + data)[-self.KEPT :]
+
+    def forget(self) -> None:
+        """A new job begins."""
+        self._kept = b""
+
+    def last_line(self) -> str:
+        """The last line, at most 200 characters of it; waits a moment for the end of the stream."""
+        self._reader.join(1.0)
+        lines = self._kept.decode(errors="replace").strip().splitlines()
+        return lines[-1][:200] if lines else ""
+
+
 @dataclass(frozen=True)
 class Child:
-    """A process that was started, and our end of its channel; `complaints` is the file with its error stream."""
+    """A process that was started, our end of its channel, and what it says on its error stream."""
 
     process: Process
     socket: socket.socket
-    complaints: Path | None = None
+    complaints: LastWords | None = None
+    scratch: Path | None = None
 
 
 Launch = Callable[[], Child]
@@ -78,15 +107,15 @@ class Workshop:
     """A temporary directory for built programs and worker files; it goes when the owner does."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="ansor_"))
-        self._finalizer = weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
+        self._folder = scratch_folder("work")
+        self.path = Path(self._folder.name)
 
     def new(self, prefix: str) -> Path:
         """A fresh directory."""
         return Path(tempfile.mkdtemp(dir=self.path, prefix=prefix))
 
     def close(self) -> None:
-        self._finalizer()
+        self._folder.cleanup()
 
 
 class FreshProcesses:
@@ -98,15 +127,15 @@ class FreshProcesses:
     def __call__(self) -> Child:
         ours, theirs = socket.socketpair()
         scratch = self._workshop.new("worker_")
-        stderr = scratch / "stderr"
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path), "TMPDIR": str(scratch)}
-        with theirs, open(stderr, "ab") as complaints:
+        with theirs:
             process = subprocess.Popen(
                 [sys.executable, "-m", "ansor.measure.worker", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaints,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 pass_fds=[theirs.fileno()], start_new_session=True, env=env,
             )  # fmt: skip
-        return Child(process, ours, stderr)
+        assert process.stderr is not None
+        return Child(process, ours, LastWords(process.stderr), scratch)
 
 
 class Worker:
@@ -159,6 +188,8 @@ class Worker:
         assert self._child is not None
         child, start, stage = self._child, time.monotonic(), 0
         deadline = start + limits[0]
+        if child.complaints is not None:
+            child.complaints.forget()
         try:
             send(child.socket, {**job, "self_destruct": sum(limits) + SELF_DESTRUCT}, deadline)
             while (data := receive(child.socket, deadline)) == NEXT_STAGE:
@@ -191,8 +222,8 @@ class Worker:
         child.socket.close()
         _kill_group(child.process)
         child.process.wait()
-        if child.complaints is not None:
-            shutil.rmtree(child.complaints.parent, ignore_errors=True)
+        if child.scratch is not None:
+            shutil.rmtree(child.scratch, ignore_errors=True)
 
 
 def _last_words(child: Child) -> str:
@@ -203,13 +234,8 @@ def _last_words(child: Child) -> str:
     how = "it closed its channel" if code is None else f"exit code {code}"
     if code is not None and code < 0:
         how = f"signal {-code}, {signal.strsignal(-code)}"
-    words = ""
-    if child.complaints is not None:
-        with suppress(OSError), open(child.complaints, "rb") as f:
-            f.seek(max(0, f.seek(0, os.SEEK_END) - 4096))
-            lines = f.read().decode(errors="replace").strip().splitlines()
-            words = f": {lines[-1][:200]}" if lines else ""
-    return f"the worker died ({how}){words}"
+    words = child.complaints.last_line() if child.complaints is not None else ""
+    return f"the worker died ({how}){words and f': {words}'}"
 
 
 def _kill_group(process: Process) -> None:

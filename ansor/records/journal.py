@@ -12,7 +12,9 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +22,8 @@ from pathlib import Path
 from ..core.errors import JournalError
 
 MAX_LINE = 1 << 20
+LOCK_SECONDS = 60.0
+"""A lock is held for one write; whoever has it longer is stopped or stuck."""
 
 
 def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
@@ -31,18 +35,50 @@ def ensure_writable(path: str | os.PathLike[str]) -> None:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        os.close(_opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT))
     except OSError as error:
         raise _cannot(path, "written", error) from error
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A descriptor of a log; what is no file, such as a pipe that nobody writes to, is refused and not waited for.
+
+    Devices may be written to, reading them might never end.  Raises OSError, and JournalError for what is no file.
+    """
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode) or (flags & os.O_RDWR and stat.S_ISCHR(mode)):
+        return fd
+    os.close(fd)
+    raise JournalError(f"{path}: a log must be a file, and this is {_KINDS.get(stat.S_IFMT(mode), 'none')}")
+
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a directory", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+
+def _lock(fd: int, path: Path) -> None:
+    """Lock a file for this process alone.  Raises JournalError when another one keeps it for `LOCK_SECONDS`."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                law = f"another process has kept it locked for {LOCK_SECONDS:g} s"
+                raise JournalError(f"{path}: cannot be written: {law}") from error
+            time.sleep(0.002)
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
     """A descriptor of the file that `path` names now, locked for this process alone."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            _lock(fd, path)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(fd), os.stat(path)):
                     yield fd
@@ -130,7 +166,7 @@ def scan_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes | None
     """
     path = Path(path)
     try:
-        with open(path, "rb") as f:
+        with open(_opened(path, os.O_RDONLY), "rb") as f:
             number = 0
             while line := f.readline(MAX_LINE + 1):
                 number += 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import platform
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from ansor.core.backend import Backend, CompiledNetwork, Program
 from ansor.core.nd import DeviceId
 from ansor.core.network_memory import ALIGNMENT, HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode, Step
+from ansor.core.scratch import scratch_folder
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
@@ -49,7 +49,7 @@ class KernelExecutor(HostMemory):
         super().__init__(network, DeviceId(backend.kind, index))
         self._device = backend.open(index)
         self._arguments = {name: kernel.facts["arguments"] for name, kernel in network.kernels.items()}
-        self._folder = tempfile.TemporaryDirectory(prefix="network_kernels.")
+        self._folder = scratch_folder("kernels")
         self._programs: dict[str, Program] = {}
         for name in self._arguments:
             files = _unpacked(network.binaries[name + ARCHIVE], Path(self._folder.name) / name)
@@ -101,9 +101,11 @@ class KernelByKernel:
         return KernelCode(func.name, self._backend.source(func, target), (), {"arguments": arguments})
 
     def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
-        with tempfile.TemporaryDirectory(prefix="network_kernel.") as folder:
-            self._backend.build(func, target, folder)
-            return _packed(Path(folder))
+        with scratch_folder("kernel") as folder:
+            built = Path(folder) / "built"
+            built.mkdir()
+            self._backend.build(func, target, str(built))
+            return _packed(built)
 
     def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         return {}, {name + ARCHIVE: archive for name, archive in compiled.items()}

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput
+from ansor.core.scratch import scratch_folder
 from ansor.measure.jobs import JobFailure
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.errors import TeError
@@ -35,7 +36,7 @@ class ProgramWriter:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._folder = tempfile.TemporaryDirectory(prefix="vta_programs.")
+        self._folder = scratch_folder("simulated")
 
     def submit(self, inp: MeasureInput) -> Future[BuildResult]:
         """A build that is done."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from ansor.core.nd import DeviceId
+from ansor.core.scratch import scratch_folder
 from relay_lite.ir.errors import GraphError
 from te_lite.errors import require
 
@@ -17,7 +17,7 @@ class LocalSession:
     """The folder lives as long as the session."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="vta_session.")
+        self._folder = scratch_folder("session")
 
     def upload(self, data: str, target: str | None = None) -> None:
         """Copy a file into the session, as `target` or under its own name.  Raises GraphError when there is none."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
+
+from ansor.core.scratch import scratch_folder
 
 
 class TempDirectory:
     """A folder that is gone when this object is."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="vta.")
+        self._folder = scratch_folder("vta")
 
     def relpath(self, name: str) -> str:
         """The path of a file in the folder."""
