@@ -185,7 +185,7 @@ REFUSALS = {
         "k",
         [np.zeros(4, np.float32)],
     ),
-    "did not end within 0.5 s": ("float* x", "while (true) *(volatile float*)x;", "k", [np.zeros(4, np.float32)]),
+    "took longer than 0.5 s": ("float* x", "while (true) *(volatile float*)x;", "k", [np.zeros(4, np.float32)]),
 }
 
 
