@@ -6,14 +6,15 @@ that compare such sums bound forms: `low <= g <= high`.  For any number k
     index = k*g + (index - k*g)  <=  k*high + (the greatest value of index - k*g over the boxes of its atoms)
 
 so every k gives a bound that holds, and the best ones take atoms out of the index.  Where an index and its conditions
-are written in different atoms, x = c*(x // c) + x % c brings them together; and as atoms are integers, a condition
-c*g + rest <= high also says g <= (high - least rest) // c.
+are written in different atoms, x = c*(x // c) + x % c and x % (g*d) = g*((x // g) % d) + x % g bring them together; and
+as atoms are integers, a condition c*g + rest <= high also says g <= (high - least rest) // c.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 from .expr import Binary, Compare, Const, Expr
 from .verify_points import Terms, sum_of
@@ -34,11 +35,13 @@ class _Bound:
 
 def bounds_under(index: Expr, conditions: tuple[Expr, ...], spans: Spans) -> Span:
     """Numbers that an index is not below and not above where the conditions hold."""
-    terms, constant = sum_of(index)
+    terms, constant = _form(index)
     bounds = [b for c in conditions for b in _bounds(c)]
     low, high = _ends(terms, bounds, spans)
     links = _links([terms, *[b.terms for b in bounds]])
     if links:
+        terms = _cut(terms, links)
+        bounds += [_Bound(_cut(b.terms, links), b.most) for b in bounds]
         wide = _written_in(terms, links)
         more = [_Bound(_written_in(b.terms, links), b.most) for b in bounds]
         more += [r for b in more for r in _rounded(b, spans)]
@@ -57,7 +60,7 @@ def _bounds(cond: Expr) -> Iterator[_Bound]:
     """What a comparison of integers says of sums."""
     if not isinstance(cond, Compare) or cond.a.dtype not in INDICES or cond.op == "!=":
         return
-    terms, constant = sum_of(Binary("-", cond.a, cond.b))
+    terms, constant = _form(Binary("-", cond.a, cond.b))
     strict = cond.op in ("<", ">")
     if cond.op in ("<", "<=", "=="):
         yield _Bound(terms, -constant - strict)
@@ -106,6 +109,47 @@ def _factors(terms: Terms, other: Terms) -> set[int]:
 # ------------------------------------------------------------------------------------------ quotients and remainders
 
 
+def _form(e: Expr) -> tuple[Terms, int]:
+    """An index as a sum: what a divisor divides stands outside of quotients, and nowhere in remainders.
+
+    So equal quotients and remainders are written in the same way: (a*19 + b) // 3 is a*6 + (a + b) // 3.
+    """
+    terms: Terms = {}
+    constant = 0
+    plain, n = sum_of(e)
+    for atom, k in plain.items():
+        match atom:
+            case Binary(op="//" | "%" as op, a=a, b=Const(value=value)) if a.dtype in INDICES and value > 0:
+                inner, m = _divided(op, *_form(a), int(value))
+                terms, constant = _less(terms, inner, -k), constant + k * m
+            case _:
+                terms = _less(terms, {atom: 1}, -k)
+    return terms, constant + n
+
+
+def _divided(op: str, terms: Terms, constant: int, den: int) -> tuple[Terms, int]:
+    """The quotient or remainder of a sum."""
+    high = {e: k // den if k > 0 else -(-k // den) for e, k in terms.items()}
+    low = {e: k - high[e] * den for e, k in terms.items() if k != high[e] * den}
+    more, left = divmod(constant, den)
+    out = {e: k for e, k in high.items() if k} if op == "//" else {}
+    number = more if op == "//" else 0 if low else left
+    if low:
+        out[Binary(op, _written(low, left), Const(den))] = 1
+    return out, number
+
+
+def _written(terms: Terms, constant: int) -> Expr:
+    """A sum as an expression, the same for equal sums."""
+    parts = [e if k == 1 else Binary("*", e, Const(k)) for e, k in sorted(terms.items(), key=_place)]
+    parts += [Const(constant)] if constant else []
+    return reduce(lambda a, b: Binary("+", a, b), parts)
+
+
+def _place(term: tuple[Expr, int]) -> tuple[int, int]:
+    return hash(term[0]), term[1]
+
+
 @dataclass(frozen=True)
 class _Link:
     """The sum `terms` (+ `constant`) is `den` times the quotient plus the remainder."""
@@ -130,9 +174,25 @@ def _links(forms: list[Terms]) -> list[_Link]:
 
 
 def _link(a: Expr, den: int) -> _Link:
-    terms, constant = sum_of(a)
-    by = Const(den, a.dtype)
+    terms, constant = _form(a)
+    by = Const(den)
     return _Link(terms, constant, den, Binary("//", a, by), Binary("%", a, by))
+
+
+def _cut(terms: Terms, links: list[_Link]) -> Terms:
+    """A form with x % (g*d) written as g*((x // g) % d) + x % g wherever the remainder by d occurs too."""
+    known = {link.remainder: link.den for link in links}
+    for link in links:
+        for small, d in known.items():
+            g = link.den // d
+            if link.remainder not in terms or link.den % d or g in (1, link.den):
+                continue
+            if _divided("%", *_divided("//", link.terms, link.constant, g), d) == ({small: 1}, 0):
+                k = terms[link.remainder]
+                rest, n = _divided("%", link.terms, link.constant, g)
+                if not n:
+                    terms = _less(_less(terms, {link.remainder: 1, small: -g}, k), rest, -k)
+    return terms
 
 
 def _of_quotient(link: _Link, bounds: list[_Bound], spans: Spans) -> Iterator[_Bound]:

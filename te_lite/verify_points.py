@@ -63,6 +63,8 @@ def _add(e: Expr, scale: int, terms: Terms) -> int:
     match e:
         case Const(value=value):
             return int(value) * scale
+        case Binary() if e.dtype not in INDICES:
+            pass
         case Binary(op="+", a=a, b=b):
             return _add(a, scale, terms) + _add(b, scale, terms)
         case Binary(op="-", a=a, b=b):
