@@ -84,7 +84,8 @@ def test_layer_norm_divides_by_the_root_of_the_variance() -> None:
     x = make.input(2, 3, 8)
     after = SimplifyInference()(function(call("nn.layer_norm", x, make.draw(8), make.draw(8), axis=-1)))
     order = [node.op.name for node in post_order(after.body) if isinstance(node, Call)]
-    assert order == ["mean", "subtract", "mean", "subtract", "multiply", "mean", "add", "sqrt", "divide", "multiply", "add"]
+    centred = ["mean", "subtract", "mean", "subtract"]
+    assert order == [*centred, "multiply", "mean", "add", "sqrt", "divide", "multiply", "add"]
 
 
 def test_l2_normalize() -> None:
