@@ -16,6 +16,7 @@ NETWORK_LOG ?= $(NETWORK).json
 NETWORK_TRIALS ?= 192
 VTA_LOG ?= vta.resnet18_v1.log
 VTA_TRIALS ?= 64
+SEEDS ?= 1000:2000
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
 # The tests start hundreds of processes, each of which would compile the packages anew.
@@ -60,6 +61,8 @@ lint: $(VENV)/.installed
 fuzz: $(VENV)/.installed
 	$(RUN) -m pytest -n 2 -m "slow or long"
 	ANSOR_FUZZ=180 $(RUN) -m pytest -n 2 tests/te_lite/test_fuzz.py
+	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2
+	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --graphs
 
 bench: $(VENV)/.installed
 	$(RUN) -m benchmarks.lanes

@@ -140,10 +140,10 @@ def _granule(source: str) -> int:
 
 def _shared_arrays(path: Path, declared: dict[str, int]) -> tuple[SharedArray, ...]:
     rows = [row.split(maxsplit=7) for row in _tool("readelf", "-sWC", str(path)).splitlines()]
-    symbols = {row[7].rsplit("::", 1)[-1]: row for row in rows if len(row) == 8 and row[3] == "TLS"}
+    symbols = {row[7]: row for row in rows if len(row) == 8 and row[3] == "TLS"}  # kernels may use a name each
     arrays = [
         SharedArray(name, int(row[1], 16), int(row[2], 0), 16 if name == DYNAMIC else declared.get(name, 16))
-        for name, row in symbols.items()
+        for name, row in ((full.rsplit("::", 1)[-1], row) for full, row in symbols.items())
     ]
     dynamic = [a.offset for a in arrays if a.name == DYNAMIC]
     return (*[a for a in arrays if a.offset not in dynamic], *[a for a in arrays if a.name == DYNAMIC])
