@@ -19,13 +19,14 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from ansor.core.sizes import tensor_limit
 from relay_lite.frontend import from_onnx
 from relay_lite.frontend.onnx.table import TABLE
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.visit import post_order
 from tests.relay_lite.onnx_models import FAMILIES, Builder
 
-EXTRA_BYTES = 3 << 30
+SPARE_BYTES = 256 << 20
 SECONDS = 10
 SIZES = (0, -1, 1, 2, 3, 1 << 10, 1 << 16, 46341, (1 << 31) - 1, 1 << 31, 1 << 33, 1 << 40, 1 << 62, (1 << 63) - 1,
          -(1 << 63), -(1 << 31), -7)  # fmt: skip
@@ -363,7 +364,7 @@ def changed(seed: int) -> onnx.ModelProto:
 
 def verdict(model: onnx.ModelProto) -> str | None:
     """None for a graph, or a refusal of one sentence; else what went wrong."""
-    signal.alarm(SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         module, _ = from_onnx(model.SerializeToString())
         for e in post_order(module["main"].body):
@@ -374,26 +375,26 @@ def verdict(model: onnx.ModelProto) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return None
 
 
 def _late(*_: Any) -> None:
-    raise TimeoutError(f"longer than {SECONDS} s")
+    raise TimeoutError(f"longer than {SECONDS} s of the processor")
 
 
 def limit_memory() -> None:
-    """Let this process have `EXTRA_BYTES` more of address space than it has now."""
+    """Let this process have three quarters of the largest tensor more of address space than it has now."""
     with open("/proc/self/statm") as file:
         pages = int(file.read().split()[0])
-    most = pages * resource.getpagesize() + EXTRA_BYTES
+    most = pages * resource.getpagesize() + tensor_limit() * 3 // 4 + SPARE_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def main(first: int, count: int) -> None:
     """Import the absurd models (for a first seed of 0) and `count` changed ones."""
     limit_memory()
-    signal.signal(signal.SIGALRM, _late)
+    signal.signal(signal.SIGPROF, _late)
     named = [(name, make) for name, make in ABSURD.items() if first == 0]
     drawn = [(f"seed {seed}", lambda seed=seed: changed(seed)) for seed in range(first, first + count)]
     slowest, graphs = (0.0, ""), 0

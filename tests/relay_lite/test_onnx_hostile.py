@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,23 +22,24 @@ from tests.relay_lite.onnx_models import Builder
 ROOT = Path(__file__).parent.parent.parent
 
 
-def imported(first: int, count: int) -> None:
-    """Import in a process of its own, which has little memory."""
+def imported(first: int, count: int, tensor_bytes: int) -> None:
+    """Import in a process of its own, which has less memory than the largest tensor."""
     words = [sys.executable, "-m", "tests.relay_lite.hostile_onnx", str(first), str(count)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
+    env = {**os.environ, ANSOR_TENSOR_BYTES.name: str(tensor_bytes)}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=500, check=False)
     lines = done.stdout.splitlines()
     wanted = count + (len(ABSURD) if first == 0 else 0)
     assert done.returncode == 0 and lines[-1].startswith(f"{wanted} of {wanted} as promised"), done.stdout + done.stderr
 
 
 def test_hostile_models() -> None:
-    imported(0, 120)
+    imported(0, 120, 1 << 29)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(1_000, 7_000, 1_000))
 def test_more_hostile_models(first: int) -> None:
-    imported(first, 1_000)
+    imported(first, 1_000, int(ANSOR_TENSOR_BYTES.default))
 
 
 def test_the_limit_of_a_tensor_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ from functools import partial, reduce
 
 import numpy as np
 
+from te_lite.errors import require
 from te_lite.expr import FLOATS
 
+from ...ir.errors import GraphError
 from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, div, maximum, minimum, mul
 from .model import dtype_name
@@ -131,6 +133,7 @@ def clip_to(x: Expr, low: float | None, high: float | None) -> Expr:
 
 
 def _limits(dtype: str) -> tuple[float, float]:
+    require(dtype != "bool", GraphError, "bounds", "numbers are needed", dtype=dtype)
     info = np.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
     return float(info.min), float(info.max)
 
