@@ -5,7 +5,6 @@ Every refusal is one sentence that names the subject, the law and the offending 
 
 from __future__ import annotations
 
-
 MOST_CHARACTERS = 300
 
 

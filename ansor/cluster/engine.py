@@ -100,13 +100,17 @@ def require_admittance(host: str, port: int) -> None:
     """Raise BackendError, in one sentence, when we have no token, or another one than the tracker."""
     use_token()
     law = f"refuses the token of {token_place()}; it must be that of the tracker"
-    require(not _refused(f"{reachable(host)}:{port}"), BackendError, f"fleet: the tracker at {reachable(host)}:{port}", law)
+    require(
+        not _refused(f"{reachable(host)}:{port}"), BackendError, f"fleet: the tracker at {reachable(host)}:{port}", law
+    )
 
 
 def _refused(address: str) -> bool:
     """Whether a tracker refuses our token: asked with a cluster that does not exist, for that is answered at once."""
     try:
-        load("ray._raylet").GcsClient(address=address, cluster_id=NO_CLUSTER).internal_kv_get(b"", timeout=PROBE_SECONDS)
+        load("ray._raylet").GcsClient(address=address, cluster_id=NO_CLUSTER).internal_kv_get(
+            b"", timeout=PROBE_SECONDS
+        )
     except load("ray.exceptions").RayError as error:
         return "InvalidAuthToken" in str(error)
     return False

@@ -1,6 +1,7 @@
 """`python -m ansor.cluster.keeper`: the process that starts a machine's part of the engine, and ends it.
 
-It leads a session of its own.  It reads one line of JSON, `{"host", "port", "head", "folder"}`, and answers with one,
+It leads a session of its own.  It reads one line of JSON, `{"host", "port", "head", "folder", "engine", "temporary"}`,
+whose last are folders in the first, for the engine and for what runs below it, and answers with one,
 `{"node_id", "address"}` or `{"refusal": sentence}`.  When the process that started it closes its input, which the
 kernel does when that is killed, it ends everything that it started, removes the folder, and ends.  A line
 `{"ended": what}` says that a part of the engine has ended before.
@@ -21,7 +22,6 @@ from typing import Any, TextIO
 
 from ..core.errors import BackendError
 from .engine import LOOPBACK, in_one_sentence, load, loopback_kept, reachable
-from .member import ENGINE, TEMPORARY
 from .processes import end, tree_of
 
 OBJECT_STORE_BYTES = 80_000_000
@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.5
 LEAVE_SECONDS = 1.0
 
 
-def _start(host: str, port: int, head: bool, folder: Path) -> Any:
+def _start(host: str, port: int, head: bool, folder: str) -> Any:
     """The engine's processes.  Raises BackendError."""
     node, parameter = load("ray._private.node"), load("ray._private.parameter")
     address = f"{reachable(host)}:{port}"
@@ -38,7 +38,7 @@ def _start(host: str, port: int, head: bool, folder: Path) -> Any:
     params = parameter.RayParams(
         **place, node_ip_address=own, num_cpus=0, num_gpus=0, object_store_memory=OBJECT_STORE_BYTES,
         min_worker_port=0, max_worker_port=0, include_log_monitor=False, no_monitor=True,
-        temp_dir=str(folder / ENGINE),
+        temp_dir=folder,
     )  # fmt: skip
     with in_one_sentence("tracker" if head else f"server, joining {address}"), loopback_kept(host):
         return node.Node(params, head=head, shutdown_at_exit=False, spawn_reaper=False)
@@ -74,15 +74,15 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     given = json.loads(sys.stdin.readline())
     folder = Path(given["folder"])
-    (folder / TEMPORARY).mkdir(mode=0o700)
-    os.environ["TMPDIR"] = str(folder / TEMPORARY)
+    Path(given["temporary"]).mkdir(mode=0o700)
+    os.environ["TMPDIR"] = given["temporary"]
     with _answers() as answers:
 
         def answer(**facts: Any) -> None:
             print(json.dumps(facts), file=answers, flush=True)
 
         try:
-            node = _start(given["host"], given["port"], given["head"], folder)
+            node = _start(given["host"], given["port"], given["head"], given["engine"])
             own = f"{node.node_ip_address}:{given['port']}"
             answer(node_id=str(node.node_id), address=own)
             ended = _watch(node)

@@ -42,7 +42,8 @@ class Member:
         self._keeper = self._launch()
         try:
             self._private = self._own_folder()
-            self._say({"host": host, "port": port, "head": head, "folder": str(self._private)})
+            place = {"folder": self._private, "engine": self._private / ENGINE, "temporary": self._private / TEMPORARY}
+            self._say({"host": host, "port": port, "head": head, **{name: str(path) for name, path in place.items()}})
             load()
             said = self._answer()
             if "node_id" not in said:

@@ -182,9 +182,7 @@ class Server:
         self.member.close()
 
 
-def serve(
-    tracker: tuple[str, int], key: str, devices: str | None, backends: Mapping[str, str], exposed: bool
-) -> None:
+def serve(tracker: tuple[str, int], key: str, devices: str | None, backends: Mapping[str, str], exposed: bool) -> None:
     """Be a server until SIGINT or SIGTERM.
 
     Raises as `Server`, and BackendError for a tracker on another machine unless `exposed`.

@@ -81,4 +81,5 @@ def _array(stored: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
         require(entry.tell() + length == info.file_size, GraphError, subject, law, shape=shape, bytes=info.file_size)
         values = np.frombuffer(entry.read(), dtype)
         require(values.nbytes == length, GraphError, subject, law, shape=shape, bytes=values.nbytes)
-    return values.reshape(shape, order="F" if columns else "C").copy()
+    made: Array = values.reshape(shape, order="F" if columns else "C").copy()
+    return made

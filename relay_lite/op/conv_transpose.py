@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from te_lite import Tensor, topi
 from ansor.core.sizes import require_tensor
+from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import convolve_transposed
 

@@ -104,7 +104,7 @@ def _arange_count(attrs: Attrs) -> int:
     plain = all(isinstance(v, int | float | np.number) and math.isfinite(v) for v in (start, stop, step)) and step != 0
     require(plain, GraphError, "arange", "three numbers and a step that is not 0 are needed", start=start, stop=stop,
             step=step)  # fmt: skip
-    count = (stop - start) / step
+    count = float((stop - start) / step)
     require(math.isfinite(count), GraphError, "arange", "it must end", start=start, stop=stop, step=step)
     return max(math.ceil(count), 0)
 

@@ -158,4 +158,6 @@ def _kernel(data: Any, sources: Mapping[str, str], suffix: str) -> KernelCode:
     facts = record(data, ("name", "scratch", "facts"), "kernel")
     name = text(facts["name"], "kernel")
     require(f"{name}{suffix}" in sources, GraphError, f"kernel {name}", "its source is missing")
-    return KernelCode(name, sources[f"{name}{suffix}"], sizes(facts["scratch"], "scratch"), record(facts["facts"], (), name))
+    return KernelCode(
+        name, sources[f"{name}{suffix}"], sizes(facts["scratch"], "scratch"), record(facts["facts"], (), name)
+    )

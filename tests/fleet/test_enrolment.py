@@ -17,7 +17,24 @@ from ansor.core.errors import MeasureError
 
 DEVICE = {"name": "10.0.0.1:4/ab/c:0", "label": "10.0.0.1:4 c 0", "kind": "c", "model": "AMD EPYC"}
 GOOD: dict[str, Any] = {"server": "10.0.0.1:4/ab", "key": "k", "address": "10.0.0.1:4", "devices": [DEVICE]}
-VALUES = (None, True, -1, 0, 1.5, float("nan"), "", "x" * 201, "a\nb", "\x1b[2J", "\u202e", [], {}, [[]], ["x"], 10**400)
+VALUES = (
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    float("nan"),
+    "",
+    "x" * 201,
+    "a\nb",
+    "\x1b[2J",
+    "\u202e",
+    [],
+    {},
+    [[]],
+    ["x"],
+    10**400,
+)
 
 
 def refused(text: str) -> str:

@@ -176,8 +176,10 @@ def programs_without_the_token_get_one_sentence(cluster: Cluster) -> None:
                "ANSOR_FLEET_TOKEN_FILE or ANSOR_FLEET_TOKEN"),
     ):  # fmt: skip
         begin = time.monotonic()
-        tools = [Program("query_rpc_tracker", f"--port={cluster.port}", mark=cluster.mark, env=env),
-                 Program("rpc_server", f"--tracker={at}", "--key=k", "--devices=none", mark=cluster.mark, env=env)]  # fmt: skip
+        tools = [
+            Program("query_rpc_tracker", f"--port={cluster.port}", mark=cluster.mark, env=env),
+            cluster.begin_server("k", "none", env),
+        ]
         for tool in tools:
             said, _ = tool.process.communicate(timeout=60)
             assert (tool.process.returncode, said.decode()) == (2, sentence + "\n")
@@ -209,8 +211,9 @@ def test_the_fleet_has_a_key(cluster: Cluster) -> None:
 @pytest.mark.long
 def test_a_keeper_that_is_killed_leaves_nothing_either(cluster: Cluster) -> None:
     """The program notices, ends, and ends what the keeper left."""
-    (keeper,) = [int(line.split()[0]) for line in marked(cluster.mark) if "ansor.cluster.keeper" in line
-                 and int((Path("/proc") / line.split()[0] / "stat").read_text().split()[3]) == cluster.tracker.process.pid]  # fmt: skip
+    below = tree_of(cluster.tracker.process.pid)
+    keepers = [int(line.split()[0]) for line in marked(cluster.mark) if "ansor.cluster.keeper" in line]
+    (keeper,) = [pid for pid in keepers if pid in below]
     os.kill(keeper, signal.SIGKILL)
     assert cluster.tracker.process.wait(30) == 2
     assert cluster.servers[0].process.wait(60) == 2

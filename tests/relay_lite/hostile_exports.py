@@ -85,7 +85,7 @@ def arrays_file(rng: random.Random, whole: bytes) -> bytes:
 
 def _lying(rng: random.Random, how: str, data: bytes) -> bytes:
     if how == "bomb":
-        return data + bytes(1 << 26)
+        return data + bytes(1 << 22)
     if how == "object":
         text = io.BytesIO()
         np.save(text, np.array([{}], object), allow_pickle=True)

@@ -77,7 +77,9 @@ def expand(node: Node) -> Expr:
     node.require(wanted is not None, "a shape is needed")
     assert wanted is not None
     fits = all(1 in (a, b) or a == b for a, b in zip(x.shape[::-1], wanted[::-1], strict=False))
-    node.require(fits and min(wanted, default=0) >= 0, "the data must broadcast to the shape", shape=x.shape, wanted=wanted)
+    node.require(
+        fits and min(wanted, default=0) >= 0, "the data must broadcast to the shape", shape=x.shape, wanted=wanted
+    )
     pairs = list(zip_longest(x.shape[::-1], wanted[::-1], fillvalue=1))[::-1]
     return broadcast_to(x, tuple(b if a == 1 else a for a, b in pairs))
 

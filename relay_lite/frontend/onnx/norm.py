@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from ...ir.nodes import Expr
 from .emit import add, binary, call, const, div, item, mul, reshape, sub
 from .node import Converters, Node
