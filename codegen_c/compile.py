@@ -2,13 +2,13 @@
 
 Libraries are stored under a name made of the source, the flags and the compiler's version, so equal programs are
 compiled once.  The store is `$CODEGEN_C_CACHE` where that is set, else a directory that lives as long as the process.
+What lies there runs as the user: nobody else may write there, and a file that is not what was written is made again.
 """
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import shlex
 import shutil
 import tempfile
@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ansor.core.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from ansor.core.private_files import private_folder, read_sealed, write_sealed
 from ansor.core.scratch import scratch_folder
 from te_lite import environment
 from te_lite.errors import require
@@ -64,14 +65,16 @@ def _process_store() -> tempfile.TemporaryDirectory[str]:
 
 
 def store_path() -> Path:
-    """The directory of compiled libraries, made when it is missing."""
+    """The directory of compiled libraries, made when it is missing.
+
+    Raises CompileError when it cannot be made, or somebody else may write there.
+    """
     wanted = environment.CODEGEN_C_CACHE.text
     path = Path(wanted).expanduser() if wanted else Path(_process_store().name)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        return private_folder(path, CompileError, "compile: the directory of compiled libraries")
     except OSError as e:
         raise CompileError(f"compile: the directory of compiled libraries {path} cannot be made, {e.strerror}") from e
-    return path
 
 
 def library_path(source: str, timeout: float | None = None) -> Path:
@@ -93,7 +96,7 @@ def compiled(
     command = compiler_command()
     text = "\0".join((source, *flags, *command, compiler_version(command)))
     path = stored_path(text.encode(), suffix)
-    if not path.exists():
+    if read_sealed(path) is None:
         _compile(source, path, flags, libraries, what, timeout)
     return path
 
@@ -106,7 +109,7 @@ def _compile(
         try:
             given.write_text(source)
             run_compiler([*flags, str(given), "-o", str(made), *libraries], what, build, timeout)
-            os.replace(made, path)
+            write_sealed(path, made.read_bytes())
         except OSError as e:
             raise CompileError(f"compile: the library {path} cannot be written, {e.strerror}") from e
 

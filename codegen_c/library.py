@@ -11,15 +11,17 @@ run the steps `first .. last - 1`, once or `number` times with the seconds taken
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansor.core.private_files import read_sealed, write_sealed
 from te_lite.c_text import BYTES
+from te_lite.errors import require
 from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt
 
 from .compile import FLAGS, build_folder, compiled, run_compiler, stored_path
+from .errors import CompileError
 from .host import Options, host_options
 
 RUN, SECONDS = "network_run", "network_seconds"
@@ -99,7 +101,10 @@ def object_code(source: str, name: str = "program") -> bytes:
 
     Raises CompileError with the compiler's first complaint.  Threads may compile side by side.
     """
-    return compiled(source, _OBJECT_FLAGS, ".o", (), f"kernel {name}").read_bytes()
+    code = read_sealed(compiled(source, _OBJECT_FLAGS, ".o", (), f"kernel {name}"))
+    require(code is not None, CompileError, f"kernel {name}", "its stored object file was changed while it was read")
+    assert code is not None
+    return code
 
 
 def link(objects: Mapping[str, bytes]) -> bytes:
@@ -116,8 +121,6 @@ def link(objects: Mapping[str, bytes]) -> bytes:
 def library_file(code: bytes) -> Path:
     """A file with the bytes of a shared library, to be loaded; it lives as long as the store of libraries."""
     path = stored_path(code, ".so")
-    if not path.exists():
-        with build_folder() as build:
-            (build / "library.so").write_bytes(code)
-            os.replace(build / "library.so", path)
+    if read_sealed(path) != code:
+        write_sealed(path, code)
     return path

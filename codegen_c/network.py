@@ -9,6 +9,7 @@ from typing import Any
 
 from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
+from ansor.core.json_values import items, text
 from ansor.core.network_memory import ALIGNMENT, HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.c_text import BYTES
@@ -36,8 +37,7 @@ class CExecutor(HostMemory):
     """A network in the memory of this machine (see `Executor`); `run` returns when the run is done."""
 
     def __init__(self, network: CompiledNetwork) -> None:
-        binary = ctypes.CDLL(str(library_file(network.binaries[BINARY])))
-        self._run, self._seconds = binary[RUN], binary[SECONDS]
+        self._run, self._seconds = _functions(network.binaries.get(BINARY, b""))
         steps: list[Any] = [ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
         self._run.restype, self._run.argtypes = None, steps
         self._seconds.restype, self._seconds.argtypes = ctypes.c_double, [ctypes.c_int64, *steps]
@@ -54,6 +54,15 @@ class CExecutor(HostMemory):
     def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
         end = len(self.plan.steps) if last is None else last
         return float(self._seconds(number, first, end, self.arena.ctypes.data, self._pointers))
+
+
+def _functions(code: bytes) -> tuple[Any, Any]:
+    """The entries of a network's library."""
+    try:
+        binary = ctypes.CDLL(str(library_file(code)))
+        return binary[RUN], binary[SECONDS]
+    except (OSError, AttributeError) as error:
+        raise GraphError(f"network: {BINARY} is no library of a network ({type(error).__name__})") from error
 
 
 class CNetworkBackend:
@@ -87,7 +96,8 @@ class CNetworkBackend:
         for name in ("system", "machine"):
             law = f"was compiled for {facts.get(name)!r}; build it here"
             require(facts.get(name) == here[name], GraphError, "network", law, here=here[name])
-        missing = sorted(set(facts.get("instructions", ())) - set(here["instructions"]))
+        wanted = [text(name, "instructions") for name in items(facts.get("instructions", []), "instructions")]
+        missing = sorted(set(wanted) - set(here["instructions"]))
         law = "was compiled for instructions that this processor lacks; build it here"
         require(not missing, GraphError, "network", law, missing=missing)
 

@@ -1,7 +1,7 @@
 """Compiled modules on disk, named by what they were made of.
 
-One file a module: a line of JSON, then the cubin.  Files appear whole (written elsewhere, then renamed), so any
-number of processes share a folder; a file that cannot be read is made again.  The folder is `$CODEGEN_CUDA_CACHE`,
+One file a module: a line of JSON, then the cubin, then their digest.  Files appear whole, so any number of processes
+of the user share a folder; a file that is not what was written is made again.  The folder is `$CODEGEN_CUDA_CACHE`,
 else `ansor/cuda` in the user's cache folder; `CODEGEN_CUDA_CACHE=off` keeps nothing.
 """
 
@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 
+from ansor.core.private_files import private_folder, read_sealed, write_sealed
 from te_lite import environment
 
 from .errors import CompileError
@@ -35,30 +34,31 @@ def key_of(*parts: str) -> str:
 
 
 def read(key: str) -> tuple[dict[str, str], bytes] | None:
-    """The facts and the cubin kept under `key`; None when there are none."""
+    """The facts and the cubin kept under `key`; None when there are none, or the file is not what was written.
+
+    Raises CompileError when somebody else may write the folder.
+    """
     folder = cache_folder()
     if folder is None:
         return None
     try:
-        line, _, cubin = (folder / f"{key}.cubin").read_bytes().partition(b"\n")
+        line, _, cubin = (read_sealed(_private(folder) / f"{key}.cubin") or b"").partition(b"\n")
         facts = json.loads(line)
     except (OSError, ValueError):
         return None
-    sound = isinstance(facts, dict) and facts.get("sha256") == hashlib.sha256(cubin).hexdigest()
-    return (facts, cubin) if sound else None
+    return (facts, cubin) if isinstance(facts, dict) else None
 
 
 def write(key: str, facts: dict[str, str], cubin: bytes) -> None:
-    """Keep a module.  Raises CompileError when the folder cannot be written."""
+    """Keep a module.  Raises CompileError when the folder cannot be written, or others may write it."""
     folder = cache_folder()
     if folder is None:
         return
-    line = json.dumps({**facts, "sha256": hashlib.sha256(cubin).hexdigest()}).encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".new_")
-        with os.fdopen(handle, "wb") as file:
-            file.write(line + b"\n" + cubin)
-        os.replace(name, folder / f"{key}.cubin")
+        write_sealed(_private(folder) / f"{key}.cubin", json.dumps(facts).encode() + b"\n" + cubin)
     except OSError as e:
         raise CompileError(f"kernel cache: {folder} cannot be written, {e.strerror}; set CODEGEN_CUDA_CACHE") from e
+
+
+def _private(folder: Path) -> Path:
+    return private_folder(folder, CompileError, "kernel cache:")

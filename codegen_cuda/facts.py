@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansor.core.errors import GraphError
+from ansor.core.json_values import items, record, size, sizes, text
 from te_lite.c_text import BYTES
+from te_lite.errors import require
 
 from .cuda_program import CudaKernel, CudaProgram
 
@@ -16,6 +19,28 @@ def program_facts(program: CudaProgram) -> dict[str, Any]:
         "scratch_bytes": [b.size * BYTES[b.dtype] for b in program.scratch],
         "kernels": [_kernel_facts(k) for k in program.kernels],
     }
+
+
+def facts_from_json(data: Any) -> dict[str, Any]:
+    """What `program_facts` made, from a file.  Raises GraphError, in one sentence, for anything else."""
+    facts = record(data, ("arguments", "scratch_bytes", "kernels"), "launch")
+    arguments, scratch = size(facts["arguments"], "arguments"), sizes(facts["scratch_bytes"], "scratch_bytes")
+    kernels = [_launch(k, arguments + len(scratch)) for k in items(facts["kernels"], "kernels")]
+    return {"arguments": arguments, "scratch_bytes": list(scratch), "kernels": kernels}
+
+
+def _launch(data: Any, pointers: int) -> dict[str, Any]:
+    facts = record(data, ("name", "grid", "block", "arguments", "dynamic_bytes"), "launch")
+    grid, block = sizes(facts["grid"], "grid"), sizes(facts["block"], "block")
+    whole = len(grid) == len(block) == 3 and min(*grid, *block) > 0 and max(*grid, *block) < 1 << 31
+    require(whole, GraphError, "launch", "grid and block are three extents of at least 1", grid=grid, block=block)
+    arguments = sizes(facts["arguments"], "arguments")
+    known = all(a < pointers for a in arguments)
+    require(known, GraphError, "launch", f"there are {pointers} pointers", arguments=arguments)
+    dynamic = size(facts["dynamic_bytes"], "dynamic_bytes")
+    require(dynamic < 1 << 31, GraphError, "launch", "dynamic_bytes must fit 31 bits", got=dynamic)
+    return {"name": text(facts["name"], "name"), "grid": list(grid), "block": list(block),
+            "arguments": list(arguments), "dynamic_bytes": dynamic}  # fmt: skip
 
 
 def _kernel_facts(k: CudaKernel) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from .compile import compile_source
 from .cuda_graph import Fork, LaunchGraph, record_forked
 from .device import CudaDevice, DeviceArray, DeviceProgram, architecture
 from .emit import emit
-from .facts import program_facts
+from .facts import facts_from_json, program_facts
 from .limits import Limits, require_limits
 from .module import Pointer, open_device
 from .streams import dependencies, queues
@@ -46,7 +46,7 @@ class CudaExecutor:
         self.plan = network.plan
         self.device, self._where = open_device(index), DeviceId("cuda", index)
         self._programs = {
-            name: DeviceProgram(self.device, network.binaries[f"{name}.cubin"], dict(kernel.facts))
+            name: DeviceProgram(self.device, _cubin(network, name), facts_from_json(kernel.facts))
             for name, kernel in network.kernels.items()
         }
         self._arena = self.device.empty((self.plan.arena_bytes,), np.uint8)
@@ -144,6 +144,13 @@ class _Held:
 
     def __int__(self) -> int:
         return self._address
+
+
+def _cubin(network: CompiledNetwork, name: str) -> bytes:
+    found = network.binaries.get(f"{name}.cubin")
+    require(found, GraphError, f"kernel {name}", "its machine code is missing")
+    assert found is not None
+    return found
 
 
 class CudaNetworkBackend:

@@ -38,10 +38,14 @@ CODEGEN_CUDA_CACHE = Variable("CODEGEN_CUDA_CACHE", "the folder of compiled CUDA
 XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "the user's cache folder, which holds `ansor/cuda`; ~/.cache, if unset")
 CUDA_HOME = Variable("CUDA_HOME", "the CUDA toolkit to look into first")
 CUDA_PATH = Variable("CUDA_PATH", "the same, where CUDA_HOME has none")
+ANSOR_TENSOR_BYTES = Variable("ANSOR_TENSOR_BYTES", "the most bytes that one tensor of a graph may have", str(1 << 32))
+ANSOR_FLEET_TOKEN_FILE = Variable("ANSOR_FLEET_TOKEN_FILE", "the file of a fleet's token", "~/.ansor/fleet_token")
+ANSOR_FLEET_TOKEN = Variable("ANSOR_FLEET_TOKEN", "the token itself, instead of its file")
 TVM_TRACKER_HOST = Variable("TVM_TRACKER_HOST", "where `query_rpc_tracker` asks", "127.0.0.1")
 TVM_TRACKER_PORT = Variable("TVM_TRACKER_PORT", "the port that it asks at", "9190")
 
 VARIABLES = (
     TVM_NUM_THREADS, OMP_NUM_THREADS, CODEGEN_C_THREADS, CODEGEN_C_CACHE, CC, CXX, CODEGEN_CUDA_CACHE, XDG_CACHE_HOME,
-    CUDA_HOME, CUDA_PATH, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
+    CUDA_HOME, CUDA_PATH, ANSOR_TENSOR_BYTES, ANSOR_FLEET_TOKEN_FILE,
+    ANSOR_FLEET_TOKEN, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
 )  # fmt: skip

@@ -1,9 +1,11 @@
 """What the language refuses, and the one way to say it.
 
-Every refusal is one sentence that names the subject, the law and the offending values.
+Every refusal is one sentence that names the subject, the law and the offending values; long ones are cut.
 """
 
 from __future__ import annotations
+
+MOST_CHARACTERS = 300
 
 
 class TeError(Exception):
@@ -40,5 +42,10 @@ def require(ok: object, error: type[TeError], subject: str, law: str, **got: obj
     The message reads `<subject>: <law>, got a=1 b=2`; a value called `got` stands without its name.
     """
     if not ok:
-        values = " ".join(repr(value) if key == "got" else f"{key}={value!r}" for key, value in got.items())
+        values = " ".join(_shown(value) if key == "got" else f"{key}={_shown(value)}" for key, value in got.items())
         raise error(f"{subject}: {law}" + (f", got {values}" if values else ""))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}... ({len(text)} characters)"

@@ -1,8 +1,10 @@
 """The engine under the fleet: Ray, which starts processes on other machines, calls them, and notices when they die.
 
-This is the only place that knows how Ray is started and joined; it is imported when somebody asks for a fleet.  A
+This file and `keeper.py` know how Ray is joined and started; it is imported when somebody asks for a fleet.  A
 tracker is the head of a Ray cluster, a server a node of it, everybody else a driver.  Messages are bytes, so Python's
 patch releases may differ between machines; Ray itself refuses other minor releases, and other releases of Ray.
+
+Ray runs what it is sent, so its authentication by token is switched on for everybody.
 """
 
 from __future__ import annotations
@@ -10,9 +12,8 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import shutil
 import socket
-import tempfile
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +22,12 @@ from typing import Any, ClassVar
 from te_lite.errors import require
 
 from ..core.errors import BackendError
-from .processes import descendants, end
+from .token import read_token, token_place
 
 NAMESPACE = "ansor"
-OBJECT_STORE_BYTES = 80_000_000
 PROBE_SECONDS = 5.0
-LEAVE_SECONDS = 1.0
+EXPOSE = "allow an address that other machines reach; the network between is not encrypted"
+NO_CLUSTER = "11" * 28
 LOOPBACK = ("127.0.0.1", "localhost")
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -51,6 +52,28 @@ def load(module: str = "ray") -> Engine:
         raise BackendError(f"fleet: the package {error.name} {law}") from error
 
 
+def use_token() -> None:
+    """Let the engine of this process, and of those below it, ask for the token of the fleet and show it.
+
+    Raises BackendError when there is none.
+    """
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = read_token()
+    raylet = load("ray._raylet")
+    raylet.Config.initialize("")
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def require_exposed(host: str, exposed: bool) -> None:
+    """Refuse an address of other machines, unless that was asked for; then warn of what it means."""
+    if host in LOOPBACK:
+        return
+    law = "reaches beyond this machine, where anybody on the way can read the token and all else; allow it by --expose"
+    require(exposed, BackendError, f"fleet: {host}", law)
+    warning = "what goes over the network, the token too, is not encrypted: use a network of your own"
+    print(f"WARNING: fleet: {warning} (docs/security.md)", file=sys.stderr, flush=True)
+
+
 def reachable(host: str) -> str:
     """The address to call a tracker at that was named `host`: "0.0.0.0" and "localhost" are this machine."""
     return "127.0.0.1" if host in ("0.0.0.0", "localhost", "") else host
@@ -73,8 +96,28 @@ def require_answer(host: str, port: int) -> None:
         raise BackendError(f"fleet: no tracker answers at {reachable(host)}:{port} ({reason})") from error
 
 
+def require_admittance(host: str, port: int) -> None:
+    """Raise BackendError, in one sentence, when we have no token, or another one than the tracker."""
+    use_token()
+    law = f"refuses the token of {token_place()}; it must be that of the tracker"
+    require(
+        not _refused(f"{reachable(host)}:{port}"), BackendError, f"fleet: the tracker at {reachable(host)}:{port}", law
+    )
+
+
+def _refused(address: str) -> bool:
+    """Whether a tracker refuses our token: asked with a cluster that does not exist, for that is answered at once."""
+    try:
+        load("ray._raylet").GcsClient(address=address, cluster_id=NO_CLUSTER).internal_kv_get(
+            b"", timeout=PROBE_SECONDS
+        )
+    except load("ray.exceptions").RayError as error:
+        return "InvalidAuthToken" in str(error)
+    return False
+
+
 @contextmanager
-def _loopback_kept(host: str) -> Iterator[None]:
+def loopback_kept(host: str) -> Iterator[None]:
     """Ray replaces 127.0.0.1 by the machine's outer address, unless it believes that there are no other machines."""
     constants = load("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
@@ -86,11 +129,11 @@ def _loopback_kept(host: str) -> Iterator[None]:
 
 
 @contextmanager
-def _in_one_sentence(subject: str) -> Iterator[None]:
+def in_one_sentence(subject: str) -> Iterator[None]:
     """What Ray raises while starting or joining, as a BackendError: the innermost reason, on one line."""
     try:
         yield
-    except (RuntimeError, ConnectionError, ValueError, OSError, TimeoutError) as error:
+    except (RuntimeError, ConnectionError, ValueError, OSError, TimeoutError, load("ray.exceptions").RayError) as error:
         reason: BaseException = error
         while reason.__cause__ is not None:
             reason = reason.__cause__
@@ -98,49 +141,6 @@ def _in_one_sentence(subject: str) -> Iterator[None]:
         if said.startswith("No node info found"):
             said = "no machine of the fleet is this one; join it by an rpc_server with --devices=none"
         raise BackendError(f"{subject}: {said}") from error
-
-
-class Member:
-    """The processes that make this machine the head (`head`) or a node of a cluster; they end with this process.
-
-    `host` is the address to listen on for a head ("0.0.0.0": every one), the address of the tracker for a node.
-    Raises BackendError when a port is taken, nobody answers, or the versions do not go together.
-    """
-
-    def __init__(self, host: str, port: int, head: bool) -> None:
-        node, parameter = load("ray._private.node"), load("ray._private.parameter")
-        self.folder = tempfile.mkdtemp(prefix="ray_", dir="/tmp")
-        self.address = f"{reachable(host)}:{port}"
-        own = "127.0.0.1" if host in LOOPBACK else host if head and host != "0.0.0.0" else None
-        place = {"gcs_server_port": port, "include_dashboard": False} if head else {"gcs_address": self.address}
-        params = parameter.RayParams(
-            **place, node_ip_address=own, num_cpus=0, num_gpus=0, object_store_memory=OBJECT_STORE_BYTES,
-            min_worker_port=0, max_worker_port=0, include_log_monitor=False, no_monitor=True, temp_dir=self.folder,
-        )  # fmt: skip
-        subject = "tracker" if head else f"server, joining {self.address}"
-        try:
-            with _in_one_sentence(subject), _loopback_kept(host):
-                self._node = node.Node(params, head=head, shutdown_at_exit=False, spawn_reaper=True)
-        except BackendError:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-        if head:
-            self.address = f"{self._node.node_ip_address}:{port}"
-
-    @property
-    def node_id(self) -> str:
-        return str(self._node.node_id)
-
-    def dead(self) -> list[str]:
-        """Which of the processes have ended."""
-        return [str(kind) for kind, _ in self._node.dead_processes()]
-
-    def close(self) -> None:
-        """End the processes and remove their files."""
-        below = descendants()
-        self._node.kill_all_processes(check_alive=False, allow_graceful=True, wait=True)
-        end(below, LEAVE_SECONDS)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Connection:
@@ -163,7 +163,8 @@ class Connection:
             if not Connection._users.get(self.address):
                 law = "this process is already connected to another Ray cluster"
                 require(not self.ray.is_initialized(), BackendError, "fleet", law, wanted=self.address)
-                with _in_one_sentence(f"fleet, joining {self.address}"), _loopback_kept(reachable(host)):
+                require_admittance(host, port)
+                with in_one_sentence(f"fleet, joining {self.address}"), loopback_kept(reachable(host)):
                     self.ray.init(
                         address=self.address, namespace=NAMESPACE, log_to_driver=False, _temp_dir=folder,
                         logging_level=logging.ERROR,

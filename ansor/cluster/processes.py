@@ -1,4 +1,4 @@
-"""The processes below this one: an engine that was stopped may leave helpers that take seconds to notice it."""
+"""The processes of an engine: one that was stopped or killed may leave helpers that take seconds to notice it."""
 
 from __future__ import annotations
 
@@ -7,29 +7,52 @@ import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 Processes = dict[int, str]
 POLL_SECONDS = 0.02
 
 
-def _parent_and_start(pid: int) -> tuple[int, str]:
-    """The parent of a process, and when it started in the kernel's own unit.  Raises OSError when there is none."""
+class _Facts(NamedTuple):
+    """What the kernel says of a process: `start` is in a unit of its own, `state` is a letter."""
+
+    state: str
+    parent: int
+    session: int
+    start: str
+
+
+def _facts(pid: int) -> _Facts:
+    """Raises OSError when there is no such process."""
     after_name = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    return int(after_name[1]), after_name[19]
+    return _Facts(after_name[0], int(after_name[1]), int(after_name[3]), after_name[19])
 
 
-def descendants() -> Processes:
-    """The number and the start of every process below this one."""
-    known: dict[int, tuple[int, str]] = {}
+def start_of(pid: int) -> str | None:
+    """When a process started, which with its number names it for good; None when there is none."""
+    try:
+        return _facts(pid).start
+    except OSError:
+        return None
+
+
+def _all() -> dict[int, _Facts]:
+    known = {}
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
             with suppress(OSError):
-                known[int(place.name)] = _parent_and_start(int(place.name))
+                known[int(place.name)] = _facts(int(place.name))
+    return known
+
+
+def tree_of(leader: int) -> Processes:
+    """Every process of the session that `leader` began, and every process below one of these, but for `leader`."""
+    known = _all()
     found: Processes = {}
-    level = {os.getpid()}
+    level = {leader} | {pid for pid, facts in known.items() if facts.session == leader}
     while level:
-        level = {pid for pid, (parent, _) in known.items() if parent in level and pid not in found}
-        found |= {pid: known[pid][1] for pid in level}
+        found |= {pid: known[pid].start for pid in level if pid in known and pid != leader}
+        level = {pid for pid, facts in known.items() if facts.parent in level and pid not in found and pid != leader}
     return found
 
 
@@ -48,7 +71,7 @@ def _left(processes: Processes) -> list[int]:
     left = []
     for pid, start in processes.items():
         with suppress(OSError):
-            alive = (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-            if alive and _parent_and_start(pid)[1] == start:
+            facts = _facts(pid)
+            if facts.state != "Z" and facts.start == start:
                 left.append(pid)
     return left

@@ -9,13 +9,14 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from te_lite.errors import require
 
 from ..core.errors import MeasureError
+from .enrolment import Enrolment
 
 PATIENCE = 10.0
 Answer = Callable[[dict[str, Any]], None]
@@ -72,23 +73,26 @@ class Register:
 
     # --------------------------------------------------------------------------------------------------- servers
 
-    def enroll(self, facts: Mapping[str, Any], now: float) -> None:
-        """Take a server's devices in: `{"server", "key", "address", "devices": [{"name", "label", "kind", "model"}]}`.
+    def enroll(self, said: Enrolment, now: float) -> None:
+        """Take a server's devices in.
 
-        Raises MeasureError for a device of another model than those that the key has.
+        Raises MeasureError for a device of another model than those that the key has, or of a name that another server
+        has.
         """
-        key, name = str(facts["key"]), str(facts["server"])
+        key, name = said.key, said.server
         models = [(d.kind, d.model) for d in self._devices.values() if d.key == key and d.server != name]
-        models += [(d["kind"], d["model"]) for d in facts["devices"]]
+        models += [(d.kind, d.model) for d in said.devices]
         law = "all devices under one key must be of one model, or their costs do not compare"
         for other in models:
             require(other == models[0], MeasureError, f"key {key!r}", law, there=models[0][1], new=other[1])
+        taken = [d.name for d in said.devices if d.name in self._devices and self._devices[d.name].server != name]
+        require(not taken, MeasureError, f"server {name}", "its devices belong to another server", devices=taken)
         self.leave(name)
-        server = Server(name, key, str(facts["address"]), now)
+        server = Server(name, key, said.address, now)
         self._servers[server.name] = server
-        for d in facts["devices"]:
-            self._devices[d["name"]] = Device(d["name"], d["label"], d["kind"], d["model"], key, name)
-            server.devices.append(d["name"])
+        for d in said.devices:
+            self._devices[d.name] = Device(d.name, d.label, d.kind, d.model, key, name)
+            server.devices.append(d.name)
         self._serve(key)
 
     def server_beat(self, server: str, awake: list[str], now: float) -> bool:

@@ -21,8 +21,9 @@ from ..core.errors import BackendError, MeasureError
 from ..core.measure_values import DeviceInfo
 from ..core.registry import register_backend
 from ..measure.devices import choose_devices, list_devices
-from .engine import Connection, Member, load, require_answer
+from .engine import Connection, load, require_admittance, require_answer, require_exposed
 from .host import DeviceHost
+from .member import Member
 from .tracker import NAME, PROTOCOL, stop_on_signals
 
 BEAT_SECONDS = 1.0
@@ -104,6 +105,7 @@ class Server:
     ) -> None:
         load()
         require_answer(*tracker)
+        require_admittance(*tracker)
         self.key = key
         self.member = Member(*tracker, head=False)
         try:
@@ -159,7 +161,7 @@ class Server:
     def beat(self) -> None:
         """One round: ask the hosts, tell the tracker.  Raises BackendError when the cluster is gone."""
         dead = self.member.dead()
-        require(not dead, BackendError, "server", "the engine's processes must run", ended=", ".join(dead))
+        require(not dead, BackendError, "server", "the engine's processes must run", ended=dead)
         awake = [h.name for h in self._hosts if h.awake()]
         ray = self.connection.ray
         try:
@@ -180,8 +182,12 @@ class Server:
         self.member.close()
 
 
-def serve(tracker: tuple[str, int], key: str, devices: str | None, backends: Mapping[str, str]) -> None:
-    """Be a server until SIGINT or SIGTERM.  Raises as `Server`."""
+def serve(tracker: tuple[str, int], key: str, devices: str | None, backends: Mapping[str, str], exposed: bool) -> None:
+    """Be a server until SIGINT or SIGTERM.
+
+    Raises as `Server`, and BackendError for a tracker on another machine unless `exposed`.
+    """
+    require_exposed(tracker[0], exposed)
     for kind, module in backends.items():
         register_backend(kind, module)
     server = Server(tracker, key, find_devices(devices), backends)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import signal
 import socket
 import threading
 import time
 from typing import Any
 
+from te_lite.errors import require
+
 from ..core.errors import BackendError, MeasureError
-from .engine import Connection, Member, load, split_address
+from .engine import Connection, load, require_exposed, split_address
+from .enrolment import enrolment_from_text, name_of
+from .member import Member
 from .register import Register
+from .token import ensure_token, token_place
 
 NAME = "tracker"
 CALLS = 10_000
@@ -43,7 +49,7 @@ class TrackerActor:
     async def enroll(self, facts: str) -> str:
         """`Register.enroll`; gives `{}`, or `{"refusal": sentence}`."""
         try:
-            self._register.enroll(json.loads(facts), time.monotonic())
+            self._register.enroll(enrolment_from_text(facts), time.monotonic())
         except MeasureError as error:
             return json.dumps({"refusal": str(error)})
         return json.dumps({})
@@ -57,7 +63,13 @@ class TrackerActor:
         self._register.leave(server)
 
     async def ask(self, key: str, client: str, priority: int, patience: float) -> str:
-        """Wait for a device; the answer is that of `Register.ask`."""
+        """Wait for a device; the answer is that of `Register.ask`, or `{"none": reason}` for what is no question."""
+        try:
+            name_of(key, "key"), name_of(client, "client")
+            fits = type(priority) is int and isinstance(patience, int | float) and math.isfinite(patience)
+            require(fits, MeasureError, "tracker", "priority and patience must be numbers", got=(priority, patience))
+        except MeasureError as error:
+            return json.dumps({"none": str(error)})
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._register.ask(key, client, priority, patience, answer.set_result, time.monotonic())
         return json.dumps(await answer)
@@ -87,9 +99,14 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def track(host: str, port: int) -> None:
-    """Be the tracker until SIGINT or SIGTERM.  Raises BackendError when the port is taken."""
+def track(host: str, port: int, exposed: bool) -> None:
+    """Be the tracker until SIGINT or SIGTERM; makes the token of the fleet if there is none.
+
+    Raises BackendError when the port is taken, and for an address of other machines unless `exposed`.
+    """
     load()
+    require_exposed(host, exposed)
+    ensure_token()
     _require_free(host, port)
     member = Member(host, port, head=True)
     try:
@@ -97,11 +114,11 @@ def track(host: str, port: int) -> None:
         actor = connection.start(TrackerActor, NAME, member.node_id, (), calls=CALLS)
         connection.ray.get(actor.hello.remote())
         stop = stop_on_signals()
+        print(f"INFO:RPCTracker:token in {token_place()}", flush=True)
         print(f"INFO:RPCTracker:bind to {host}:{port}", flush=True)
         while not stop.wait(1.0):
             dead = member.dead()
-            if dead:
-                raise BackendError(f"tracker: its process {dead[0]} has ended")
+            require(not dead, BackendError, "tracker", "the engine's processes must run", ended=dead)
         connection.close()
     finally:
         member.close()

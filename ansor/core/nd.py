@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from te_lite.errors import require
 
 from .backends import backend
-from .errors import BackendError
+from .errors import BackendError, GraphError
 from .registry import program_kinds
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -52,10 +53,16 @@ def device(kind: str, device_id: int = 0) -> DeviceId:
 
 
 def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:
-    """An uninitialised C-contiguous array that starts at a multiple of 64 bytes."""
+    """An uninitialised C-contiguous array that starts at a multiple of 64 bytes.
+
+    Raises GraphError when there is no such memory.
+    """
     kind = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-    raw = np.empty(size + ALIGNMENT, np.uint8)
+    size = prod(shape) * kind.itemsize
+    try:
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise GraphError(f"memory: this machine does not have {size} bytes for an array") from error
     start = -raw.ctypes.data % ALIGNMENT
     made: Array = raw[start : start + size].view(kind).reshape(tuple(shape))
     return made

@@ -15,8 +15,12 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.expr import DTYPES
 
 from .errors import GraphError
+from .json_values import items, record, size, sizes, text
+from .plan_order import require_order
+from .sizes import network_limit, require_tensor, tensor_limit
 
 KINDS = ("input", "param", "output", "arena")
 
@@ -107,22 +111,36 @@ class ExecutionPlan:
         return asdict(self)
 
 
-def plan_from_json(data: Mapping[str, Any]) -> ExecutionPlan:
-    """Read what `ExecutionPlan.to_json` gave.  Raises GraphError for anything else."""
-    try:
-        return ExecutionPlan(
-            tuple([Storage(str(s["kind"]), int(s["nbytes"]), int(s["offset"])) for s in data["storages"]]),
-            tuple([Step(str(s["kernel"]), _numbers(s["storages"]), _numbers(s["written"])) for s in data["steps"]]),
-            _places(data["inputs"]), _places(data["params"]), _places(data["outputs"]), int(data["arena_bytes"]),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
-        raise GraphError(f"plan: the JSON is not that of a plan, {type(error).__name__} {error}") from error
+def plan_from_json(data: Any) -> ExecutionPlan:
+    """Read what `ExecutionPlan.to_json` gave.
+
+    Raises GraphError for anything else, for more memory than `sizes.network_limit`, and where a step would read what
+    nothing wrote, or overwrite what is still read.
+    """
+    facts = record(data, ("storages", "steps", "inputs", "params", "outputs", "arena_bytes"), "plan")
+    storages = [record(s, ("kind", "nbytes", "offset"), "storage") for s in items(facts["storages"], "storages")]
+    steps = [record(s, ("kernel", "storages", "written"), "step") for s in items(facts["steps"], "steps")]
+    plan = ExecutionPlan(
+        tuple([Storage(text(s["kind"], "kind"), size(s["nbytes"], "nbytes"), size(s["offset"], "offset"))
+               for s in storages]),
+        tuple([Step(text(s["kernel"], "kernel"), sizes(s["storages"], "storages"), sizes(s["written"], "written"))
+               for s in steps]),
+        _places(facts["inputs"]), _places(facts["params"]), _places(facts["outputs"]),
+        size(facts["arena_bytes"], "arena_bytes"),
+    )  # fmt: skip
+    total = plan.arena_bytes + sum(s.nbytes for s in plan.storages[: plan.externals])
+    law = f"all its memory may have {network_limit()} bytes, {network_limit() // tensor_limit()} ANSOR_TENSOR_BYTES"
+    require(total <= network_limit(), GraphError, "plan", law, bytes=total)
+    require_order(plan)
+    return plan
 
 
-def _numbers(items: Any) -> tuple[int, ...]:
-    return tuple(map(int, items))
-
-
-def _places(items: Any) -> tuple[TensorPlace, ...]:
-    return tuple([TensorPlace(str(t["name"]), _numbers(t["shape"]), str(t["dtype"]), int(t["storage"]))
-                  for t in items])  # fmt: skip
+def _places(value: Any) -> tuple[TensorPlace, ...]:
+    found = [record(t, ("name", "shape", "dtype", "storage"), "tensor") for t in items(value, "tensors")]
+    for t in found:
+        require(t["dtype"] in DTYPES, GraphError, "plan", f"dtypes are {', '.join(DTYPES)}", dtype=t["dtype"])
+        require_tensor(sizes(t["shape"], "shape"), t["dtype"], "plan")
+    names = [text(t["name"], "name") for t in found]
+    require(len(set(names)) == len(names), GraphError, "plan", "names must differ", names=names)
+    return tuple([TensorPlace(name, sizes(t["shape"], "shape"), t["dtype"], size(t["storage"], "storage"))
+                  for name, t in zip(names, found, strict=True)])  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from te_lite.errors import require
 
-from ..cluster.engine import split_address
+from ..cluster.engine import EXPOSE, split_address
 from ..cluster.server import serve
 from ..core.errors import AnsorError, BackendError
 
@@ -32,9 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--devices", metavar="KIND[:NUMBERS]", help=what)
     more = "a Python module that serves a target kind here instead of the usual one; may be repeated"
     parser.add_argument("--backend", action="append", default=[], metavar="KIND=MODULE", help=more)
+    parser.add_argument("--expose", action="store_true", help=EXPOSE)
     given = parser.parse_args(arguments)
     try:
-        serve(split_address(given.tracker), given.key, given.devices, dict(map(_backend, given.backend)))
+        backends = dict(map(_backend, given.backend))
+        serve(split_address(given.tracker), given.key, given.devices, backends, given.expose)
     except AnsorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

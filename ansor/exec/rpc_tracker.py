@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from ..cluster.engine import EXPOSE
 from ..cluster.tracker import track
 from ..core.errors import AnsorError
 
@@ -18,11 +19,12 @@ PORT = 9190
 def main(arguments: Sequence[str] | None = None) -> int:
     """Be the tracker; the exit code."""
     parser = argparse.ArgumentParser(prog="rpc_tracker", description="Where the machines of a fleet register.")
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 for other machines")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 for all (with --expose)")
     parser.add_argument("--port", type=int, default=PORT, help=f"default: {PORT}")
+    parser.add_argument("--expose", action="store_true", help=EXPOSE)
     given = parser.parse_args(arguments)
     try:
-        track(given.host, given.port)
+        track(given.host, given.port, given.expose)
     except AnsorError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -7,11 +7,18 @@ params = relay.load_param_dict(Path("model.params").read_bytes())
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
+from math import prod
 from typing import Any, BinaryIO
 
 import numpy as np
+
+from ansor.core.sizes import require_tensor
+from te_lite.errors import require
+from te_lite.expr import DTYPES
 
 from .errors import GraphError
 from .host_arrays import host_array
@@ -35,8 +42,44 @@ def write_arrays(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
 
 def load_param_dict(data: bytes) -> dict[str, Array]:
     """The arrays that `save_param_dict` wrote.  Raises GraphError for other bytes."""
+    return read_arrays(io.BytesIO(data))
+
+
+def read_arrays(file: BinaryIO) -> dict[str, Array]:
+    """The arrays that `write_arrays` wrote.
+
+    The header of each is read before its data: it must be as long as it says, and no longer than a tensor may be.
+    Raises GraphError, in one sentence, for another file.
+    """
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise GraphError(f"parameters: the bytes are not those of save_param_dict, {error}") from error
+        with zipfile.ZipFile(file) as stored:
+            names = stored.namelist()
+            require(len(set(names)) == len(names), GraphError, "parameters", "the names must differ", names=names)
+            return {info.filename.removesuffix(".npy"): _array(stored, info) for info in stored.infolist()}
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, struct.error, OverflowError,
+            NotImplementedError, RuntimeError, SyntaxError, TypeError) as error:  # fmt: skip
+        reason = " ".join(str(error).split())
+        raise GraphError(f"parameters: the bytes are not those of save_param_dict, {reason[:200]}") from error
+
+
+def _array(stored: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+    """Packed entries are refused: nobody knows how long they are before they are unpacked."""
+    subject = f"parameter {info.filename[:200]!r}"
+    require(info.compress_type == zipfile.ZIP_STORED, GraphError, subject, "it must be stored, not packed")
+    with stored.open(info) as entry:
+        version = np.lib.format.read_magic(entry)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+        require(read, GraphError, subject, "its format must be 1.0 or 2.0", got=version)
+        assert read is not None
+        shape, columns, dtype = read(entry)
+        require(str(dtype) in DTYPES and dtype.isnative, GraphError, subject, f"dtypes are {', '.join(DTYPES)}",
+                dtype=str(dtype))  # fmt: skip
+        require(min(shape, default=0) >= 0, GraphError, subject, "extents must not be negative", shape=shape)
+        require_tensor(shape, str(dtype), subject)
+        law = "it must be as long as its header says"
+        length = prod(shape) * dtype.itemsize
+        require(entry.tell() + length == info.file_size, GraphError, subject, law, shape=shape, bytes=info.file_size)
+        values = np.frombuffer(entry.read(), dtype)
+        require(values.nbytes == length, GraphError, subject, law, shape=shape, bytes=values.nbytes)
+    made: Array = values.reshape(shape, order="F" if columns else "C").copy()
+    return made

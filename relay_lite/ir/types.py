@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
+from ansor.core.sizes import require_tensor
 from te_lite.errors import require
 from te_lite.expr import DTYPES
 
@@ -14,7 +15,11 @@ from .errors import GraphError
 
 @dataclass(frozen=True)
 class TensorType:
-    """A static shape and a dtype; a scalar has shape ()."""
+    """A static shape and a dtype; a scalar has shape ().
+
+    Raises GraphError for what is none, and for more axes or bytes than `ansor.core.sizes` allows: no graph exists
+    whose tensors cannot be had.
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -23,6 +28,7 @@ class TensorType:
         whole = all(isinstance(d, int) and d >= 0 for d in self.shape)
         require(whole, GraphError, "tensor type", "extents must be integers of at least 0", shape=self.shape)
         require(self.dtype in DTYPES, GraphError, "tensor type", f"dtypes are {', '.join(DTYPES)}", dtype=self.dtype)
+        require_tensor(self.shape, self.dtype, "tensor type")
 
     @property
     def size(self) -> int:

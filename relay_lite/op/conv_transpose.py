@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.sizes import require_tensor
 from te_lite import Tensor, topi
 from te_lite.errors import require
 from te_lite.topi.testing.convolution import convolve_transposed
@@ -43,6 +44,8 @@ def _extents(size: Shape, kernel: Shape, attrs: Attrs, n: int, what: str) -> Sha
     rows = zip(size, strides, kernel, padding[:n], padding[n:], extra, strict=True)
     out = tuple((m - 1) * s + k - b - a + e for m, s, k, b, a, e in rows)
     require(min(out) > 0, GraphError, what, "nothing is left of the result", size=size, padding=padding)
+    whole = [(m - 1) * s + 2 * k + e for m, s, k, e in zip(size, strides, kernel, extra, strict=True)]
+    require_tensor(whole, "int8", f"{what}, the spread data")
     return out
 
 

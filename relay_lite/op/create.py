@@ -96,17 +96,23 @@ define(
 def _arange_type(types: Sequence[Type], attrs: Attrs) -> Type:
     tensors(types, 0, "arange")
     dtype = dtype_of(attrs["dtype"], "float32", "arange")
-    return TensorType((len(_arange(attrs)),), dtype)
+    return TensorType((_arange_count(attrs),), dtype)
 
 
-def _arange(attrs: Attrs) -> Array:
+def _arange_count(attrs: Attrs) -> int:
     start, stop, step = (attrs[k] for k in ("start", "stop", "step"))
     plain = all(isinstance(v, int | float | np.number) and math.isfinite(v) for v in (start, stop, step)) and step != 0
     require(plain, GraphError, "arange", "three numbers and a step that is not 0 are needed", start=start, stop=stop,
             step=step)  # fmt: skip
-    count = max(math.ceil((stop - start) / step), 0)
+    count = float((stop - start) / step)
+    require(math.isfinite(count), GraphError, "arange", "it must end", start=start, stop=stop, step=step)
+    return max(math.ceil(count), 0)
+
+
+def _arange(attrs: Attrs) -> Array:
     dtype = np.dtype(attrs["dtype"] or "float32")
-    return np.asarray(dtype.type(start) + np.arange(count).astype(dtype) * dtype.type(step), dtype)
+    steps = np.arange(_arange_count(attrs)).astype(dtype) * dtype.type(attrs["step"])
+    return np.asarray(dtype.type(attrs["start"]) + steps, dtype)
 
 
 define(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.sizes import require_tensor
 from te_lite.errors import require
 from te_lite.topi.nn import get_pad_tuple_generic
 from te_lite.topi.testing.convolution import windows
@@ -68,6 +69,8 @@ class Window:
         out = tuple(conv_extent(n, k, s, b, a + r, d) for n, k, s, b, a, d, r in rows)
         require(min(out) > 0, GraphError, what, "the window must fit into the padded data", data=size,
                 kernel=self.kernel, padding=self.before + self.after)  # fmt: skip
+        whole = [n + b + a + r for n, b, a, r in zip(size, self.before, self.after, room, strict=True)]
+        require_tensor(whole, "int8", f"{what}, the padded data")
         return out
 
     @property

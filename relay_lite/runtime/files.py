@@ -1,29 +1,32 @@
 """A compiled network as a folder: a manifest (JSON), sources, machine code, and the parameters as one `.npz` file.
 
-Nothing in it is executed by reading it.  The manifest lists the other files with their lengths, so that a missing or
-cut one is noticed; it is written last, so that a folder without one is no network.
+Nothing in it is executed by reading it, and its machine code runs when the network is put on a device.  The manifest
+lists the other files with their lengths and digests and ends with a digest of its own, so that whatever is missing, cut
+or changed is noticed; it is written last, so that a folder without one is no network.  This is against accidents: who
+can write the folder can make all of it agree (docs/security.md).
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import numpy as np
-
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Array
-from ..ir.param_dict import write_arrays
+from ..ir.param_dict import read_arrays, write_arrays
 
-FORMAT, VERSION = "relay_lite network", 1
+FORMAT, VERSION = "relay_lite network", 2
 MANIFEST, PARAMS, SOURCES, BINARIES = "manifest.json", "params.npz", "source", "binary"
+DIGEST = "sha256"
+MOST_MANIFEST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ def write_folder(path: str | os.PathLike[str], files: NetworkFiles) -> None:
         with open(folder / PARAMS, "wb") as file:
             write_arrays(file, files.arrays)
         found = sorted(p for p in folder.rglob("*") if p.is_file())
-        lengths = {p.relative_to(folder).as_posix(): p.stat().st_size for p in found}
-        manifest = {"format": FORMAT, "version": VERSION, "files": lengths, **files.facts}
+        listed = {p.relative_to(folder).as_posix(): _listed(p.read_bytes()) for p in found}
+        manifest = signed({"format": FORMAT, "version": VERSION, "files": listed, **files.facts})
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     except OSError as error:
         raise GraphError(f"export to {folder}: it cannot be written, {error.strerror}") from error
@@ -62,29 +65,54 @@ def read_folder(path: str | os.PathLike[str]) -> NetworkFiles:
     """Read what `write_folder` wrote.
 
     Raises GraphError, in one sentence, for a folder without a manifest, one of another version, and a file that is
-    missing or has another length.
+    missing or is not what was written.
     """
     folder = Path(path)
     facts = _manifest(folder)
-    for name, length in facts["files"].items():
-        file = folder / name
-        require(file.is_file(), GraphError, f"network {folder}", "a file is missing", file=name)
-        size = file.stat().st_size
-        require(size == length, GraphError, f"network {folder}", f"{name} must have {length} bytes", got=size)
-    return NetworkFiles(
-        facts,
-        {PurePosixPath(n).name: _text(folder / n) for n in facts["files"] if n.startswith(f"{SOURCES}/")},
-        {PurePosixPath(n).name: (folder / n).read_bytes() for n in facts["files"] if n.startswith(f"{BINARIES}/")},
-        _arrays(folder),
-    )
+    found = {name: _content(folder, name, listed) for name, listed in facts["files"].items()}
+    try:
+        sources = {PurePosixPath(n).name: d.decode() for n, d in found.items() if n.startswith(f"{SOURCES}/")}
+        arrays = read_arrays(io.BytesIO(found[PARAMS]))
+    except UnicodeDecodeError as error:
+        raise GraphError(f"network {folder}: a source is no text, {error}") from error
+    except GraphError as error:
+        raise GraphError(f"network {folder}: {PARAMS} cannot be read, {error}") from error
+    binaries = {PurePosixPath(n).name: d for n, d in found.items() if n.startswith(f"{BINARIES}/")}
+    return NetworkFiles(facts, sources, binaries, arrays)
+
+
+def _listed(data: bytes) -> dict[str, Any]:
+    return {"bytes": len(data), DIGEST: hashlib.sha256(data).hexdigest()}
+
+
+def _content(folder: Path, name: str, listed: Mapping[str, Any]) -> bytes:
+    """A file that is what the manifest says; one of another length is not read."""
+    subject, length = f"network {folder}", listed["bytes"]
+    file = folder / name
+    require(file.is_file(), GraphError, subject, "a file is missing", file=name)
+    size = file.stat().st_size
+    require(size == length, GraphError, subject, f"{name} must have {length} bytes", got=size)
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise GraphError(f"{subject}: {name} cannot be read, {error.strerror}") from error
+    require(_listed(data) == listed, GraphError, subject, f"{name} is not what was exported, its digest is another")
+    return data
+
+
+def signed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts with their own digest."""
+    return {**facts, DIGEST: hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()}
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
     subject = f"network {folder}"
     require((folder / MANIFEST).is_file(), GraphError, subject, f"there is no {MANIFEST}, so it is no exported network")
+    length = (folder / MANIFEST).stat().st_size
+    require(length <= MOST_MANIFEST_BYTES, GraphError, subject, f"{MANIFEST} is too long", bytes=length)
     try:
         facts = json.loads(_text(folder / MANIFEST))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GraphError(f"{subject}: {MANIFEST} is not JSON: {error}") from error
     sound = isinstance(facts, dict) and facts.get("format") == FORMAT
     require(sound, GraphError, subject, f"{MANIFEST} is not that of a network")
@@ -94,13 +122,16 @@ def _manifest(folder: Path) -> dict[str, Any]:
     sound = isinstance(files, dict) and PARAMS in files and all(_inside(n, k) for n, k in files.items())
     require(sound, GraphError, subject, f"{MANIFEST} must list files of the folder with their lengths")
     assert isinstance(facts, dict)
+    whole = signed({name: value for name, value in facts.items() if name != DIGEST}) == facts
+    require(whole, GraphError, subject, f"{MANIFEST} is not what was exported, its digest is another")
     return facts
 
 
-def _inside(name: str, length: Any) -> bool:
-    """A plain name inside the folder, with a length."""
+def _inside(name: str, listed: Any) -> bool:
+    """A plain name inside the folder, with a length and a digest."""
     place = PurePosixPath(name)
-    return isinstance(length, int) and not place.is_absolute() and ".." not in place.parts
+    sound = isinstance(listed, dict) and type(listed.get("bytes")) is int and isinstance(listed.get(DIGEST), str)
+    return sound and name.isprintable() and not place.is_absolute() and ".." not in place.parts
 
 
 def _text(file: Path) -> str:
@@ -108,11 +139,3 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise GraphError(f"network {file.parent}: {file.name} cannot be read, {error}") from error
-
-
-def _arrays(folder: Path) -> dict[str, Array]:
-    try:
-        with np.load(folder / PARAMS, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise GraphError(f"network {folder}: {PARAMS} cannot be read, {error}") from error

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansor.core.backend import Executor
+from ansor.core.json_values import items, record, sizes, text
 from ansor.core.nd import DeviceId, NDArray, aligned_copy, cpu
 from ansor.core.network_plan import ExecutionPlan, KernelCode, plan_from_json
-from te_lite.errors import require
+from te_lite.errors import TeError, require
 
 from ..ir.errors import GraphError
 from ..ir.module import IRModule
@@ -135,20 +136,28 @@ def load(path: str | os.PathLike[str]) -> NetworkLibrary:
     files = read_folder(path)
     subject = f"network {os.fspath(path)}"
     try:
-        kind = str(files.facts["kind"])
+        facts = record(files.facts, ("kind", "target", "machine", "kernels", "plan"), "its manifest")
+        kind, target, machine = text(facts["kind"], "kind"), text(facts["target"], "target"), facts["machine"]
         suffix = network_backend(kind).suffix
-        kernels = {
-            str(k["name"]): KernelCode(
-                str(k["name"]), files.sources[f"{k['name']}{suffix}"], tuple(map(int, k["scratch"])), dict(k["facts"])
-            )
-            for k in files.facts["kernels"]
-        }
-        plan, target, machine = plan_from_json(files.facts["plan"]), str(files.facts["target"]), files.facts["machine"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise GraphError(f"{subject}: its manifest is incomplete, {type(error).__name__} {error}") from error
+        kernels = {k.name: k for k in [_kernel(k, files.sources, suffix) for k in items(facts["kernels"], "kernels")]}
+        plan, machine = plan_from_json(facts["plan"]), record(machine, (), "machine")
+    except TeError as error:
+        raise GraphError(f"{subject}: {error}") from error
+    unknown = sorted({step.kernel for step in plan.steps} - set(kernels))
+    require(not unknown, GraphError, subject, "a step calls a kernel that is not there", kernels=unknown)
     for place in plan.params:
         value = files.arrays.get(place.name)
         fits = value is not None and value.shape == place.shape and str(value.dtype) == place.dtype
         require(fits, GraphError, subject, "a parameter is missing or has another shape", parameter=place.name)
-    others = {name: text for name, text in files.sources.items() if name.removesuffix(suffix) not in kernels}
+    others = {name: source for name, source in files.sources.items() if name.removesuffix(suffix) not in kernels}
     return NetworkLibrary(target, kind, plan, files.arrays, kernels, others, files.binaries, machine)
+
+
+def _kernel(data: Any, sources: Mapping[str, str], suffix: str) -> KernelCode:
+    """A kernel of the manifest, with its source."""
+    facts = record(data, ("name", "scratch", "facts"), "kernel")
+    name = text(facts["name"], "kernel")
+    require(f"{name}{suffix}" in sources, GraphError, f"kernel {name}", "its source is missing")
+    return KernelCode(
+        name, sources[f"{name}{suffix}"], sizes(facts["scratch"], "scratch"), record(facts["facts"], (), name)
+    )

@@ -14,6 +14,7 @@ from te_lite.dtype import INTEGER_BITS
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
+from ..ir.folding import cheap
 from ..ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem, Var, children
 from ..ir.types import TensorType, TupleType, Type
 from ..ir.visit import is_op, post_order, rewrite
@@ -31,13 +32,16 @@ def FoldConstant() -> Pass:
 
 
 def fold(node: Expr) -> Expr:
-    """The value of a node whose arguments are constants, as a constant (or a tuple of them); else the node itself."""
+    """The value of a node whose arguments are constants, as a constant (or a tuple of them); else the node itself.
+
+    So it stays where computing it takes long or much memory.
+    """
     match node:
         case TupleGetItem(tuple_value=Tuple(fields=fields), index=index):
             return fields[index]
         case Call(op=op) if op.name in KEPT:
             return node
-        case Call(op=op, args=args, attrs=attrs) if args and all(map(_is_known, args)) and not _is_open(node):
+        case Call(op=op, args=args, attrs=attrs) if _is_computable(node):
             return _as_constant(node, op.numpy([_value(a) for a in args], attrs))
         case Call() if is_op(node, *_OF_TYPE):
             return _as_constant(node, node.op.numpy([np.broadcast_to(0, node.args[0].shape)], node.attrs))
@@ -70,6 +74,10 @@ def evaluate(body: Expr) -> Array:
             case _:
                 require(False, GraphError, "constant folding", "the value must depend on no input", node=node)
     return np.asarray(made[body])
+
+
+def _is_computable(node: Call) -> bool:
+    return bool(node.args) and all(map(_is_known, node.args)) and cheap(node) and not _is_open(node)
 
 
 def _is_open(node: Call) -> bool:

@@ -222,6 +222,27 @@ def test_a_damaged_entry_is_made_again(own_cache: Path, keep: int) -> None:
     assert compile_source(KERNEL % "9.0f", "sm_90").seconds == 0
 
 
+@pytest.mark.parametrize("place", [0, 3, 50, 500, -1])
+def test_an_entry_with_a_changed_byte_is_not_taken(own_cache: Path, place: int) -> None:
+    """Wherever it is, in the facts too."""
+    cache.write("key", {"log": "said"}, bytes(1000))
+    assert cache.read("key") == ({"log": "said"}, bytes(1000))
+    (file,) = own_cache.iterdir()
+    whole = bytearray(file.read_bytes())
+    whole[place] ^= 1
+    file.write_bytes(whole)
+    assert cache.read("key") is None
+
+
+def test_a_cache_that_others_can_write_is_refused(own_cache: Path) -> None:
+    cache.write("key", {}, b"cubin")
+    assert own_cache.stat().st_mode & 0o777 == 0o700
+    own_cache.chmod(0o775)
+    for ask in (lambda: cache.read("key"), lambda: cache.write("key", {}, b"cubin")):
+        with pytest.raises(CompileError, match=r"^kernel cache: .*others may write it, try chmod go-w"):
+            ask()
+
+
 def test_many_writers_leave_whole_files_only(own_cache: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         modules = list(pool.map(lambda k: compile_source(KERNEL % f"{k % 2}.0f", "sm_90"), range(16)))

@@ -57,9 +57,12 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
         (["--tracker=nowhere", "--key=x"], "tracker: its address is HOST:PORT, got 'nowhere'"),
         (["--tracker=h:99999", "--key=x"], "tracker: its address is HOST:PORT, got 'h:99999'"),
         (["--tracker=h:1", "--key=x", "--backend=c"], "--backend: it is KIND=MODULE, got 'c'"),
-        (["--tracker=h:1", "--key=x", "--devices=c:x"], "--devices: it is KIND or KIND:NUMBER,NUMBER, got 'c:x'"),
-        (["--tracker=h:1", "--key=x", "--devices=c:7"], "target 'c': its devices are [0], got device=7"),
-        (["--tracker=h:1", "--key=x", "--devices=fpga"], "target 'fpga': no backend is known"),
+        (
+            ["--tracker=127.0.0.1:1", "--key=x", "--devices=c:x"],
+            "--devices: it is KIND or KIND:NUMBER,NUMBER, got 'c:x'",
+        ),
+        (["--tracker=127.0.0.1:1", "--key=x", "--devices=c:7"], "target 'c': its devices are [0], got device=7"),
+        (["--tracker=127.0.0.1:1", "--key=x", "--devices=fpga"], "target 'fpga': no backend is known"),
     ],
 )
 def test_servers_that_are_asked_wrongly(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansor.cluster.enrolment import enrolment_from_json
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.register import Register
 from ansor.cluster.table import queue_status, report
@@ -25,7 +26,8 @@ rpi3b        11     11    0
 
 def enroll(book: Register, server: str, key: str = "k", count: int = 1, model: str = "m", now: float = 0.0) -> None:
     devices = [{"name": f"{server}/{k}", "label": f"{server} {k}", "kind": "c", "model": model} for k in range(count)]
-    book.enroll({"server": server, "key": key, "address": f"10.0.0.1:{server}", "devices": devices}, now)
+    facts = {"server": server, "key": key, "address": f"10.0.0.1:{server}", "devices": devices}
+    book.enroll(enrolment_from_json(facts), now)
 
 
 class Waiting:

@@ -20,6 +20,7 @@ from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Expr, Function, Tuple, const
 from relay_lite.ir.param_dict import load_param_dict, save_param_dict
 from relay_lite.runtime.benchmark import BenchmarkResult
+from relay_lite.runtime.files import DIGEST, signed
 from relay_lite.runtime.graph_executor import GraphModule, UnknownInput, WrongShape
 from relay_lite.runtime.library import NetworkLibrary, load
 from tests.relay_lite.pass_graphs import Layers, relu
@@ -288,6 +289,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import ansor, relay_lite
+from relay_lite.runtime.files import DIGEST, signed
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import load
 given = dict(np.load(sys.argv[2]))
@@ -327,17 +329,27 @@ def test_a_loaded_network_is_the_same(library: NetworkLibrary, tmp_path: Path) -
 
 def spoil_manifest(folder: Path, **changes: Any) -> None:
     file = folder / "manifest.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    facts = {**json.loads(file.read_text()), **changes}
+    file.write_text(json.dumps(signed({name: value for name, value in facts.items() if name != DIGEST})))
+
+
+def change_byte(file: Path) -> None:
+    data = file.read_bytes()
+    at = data.find(b"1")
+    file.write_bytes(data[:at] + b"2" + data[at + 1 :])
 
 
 SPOILED = {
     "no manifest": (lambda d: (d / "manifest.json").unlink(), "there is no manifest.json"),
     "no JSON": (lambda d: (d / "manifest.json").write_text("{"), "manifest.json is not JSON"),
     "another format": (lambda d: spoil_manifest(d, format="x"), "is not that of a network"),
-    "another version": (lambda d: spoil_manifest(d, version=99), "this release reads version 1.*version=99"),
+    "another version": (lambda d: spoil_manifest(d, version=99), "this release reads version 2.*version=99"),
     "a path outside": (lambda d: spoil_manifest(d, files={"params.npz": 1, "../x": 1}), "must list files"),
-    "no plan": (lambda d: spoil_manifest(d, plan={}), "plan"),
-    "no kernels": (lambda d: spoil_manifest(d, kernels=None), "its manifest is incomplete"),
+    "no plan": (lambda d: spoil_manifest(d, plan={}), "plan: an object of storages, "),
+    "no kernels": (lambda d: spoil_manifest(d, kernels=None), "kernels: a list is needed, got None"),
+    "a changed byte": (lambda d: change_byte(d / "binary" / "network.so"), "network.so is not what was exported"),
+    "a changed source": (lambda d: change_byte(next((d / "source").iterdir())), "is not what was exported"),
+    "a changed manifest": (lambda d: change_byte(d / "manifest.json"), "manifest.json is not"),
     "a missing file": (lambda d: (d / "binary" / "network.so").unlink(), "a file is missing, got file='binary/"),
     "a cut file": (lambda d: (d / "params.npz").write_bytes(b"PK"), "params.npz must have"),
 }  # fmt: skip

@@ -15,6 +15,8 @@ WRITERS = {
     "ansor/measure/workers.py",
     "ansor/cluster/engine.py",
     "ansor/cluster/host.py",
+    "ansor/cluster/keeper.py",
+    "ansor/cluster/member.py",
     "codegen_cuda/emulator_build.py",
 }
 

@@ -27,6 +27,7 @@ from ansor.core.nd import DeviceId
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.module import IRModule, bind_params, main_function
 from relay_lite.ir.nodes import Array, Function
+from relay_lite.ir.param_dict import read_arrays
 from te_lite.errors import TeError, require
 
 from ..core.config import Config, config_from_json
@@ -37,6 +38,7 @@ from .executor import VtaModule
 from .graph_file import graph_from_json, graph_to_json
 
 GRAPH, CONSTANTS = "graph.json", "constants.npz"
+MOST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +116,15 @@ def load_library(path: str | os.PathLike[str]) -> VtaLibrary:
     try:
         with tarfile.open(path, "r:") as tar:
             facts = json.loads(_member(tar, GRAPH))
-            with np.load(io.BytesIO(_member(tar, CONSTANTS)), allow_pickle=False) as arrays:
-                constants: list[Array] = [arrays[f"arr_{k}"] for k in range(len(arrays))]
+            arrays = read_arrays(io.BytesIO(_member(tar, CONSTANTS)))
+        constants: list[Array] = [arrays[f"arr_{k}"] for k in range(len(arrays))]
         records = [(_tuples(workload), ConfigEntity.from_json_dict(entity)) for workload, entity in facts["configs"]]
         machine, graph = config_from_json(facts["machine"], subject), facts["graph"]
-    except (OSError, tarfile.TarError, KeyError, TypeError, ValueError, EOFError, TeError) as error:
-        raise GraphError(f"{subject}: no network can be read from it ({error})") from error
-    return VtaLibrary(graph_from_json(graph, constants, subject), dict(records), machine)
+        function, configs = graph_from_json(graph, constants, subject), dict(records)
+    except (OSError, tarfile.TarError, KeyError, TypeError, ValueError, EOFError, RecursionError, TeError) as error:
+        reason = " ".join(str(error).split())
+        raise GraphError(f"{subject}: no network can be read from it ({reason[:MOST_CHARACTERS]})") from error
+    return VtaLibrary(function, configs, machine)
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
@@ -130,8 +134,10 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    file = tar.extractfile(name)
-    if file is None:
+    """A plain file of a tar; one that is sparse would be longer than the tar."""
+    entry = tar.getmember(name)
+    file = tar.extractfile(entry)
+    if file is None or not entry.isreg() or entry.issparse():
         raise KeyError(name)
     return file.read()
 

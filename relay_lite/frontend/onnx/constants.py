@@ -7,8 +7,10 @@ from math import prod
 
 import numpy as np
 
+from ansor.core.sizes import require_computed
+
 from ...ir.nodes import Constant, Expr
-from .emit import const
+from .emit import call, const
 from .node import Converters, Node
 
 
@@ -35,7 +37,7 @@ def constant_of_shape(node: Node) -> Expr:
     node.require(
         isinstance(value, np.ndarray) and value.size == 1, "value must be a tensor of one element", value=value
     )
-    return Constant(np.full(shape, value.reshape(()), value.dtype))
+    return call("full", const(value.reshape(()), str(value.dtype)), shape=shape, dtype=str(value.dtype))
 
 
 def shape_of(node: Node) -> Expr:
@@ -56,8 +58,17 @@ def arange(node: Node) -> Expr:
     given = None not in (start, limit, delta)
     node.require(given and delta != 0, "start, limit and a delta that is not 0 are needed", delta=delta)
     dtype = node.input(0).dtype
-    count = max(int(np.ceil((limit - start) / delta)), 0)
+    count = _count(node, start, limit, delta)
     return const(start + np.arange(count) * delta, dtype)
+
+
+def _count(node: Node, start: float, limit: float, delta: float) -> int:
+    """How many numbers a range has."""
+    with np.errstate(all="ignore"):
+        count = np.ceil(np.float64(limit - start) / np.float64(delta))
+    node.require(np.isfinite(count), "the range must end", start=start, limit=limit, delta=delta)
+    require_computed((max(int(count), 0),), "int64", str(node))
+    return max(int(count), 0)
 
 
 def non_zero(node: Node) -> Sequence[Expr]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ansor.core.sizes import require_computed
+
 from ...ir.nodes import Call, Expr
 from .emit import call, const
 from .node import Converters, Node
@@ -132,6 +134,7 @@ def _dilated(node: Node, weight: Expr, reach: tuple[int, ...]) -> Expr:
     node.require(value is not None, "a dilated kernel must be constant", weight=weight.shape)
     assert value is not None
     steps = [max((r - 1) // max(k - 1, 1), 1) for r, k in zip(reach, value.shape[2:], strict=True)]
+    require_computed(value.shape[:2] + reach, str(value.dtype), str(node))
     spread = np.zeros(value.shape[:2] + reach, value.dtype)
     every = (slice(None), slice(None), *(slice(None, None, s) for s in steps))
     spread[every] = value

@@ -7,8 +7,10 @@ from functools import partial, reduce
 
 import numpy as np
 
+from te_lite.errors import require
 from te_lite.expr import FLOATS
 
+from ...ir.errors import GraphError
 from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, const, div, maximum, minimum, mul
 from .model import dtype_name
@@ -133,6 +135,7 @@ def clip_to(x: Expr, low: float | None, high: float | None) -> Expr:
 
 def _limits(dtype: str) -> tuple[float, float]:
     """What no value of `dtype` is beyond."""
+    require(dtype != "bool", GraphError, "bounds", "numbers are needed", dtype=dtype)
     if dtype in FLOATS:
         return -math.inf, math.inf
     return float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)

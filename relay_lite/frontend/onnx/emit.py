@@ -13,6 +13,7 @@ import numpy as np
 
 from te_lite.expr import FLOATS
 
+from ...ir.folding import cheap
 from ...ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem
 from ...ir.op_registry import get
 from .rows import before_reshape
@@ -21,12 +22,14 @@ Operand: TypeAlias = Expr | float
 
 
 def call(name: str, *args: Expr, **attrs: Any) -> Expr:
-    """The operator `name` applied to `args`; its value when all of them are constants."""
+    """The operator `name` applied to `args`; its value when all of them are constants, and computing it is cheap."""
     values = [_value(a) for a in args]
     if not args or any(v is None for v in values):
         moved = before_reshape(call, name, args, attrs)
         return _made(name, args, attrs) if moved is None else moved
     made = Call(get(name), args, attrs)
+    if not cheap(made):
+        return made
     with np.errstate(all="ignore"):
         result = made.op.numpy(values, made.attrs)
     if isinstance(result, tuple | list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansor.core.sizes import imported_limit
 from te_lite.errors import TeError, require
 from te_lite.expr import FLOATS
 
@@ -20,6 +21,8 @@ from .table import OPSETS, find
 
 Shapes = Mapping[str, Sequence[int]]
 BRANCH = "If"
+WEIGHTS_COPIED = 4
+"""How often what is computed may hold all weights: cast, transposed, ..."""
 
 
 def from_onnx(
@@ -49,7 +52,8 @@ def from_onnx(
     _refuse_unsupported(nodes, opsets)
     _check_names(graph.inputs, shape or {}, dtype)
     inputs = [_input_var(value, shape or {}, dtype) for value in graph.inputs]
-    walk = _Walk(opsets, {} if freeze_params else _parameters(graph))
+    weights = sum(array.nbytes for array in graph.initializers.values())
+    walk = _Walk(opsets, {} if freeze_params else _parameters(graph), weights)
     walk.define(((v.name, e) for v, e in zip(graph.inputs, _as_declared(graph.inputs, inputs), strict=True)), "input")
     walk.define(walk.weights(graph), "initializer")
     for node in nodes:
@@ -144,14 +148,15 @@ def _parameters(graph: OnnxGraph) -> dict[str, Var]:
 
 
 class _Walk:
-    """The expressions of the names defined so far."""
+    """The expressions of the names defined so far; `weights` are the bytes of the initializers."""
 
-    def __init__(self, opsets: Mapping[str, int], parameters: Mapping[str, Var]) -> None:
+    def __init__(self, opsets: Mapping[str, int], parameters: Mapping[str, Var], weights: int) -> None:
         self.opsets = opsets
         self.parameters = parameters
         self.values: dict[int, Array] = {}
         self.scope: dict[str, Expr | None] = {"": None}
         self.dropped: dict[str, str] = {}
+        self.computed, self.most = 0, imported_limit() + WEIGHTS_COPIED * weights
 
     def define(self, pairs: Iterable[tuple[str, Expr]], what: str) -> None:
         """Enter names; each may be defined only once."""
@@ -190,9 +195,17 @@ class _Walk:
         if node.op == BRANCH:
             return self.branch(asked)
         made = self.converted(node, asked)
+        self.count(made, inputs, f"ONNX {node}")
         self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
         for index, name in enumerate(outputs[len(made) :], len(made)):
             self.dropped[name] = f"but output {index} of {node} is not supported"
+
+    def count(self, made: Iterable[Expr], given: Iterable[Expr | None], what: str) -> None:
+        """Keep the sum of the constants that were computed within what an import may take."""
+        fields = [f for e in made for f in (e.fields if isinstance(e, Tuple) else (e,)) if e not in given]
+        self.computed += sum(f.value.nbytes for f in fields if isinstance(f, Constant))
+        law = f"all constants computed from others may have {self.most} bytes, raise ANSOR_TENSOR_BYTES for more"
+        require(self.computed <= self.most, GraphError, what, law, bytes=self.computed)
 
     def converted(self, node: OnnxNode, asked: Node) -> list[Expr]:
         """What the converter of a node makes of it; an error names the node."""
@@ -203,6 +216,8 @@ class _Walk:
         except TeError as error:
             what, message = f"ONNX {node}", str(error)
             raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
+        except MemoryError as error:
+            raise GraphError(f"ONNX {node}: this machine has too little memory for it") from error
         return [found] if isinstance(found, Expr) else list(found)
 
     def branch(self, node: Node) -> None:

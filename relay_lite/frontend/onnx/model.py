@@ -6,7 +6,8 @@ protocol buffers.  An attribute of a kind that no operator here takes becomes No
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.sizes import require_tensor
 from te_lite.errors import require
 from te_lite.expr import DTYPES
 
@@ -117,10 +119,16 @@ def _inlined(proto: Any) -> Any:
 def _graph(onnx: Any, graph: Any) -> OnnxGraph:
     sparse = len(graph.sparse_initializer)
     require(sparse == 0, GraphError, SUBJECT, "sparse initializers are not supported", count=sparse)
+    _require_once("initializer", [_text(t.name) for t in graph.initializer])
     initializers = {_text(t.name): _array(onnx, t, f"initializer {t.name!r}") for t in graph.initializer}
     inputs = tuple(_input(onnx, value) for value in graph.input if _text(value.name) not in initializers)
     nodes = tuple(_node(onnx, node) for node in graph.node)
     return OnnxGraph(inputs, initializers, nodes, tuple(_text(o.name) for o in graph.output))
+
+
+def _require_once(what: str, names: Sequence[str], subject: str = SUBJECT) -> None:
+    again = [name for name, count in Counter(names).items() if count > 1]
+    require(not again, GraphError, subject, f"every {what} must be there once", again=again)
 
 
 def _text(value: str | bytes) -> str:
@@ -140,10 +148,12 @@ def _input(onnx: Any, value: Any) -> OnnxInput:
     dtype = dtype_name(tensor.elem_type, what) if tensor.elem_type else None
     if not tensor.HasField("shape"):
         return OnnxInput(name, dtype, None)
-    return OnnxInput(name, dtype, tuple(_extent(d) for d in tensor.shape.dim))
+    return OnnxInput(name, dtype, tuple(_extent(d, what) for d in tensor.shape.dim))
 
 
-def _extent(dim: Any) -> int | str | None:
+def _extent(dim: Any, what: str) -> int | str | None:
+    """0 and -1 are what some exporters write for an extent that is open."""
+    require(dim.dim_value >= -1, GraphError, what, "extents must not be negative", got=dim.dim_value)
     if dim.HasField("dim_value") and dim.dim_value > 0:
         return int(dim.dim_value)
     return _text(dim.dim_param) or None
@@ -155,6 +165,7 @@ def _node(onnx: Any, node: Any) -> OnnxNode:
     name = _text(node.name) or next((o for o in outputs if o), "")
     op = (f"{domain}::" if domain else "") + _text(node.op_type)
     op = op if op.isprintable() else repr(op)
+    _require_once("attribute", [_text(a.name) for a in node.attribute], f"ONNX {op} {name!r}")
     attrs = {_text(a.name): _attribute(onnx, a, f"ONNX {op} {name!r}") for a in node.attribute}
     return OnnxNode(op, name, tuple(_text(i) for i in node.input), outputs, attrs)
 
@@ -179,6 +190,8 @@ def _array(onnx: Any, tensor: Any, what: str) -> Array:
         law = "its values are in another file, which is found only when the model is given as a path"
         raise GraphError(f"{what}: {law}")
     dims = tuple(tensor.dims)
+    require(min(dims, default=0) >= 0, GraphError, what, "extents must not be negative", dims=dims)
+    require_tensor(dims, dtype, what)
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor), dtype).reshape(dims)
     except (ValueError, TypeError) as error:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from math import prod
-
-import numpy as np
 
 from ...ir.nodes import Expr
 from .emit import broadcast_to, call, reshape, transpose
@@ -78,8 +77,11 @@ def expand(node: Node) -> Expr:
     node.require(wanted is not None, "a shape is needed")
     assert wanted is not None
     fits = all(1 in (a, b) or a == b for a, b in zip(x.shape[::-1], wanted[::-1], strict=False))
-    node.require(fits, "the data must broadcast to the shape", shape=x.shape, wanted=wanted)
-    return broadcast_to(x, np.broadcast_shapes(x.shape, wanted))
+    node.require(
+        fits and min(wanted, default=0) >= 0, "the data must broadcast to the shape", shape=x.shape, wanted=wanted
+    )
+    pairs = list(zip_longest(x.shape[::-1], wanted[::-1], fillvalue=1))[::-1]
+    return broadcast_to(x, tuple(b if a == 1 else a for a, b in pairs))
 
 
 def tile(node: Node) -> Expr:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from ...ir.nodes import Expr
 from .emit import add, binary, call, const, div, item, mul, reshape, sub
 from .node import Converters, Node
+
+MOST_NEIGHBOURS = 1000
+"""Channels that a local response norm may reach over: each is a call of the graph."""
 
 
 def batch_norm(node: Node) -> Expr:
@@ -34,9 +35,10 @@ def layer_norm(node: Node) -> Expr:
     x, scale, shift = node.input(0), node.input(1), node.optional(2)
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     inner = x.shape[axis:]
-    shift = const(np.zeros(inner), x.dtype) if shift is None else shift
     law = f"scale and B must have the shape {inner}"
-    node.require(scale.shape == shift.shape == inner, law, scale=scale.shape, B=shift.shape)
+    given = scale.shape if shift is None else shift.shape
+    node.require(scale.shape == given == inner, law, scale=scale.shape, B=given)
+    shift = call("full", const(0, x.dtype), shape=inner, dtype=x.dtype) if shift is None else shift
     size = prod(inner)
     flat = reshape(x, (*x.shape[:axis], size))
     epsilon = node.number("epsilon", 1e-5)
@@ -86,12 +88,15 @@ def local_response(node: Node) -> Expr:
     """LRN: x / (bias + alpha / size * sum of squares of the neighbouring channels) ** beta."""
     x, size = node.input(0), node.integer("size")
     node.require(len(x.shape) >= 3 and size >= 1, "channels and spatial axes are needed", shape=x.shape, size=size)
-    before = (size - 1) // 2
-    widths = ((0, 0), (before, size - 1 - before), *((0, 0),) * (len(x.shape) - 2))
+    channels = x.shape[1]
+    before, after = min((size - 1) // 2, channels), min(size // 2, channels)
+    law = f"a window may reach over {MOST_NEIGHBOURS} channels"
+    node.require(before + after < MOST_NEIGHBOURS, law, size=size, channels=channels)
+    widths = ((0, 0), (before, after), *((0, 0),) * (len(x.shape) - 2))
     squares = call("nn.pad", mul(x, x), pad_width=widths)
     total: Expr | None = None
-    for start in range(size):
-        part = call("strided_slice", squares, begin=(start,), end=(start + x.shape[1],), strides=(1,), axes=(1,))
+    for start in range(before + after + 1):
+        part = call("strided_slice", squares, begin=(start,), end=(start + channels,), strides=(1,), axes=(1,))
         total = part if total is None else add(total, part)
     assert total is not None
     base = add(mul(total, node.number("alpha", 1e-4) / size), node.number("bias", 1.0))

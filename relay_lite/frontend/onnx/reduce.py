@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ansor.core.sizes import require_computed
 from te_lite.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
@@ -91,6 +92,7 @@ def cumulative_sum(node: Node) -> Expr:
     node.require(axis is not None, "an axis is needed")
     axis = node.axis(int(axis), len(x.shape))
     extent = x.shape[axis]
+    require_computed((extent, extent), "float64", str(node))
     ones: Array = np.tri(extent, k=-1 if node.integer("exclusive", 0) else 0)
     ones = ones[::-1, ::-1] if node.integer("reverse", 0) else ones
     along = const(ones.reshape((extent, extent) + (1,) * (len(x.shape) - axis - 1)), x.dtype)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.sizes import require_computed
 from te_lite.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
@@ -86,6 +87,8 @@ def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | 
     node.require(
         rule.mode == "nearest" or x.dtype in FLOATS or not changed, "interpolation needs floats", dtype=x.dtype
     )
+    for a in changed:
+        require_computed((4, out[a]), "float64", str(node))
     taps = {a: _taps(rule, x.shape[a], out[a], factors[a]) for a in changed}
     native = _native(x, out, rule, taps)
     if native is not None:
@@ -107,10 +110,13 @@ def _extents(
     for i, axis in enumerate(axes):
         extent, size = np.float32(shape[axis]), (sizes or shape)[i]
         factors[axis] = np.float32(scales[i]) if scales is not None else np.float32(size) / extent
+        node.require(np.isfinite(extent * factors[axis]) or scales is None, "scales must be finite", scales=scales)
         out[axis] = int(np.floor(extent * factors[axis])) if scales is not None else size
     return out, factors
 
 
+MOST_COMPARED = 1 << 24
+"""Elements of the matrices on which both meanings of a resize are compared."""
 Taps = list[tuple[Array, Array]]
 """Positions and weights of each source element that an output reads, one entry per output."""
 
@@ -228,6 +234,8 @@ def _native(x: Expr, out: Sequence[int], rule: Rule, taps: dict[int, Taps]) -> E
 
 def _same(extent: int, out: int, attrs: dict[str, Any], taps: Taps | None) -> bool:
     """Whether the operator gives the sums of `taps` along an axis (None: the axis as it is), seen on unit vectors."""
+    if extent * max(extent, out) > MOST_COMPARED:
+        return False
     units = const(np.eye(extent).reshape(1, extent, extent, 1), "float32")
     own = value_of(call("image.resize2d", units, size=(out, 1), layout="NCHW", **attrs))
     assert own is not None

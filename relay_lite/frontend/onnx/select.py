@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from ansor.core.sizes import require_computed
+
 from ...ir.nodes import Array, Call, Expr
 from .emit import add, binary, call, cast, concatenate, const, item, value_of
 from .node import Converters, Node
@@ -112,6 +114,7 @@ def _parts(node: Node, extent: int) -> Sequence[int]:
         count = node.integer("num_outputs", len(node.outputs))
         whole_parts = count >= 1 and (node.opset >= 18 or extent % count == 0)
         node.require(whole_parts, "the parts must be equal", extent=extent, parts=count)
+        node.require(count == len(node.outputs), "the parts must be as many as outputs", parts=count)
         size = -(-extent // count)
         sizes = tuple(min(size, extent - i * size) for i in range(count))
     fits = min(sizes) >= 0 and sum(sizes) == extent and len(sizes) == len(node.outputs)
@@ -176,6 +179,7 @@ def _repeated(node: Node, x: Expr, widths: Pairs, mode: Literal["reflect", "wrap
     for axis, (before, after) in enumerate(widths):
         if before or after:
             node.require(x.shape[axis] > (mode == "reflect"), "there must be something to repeat", shape=x.shape)
+            require_computed((x.shape[axis] + before + after,), "int64", str(node))
             positions = np.pad(np.arange(x.shape[axis]), (before, after), mode=mode)
             x = call("take", x, const(positions, "int32"), axis=axis)
     return x
@@ -186,6 +190,7 @@ def one_hot(node: Node) -> Expr:
     depth, values = node.scalar(1), node.value(2)
     node.require(values is not None and values.shape == (2,) and depth is not None, "depth and two values are needed")
     assert isinstance(values, np.ndarray)
+    node.require(depth == depth // 1, "depth must be an integer", depth=depth)
     rank = len(node.input(0).shape) + 1
     hot = [const(v, str(values.dtype)) for v in (values[1], values[0])]
     return call("one_hot", _indices(node, 0, int(depth)), *hot, depth=int(depth),
@@ -197,6 +202,7 @@ def triangle(node: Node) -> Expr:
     x = node.input(0)
     node.require(len(x.shape) >= 2, "two axes are needed", shape=x.shape)
     k = node.scalar(1) or 0
+    require_computed(x.shape[-2:], "bool", str(node))
     ones: Array = np.ones(x.shape[-2:], bool)
     kept = np.triu(ones, int(k)) if node.integer("upper", 1) else np.tril(ones, int(k))
     return call("where", const(kept, "bool"), x, const(0, x.dtype))
