@@ -367,8 +367,6 @@ class Simplifier:
         return hi <= -1 if is_or else lo >= -1
 
 
-
-
 def _head(e: Expr) -> Any:
     """What tells `e` from nodes of the same type with the same children."""
     match e:
