@@ -2,7 +2,7 @@
 
 Read the modules in this order; none imports one that comes after it.
 
-    expressions         errors, dtype, hooks, laws, storage, node, element, expr, intrin, reduction, visit
+    expressions         errors, dtype, hooks, laws, arithmetic, storage, node, element, expr, intrin, reduction, visit
     their ranges        interval, linear, simplify
     computations        tensor, text, access, computation
     states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
@@ -10,8 +10,7 @@ Read the modules in this order; none imports one that comes after it.
     loop programs       stmt, stmt_text, names, width, c_text
     verifier            verify_span, verify_points, verify_form, verify_walk, verify_access, verify
     lowering            zero_terms, lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
-    meaning             arithmetic, reference_expr, reference, interp_expr, interp_memory, interp_scope, independent,
-                        interp
+    meaning             reference_expr, reference, interp_expr, interp_memory, interp_scope, independent, interp
     printing            state_text, python_text, dag_json
     beside them         environment, timing, methods, topi
 

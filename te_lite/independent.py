@@ -43,6 +43,12 @@ def independent(loop: For, private_scopes: tuple[str, ...]) -> bool:
     return all(_apart(indices, loop, extents) for indices in groups.values())
 
 
+def apart(buffer: Buffer, loop: For) -> bool:
+    """Whether no element of `buffer` is touched by two iterations of `loop`."""
+    inside = tuple(stmts_of(loop.body))
+    return _apart([index for b, index in _accesses(inside) if b is buffer], loop, _extents(inside))
+
+
 def _extents(inside: tuple[Stmt, ...]) -> dict[Var, int]:
     """How far each loop variable runs at most."""
     extents: dict[Var, int] = {}

@@ -9,7 +9,7 @@ barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from .bounds import infer_bounds
 from .double_buffer import check_double_buffers, double_buffered
@@ -96,7 +96,14 @@ def unroll_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
 
 def barrier_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Kernels get barriers."""
-    return insert_barriers(nest) if k in facts.thread_extents else nest
+    loops = [x for x in _loops_around(nest, in_threads(facts, k, nest)) if x.kind is ForKind.THREAD]
+    return insert_barriers(nest, loops) if k in facts.thread_extents else nest
+
+
+def _loops_around(inner: Stmt, outer: Stmt) -> Iterator[For]:
+    while outer is not inner and isinstance(outer, For):
+        yield outer
+        outer = outer.body
 
 
 PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, barrier_pass)
