@@ -81,7 +81,7 @@ def _store() -> tempfile.TemporaryDirectory[str]:
 def host() -> Path:
     """The program that runs compiled kernels, built once a process.  Raises EmulatorError without a compiler."""
     path = Path(_store().name) / "host"
-    _compile([*HOST_FLAGS, str(HERE / "host.cpp"), "-o", str(path), "-ldl", "-lm"], "host.cpp")
+    _compile([*HOST_FLAGS, str(HERE / "host.cpp"), "-o", str(path), "-Wl,--no-as-needed", "-ldl", "-lm"], "host.cpp")
     return path
 
 

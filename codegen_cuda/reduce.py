@@ -95,7 +95,7 @@ def _asked_again(body: Stmt, inside: list[ThreadReduce]) -> Stmt:
         return markers[id(s)] if id(s) in markers else with_bodies(s, tuple([show(b) for b in bodies(s)]))
 
     kept: list[Stmt] = []
-    return show(insert_barriers(hide(body)))
+    return show(insert_barriers(hide(body), ()))
 
 
 def _exchangeable(c: Combiner) -> bool:

@@ -1,6 +1,7 @@
 """`python -m tests.whole_way --seeds 0:1000 [--jobs N] [--graphs] [--special] [--record]`: run, shrink, add up.
 
-`--file FILE` tries one description, JSON as it is printed here.  Exits with 1 when something was found.
+`--file FILE` tries one description, JSON as it is printed here, `--corpus` all that once failed.  Exits with 1 when
+something was found.  Batches run in forks of this process, which therefore runs nothing itself that makes threads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 from codegen_cuda import emulator_build
 
-from . import totals
+from . import corpus, totals
 from .farm import farm
 from .kinds import KINDS, Kind
 from .outcome import Finding, Outcome
@@ -38,6 +39,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--graphs", action="store_true", help="networks instead of single computations")
     parser.add_argument("--record", action="store_true", help="add the result to totals.json, skip what is there")
     parser.add_argument("--shrink", type=int, default=1, help="how many findings of each sort are shrunk")
+    parser.add_argument("--corpus", action="store_true", help="what once failed, instead of seeds")
     parser.add_argument("--file", type=Path, help="one description as JSON, tried with several draws")
     return parser.parse_args(argv)
 
@@ -64,6 +66,8 @@ def seeds_of(text: str) -> list[int]:
 def run(options: argparse.Namespace, kind: Kind) -> int:
     """Run the seeds or the file; 1 when something was found."""
     emulator_build.host()
+    if options.corpus:
+        return replay_corpus(options)
     if options.file:
         given = kind.read(options.file.read_text())
         jobs = kind.jobs(given, Finding("", "", "any", ""), 0)
@@ -73,6 +77,17 @@ def run(options: argparse.Namespace, kind: Kind) -> int:
     found = report(jobs, kind, options)
     if not options.file:
         shrink_all(found, kind, options)
+    return 1 if found else 0
+
+
+def replay_corpus(options: argparse.Namespace) -> int:
+    """Run what once failed; 1 when something fails again."""
+    found = []
+    for entry in corpus.entries():
+        jobs = entry.kind.jobs(entry.given, Finding("", "", "any", ""), 0)
+        outcomes = farm(entry.kind.work, jobs, options.jobs, options.batch, options.limit)
+        found += [f"{entry.name} ({entry.about}): {f.text}" for outcome in outcomes for f in outcome.findings]
+    print("\n".join(found))
     return 1 if found else 0
 
 

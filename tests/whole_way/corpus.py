@@ -14,13 +14,12 @@ PLACE = Path(__file__).parent / "corpus"
 
 @dataclass(frozen=True)
 class Entry:
-    """A description; `open` names what must be mended before it passes, "" where it must pass."""
+    """A description, and what was wrong with it."""
 
     name: str
     kind: Kind
     given: Any
     about: str
-    open: str
 
 
 def entries() -> list[Entry]:
@@ -31,4 +30,4 @@ def entries() -> list[Entry]:
 def _entry(path: Path) -> Entry:
     data = json.loads(path.read_text())
     kind = KINDS[data["kind"]]
-    return Entry(path.stem, kind, kind.read(json.dumps(data["given"])), data["about"], data["open"])
+    return Entry(path.stem, kind, kind.read(json.dumps(data["given"])), data["about"])
