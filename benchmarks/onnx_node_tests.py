@@ -1,0 +1,212 @@
+"""ONNX's own node tests through the importer and the compiler: which pass, which operators are refused, what is wrong.
+
+    python -m benchmarks.onnx_node_tests [--data FOLDER] [--only TEXT] [--target c|reference] [--json FILE]
+
+`--data` is the folder `onnx/backend/test/data/node` of a wheel of onnx 1.18, which pins the tests; without it the
+installed onnx generates its own.  Counted are the tests of the default domain without the loss operators.  An input that
+a static graph needs before it runs (a shape, axes, indices of a Loop) is given as an initializer, as models hold it.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+import relay_lite as relay
+from benchmarks import report
+from relay_lite.frontend import from_onnx
+from relay_lite.ir.reference import run
+from te_lite.errors import TeError
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Arrays: TypeAlias = Sequence[Array]
+LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+LOSS_TESTS = ("test_sce_", "test_nllloss_")
+TARGETS = ("reference", "c")
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model, its inputs in the order of the graph, what is wanted, and how far a result may be off."""
+
+    name: str
+    model: Any
+    data: Callable[[], tuple[Arrays, Arrays]]
+    rtol: float = 1e-3
+    atol: float = 1e-7
+
+    @property
+    def operator(self) -> str:
+        """The operator that is tested; of an expanded one the name of the test says it."""
+        ops = {n.op_type for n in self.model.graph.node}
+        return ops.pop() if len(ops) == 1 else "several (" + self.name.removeprefix("test_").split("_")[0] + ")"
+
+
+@dataclass(frozen=True)
+class Result:
+    """`outcome`: pass, refused, wrong or crashed; `known`: how many inputs were given as initializers."""
+
+    name: str
+    operator: str
+    outcome: str
+    known: int = 0
+    reason: str = ""
+
+
+def generated() -> Iterator[Case]:
+    """The tests that the installed onnx generates."""
+    from onnx.backend.test.case.node import collect_testcases  # noqa: PLC0415  (its import draws every test)
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = collect_testcases(None)
+    for case in found:
+        yield Case(case.name, case.model, lambda case=case: case.data_sets[0], case.rtol, case.atol)
+
+
+def stored(folder: Path) -> Iterator[Case]:
+    """The tests in `FOLDER/test_*/`."""
+    for path in sorted(folder.glob("test_*/model.onnx")):
+        yield Case(path.parent.name, onnx.load(path), lambda path=path: _data_set(path.parent / "test_data_set_0"))
+
+
+def _data_set(folder: Path) -> tuple[Arrays, Arrays]:
+    """The tensors `input_K.pb` and `output_K.pb`."""
+    kinds = ("input", "output")
+    files = [[folder / f"{kind}_{k}.pb" for k in range(len(list(folder.glob(f"{kind}_*.pb"))))] for kind in kinds]
+    inputs, outputs = ([numpy_helper.to_array(onnx.load_tensor(f)) for f in group] for group in files)
+    return inputs, outputs
+
+
+def is_core(case: Case) -> bool:
+    """Whether a test is of the default domain and not of a loss."""
+    domains = {n.domain for n in case.model.graph.node}
+    loss = case.name.startswith(LOSS_TESTS) or any(n.op_type in LOSSES for n in case.model.graph.node)
+    return domains <= {"", "ai.onnx"} and not loss
+
+
+def cases(folder: Path | None, only: str = "") -> list[Case]:
+    """The core tests whose name contains `only`."""
+    found = generated() if folder is None else stored(folder)
+    return [case for case in found if is_core(case) and only in case.name]
+
+
+def tried(case: Case, target: str) -> Result:
+    """What becomes of one test."""
+    for choose in (_nothing, _lists, _all_but_the_first, _everything):
+        try:
+            known = choose(case)
+            wrong = _difference(case, target, known)
+        except TeError as refusal:
+            reason = str(refusal)
+        except Exception as crash:  # whatever it is, it is what this script is here to find
+            return Result(case.name, case.operator, "crashed", 0, f"{type(crash).__name__}: {crash}")
+        else:
+            return Result(case.name, case.operator, "wrong" if wrong else "pass", len(known), wrong)
+    return Result(case.name, case.operator, "refused", 0, reason)
+
+
+def _nothing(case: Case) -> list[int]:
+    return []
+
+
+def _lists(case: Case) -> list[int]:
+    return [k for k in _all_but_the_first(case) if case.data()[0][k].ndim < 2]
+
+
+def _all_but_the_first(case: Case) -> list[int]:
+    return _everything(case)[1:]
+
+
+def _everything(case: Case) -> list[int]:
+    return [k for k, value in enumerate(case.model.graph.input) if value.type.WhichOneof("value") == "tensor_type"]
+
+
+def _difference(case: Case, target: str, known: Sequence[int]) -> str:
+    """What is wrong with the results of a test, "" when nothing is.  Raises TeError for what is refused."""
+    module, feeds = _imported(case, known)
+    if target == "reference":
+        found = run(module, feeds)
+    else:
+        network = relay.graph_executor.GraphModule(relay.build(module, target)["default"]())
+        network.run(**feeds)
+        found = [np.asarray(network.get_output(k)) for k in range(len(case.model.graph.output))]
+    results = list(found) if isinstance(found, tuple | list) else [found]
+    pairs = zip(results, case.data()[1], strict=True)
+    return next((text for text in (_apart(got, want, case) for got, want in pairs) if text), "")
+
+
+def _imported(case: Case, known: Sequence[int]) -> tuple[relay.IRModule, Mapping[str, Array]]:
+    """The graph of a test whose inputs `known` are initializers, and the values of the others."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    module, _ = from_onnx(model) if not known else (None, None)
+    names = [value.name for value in model.graph.input]
+    arrays = case.data()[0]
+    if module is None:
+        model.graph.initializer.extend(numpy_helper.from_array(arrays[k], names[k]) for k in known)
+        module, _ = from_onnx(model)
+    feeds = {name: a for k, (name, a) in enumerate(zip(names, arrays, strict=True)) if k not in known}
+    return module, feeds
+
+
+def _apart(got: Array, want: Array, case: Case) -> str:
+    """How a result differs from what is wanted: shape, dtype or values, as ONNX's own runner compares them."""
+    want = np.asarray(want)
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"{got.dtype} {got.shape} instead of {want.dtype} {want.shape}"
+    if np.allclose(got, want, case.rtol, case.atol, equal_nan=want.dtype.kind == "f"):
+        return ""
+    with np.errstate(all="ignore"):
+        apart = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    return f"off by up to {np.nanmax(apart):.3g}"
+
+
+def summary(results: Sequence[Result]) -> dict[str, int]:
+    """How many tests have each outcome."""
+    counts = Counter(r.outcome for r in results)
+    return {name: counts[name] for name in ("pass", "refused", "wrong", "crashed")}
+
+
+def _print(results: Sequence[Result]) -> None:
+    refused = Counter(r.operator for r in results if r.outcome == "refused")
+    report.table([[op, n] for op, n in refused.most_common()], ["operator", "refused"])
+    for outcome in ("wrong", "crashed"):
+        for r in results:
+            if r.outcome == outcome:
+                print(f"{outcome}: {r.name}: {r.reason}")
+    counts = summary(results)
+    report.table([[name, n, 100 * n / max(len(results), 1)] for name, n in counts.items()], ["outcome", "tests", "%"])
+
+
+def main() -> None:
+    p = report.parser(__doc__ or "")
+    p.add_argument("--data", type=Path, metavar="FOLDER", help="onnx/backend/test/data/node of onnx 1.18")
+    p.add_argument("--only", default="", metavar="TEXT", help="tests whose name contains TEXT")
+    p.add_argument("--target", choices=TARGETS, default="reference", help="compile, or run the graph in NumPy")
+    p.add_argument("--why", action="store_true", help="print the sentence of every refusal")
+    options = p.parse_args()
+    start = time.perf_counter()
+    found = cases(options.data, options.only)
+    results = [tried(case, options.target) for case in found]
+    _print(results)
+    for r in results:
+        if options.why and r.outcome == "refused":
+            print(f"refused: {r.name}: {r.reason}")
+    print(f"{len(results)} tests in {time.perf_counter() - start:.0f} s")
+    report.write_json(options.json, {"target": options.target, **summary(results), "tests": {
+        outcome: [r.name for r in results if r.outcome == outcome] for outcome in ("refused", "wrong", "crashed")
+    }})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
