@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ir.nodes import Constant, Expr
 from .emit import const
+from .model import dtype_name
 from .node import Converters, Node
 
 
@@ -68,11 +69,20 @@ def non_zero(node: Node) -> Sequence[Expr]:
     return [const(np.array(np.nonzero(np.atleast_1d(found))), "int64")]
 
 
+def eye_like(node: Node) -> Expr:
+    """EyeLike: ones on the diagonal `k` of a matrix of the input's shape."""
+    x = node.input(0)
+    node.require(len(x.shape) == 2, "a matrix is needed", shape=x.shape)
+    dtype = dtype_name(node.integer("dtype"), str(node)) if node.has("dtype") else x.dtype
+    return const(np.eye(*x.shape, k=node.integer("k", 0)), dtype)
+
+
 CONVERTERS: Converters = {
     "Constant": {1: constant},
     "ConstantOfShape": {9: constant_of_shape},
     "Shape": {1: shape_of},
     "Size": {1: size_of},
+    "EyeLike": {9: eye_like},
     "Range": {11: arange},
     "NonZero": {9: non_zero},
 }

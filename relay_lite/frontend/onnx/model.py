@@ -167,6 +167,7 @@ def _attribute(onnx: Any, attr: Any, what: str) -> Any:
         onnx.AttributeProto.TENSOR: lambda: _array(onnx, attr.t, f"{what}, attribute {attr.name!r}"),
         onnx.AttributeProto.GRAPH: lambda: _graph(onnx, attr.g),
         onnx.AttributeProto.FLOATS: lambda: tuple(float(v) for v in attr.floats),
+        onnx.AttributeProto.STRINGS: lambda: tuple(v.decode("utf-8", "replace") for v in attr.strings),
         onnx.AttributeProto.INTS: lambda: tuple(int(v) for v in attr.ints),
     }
     return kinds.get(attr.type, lambda: None)()

@@ -88,6 +88,12 @@ class Node:
         """An attribute that is text."""
         return str(self._attr(name, default, str, "text"))
 
+    def texts(self, name: str, default: Sequence[str]) -> tuple[str, ...]:
+        """An attribute that is a list of texts."""
+        found = self._attr(name, default, (tuple, list), "a list of texts")
+        self.require(all(isinstance(v, str) for v in found), f"attribute {name} must be a list of texts", value=found)
+        return tuple(found)
+
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """An attribute that is a list of integers."""
         found = self._attr(name, default, (tuple, list), "a list of integers")

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 
 from ...ir.nodes import Expr
-from .emit import add, binary, call, const, div, item, mul, reshape, sub
+from .emit import add, binary, call, cast, const, div, item, mul, reshape, sub
 from .node import Converters, Node
 
 
@@ -26,12 +26,54 @@ def batch_norm(node: Node) -> Expr:
     return item(call("nn.batch_norm", x, *vectors, axis=1, epsilon=node.number("epsilon", 1e-5)), 0)
 
 
-def layer_norm(node: Node) -> Expr:
+def layer_norm(node: Node) -> list[Expr]:
     """LayerNormalization over the axes from `axis` on; scale and B have their extents, B may be absent.
 
-    Mean and InvStdDev are not available.
+    Mean and InvStdDev are computed once more where a node names them.
     """
+    first = _layer_norm(node)
+    return [first] if len(node.outputs) < 2 else [first, *_moments(node)]
+
+
+def _moments(node: Node) -> list[Expr]:
+    """Mean and 1 / standard deviation over the axes that are normalised, which stay with extent 1, in float32."""
+    x = cast(node.input(0), "float32")
+    axes = tuple(range(node.axis(node.integer("axis", -1), len(x.shape)), len(x.shape)))
+    mean = call("mean", x, axis=axes, keepdims=True)
+    centred = sub(x, mean)
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    return [mean, call("rsqrt", add(variance, node.number("epsilon", 1e-5)))]
+
+
+def rms_norm(node: Node) -> Expr:
+    """RMSNormalization: over the axes from `axis` on divided by the root of the mean of squares; times a scale."""
+    x, scale = node.input(0), node.input(1)
+    axis = node.axis(node.integer("axis", -1), len(x.shape))
+    _check_stash(node)
+    inside = cast(x, "float32") if x.dtype == "float16" else x
+    mean = call("mean", mul(inside, inside), axis=tuple(range(axis, len(x.shape))), keepdims=True)
+    normal = div(inside, call("sqrt", add(mean, node.number("epsilon", 1e-5))))
+    return mul(cast(normal, scale.dtype), scale)
+
+
+def _check_stash(node: Node) -> None:
+    """float32 inside is what every converter here computes with."""
+    stash = node.integer("stash_type", 1)
+    node.require(stash == 1, "stash_type must be 1, float32", stash_type=stash)
+
+
+def mean_variance(node: Node) -> Expr:
+    """MeanVarianceNormalization: mean 0 and variance 1 over the axes, by default batch and spatial ones."""
+    x = node.input(0)
+    centred = sub(x, call("mean", x, axis=(axes := node.axes(node.integers("axes", (0, 2, 3)), len(x.shape))),
+                          keepdims=True))  # fmt: skip
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    return div(centred, add(call("sqrt", variance), 1e-9))
+
+
+def _layer_norm(node: Node) -> Expr:
     x, scale, shift = node.input(0), node.input(1), node.optional(2)
+    _check_stash(node)
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     inner = x.shape[axis:]
     shift = const(np.zeros(inner), x.dtype) if shift is None else shift
@@ -101,6 +143,8 @@ def local_response(node: Node) -> Expr:
 CONVERTERS: Converters = {
     "BatchNormalization": {1: batch_norm},
     "LayerNormalization": {17: layer_norm},
+    "RMSNormalization": {23: rms_norm},
+    "MeanVarianceNormalization": {9: mean_variance},
     "InstanceNormalization": {6: instance_norm},
     "GroupNormalization": {18: group_norm},
     "LRN": {1: local_response},

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
+
+from te_lite.expr import FLOATS
 
 from ...ir.nodes import Expr
-from .emit import call
+from .emit import binary, call, mul
 from .node import Converters, Node
 from .window import Window, read_window
 
@@ -35,6 +38,33 @@ def avg_pool(node: Node) -> Expr:
     tail = tuple(more - a for more, a in zip(longer.after, window.after, strict=True))
     inside = replace(window, before=(0,) * len(tail), after=tail)
     return _pool(name, padded, inside, count_include_pad=False)
+
+
+def lp_pool(node: Node) -> Expr:
+    """LpPool: the p-norm of every window; pads are 0."""
+    x, window = _window(node)
+    p = node.integer("p", 2)
+    node.require(p >= 1, "p must be at least 1", p=p)
+    node.require(x.dtype in FLOATS, "floats are needed", dtype=x.dtype)
+    window = _with_tail(window, x.shape[2:], node.integer("ceil_mode", 0))
+    mean = _pool(AVG[len(window.kernel)], _to_power(call("abs", x), p), window, count_include_pad=True)
+    return _root(mul(mean, prod(window.kernel)), p)
+
+
+def _to_power(x: Expr, p: int) -> Expr:
+    return x if p == 1 else mul(x, x) if p == 2 else binary("power", x, p)
+
+
+def _root(x: Expr, p: int) -> Expr:
+    return x if p == 1 else call("sqrt", x) if p == 2 else binary("power", x, 1 / p)
+
+
+def global_lp_pool(node: Node) -> Expr:
+    """GlobalLpPool: the p-norm of every channel; spatial axes stay with extent 1."""
+    x, p = node.input(0), node.integer("p", 2)
+    node.require(len(x.shape) >= 3 and p >= 1, "spatial axes and a p of at least 1 are needed", shape=x.shape, p=p)
+    total = call("sum", _to_power(call("abs", x), p), axis=tuple(range(2, len(x.shape))), keepdims=True)
+    return _root(total, p)
 
 
 def _window(node: Node) -> tuple[Expr, Window]:
@@ -85,5 +115,7 @@ CONVERTERS: Converters = {
     "MaxPool": {1: max_pool},
     "AveragePool": {1: avg_pool},
     "GlobalAveragePool": {1: global_avg_pool},
+    "LpPool": {2: lp_pool},
+    "GlobalLpPool": {2: global_lp_pool},
     "GlobalMaxPool": {1: global_max_pool},
 }

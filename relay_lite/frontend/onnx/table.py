@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import activation, constants, conv, elementwise, matmul, norm, pool, reduce, resize, select
+from . import (
+    activation,
+    attention,
+    bits,
+    constants,
+    conv,
+    einsum,
+    elementwise,
+    matmul,
+    norm,
+    order,
+    pool,
+    quantized,
+    recurrent,
+    reduce,
+    resize,
+    sample,
+    scatter,
+    select,
+    signal,
+)
 from . import movement as layout
 from .node import Converter, Converters
 
@@ -13,16 +33,25 @@ OPSETS = range(7, 24)
 
 TABLE: Converters = {
     **activation.CONVERTERS,
+    **attention.CONVERTERS,
+    **bits.CONVERTERS,
     **constants.CONVERTERS,
     **conv.CONVERTERS,
+    **einsum.CONVERTERS,
     **elementwise.CONVERTERS,
     **layout.CONVERTERS,
     **matmul.CONVERTERS,
     **norm.CONVERTERS,
+    **order.CONVERTERS,
     **pool.CONVERTERS,
+    **quantized.CONVERTERS,
+    **recurrent.CONVERTERS,
     **reduce.CONVERTERS,
     **resize.CONVERTERS,
+    **sample.CONVERTERS,
+    **scatter.CONVERTERS,
     **select.CONVERTERS,
+    **signal.CONVERTERS,
 }
 
 
