@@ -1,11 +1,11 @@
-"""ONNX's own node tests through the importer and the compiler: which pass, which operators are refused, what is wrong.  A test "differs" when its data
-are contradicted by onnxruntime, which gives what we give.
+"""ONNX's own node tests through the importer and the compiler: which pass, what is refused, what is wrong.
 
     python -m benchmarks.onnx_node_tests [--data FOLDER] [--only TEXT] [--target c|reference] [--json FILE]
 
 `--data` is the folder `onnx/backend/test/data/node` of a wheel of onnx 1.18, which pins the tests; without it the
-installed onnx generates its own.  Counted are the tests of the default domain without the loss operators.  An input that
-a static graph needs before it runs (a shape, axes, indices of a Loop) is given as an initializer, as models hold it.
+installed onnx generates its own.  Counted are the tests of the default domain without the loss operators.  An input
+that a static graph needs before it runs (a shape, axes) is given as an initializer, as models hold it.  A test
+"differs" when its data are contradicted by onnxruntime, which gives what we give.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _data_set(folder: Path) -> tuple[Arrays, Arrays]:
 
 
 def _tensor(file: Path) -> Array:
-    """The values of a stored tensor; nothing of what is none (a sequence, an optional), which is refused by its type."""
+    """The values of a stored tensor; of a sequence or an optional, which are refused by their type, nothing."""
     try:
         return numpy_helper.to_array(onnx.load_tensor(file))
     except Exception:  # protocol buffers have no type: other messages fail to parse in ways that vary by version

@@ -65,7 +65,7 @@ def _shared(x: Expr, heads: int) -> Expr:
 
 
 def _bias(node: Node, query: Expr, keys: Expr) -> Expr | None:
-    """What is added to the scores: the mask, and minus infinity for the keys behind a query; None when there is none."""
+    """What is added to the scores: the mask, and minus infinity for the keys behind a query; None for nothing."""
     rows, columns = query.shape[2], keys.shape[2]
     bias = _mask(node, query.dtype, columns)
     if not node.integer("is_causal", 0):
@@ -151,9 +151,10 @@ def _angles(node: Node, index: int, x: Expr, half: int) -> Expr:
     if positions is not None:
         node.require(len(cache.shape) == 2, "with position_ids a cache has 2 axes", shape=cache.shape)
         cache = call("take", cache, narrow(positions), axis=0)
-    law = f"a cache must hold {half} angles for every position"
-    node.require(cache.shape[1:] == (x.shape[1], half), law, shape=cache.shape)
-    return call("expand_dims", cache, axis=2)
+    law = f"a cache must hold at least {half} angles for every position"
+    fits = len(cache.shape) == 3 and cache.shape[1] == x.shape[1] and cache.shape[2] >= half
+    node.require(fits, law, shape=cache.shape)
+    return call("expand_dims", pick(cache, {2: range(half)} if cache.shape[2] > half else {}), axis=2)
 
 
 CONVERTERS: Converters = {"Attention": {23: attention}, "RotaryEmbedding": {23: rotary_embedding}}

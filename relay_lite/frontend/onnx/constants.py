@@ -21,10 +21,8 @@ def constant(node: Node) -> Expr:
             found = node.attrs[name]
             node.require(found is not None, f"attribute {name} must be numbers", value=found)
             return const(found, dtype)
-    found = node.attrs.get("value")
-    node.require(isinstance(found, np.ndarray), "a tensor or numbers are needed", attributes=tuple(node.attrs))
-    assert isinstance(found, np.ndarray)
-    return Constant(found)
+    node.require(node.has("value"), "a tensor or numbers are needed", attributes=tuple(node.attrs))
+    return Constant(node.tensor("value", np.zeros(1)))
 
 
 def constant_of_shape(node: Node) -> Expr:
@@ -32,10 +30,8 @@ def constant_of_shape(node: Node) -> Expr:
     shape = node.list_at(0, "shape", since=0)
     node.require(shape is not None and min(shape, default=0) >= 0, "a shape is needed", shape=shape)
     assert shape is not None
-    value = node.attrs.get("value", np.zeros(1, np.float32))
-    node.require(
-        isinstance(value, np.ndarray) and value.size == 1, "value must be a tensor of one element", value=value
-    )
+    value = node.tensor("value", np.zeros(1, np.float32))
+    node.require(value.size == 1, "value must be a tensor of one element", shape=value.shape)
     return Constant(np.full(shape, value.reshape(()), value.dtype))
 
 
@@ -74,7 +70,7 @@ def eye_like(node: Node) -> Expr:
     x = node.input(0)
     node.require(len(x.shape) == 2, "a matrix is needed", shape=x.shape)
     dtype = dtype_name(node.integer("dtype"), str(node)) if node.has("dtype") else x.dtype
-    return const(np.eye(*x.shape, k=node.integer("k", 0)), dtype)
+    return const(np.eye(x.shape[0], x.shape[1], node.integer("k", 0)), dtype)
 
 
 CONVERTERS: Converters = {

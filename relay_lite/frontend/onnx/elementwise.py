@@ -97,12 +97,14 @@ def reciprocal(node: Node) -> Expr:
 
 
 def to_dtype(node: Node) -> Expr:
-    """Cast; to the dtype it has it is nothing."""
+    """Cast; to the dtype it has it is nothing.  Whether it saturates is asked of dtypes that are not supported."""
+    node.integer("saturate", 1)
     return _converted(node.input(0), dtype_name(node.integer("to"), str(node)))
 
 
 def like(node: Node) -> Expr:
     """CastLike: the dtype of the second input."""
+    node.integer("saturate", 1)
     return _converted(node.input(0), node.input(1).dtype)
 
 
@@ -155,9 +157,9 @@ def no_op(node: Node) -> Expr:
 def dropout(node: Node) -> list[Expr]:
     """Dropout does nothing in inference; its mask holds everywhere."""
     if node.opset >= 12:
-        training, ratio = node.scalar(2), node.scalar(1)
-        node.integer("seed", 0)
-        node.require(not training or ratio == 0, "training_mode must be false", ratio=ratio)
+        training, ratio = node.scalar(2), node.known(1)
+        harmless = not training or (ratio is not None and not ratio.any())
+        node.require(harmless, "training_mode must be false")
     else:
         node.number("ratio", 0.5)
     x = node.input(0)

@@ -13,13 +13,13 @@ from ...ir.module import IRModule
 from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
 from ...ir.types import TensorType
 from ...ir.visit import post_order
+from .control import CONTROL
 from .emit import cast
-from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, read_model
+from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, is_default, read_model
 from .node import Node
-from .table import OPSETS, find
+from .table import IGNORED, OPSETS, find
 
 Shapes = Mapping[str, Sequence[int]]
-BRANCH = "If"
 
 
 def from_onnx(
@@ -91,7 +91,7 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
     """Raise GraphError that names every operator without a converter, with its nodes."""
     missing: dict[str, list[str]] = {}
     for node in nodes:
-        if node.op != BRANCH and find(node.op, opsets) is None:
+        if node.op not in CONTROL and find(node.op, opsets) is None:
             missing.setdefault(node.op, []).append(repr(node.name))
     found = ", ".join(f"{op} ({_some(names)})" for op, names in sorted(missing.items()))
     require(not missing, GraphError, SUBJECT, f"these operators of opset {opsets['']} are not supported: {found}")
@@ -187,8 +187,6 @@ class _Walk:
             outputs = outputs[:-1]
         inputs = tuple(None if not name else self.read(name, f"ONNX {node}") for name in node.inputs)
         asked = Node(node.op, node.name, self.opsets[""], inputs, outputs, node.attrs, self.values)
-        if node.op == BRANCH:
-            return self.branch(asked)
         made = self.converted(node, asked)
         self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
         for index, name in enumerate(outputs[len(made) :], len(made)):
@@ -196,27 +194,32 @@ class _Walk:
 
     def converted(self, node: OnnxNode, asked: Node) -> list[Expr]:
         """What the converter of a node makes of it; an error names the node."""
-        converter = find(node.op, self.opsets)
-        assert converter is not None
         try:
-            found = converter(asked)
+            found = self.expression(node.op, asked)
+            asked.refuse_unread(lambda name: name in IGNORED.get(node.op, ()) or is_default(node, name, self.opsets))
         except TeError as error:
             what, message = f"ONNX {node}", str(error)
             raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
         return [found] if isinstance(found, Expr) else list(found)
 
-    def branch(self, node: Node) -> None:
-        """Enter the outputs of an If, whose condition must be known: those of the branch that is taken."""
-        graph = node.attrs.get("then_branch" if node.scalar(0) else "else_branch")
-        node.require(isinstance(graph, OnnxGraph), "both branches are needed", attributes=tuple(node.attrs))
-        assert isinstance(graph, OnnxGraph)
+    def expression(self, op: str, asked: Node) -> Expr | Sequence[Expr]:
+        """The outputs of a node."""
+        if op in CONTROL:
+            return CONTROL[op](asked, lambda graph, values: self.inline(asked, graph, values))
+        converter = find(op, self.opsets)
+        assert converter is not None
+        return converter(asked)
+
+    def inline(self, node: Node, graph: OnnxGraph, values: Sequence[Expr]) -> list[Expr]:
+        """The outputs of a graph inside of a node, `values` being those of its inputs; its names end with it."""
         nodes = _needed(graph)
         _refuse_unsupported(nodes, self.opsets)
-        outside = dict(self.scope)
+        node.require(len(values) == len(graph.inputs), "the body needs one value an input", inputs=len(graph.inputs))
+        outside, dropped = dict(self.scope), dict(self.dropped)
+        self.define(((v.name, e) for v, e in zip(graph.inputs, values, strict=True)), "input")
         self.define(self.weights(graph), "initializer")
         for inner in nodes:
             self.convert(inner)
         made = [self.read(name, str(node)) for name in graph.outputs]
-        self.scope = outside
-        node.require(len(made) == len(node.outputs), "the branch needs one result an output", results=len(made))
-        self.define(zip(node.outputs, made, strict=True), f"output of {node}")
+        self.scope, self.dropped = outside, dropped
+        return made

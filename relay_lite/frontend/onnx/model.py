@@ -186,6 +186,17 @@ def _array(onnx: Any, tensor: Any, what: str) -> Array:
         raise GraphError(f"{what}: the data must fit the shape {dims}, got {error}") from error
 
 
+def is_default(node: OnnxNode, name: str, opsets: Mapping[str, int]) -> bool:
+    """Whether an attribute of a node has the value that ONNX gives it where it is absent."""
+    onnx = _package()
+    domain, _, op = node.op.rpartition("::")
+    if not onnx.defs.has(op, domain):
+        return False
+    attribute = onnx.defs.get_schema(op, opsets.get(domain, 1), domain).attributes.get(name)
+    default = None if attribute is None else _attribute(onnx, attribute.default_value, f"ONNX {node}")
+    return default is not None and bool(default == node.attrs[name])
+
+
 def dtype_name(code: int, what: str) -> str:
     """The dtype that ONNX means by a number.  Raises GraphError for one the graph does not know (bfloat16 ...)."""
     onnx = _package()

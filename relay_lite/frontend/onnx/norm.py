@@ -96,6 +96,7 @@ def instance_norm(node: Node) -> Expr:
 def group_norm(node: Node) -> Expr:
     """GroupNormalization: scale and bias have one value a group before opset 21, one a channel since."""
     x, scale, shift = node.input(0), node.input(1), node.input(2)
+    _check_stash(node)
     groups = node.integer("num_groups")
     fits = len(x.shape) >= 2 and groups >= 1 and x.shape[1] % groups == 0
     node.require(fits, "num_groups must divide the channels", shape=x.shape, num_groups=groups)

@@ -45,11 +45,11 @@ def _saturated(x: Expr, zero: Expr | None, dtype: str) -> Expr:
 
 
 def _along(node: Node, v: Expr, x: Expr) -> Expr:
-    """A scale or zero point of one value, of one an index of `axis`, or of one a block, shaped to broadcast with `x`."""
-    rank, size = len(x.shape), node.integer("block_size", 0)
+    """A scale or zero point of one value, one an index of `axis`, or one a block, shaped to broadcast with `x`."""
+    rank, size, named = len(x.shape), node.integer("block_size", 0), node.integer("axis", 1)
     if prod(v.shape) == 1 and len(v.shape) < 2:
         return reshape(v, ())
-    axis = node.axis(node.integer("axis", 1), rank)
+    axis = node.axis(named, rank)
     if size:
         law = "a blocked scale must have the shape of the data with the axis divided by block_size"
         fits = len(v.shape) == rank and v.shape[axis] * size >= x.shape[axis] > (v.shape[axis] - 1) * size

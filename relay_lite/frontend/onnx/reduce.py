@@ -39,9 +39,9 @@ def reduced(
         x = node.input(0)
         rank = len(x.shape)
         named = node.list_at(1, "axes", since)
-        if not named and node.integer("noop_with_empty_axes", 0):
+        keep, nothing = bool(node.integer("keepdims", 1)), node.integer("noop_with_empty_axes", 0)
+        if not named and nothing:
             return x
-        keep = bool(node.integer("keepdims", 1))
         if rank == 0:
             return meaning(reshape(x, (1,)), (0,), False)
         axes = node.axes(named, rank) if named else tuple(range(rank))

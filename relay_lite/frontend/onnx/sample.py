@@ -129,7 +129,7 @@ def _far(d: Expr) -> Expr:
 
 
 def affine_grid(node: Node) -> Expr:
-    """AffineGrid: the positions (N, spatial, axes) of a picture of `size` under affine maps theta (N, axes, axes + 1)."""
+    """AffineGrid: positions (N, spatial, axes) of a picture of `size` under affine maps theta (N, axes, axes + 1)."""
     theta, size = node.input(0), node.list_at(1, "size", since=0)
     node.require(size is not None and len(size) in (4, 5), "a size of 4 or 5 extents is needed", size=size)
     assert size is not None

@@ -1,7 +1,7 @@
 """Gathers and scatters by positions of several axes, and elements by one axis.
 
-A scatter asks of every element which of the updates go there: a comparison of positions and a reduction over the updates,
-which no order of threads can change.  With positions that are known the comparison is done when the model is read.
+A scatter asks of every element which of the updates go there: a comparison of positions and a reduction over the
+updates, which no order of threads can change.  Positions that are known are compared when the model is read.
 """
 
 from __future__ import annotations

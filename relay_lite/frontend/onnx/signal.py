@@ -92,20 +92,19 @@ def stft(node: Node) -> Expr:
 
 
 def mel_weights(node: Node) -> Expr:
-    """MelWeightMatrix: triangles between frequencies that are equally far apart on the mel scale."""
+    """MelWeightMatrix (spectrum, bins): triangles between frequencies that are equally far apart on the mel scale."""
     bins, length, rate, low, high = (node.scalar(i) for i in range(5))
     node.require(None not in (bins, length, rate, low, high), "five numbers are needed")
-    spectrum = int(length) // 2 + 1
-    mel = np.linspace(*(2595 * np.log10(1 + f / 700) for f in (low, high)), int(bins) + 2)
-    at = np.floor((int(length) + 1) * (700 * (10 ** (mel / 2595) - 1)) / rate).astype(np.int64)
-    out = np.zeros((spectrum, int(bins)))
-    for i in range(int(bins)):
-        first, middle, last = at[i : i + 3]
-        for j in range(first, middle):
-            out[j, i] = (j - first) / (middle - first)
-        out[middle if first == middle else slice(0), i] = 1
-        for j in range(middle, last):
-            out[j, i] = (last - j) / (last - middle)
+    first, last = (2595 * np.log10(1 + f / 700) for f in (low, high))
+    mel = first + np.arange(int(bins) + 2) * (last - first) / (int(bins) + 2)
+    at = np.floor((int(length) + 1) * (700 * (10 ** (mel / 2595) - 1)) / rate)
+    left, centre, right = at[:-2], at[1:-1], at[2:]
+    j = np.arange(int(length) // 2 + 1)[:, None]
+    with np.errstate(all="ignore"):
+        rising = np.where(centre > left, (j - left) / (centre - left), 1.0)
+        falling = np.where(right > centre, (right - j) / (right - centre), 1.0)
+    up, down = (j >= left) & (j <= centre), (j > centre) & (j < right)
+    out = np.where(up, rising, np.where(down, falling, 0.0))
     return const(out, dtype_name(node.integer("output_datatype", 1), str(node)))
 
 

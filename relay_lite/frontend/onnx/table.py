@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from . import (
     activation,
@@ -30,6 +30,12 @@ from .node import Converter, Converters
 
 OPSETS = range(7, 24)
 """The versions of the default domain that are read; their tests run 11 to 21."""
+
+IGNORED: Mapping[str, Sequence[str]] = {
+    "BatchNormalization": ("momentum",),
+    "Dropout": ("seed", "ratio"),
+}
+"""By operator the attributes that mean nothing in inference."""
 
 TABLE: Converters = {
     **activation.CONVERTERS,
