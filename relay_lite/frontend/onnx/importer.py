@@ -15,9 +15,10 @@ from ...ir.types import TensorType
 from ...ir.visit import post_order
 from .control import CONTROL
 from .emit import cast
-from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, is_default, read_model
+from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
-from .table import IGNORED, OPSETS, find
+from .table import IGNORED, find
+from .versions import NEWEST, OPSETS
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -37,7 +38,7 @@ def from_onnx(
     empty; otherwise weights of floats are parameters.  The parameters of `main` are the inputs in the model's order,
     then the weights; its result is a tensor, or a tuple when the model has several outputs.
 
-    Raises GraphError for a model that cannot be read, a version outside 7 to 23, inputs that are not static, operators
+    Raises GraphError for a model that cannot be read, a version outside 7 to 25, inputs that are not static, operators
     that are not supported (all are named), and nodes that are not well formed.
     """
     read = read_model(model)
@@ -91,10 +92,17 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
     """Raise GraphError that names every operator without a converter, with its nodes."""
     missing: dict[str, list[str]] = {}
     for node in nodes:
-        if node.op not in CONTROL and find(node.op, opsets) is None:
+        if not _is_read(node.op, opsets):
             missing.setdefault(node.op, []).append(repr(node.name))
     found = ", ".join(f"{op} ({_some(names)})" for op, names in sorted(missing.items()))
     require(not missing, GraphError, SUBJECT, f"these operators of opset {opsets['']} are not supported: {found}")
+
+
+def _is_read(op: str, opsets: Mapping[str, int]) -> bool:
+    """Whether there is a converter that was written for the definition of `op` at these opsets."""
+    if op not in CONTROL and find(op, opsets) is None:
+        return False
+    return "::" in op or (definition(op, opsets[""]) or 0) in range(1, NEWEST[op] + 1)
 
 
 def _some(names: Sequence[str], shown: int = 4) -> str:

@@ -197,6 +197,16 @@ def is_default(node: OnnxNode, name: str, opsets: Mapping[str, int]) -> bool:
     return default is not None and bool(default == node.attrs[name])
 
 
+def definition(op: str, opset: int) -> int | None:
+    """The version of the definition of an operator that holds at an opset; None when there is none, or no longer."""
+    onnx = _package()
+    try:
+        schema = onnx.defs.get_schema(op, opset)
+    except onnx.defs.SchemaError:
+        return None
+    return None if schema.deprecated else int(schema.since_version)
+
+
 def dtype_name(code: int, what: str) -> str:
     """The dtype that ONNX means by a number.  Raises GraphError for one the graph does not know (bfloat16 ...)."""
     onnx = _package()

@@ -28,9 +28,6 @@ from . import (
 from . import movement as layout
 from .node import Converter, Converters
 
-OPSETS = range(7, 24)
-"""The versions of the default domain that are read; their tests run 11 to 21."""
-
 IGNORED: Mapping[str, Sequence[str]] = {
     "BatchNormalization": ("momentum",),
     "Dropout": ("seed", "ratio"),
