@@ -72,16 +72,18 @@ def conv_transpose(node: Node) -> Expr:
         CONV_TRANSPOSE[len(x.shape) - 2], x, _dilated(node, weight, reach), strides=strides, padding=before + after,
         output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
     )  # fmt: skip
-    return _with_bias(node, _widened(node, out))
+    return _with_bias(node, _widened(node, out, strides))
 
 
-def _widened(node: Node, out: Expr) -> Expr:
+def _widened(node: Node, out: Expr, strides: Sequence[int]) -> Expr:
     """The result with zeros behind it where a larger `output_shape` is asked for."""
     if not node.has("output_shape"):
         return out
     wanted = _output_shape(node, len(out.shape) - 2)
     widths = tuple((0, w - d) for w, d in zip(wanted, out.shape[2:], strict=True))
-    node.require(all(w[1] >= 0 for w in widths), "output_shape must be reachable", output_shape=wanted, shape=out.shape)
+    fits = all(0 <= more < s for (_, more), s in zip(widths, strides, strict=True))
+    law = "the output must be less than a stride larger than the convolution without pads"
+    node.require(fits, law, output=wanted, largest=out.shape[2:])
     return call("nn.pad", out, pad_width=((0, 0), (0, 0), *widths)) if any(any(w) for w in widths) else out
 
 

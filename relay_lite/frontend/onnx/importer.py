@@ -92,13 +92,13 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
     """Raise GraphError that names every operator without a converter, with its nodes."""
     missing: dict[str, list[str]] = {}
     for node in nodes:
-        if not _is_read(node.op, opsets):
+        if not is_read(node.op, opsets):
             missing.setdefault(node.op, []).append(repr(node.name))
     found = ", ".join(f"{op} ({_some(names)})" for op, names in sorted(missing.items()))
     require(not missing, GraphError, SUBJECT, f"these operators of opset {opsets['']} are not supported: {found}")
 
 
-def _is_read(op: str, opsets: Mapping[str, int]) -> bool:
+def is_read(op: str, opsets: Mapping[str, int]) -> bool:
     """Whether there is a converter that was written for the definition of `op` at these opsets."""
     if op not in CONTROL and find(op, opsets) is None:
         return False

@@ -198,13 +198,12 @@ def is_default(node: OnnxNode, name: str, opsets: Mapping[str, int]) -> bool:
 
 
 def definition(op: str, opset: int) -> int | None:
-    """The version of the definition of an operator that holds at an opset; None when there is none, or no longer."""
+    """The version of the definition of an operator that holds at an opset; None when there is none."""
     onnx = _package()
     try:
-        schema = onnx.defs.get_schema(op, opset)
+        return int(onnx.defs.get_schema(op, opset).since_version)
     except onnx.defs.SchemaError:
         return None
-    return None if schema.deprecated else int(schema.since_version)
 
 
 def dtype_name(code: int, what: str) -> str:

@@ -90,9 +90,12 @@ class _Axis:
         return mul(sub(mul(add(x, 1.0), float(self.extent)), 1.0), 0.5)
 
     def moved(self, at: Expr, mode: str) -> Expr:
-        """A position beyond the border brought back, where the padding says so."""
+        """A position beyond the border brought back, where the padding says so.
+
+        A cubic one stays where it is before a border, as PyTorch and onnxruntime do: its elements are brought back.
+        """
         at = call("round", at) if mode == "nearest" else at
-        if self.padding == "zeros":
+        if self.padding == "zeros" or (self.padding == "border" and mode == "cubic"):
             return at
         outside = call("logical_or", binary("less", at, self.low), binary("greater", at, self.high))
         back = self.clamped(at) if self.padding == "border" else self.reflected(at)
