@@ -188,6 +188,33 @@ def test_reductions_over_nothing(op: str) -> None:
     compare(b.model(b.add(op, x, b.ints(1))), b.feeds)
 
 
+@pytest.mark.parametrize("opset", [13, 18])
+def test_tensors_without_elements(opset: int) -> None:
+    """An empty input, an empty slice, and what is made of them: products, joins, an empty output."""
+    b = Builder(opset)
+    past, x = b.input((2, 0, 4)), b.input((2, 3, 4))
+    joined = b.add("Concat", b.add("Relu", past), x, axis=1)
+    none = b.add("Slice", x, b.ints(3), b.ints(3), b.ints(1))
+    scores = b.add("MatMul", none, b.weight(4, 5))
+    zeros = b.add("MatMul", b.add("Transpose", b.add("Exp", none), perm=[0, 2, 1]), b.add("Sigmoid", none))
+    compare(b.model(joined, scores, b.add("Add", zeros, b.input((4,)))), b.feeds)
+
+
+def test_an_extent_of_nothing_is_kept() -> None:
+    """With allowzero a 0 is an extent and not a copy."""
+    b = Builder(14)
+    x = b.input((0, 10))
+    b.feeds[x] = np.zeros((0, 10), np.float32)
+    compare(b.model(b.add("Reshape", x, b.ints(3, 0), allowzero=1)), b.feeds, shape={x: (0, 10)})
+
+
+def test_a_refused_dtype_names_the_node_and_its_tensors() -> None:
+    b = Builder(13)
+    x = b.input((2, 3), np.int32, 5)
+    with pytest.raises(GraphError, match=f"ONNX Exp .*a tensor of floats is needed, got dtype='int32'; .*'{x}'"):
+        from_onnx(b.model(b.add("Exp", x)))
+
+
 @pytest.mark.parametrize("last", [0, 1])
 def test_the_last_of_equal_elements(last: int) -> None:
     b = Builder(13)

@@ -14,7 +14,7 @@ from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
 from ...ir.types import TensorType
 from ...ir.visit import post_order
 from .control import CONTROL
-from .emit import cast
+from .emit import cast, known_if_empty
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
 from .table import IGNORED, find
@@ -142,7 +142,7 @@ def _agree(declared: Sequence[int | str | None], extents: Sequence[int | str | N
 
 def _as_declared(inputs: Sequence[OnnxInput], variables: Sequence[Var]) -> list[Expr]:
     """Inputs in the dtypes that the model computes with."""
-    return [v if i.dtype is None else cast(v, i.dtype) for i, v in zip(inputs, variables, strict=True)]
+    return [known_if_empty(v if i.dtype is None else cast(v, i.dtype)) for i, v in zip(inputs, variables, strict=True)]
 
 
 def _parameters(graph: OnnxGraph) -> dict[str, Var]:
@@ -207,7 +207,9 @@ class _Walk:
             asked.refuse_unread(lambda name: name in IGNORED.get(node.op, ()) or is_default(node, name, self.opsets))
         except TeError as error:
             what, message = f"ONNX {node}", str(error)
-            raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
+            inputs = ", ".join(repr(name) for name in node.inputs)
+            whole = message if message.startswith(what) else f"{what}: {message}; its inputs are {inputs}"
+            raise GraphError(whole) from error
         return [found] if isinstance(found, Expr) else list(found)
 
     def expression(self, op: str, asked: Node) -> Expr | Sequence[Expr]:
