@@ -111,17 +111,17 @@ def _tensor(file: Path) -> Array:
         return np.empty(0, np.float32)
 
 
-def is_core(case: Case) -> bool:
-    """Whether a test is of the default domain and not of a loss."""
+def is_core(case: Case, losses: bool = False) -> bool:
+    """Whether a test is of the default domain, and not of a loss unless `losses`."""
     domains = {n.domain for n in case.model.graph.node}
     loss = case.name.startswith(LOSS_TESTS) or any(n.op_type in LOSSES for n in case.model.graph.node)
-    return domains <= {"", "ai.onnx"} and not loss
+    return domains <= {"", "ai.onnx"} and (losses or not loss)
 
 
-def cases(folder: Path | None, only: str = "") -> list[Case]:
+def cases(folder: Path | None, only: str = "", losses: bool = False) -> list[Case]:
     """The core tests whose name contains `only`."""
     found = generated() if folder is None else stored(folder)
-    return [case for case in found if is_core(case) and only in case.name]
+    return [case for case in found if is_core(case, losses) and only in case.name]
 
 
 def tried(case: Case, target: str) -> Result:
@@ -239,11 +239,12 @@ def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--data", type=Path, metavar="FOLDER", help="onnx/backend/test/data/node of onnx 1.18")
     p.add_argument("--only", default="", metavar="TEXT", help="tests whose name contains TEXT")
+    p.add_argument("--losses", action="store_true", help="count the tests of the loss operators too")
     p.add_argument("--target", choices=TARGETS, default="reference", help="compile, or run the graph in NumPy")
     p.add_argument("--why", action="store_true", help="print the sentence of every refusal")
     options = p.parse_args()
     start = time.perf_counter()
-    found = cases(options.data, options.only)
+    found = cases(options.data, options.only, options.losses)
     results = [tried(case, options.target) for case in found]
     _print(results)
     for r in results:

@@ -21,7 +21,8 @@ _BY_VERSION: Mapping[int, str] = {
     13: (
         "Abs ArgMax ArgMin Ceil Clip Concat DepthToSpace Erf Exp Expand Floor Gather GatherElements GatherND "
         "Gemm Greater Hardmax LRN Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization Min Mod Neg "
-        "NonZero Reciprocal ReduceSum Sigmoid Sign Slice Softmax SpaceToDepth Sqrt Sum Tanh Tile"
+        "NonZero Reciprocal ReduceSum Sigmoid Sign Slice Softmax SoftmaxCrossEntropyLoss SpaceToDepth "
+        "Sqrt Sum Tanh Tile"
     ),
     14: "Add CumSum Div Mul Relu Sub Trilu",
     15: "BatchNormalization Pow",
@@ -37,8 +38,8 @@ _BY_VERSION: Mapping[int, str] = {
     22: (
         "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Dropout Elu EyeLike GRU "
         "GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization "
-        "LSTM LpNormalization LpPool MaxPool Mish RNN Round Selu Sin Sinh Softplus Softsign Tan "
-        "ThresholdedRelu"
+        "LSTM LpNormalization LpPool MaxPool Mish NegativeLogLikelihoodLoss RNN Round Selu Sin Sinh "
+        "Softplus Softsign Tan ThresholdedRelu"
     ),
     23: "Attention RMSNormalization RotaryEmbedding",
     24: "Swish TopK",
