@@ -240,6 +240,9 @@ def main() -> None:
     p.add_argument("--data", type=Path, metavar="FOLDER", help="onnx/backend/test/data/node of onnx 1.18")
     p.add_argument("--only", default="", metavar="TEXT", help="tests whose name contains TEXT")
     p.add_argument("--losses", action="store_true", help="count the tests of the loss operators too")
+    p.add_argument(
+        "--shared", type=Path, metavar="FOLDER", help="also count the tests that FOLDER of another onnx holds"
+    )
     p.add_argument("--target", choices=TARGETS, default="reference", help="compile, or run the graph in NumPy")
     p.add_argument("--why", action="store_true", help="print the sentence of every refusal")
     options = p.parse_args()
@@ -250,6 +253,12 @@ def main() -> None:
     for r in results:
         if options.why and r.outcome == "refused":
             print(f"refused: {r.name}: {r.reason}")
+    known = [r.known for r in results if r.outcome == "pass"]
+    print(f"{len(known) - known.count(0)} of those that pass had inputs given as initializers")
+    if options.shared is not None:
+        names = {path.name for path in options.shared.glob("test_*")}
+        count = sum(r.outcome in ("pass", "differs") for r in results if r.name in names)
+        print(f"{count} of the {sum(r.name in names for r in results)} tests that {options.shared} holds too pass")
     print(f"{len(results)} tests in {time.perf_counter() - start:.0f} s")
     report.write_json(options.json, {"target": options.target, **summary(results), "tests": {
         outcome: [r.name for r in results if r.outcome == outcome] for outcome in OUTCOMES[1:]

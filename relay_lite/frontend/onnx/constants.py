@@ -57,6 +57,11 @@ def arange(node: Node) -> Expr:
     return const(start + np.arange(count) * delta, dtype)
 
 
+def has_element(node: Node) -> Expr:
+    """OptionalHasElement: of a tensor yes, of nothing no; optionals themselves are not supported."""
+    return const(node.optional(0) is not None, "bool")
+
+
 def non_zero(node: Node) -> Sequence[Expr]:
     """NonZero: the positions of what is not zero, of a value that is known."""
     found = node.value(0)
@@ -81,4 +86,6 @@ CONVERTERS: Converters = {
     "EyeLike": {9: eye_like},
     "Range": {11: arange},
     "NonZero": {9: non_zero},
+    "OptionalHasElement": {15: has_element},
+    "OptionalGetElement": {15: lambda node: node.input(0)},
 }

@@ -73,11 +73,12 @@ def dequantize(node: Node) -> Expr:
 
 
 def dynamic_quantize(node: Node) -> list[Expr]:
-    """DynamicQuantizeLinear to uint8: the scale covers 0 and all elements; outputs y, scale, zero point."""
+    """DynamicQuantizeLinear to uint8: the scale covers 0 and all elements (of zeros it is 1); y, scale, zero point."""
     x = node.input(0)
     axes = tuple(range(len(x.shape)))
     low, high = (binary(name, call(name[:3], x, axis=axes, keepdims=False), 0) for name in ("minimum", "maximum"))
     scale = binary("divide", sub(high, low), 255)
+    scale = call("where", binary("equal", scale, 0), const(1, x.dtype), scale)
     zero = call("clip", call("round", binary("divide", call("negative", low), scale)), a_min=0.0, a_max=255.0)
     zero = cast(zero, "uint8")
     return [_saturated(call("round", binary("divide", x, scale)), zero, "uint8"), scale, zero]

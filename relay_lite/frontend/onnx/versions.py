@@ -29,8 +29,9 @@ _BY_VERSION: Mapping[int, str] = {
     16: "GreaterOrEqual LeakyRelu LessOrEqual PRelu Where",
     17: "BlackmanWindow HammingWindow HannWindow LayerNormalization MelWeightMatrix STFT",
     18: (
-        "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im ReduceL1 ReduceL2 ReduceLogSum "
-        "ReduceLogSumExp ReduceMean ReduceProd ReduceSumSquare ScatterElements ScatterND Split"
+        "OptionalGetElement OptionalHasElement BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im "
+        "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceProd ReduceSumSquare ScatterElements "
+        "ScatterND Split"
     ),
     19: "Equal Resize",
     20: "AffineGrid DFT Gelu IsInf IsNaN ReduceMax ReduceMin",
