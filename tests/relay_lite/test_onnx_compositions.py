@@ -188,6 +188,16 @@ def test_reductions_over_nothing(op: str) -> None:
     compare(b.model(b.add(op, x, b.ints(1))), b.feeds)
 
 
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("ceil", [0, 1])
+@pytest.mark.parametrize("shape", [(2, 3, 9), (2, 3, 8, 7), (1, 2, 5, 6, 7)])
+def test_where_the_maxima_are(shape: tuple[int, ...], ceil: int, order: int) -> None:
+    n, b = len(shape) - 2, Builder(13)
+    window = {"kernel_shape": [3] * n, "strides": [2] * n, "pads": [1] * (2 * n), "ceil_mode": ceil}
+    y, at = b.add("MaxPool", b.input(shape), outputs=2, storage_order=order, dilations=[1] * n, **window)
+    compare(b.model(y, at, declared={at: TensorProto.INT64}), b.feeds)
+
+
 @pytest.mark.parametrize("opset", [13, 18])
 def test_tensors_without_elements(opset: int) -> None:
     """An empty input, an empty slice, and what is made of them: products, joins, an empty output."""

@@ -188,7 +188,6 @@ MALFORMED = {
     "ConvTranspose output_shape": node_of("ConvTranspose", X, (4, 2, 3, 3), output_shape=[99, 99]),
     "ConvTranspose channels": node_of("ConvTranspose", X, (3, 2, 3, 3)),
     "MaxPool kernel": node_of("MaxPool", X),
-    "MaxPool storage": node_of("MaxPool", X, kernel_shape=[2, 2], storage_order=1),
     "MaxPool rank": node_of("MaxPool", (2, 3), kernel_shape=[2]),
     "Gemm extents": node_of("Gemm", (2, 3), (4, 5)),
     "Gemm C": node_of("Gemm", (2, 3), (3, 5), (4,)),

@@ -54,6 +54,7 @@ def test_a_node_test_compiles_for_c(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_every_node_test_compiles_for_c() -> None:
     results = [tried(case, "c") for name, case in every_case().items() if name not in REFUSED]

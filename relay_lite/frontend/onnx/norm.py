@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -11,19 +12,35 @@ from .emit import add, binary, call, cast, const, div, item, mul, reshape, sub
 from .node import Converters, Node
 
 
-def batch_norm(node: Node) -> Expr:
+def batch_norm(node: Node) -> Expr | list[Expr]:
     """BatchNormalization: X (N, C, ...), then scale, B, mean and variance of (C).
 
-    Only the first output is there: the running moments belong to training, which is refused.
+    In training (before opset 14: with several outputs) the moments are those of the batch, and the running ones are
+    outputs too.
     """
-    node.require(node.integer("training_mode", 0) == 0, "training_mode must be 0")
     node.require(node.integer("spatial", 1) == 1, "spatial must be 1")
     x, *vectors = (node.input(i) for i in range(5))
     node.require(len(x.shape) >= 2, "the data needs an axis of channels", shape=x.shape)
     law = f"scale, B, mean and variance must have the shape ({x.shape[1]},)"
     node.require(all(v.shape == (x.shape[1],) for v in vectors), law, shapes=[v.shape for v in vectors])
+    if node.integer("training_mode", 0) or (node.opset < 14 and len(node.outputs) > 1):
+        return _in_training(node, x, vectors)
     vectors = [v if v.dtype == x.dtype else call("cast", v, dtype=x.dtype) for v in vectors]
     return item(call("nn.batch_norm", x, *vectors, axis=1, epsilon=node.number("epsilon", 1e-5)), 0)
+
+
+def _in_training(node: Node, x: Expr, vectors: Sequence[Expr]) -> list[Expr]:
+    """The result with the moments of the batch, and the running moments moved towards them."""
+    scale, shift, *running = vectors
+    axes = tuple(a for a in range(len(x.shape)) if a != 1)
+    mean = call("mean", x, axis=axes, keepdims=True)
+    centred = sub(x, mean)
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    normal = div(centred, call("sqrt", add(variance, node.number("epsilon", 1e-5))))
+    keep = node.number("momentum", 0.9)
+    found = [cast(reshape(v, (x.shape[1],)), running[0].dtype) for v in (mean, variance)]
+    moved = [add(mul(old, keep), mul(new, 1 - keep)) for old, new in zip(running, found, strict=True)]
+    return [_scaled(node, normal, cast(scale, x.dtype), cast(shift, x.dtype)), *moved]
 
 
 def layer_norm(node: Node) -> list[Expr]:
