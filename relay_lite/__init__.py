@@ -21,6 +21,9 @@ from .ir.visit import free_vars, post_order
 from .op import image, nn
 from .op.binary import (
     add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
     divide,
     equal,
     floor_divide,
@@ -44,7 +47,12 @@ from .op.binary import (
 from .op.create import arange, full, full_like, one_hot, ones, ones_like, zeros, zeros_like
 from .op.elementwise import (
     abs,
+    acos,
+    acosh,
+    asin,
+    asinh,
     atan,
+    atanh,
     cast,
     ceil,
     clip,
@@ -82,15 +90,17 @@ from .tuning import tune_network
 
 __all__ = [
     "Call", "Constant", "Expr", "Function", "FunctionCall", "GraphError", "IRModule", "TensorType", "Tuple",
-    "TupleGetItem", "TupleType", "Var", "abs", "add", "all", "any", "arange", "argmax", "argmin", "as_text", "atan",
-    "bind_params", "broadcast_to", "build", "cast", "ceil", "clip", "concatenate", "const", "copy", "cos", "cosh",
-    "cpu", "device", "divide", "equal", "erf", "exp", "expand_dims", "floor", "floor_divide", "floor_mod", "free_vars",
-    "frontend", "full", "full_like", "gather", "gather_nd", "gpu", "graph_executor", "greater", "greater_equal",
-    "image", "ir", "isnan", "layout_transform", "left_shift", "less", "less_equal", "load", "load_param_dict", "log",
-    "log2", "log10", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean",
-    "mean_variance", "min", "minimum", "mod", "multiply", "nd", "negative", "nn", "not_equal", "one_hot", "ones",
-    "ones_like", "optimize", "post_order", "power", "prod", "quantize", "reference", "repeat", "reshape", "reverse",
-    "right_shift", "round", "rsqrt", "save_param_dict", "shape_of", "sigmoid", "sign", "sin", "sinh", "split", "sqrt",
-    "squeeze", "stack", "std", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "target", "testing", "tile",
-    "transform", "transpose", "trunc", "tune_network", "var", "variance", "where", "zeros", "zeros_like",
+    "TupleGetItem", "TupleType", "Var", "abs", "acos", "acosh", "add", "all", "any", "arange", "argmax", "argmin",
+    "as_text", "asin", "asinh", "atan", "atanh", "bind_params", "bitwise_and", "bitwise_or", "bitwise_xor",
+    "broadcast_to", "build", "cast", "ceil", "clip", "concatenate", "const", "copy", "cos", "cosh", "cpu", "device",
+    "divide", "equal", "erf", "exp", "expand_dims", "floor", "floor_divide", "floor_mod", "free_vars", "frontend",
+    "full", "full_like", "gather", "gather_nd", "gpu", "graph_executor", "greater", "greater_equal", "image", "ir",
+    "isnan", "layout_transform", "left_shift", "less", "less_equal", "load", "load_param_dict", "log", "log2",
+    "log10", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "mean", "mean_variance",
+    "min", "minimum", "mod", "multiply", "nd", "negative", "nn", "not_equal", "one_hot", "ones", "ones_like",
+    "optimize", "post_order", "power", "prod", "quantize", "reference", "repeat", "reshape", "reverse",
+    "right_shift", "round", "rsqrt", "save_param_dict", "shape_of", "sigmoid", "sign", "sin", "sinh", "split",
+    "sqrt", "squeeze", "stack", "std", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "target",
+    "testing", "tile", "transform", "transpose", "trunc", "tune_network", "var", "variance", "where", "zeros",
+    "zeros_like",
 ]  # fmt: skip

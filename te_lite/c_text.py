@@ -145,12 +145,14 @@ def _math(name: str) -> Callable[[str, str], str]:
 
 _FLOAT_CALLS: dict[str, Callable[[str, str], str]] = {
     **{n: _math(n) for n in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "erf", "floor", "ceil", "trunc",
-                             "sin", "cos", "tan", "sinh", "cosh", "atan")},
+                             "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh")},
     "abs": _math("fabs"),
     "round": _math("rint"),
     "rsqrt": lambda x, f: f"1.0{f} / sqrt{f}({x})",
     "sigmoid": lambda x, f: f"1.0{f} / (1.0{f} + exp{f}(-({x})))",
 }  # fmt: skip
+
+_BIT_CALLS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
 
 NonNegative = Callable[[Expr], bool]
 
@@ -283,6 +285,9 @@ class CText:
 
     def _int_call(self, e: Call) -> tuple[str, int]:
         a = e.args[0]
+        if e.func in _BIT_CALLS:
+            text = f"({self.expr(a)}) {_BIT_CALLS[e.func]} ({self.expr(e.args[1])})"
+            return f"({self.dialect.types[a.dtype]})({text})", UNARY
         if e.func in ("floor", "ceil", "round", "trunc"):
             return self._text(a)
         require(e.func == "abs", ExprError, "C text", "the function has no text for integers", func=e.func)

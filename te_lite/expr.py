@@ -86,9 +86,11 @@ def maximum(a: ExprLike, b: ExprLike) -> Expr:
     return binary("max", a, b)
 
 
+BITS = ("bit_and", "bit_or", "bit_xor")
 CALLS = (
     "if_then_else", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "pow", "abs",
-    "floor", "ceil", "round", "trunc", "sin", "cos", "tan", "sinh", "cosh", "atan", "isnan",
+    "floor", "ceil", "round", "trunc", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan",
+    "asinh", "acosh", "atanh", "isnan", *BITS,
 )  # fmt: skip
 
 
@@ -97,7 +99,9 @@ def call(func: str, *args: ExprLike) -> Expr:
     require(func in CALLS, ExprError, "call", f"the function must be one of {', '.join(CALLS)}", func=func)
     operands = tuple(as_expr(a) for a in args)
     dtype = "bool" if func == "isnan" else operands[0].dtype
-    if func not in ("abs", "isnan", "round", "floor", "ceil", "trunc", "pow"):
+    if func in BITS:
+        require(dtype not in FLOATS and dtype != "bool", ExprError, func, "the arguments must be integers", dtype=dtype)
+    elif func not in ("abs", "isnan", "round", "floor", "ceil", "trunc", "pow"):
         require(dtype in FLOATS, ExprError, func, "the argument must be a float", dtype=dtype)
     if len(operands) == 2:
         operands = pair(*operands)

@@ -234,12 +234,13 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 _FLOAT_CALLS: dict[str, Callable[[Value], Value]] = {
     **{n: getattr(np, n) for n in ("exp", "exp2", "log", "log2", "sqrt", "tanh", "abs", "floor", "ceil", "trunc",
                                    "sin", "cos", "tan", "sinh", "cosh", "isnan")},
-    "atan": np.arctan,
+    **{n: getattr(np, n.replace("a", "arc", 1)) for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
     "round": np.rint,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "erf": lambda x: _erf(x)[()].astype(x.dtype),
 }  # fmt: skip
+_BIT_CALLS = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}
 _INT_CALLS: dict[str, Callable[[Value], Value]] = {
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda x: x),
     "abs": np.abs,
@@ -251,6 +252,8 @@ def _call(e: Call, args: list[Code]) -> Code:
     float_args = e.args[0].dtype in FLOATS
     if e.func == "pow":
         return _apply(np.power if float_args else int_power, *args)
+    if e.func in _BIT_CALLS:
+        return _apply(_BIT_CALLS[e.func], *args)
     table = _FLOAT_CALLS if float_args else _INT_CALLS
     require(e.func in table, InterpError, e.func, "the intrinsic has no meaning", dtype=e.args[0].dtype)
     return _apply(table[e.func], *args)

@@ -89,8 +89,16 @@ CALLS: dict[str, Callable[..., Array]] = {
     "tan": np.tan,
     "sinh": np.sinh,
     "cosh": np.cosh,
+    "asin": np.arcsin,
+    "acos": np.arccos,
     "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
     "isnan": np.isnan,
+    "bit_and": np.bitwise_and,
+    "bit_or": np.bitwise_or,
+    "bit_xor": np.bitwise_xor,
 }
 
 

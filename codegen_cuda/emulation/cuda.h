@@ -132,6 +132,7 @@ inline unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
   inline float fn(float x, float y) { return fn##f(x, y); }
 EMU_MATH1(exp) EMU_MATH1(exp2) EMU_MATH1(log) EMU_MATH1(log2) EMU_MATH1(log10) EMU_MATH1(log1p) EMU_MATH1(expm1)
 EMU_MATH1(sqrt) EMU_MATH1(sin) EMU_MATH1(cos) EMU_MATH1(tan) EMU_MATH1(tanh) EMU_MATH1(sinh) EMU_MATH1(cosh)
+EMU_MATH1(asinh) EMU_MATH1(acosh) EMU_MATH1(atanh)
 EMU_MATH1(asin) EMU_MATH1(acos) EMU_MATH1(atan) EMU_MATH1(erf) EMU_MATH1(floor) EMU_MATH1(ceil) EMU_MATH1(trunc)
 EMU_MATH1(round) EMU_MATH1(rint) EMU_MATH1(nearbyint) EMU_MATH1(fabs)
 EMU_MATH2(pow) EMU_MATH2(fmod) EMU_MATH2(fmax) EMU_MATH2(fmin) EMU_MATH2(atan2) EMU_MATH2(copysign)

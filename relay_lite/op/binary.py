@@ -10,6 +10,7 @@ import numpy as np
 from te_lite import Tensor, topi
 from te_lite.arithmetic import trunc_divide
 from te_lite.errors import require
+from te_lite.expr import FLOATS
 from te_lite.topi.broadcast import broadcast_shape
 
 from ..ir.errors import GraphError
@@ -74,6 +75,16 @@ def _floor_mod(a: Array, b: Array) -> Array:
     return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else a % b)
 
 
+def _power(a: Array, b: Array) -> Array:
+    """Integers have no negative powers: such an exponent counts as 0."""
+    return np.asarray(np.power(a, b if b.dtype.kind == "f" else np.maximum(b, 0)), a.dtype)
+
+
+def _whole(x: TensorType, what: str) -> str:
+    require(x.dtype not in FLOATS and x.dtype != "bool", GraphError, what, "integers are needed", dtype=x.dtype)
+    return x.dtype
+
+
 ARITHMETIC: tuple[tuple[str, Check, Binary, Te], ...] = (
     ("add", numbers, np.add, topi.add),
     ("subtract", numbers, np.subtract, topi.subtract),
@@ -82,9 +93,12 @@ ARITHMETIC: tuple[tuple[str, Check, Binary, Te], ...] = (
     ("floor_divide", numbers, _floor_divide, topi.floor_divide),
     ("mod", numbers, _mod, topi.mod),
     ("floor_mod", numbers, _floor_mod, topi.floor_mod),
-    ("power", floats, np.power, topi.power),
+    ("power", numbers, _power, topi.power),
     ("maximum", numbers, np.maximum, topi.maximum),
     ("minimum", numbers, np.minimum, topi.minimum),
+    ("bitwise_and", _whole, np.bitwise_and, topi.bitwise_and),
+    ("bitwise_or", _whole, np.bitwise_or, topi.bitwise_or),
+    ("bitwise_xor", _whole, np.bitwise_xor, topi.bitwise_xor),
 )
 
 TO_BOOL: tuple[tuple[str, Check, Binary, Te], ...] = (
@@ -192,6 +206,9 @@ floor_mod = binary_call("floor_mod")
 power = binary_call("power")
 maximum = binary_call("maximum")
 minimum = binary_call("minimum")
+bitwise_and = binary_call("bitwise_and")
+bitwise_or = binary_call("bitwise_or")
+bitwise_xor = binary_call("bitwise_xor")
 equal = binary_call("equal")
 not_equal = binary_call("not_equal")
 less = binary_call("less")

@@ -66,7 +66,12 @@ for _name, _numpy, _te in (
     ("tan", np.tan, topi.cpp.tan),
     ("sinh", np.sinh, topi.cpp.sinh),
     ("cosh", np.cosh, topi.cpp.cosh),
+    ("asin", np.arcsin, topi.cpp.asin),
+    ("acos", np.arccos, topi.cpp.acos),
     ("atan", np.arctan, topi.cpp.atan),
+    ("asinh", np.arcsinh, topi.cpp.asinh),
+    ("acosh", np.arccosh, topi.cpp.acosh),
+    ("atanh", np.arctanh, topi.cpp.atanh),
     ("floor", np.floor, topi.cpp.floor),
     ("ceil", np.ceil, topi.cpp.ceil),
     ("round", np.rint, topi.cpp.round),
@@ -185,7 +190,12 @@ cos = unary_call("cos")
 tan = unary_call("tan")
 sinh = unary_call("sinh")
 cosh = unary_call("cosh")
+asin = unary_call("asin")
+acos = unary_call("acos")
 atan = unary_call("atan")
+asinh = unary_call("asinh")
+acosh = unary_call("acosh")
+atanh = unary_call("atanh")
 floor = unary_call("floor")
 ceil = unary_call("ceil")
 round = unary_call("round")

@@ -11,6 +11,9 @@ In reading order:
 from . import benchmarks, cpp, cuda, image, nn, operators, tag, testing, utils
 from .broadcast import (
     add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
     broadcast_to,
     divide,
     equal,
@@ -35,7 +38,12 @@ from .broadcast import logical_and_ as logical_and
 from .broadcast import logical_or_ as logical_or
 from .elementwise import (
     abs,
+    acos,
+    acosh,
+    asin,
+    asinh,
     atan,
+    atanh,
     cast,
     ceil,
     clip,
@@ -90,14 +98,22 @@ operators.install()
 
 __all__ = [
     "abs",
+    "acos",
+    "acosh",
     "add",
     "all",
     "any",
     "arange",
     "argmax",
     "argmin",
+    "asin",
+    "asinh",
     "atan",
+    "atanh",
     "benchmarks",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
     "broadcast_to",
     "cast",
     "ceil",

@@ -172,6 +172,7 @@ FUNCTIONS = {
     "tan": np.tan,
     "sinh": np.sinh,
     "cosh": np.cosh,
+    "asinh": np.arcsinh,
     "atan": np.arctan,
     "floor": np.floor,
     "ceil": np.ceil,

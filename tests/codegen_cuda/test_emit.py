@@ -198,7 +198,8 @@ def test_padding_reads_only_where_the_condition_holds() -> None:
 # --------------------------------------------------------------------------------------------------- dtypes
 
 UNARY = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "abs", "floor", "ceil", "round",
-         "trunc", "sin", "cos", "sinh", "cosh", "atan"]  # fmt: skip
+         "trunc", "sin", "cos", "sinh", "cosh", "atan", "asin", "acos",
+         "asinh", "acosh", "atanh"]  # fmt: skip
 
 
 @needs_emulator

@@ -22,7 +22,8 @@ def b(*shape: int) -> relay.Var:
 
 
 _UNARY = "exp log log2 log10 sqrt rsqrt erf sigmoid tanh sin cos tan sinh cosh atan floor ceil round trunc abs " \
-         "negative sign copy isnan nn.relu nn.leaky_relu zeros_like ones_like nn.batch_flatten shape_of reverse " \
+         "asin acos asinh acosh atanh negative sign copy isnan nn.relu nn.leaky_relu zeros_like ones_like " \
+         "nn.batch_flatten shape_of reverse " \
          "sum prod max min mean argmax argmin nn.softmax nn.log_softmax nn.l2_normalize nn.lrn nn.dropout " \
          "squeeze expand_dims transpose fast_tanh fast_erf"  # fmt: skip
 _BINARY = "add subtract multiply divide floor_divide mod floor_mod power maximum minimum equal not_equal less " \
@@ -32,6 +33,7 @@ _POOLS = ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool")
 SOUND: dict[str, tuple[tuple[Expr, ...], dict[str, Any]]] = {
     **{name: ((f(2, 3, 4),), {}) for name in _UNARY.split()},
     **{name: ((f(2, 3), f(3)), {}) for name in _BINARY.split()},
+    **{name: ((i(2, 3), i(3)), {}) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
     **{name: ((b(2, 3), b(3)), {}) for name in ("logical_and", "logical_or", "logical_xor")},
     **{name: ((b(2, 3),), {}) for name in ("logical_not", "all", "any")},
     **{f"nn.{p}{n}d": ((f(*(2, 3, 4, 5, 6)[: n + 2]),), {})

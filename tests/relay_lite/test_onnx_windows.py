@@ -10,7 +10,6 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 from relay_lite.frontend import from_onnx
-from relay_lite.ir.errors import GraphError
 from relay_lite.ir.nodes import Call
 from tests.relay_lite.onnx_models import Builder, compare, onnxruntime_run, operators
 
@@ -195,14 +194,6 @@ def test_matmul(shapes: tuple[tuple[int, ...], tuple[int, ...]], constant: bool)
     assert "transpose" not in ops
     if constant and len(shapes[1]) == 2:
         assert "nn.dense" in ops
-
-
-def test_the_indices_of_a_max_pool_are_refused_only_when_they_are_read() -> None:
-    b = Builder(13)
-    y, places = b.add("MaxPool", b.input((1, 2, 6, 6)), outputs=2, kernel_shape=[2, 2])
-    compare(b.model(y), b.feeds)
-    with pytest.raises(GraphError, match=r"output 1 of MaxPool 'MaxPool_\d' is not supported"):
-        from_onnx(b.model(y, places, declared={places: 7}))
 
 
 def test_the_oracle_would_see_a_wrong_pad() -> None:

@@ -55,6 +55,19 @@ def test_power() -> None:
     check(relay.power(relay.var("a", (3, 5)), relay.var("b", (5,))), low=0.2, high=3)
 
 
+def test_power_of_integers() -> None:
+    """A negative exponent counts as 0."""
+    a, b = np.array([2, -3, 5, 7, 0], np.int32), np.array([10, 3, 0, -2, 0], np.int32)
+    (got,) = check(relay.power(relay.var("a", (5,), "int32"), relay.var("b", (5,), "int32")), {"a": a, "b": b})
+    np.testing.assert_array_equal(got, [1024, -27, 1, 1, 1])
+
+
+@pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_bits(name: str, dtype: str) -> None:
+    check(getattr(relay, name)(relay.var("a", (3, 5), dtype), relay.var("b", (5,), dtype)))
+
+
 @pytest.mark.parametrize("name", LOGIC)
 def test_logic(name: str) -> None:
     check(getattr(relay, name)(relay.var("a", (3, 5), "bool"), relay.var("b", (3, 1), "bool")))

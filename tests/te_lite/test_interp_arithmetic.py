@@ -80,16 +80,27 @@ def test_calls(kind: ForKind, rng: np.random.Generator, serial: str) -> None:
     np.testing.assert_allclose(got, [gelu(v) for v in data], rtol=1e-14)
 
 
-@pytest.mark.parametrize("func", [f for f in ex.CALLS if f not in ("if_then_else", "pow", "isnan")])
+@pytest.mark.parametrize("func", [f for f in ex.CALLS if f not in ("if_then_else", "pow", "isnan", *ex.BITS)])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_float_calls_keep_the_dtype(func: str, dtype: str, rng: np.random.Generator) -> None:
     x, out = buf("x", 9, dtype=dtype), buf("out", 9, dtype=dtype)
-    data = (rng.random(9) + 0.5).astype(dtype)
+    data = (rng.random(9) + {"asin": 0, "acos": 0, "atanh": 0, "acosh": 1}.get(func, 0.5)).astype(dtype)
     (got,) = execute(loop(9, lambda i: Store(out, i, call(func, x[i])), VECTORIZED), [x, out], data)
-    other = {"atan": np.arctan, "round": np.rint, "rsqrt": lambda v: v**-0.5, "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+    arcs = {f: getattr(np, f.replace("a", "arc", 1)) for f in ("asin", "acos", "atan", "asinh", "acosh", "atanh")}
+    other = {**arcs, "round": np.rint, "rsqrt": lambda v: v**-0.5, "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
              "erf": np.vectorize(math.erf)}  # fmt: skip
     want = other.get(func, getattr(np, func, None))(data.astype(np.float64))
     np.testing.assert_allclose(got, want, rtol={"float16": 4e-3, "float32": 1e-6, "float64": 1e-14}[dtype])
+
+
+@pytest.mark.parametrize("func", ex.BITS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_operations_on_bits(func: str, dtype: str, rng: np.random.Generator) -> None:
+    x, y, out = (buf(name, 9, dtype=dtype) for name in ("x", "y", "out"))
+    info = np.iinfo(dtype)
+    a, b = (rng.integers(info.min, info.max, 9, dtype, endpoint=True) for _ in range(2))
+    (got,) = execute(loop(9, lambda i: Store(out, i, call(func, x[i], y[i])), VECTORIZED), [x, y, out], a, b)
+    np.testing.assert_array_equal(got, getattr(np, func.replace("bit", "bitwise"))(a, b))
 
 
 def test_casts_truncate_and_wrap() -> None:

@@ -17,7 +17,7 @@ special = pytest.importorskip("scipy.special")
 UNARY: dict[str, Any] = {
     "exp": np.exp, "exp2": np.exp2, "erf": special.erf, "tanh": np.tanh, "tan": np.tan, "cos": np.cos,
     "cosh": np.cosh, "sin": np.sin, "sinh": np.sinh, "atan": np.arctan, "floor": np.floor, "ceil": np.ceil,
-    "trunc": np.trunc, "abs": np.abs, "round": np.rint, "sigmoid": special.expit, "sign": np.sign,
+    "asinh": np.arcsinh, "trunc": np.trunc, "abs": np.abs, "round": np.rint, "sigmoid": special.expit, "sign": np.sign,
     "negative": np.negative, "identity": np.asarray,
 }  # fmt: skip
 POSITIVE: dict[str, Any] = {

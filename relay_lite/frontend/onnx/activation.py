@@ -68,22 +68,40 @@ def _hard_sigmoid(x: Expr, alpha: float, beta: float) -> Expr:
 
 def softplus(node: Node) -> Expr:
     """Softplus: log(1 + exp(x))."""
-    return _softplus(node.input(0))
+    return soft_plus(node.input(0))
 
 
-def _softplus(x: Expr) -> Expr:
-    """No exponential of a positive number is taken, so nothing overflows."""
+def soft_plus(x: Expr) -> Expr:
+    """log(1 + exp(x)); no exponential of a positive number is taken, so nothing overflows."""
     return add(call("nn.relu", x), call("log", add(call("exp", call("negative", call("abs", x))), 1)))
 
 
 def softsign(node: Node) -> Expr:
     """Softsign: x / (1 + |x|)."""
-    return div(node.input(0), add(call("abs", node.input(0)), 1))
+    return soft_sign(node.input(0))
+
+
+def soft_sign(x: Expr) -> Expr:
+    """x / (1 + |x|)."""
+    return div(x, add(call("abs", x), 1))
 
 
 def mish(node: Node) -> Expr:
     """Mish: x tanh(softplus(x))."""
-    return mul(node.input(0), call("tanh", _softplus(node.input(0))))
+    return mul(node.input(0), call("tanh", soft_plus(node.input(0))))
+
+
+def swish(node: Node) -> Expr:
+    """Swish: x sigmoid(alpha x)."""
+    x = node.input(0)
+    return mul(x, call("sigmoid", mul(x, node.number("alpha", 1.0))))
+
+
+def shrink(node: Node) -> Expr:
+    """Shrink: 0 within lambd of 0, else x moved by bias towards 0."""
+    x, edge, bias = node.input(0), node.number("lambd", 0.5), node.number("bias", 0.0)
+    above = call("where", binary("greater", x, edge), sub(x, bias), const(0, x.dtype))
+    return call("where", binary("less", x, -edge), add(x, bias), above)
 
 
 def gelu(node: Node) -> Expr:
@@ -138,6 +156,8 @@ CONVERTERS: Converters = {
     "Softplus": {1: softplus},
     "Softsign": {1: softsign},
     "Mish": {18: mish},
+    "Swish": {24: swish},
+    "Shrink": {9: shrink},
     "Gelu": {20: gelu},
     "com.microsoft::Gelu": {1: gelu},
     "Softmax": {1: softmax_flat("nn.softmax"), 13: softmax("nn.softmax")},

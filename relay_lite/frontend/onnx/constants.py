@@ -11,6 +11,7 @@ from ansor.core.sizes import require_computed
 
 from ...ir.nodes import Constant, Expr
 from .emit import call, const
+from .model import dtype_name
 from .node import Converters, Node
 
 
@@ -22,10 +23,8 @@ def constant(node: Node) -> Expr:
             found = node.attrs[name]
             node.require(found is not None, f"attribute {name} must be numbers", value=found)
             return const(found, dtype)
-    found = node.attrs.get("value")
-    node.require(isinstance(found, np.ndarray), "a tensor or numbers are needed", attributes=tuple(node.attrs))
-    assert isinstance(found, np.ndarray)
-    return Constant(found)
+    node.require(node.has("value"), "a tensor or numbers are needed", attributes=tuple(node.attrs))
+    return Constant(node.tensor("value", np.zeros(1)))
 
 
 def constant_of_shape(node: Node) -> Expr:
@@ -33,10 +32,8 @@ def constant_of_shape(node: Node) -> Expr:
     shape = node.list_at(0, "shape", since=0)
     node.require(shape is not None and min(shape, default=0) >= 0, "a shape is needed", shape=shape)
     assert shape is not None
-    value = node.attrs.get("value", np.zeros(1, np.float32))
-    node.require(
-        isinstance(value, np.ndarray) and value.size == 1, "value must be a tensor of one element", value=value
-    )
+    value = node.tensor("value", np.zeros(1, np.float32))
+    node.require(value.size == 1, "value must be a tensor of one element", shape=value.shape)
     return call("full", const(value.reshape(()), str(value.dtype)), shape=shape, dtype=str(value.dtype))
 
 
@@ -71,6 +68,11 @@ def _count(node: Node, start: float, limit: float, delta: float) -> int:
     return max(int(count), 0)
 
 
+def has_element(node: Node) -> Expr:
+    """OptionalHasElement: of a tensor yes, of nothing no; optionals themselves are not supported."""
+    return const(node.optional(0) is not None, "bool")
+
+
 def non_zero(node: Node) -> Sequence[Expr]:
     """NonZero: the positions of what is not zero, of a value that is known."""
     found = node.value(0)
@@ -79,11 +81,22 @@ def non_zero(node: Node) -> Sequence[Expr]:
     return [const(np.array(np.nonzero(np.atleast_1d(found))), "int64")]
 
 
+def eye_like(node: Node) -> Expr:
+    """EyeLike: ones on the diagonal `k` of a matrix of the input's shape."""
+    x = node.input(0)
+    node.require(len(x.shape) == 2, "a matrix is needed", shape=x.shape)
+    dtype = dtype_name(node.integer("dtype"), str(node)) if node.has("dtype") else x.dtype
+    return const(np.eye(x.shape[0], x.shape[1], node.integer("k", 0)), dtype)
+
+
 CONVERTERS: Converters = {
     "Constant": {1: constant},
     "ConstantOfShape": {9: constant_of_shape},
     "Shape": {1: shape_of},
     "Size": {1: size_of},
+    "EyeLike": {9: eye_like},
     "Range": {11: arange},
     "NonZero": {9: non_zero},
+    "OptionalHasElement": {15: has_element},
+    "OptionalGetElement": {15: lambda node: node.input(0)},
 }

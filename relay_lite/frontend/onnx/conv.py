@@ -74,7 +74,19 @@ def conv_transpose(node: Node) -> Expr:
         CONV_TRANSPOSE[len(x.shape) - 2], x, _dilated(node, weight, reach), strides=strides, padding=before + after,
         output_padding=extra, groups=group, channels=weight.shape[1] * group, kernel_size=reach,
     )  # fmt: skip
-    return _with_bias(node, out)
+    return _with_bias(node, _widened(node, out, strides))
+
+
+def _widened(node: Node, out: Expr, strides: Sequence[int]) -> Expr:
+    """The result with zeros behind it where a larger `output_shape` is asked for."""
+    if not node.has("output_shape"):
+        return out
+    wanted = _output_shape(node, len(out.shape) - 2)
+    widths = tuple((0, w - d) for w, d in zip(wanted, out.shape[2:], strict=True))
+    fits = all(0 <= more < s for (_, more), s in zip(widths, strides, strict=True))
+    law = "the output must be less than a stride larger than the convolution without pads"
+    node.require(fits, law, output=wanted, largest=out.shape[2:])
+    return call("nn.pad", out, pad_width=((0, 0), (0, 0), *widths)) if any(any(w) for w in widths) else out
 
 
 def _transpose_groups(node: Node, x: Expr, weight: Expr) -> int:
@@ -104,18 +116,15 @@ def _transpose_pads(
     node: Node, window: Window, extents: Sequence[int], extra: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Begins and ends: as given, or what makes the output as large as it is asked to be."""
-    n, mode = len(extents), auto_pad(node)
+    n, mode, given = len(extents), auto_pad(node), explicit_pads(node, len(extents))
     if node.has("output_shape"):
         wanted = _output_shape(node, n)
     elif mode.startswith("SAME"):
         wanted = tuple(d * s for d, s in zip(extents, window.strides, strict=True))
     else:
-        return ((0,) * n, (0,) * n) if mode == "VALID" else explicit_pads(node, n)
+        return ((0,) * n, (0,) * n) if mode == "VALID" else given
     full = [s * (d - 1) + e + r for s, d, e, r in zip(window.strides, extents, extra, window.reach, strict=True)]
-    totals = [f - w for f, w in zip(full, wanted, strict=True)]
-    law = "the output must be no larger than the convolution without pads"
-    node.require(min(totals) >= 0, law, output=wanted, largest=tuple(full))
-    return halves(totals, upper=mode == "SAME_UPPER")
+    return halves([max(f - w, 0) for f, w in zip(full, wanted, strict=True)], upper=mode == "SAME_UPPER")
 
 
 def _output_shape(node: Node, n: int) -> tuple[int, ...]:

@@ -65,7 +65,9 @@ def power(node: Node) -> Expr:
             return short
     if base is not None and exponent is not None:
         return const(np.power(base, exponent), x.dtype)
-    return binary("power", x, cast(y, x.dtype))
+    if x.dtype in FLOATS or y.dtype not in FLOATS:
+        return binary("power", x, cast(y, x.dtype))
+    return cast(binary("power", cast(x, y.dtype), y), x.dtype)
 
 
 def _small_power(x: Expr, exponent: float) -> Expr | None:
@@ -82,18 +84,30 @@ def _small_power(x: Expr, exponent: float) -> Expr | None:
     return None
 
 
+def infinite(node: Node) -> Expr:
+    """IsInf: of either sign, or of the one that is asked for."""
+    x = node.input(0)
+    wanted = {-np.inf: node.integer("detect_negative", 1), np.inf: node.integer("detect_positive", 1)}
+    if all(wanted.values()):
+        return binary("equal", call("abs", x), np.inf)
+    signs = [binary("equal", x, value) for value, asked in wanted.items() if asked]
+    return signs[0] if signs else const(np.zeros(x.shape), "bool")
+
+
 def reciprocal(node: Node) -> Expr:
     """Reciprocal: 1 / x."""
     return div(1.0, node.input(0))
 
 
 def to_dtype(node: Node) -> Expr:
-    """Cast; to the dtype it has it is nothing."""
+    """Cast; to the dtype it has it is nothing.  Whether it saturates is asked of dtypes that are not supported."""
+    node.integer("saturate", 1)
     return _converted(node.input(0), dtype_name(node.integer("to"), str(node)))
 
 
 def like(node: Node) -> Expr:
     """CastLike: the dtype of the second input."""
+    node.integer("saturate", 1)
     return _converted(node.input(0), node.input(1).dtype)
 
 
@@ -146,11 +160,16 @@ def no_op(node: Node) -> Expr:
     return node.input(0)
 
 
-def dropout(node: Node) -> Expr:
-    """Dropout does nothing in inference; its mask is not available."""
-    training = node.scalar(2) if node.opset >= 12 else False
-    node.require(not training, "training_mode must be false")
-    return node.input(0)
+def dropout(node: Node) -> list[Expr]:
+    """Dropout does nothing in inference; its mask holds everywhere."""
+    if node.opset >= 12:
+        training, ratio = node.scalar(2), node.known(1)
+        harmless = not training or (ratio is not None and not ratio.any())
+        node.require(harmless, "training_mode must be false")
+    else:
+        node.number("ratio", 0.5)
+    x = node.input(0)
+    return [x, const(np.ones(x.shape), "bool" if node.opset >= 10 else x.dtype)]
 
 
 CONVERTERS: Converters = {
@@ -174,6 +193,16 @@ CONVERTERS: Converters = {
     "Xor": {7: two("logical_xor")},
     "Not": {1: unary("logical_not")},
     "IsNaN": {9: unary("isnan")},
+    "IsInf": {10: infinite},
+    "Tan": {7: unary("tan")},
+    "Asin": {7: unary("asin")},
+    "Acos": {7: unary("acos")},
+    "Atan": {7: unary("atan")},
+    "Sinh": {9: unary("sinh")},
+    "Cosh": {9: unary("cosh")},
+    "Asinh": {9: unary("asinh")},
+    "Acosh": {9: unary("acosh")},
+    "Atanh": {9: unary("atanh")},
     "Where": {9: where},
     "Neg": {6: unary("negative")},
     "Abs": {6: unary("abs")},

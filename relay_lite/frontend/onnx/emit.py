@@ -16,6 +16,7 @@ from te_lite.expr import FLOATS
 from ...ir.folding import cheap
 from ...ir.nodes import Array, Call, Constant, Expr, Tuple, TupleGetItem
 from ...ir.op_registry import get
+from ...ir.types import TensorType
 from .rows import before_reshape
 
 Operand: TypeAlias = Expr | float
@@ -26,7 +27,7 @@ def call(name: str, *args: Expr, **attrs: Any) -> Expr:
     values = [_value(a) for a in args]
     if not args or any(v is None for v in values):
         moved = before_reshape(call, name, args, attrs)
-        return _made(name, args, attrs) if moved is None else moved
+        return known_if_empty(_made(name, args, attrs) if moved is None else moved)
     made = Call(get(name), args, attrs)
     if not cheap(made):
         return made
@@ -35,6 +36,12 @@ def call(name: str, *args: Expr, **attrs: Any) -> Expr:
     if isinstance(result, tuple | list):
         return Tuple(tuple(Constant(np.asarray(r)) for r in result))
     return Constant(np.asarray(result))
+
+
+def known_if_empty(e: Expr) -> Expr:
+    """`e`; a tensor without elements as a constant, for it holds nothing that could be computed."""
+    empty = isinstance(e.type, TensorType) and 0 in e.type.shape
+    return const(np.zeros(e.shape), e.dtype) if empty else e
 
 
 def _made(name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> Expr:

@@ -14,13 +14,14 @@ from ...ir.module import IRModule
 from ...ir.nodes import Array, Constant, Expr, Function, Tuple, Var
 from ...ir.types import TensorType
 from ...ir.visit import post_order
-from .emit import cast
-from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, read_model
+from .control import CONTROL
+from .emit import cast, known_if_empty
+from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
-from .table import OPSETS, find
+from .table import IGNORED, find
+from .versions import NEWEST, OPSETS
 
 Shapes = Mapping[str, Sequence[int]]
-BRANCH = "If"
 WEIGHTS_COPIED = 4
 """How often what is computed may hold all weights: cast, transposed, ..."""
 
@@ -40,7 +41,7 @@ def from_onnx(
     empty; otherwise weights of floats are parameters.  The parameters of `main` are the inputs in the model's order,
     then the weights; its result is a tensor, or a tuple when the model has several outputs.
 
-    Raises GraphError for a model that cannot be read, a version outside 7 to 23, inputs that are not static, operators
+    Raises GraphError for a model that cannot be read, a version outside 7 to 25, inputs that are not static, operators
     that are not supported (all are named), and nodes that are not well formed.
     """
     read = read_model(model)
@@ -95,10 +96,17 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
     """Raise GraphError that names every operator without a converter, with its nodes."""
     missing: dict[str, list[str]] = {}
     for node in nodes:
-        if node.op != BRANCH and find(node.op, opsets) is None:
+        if not is_read(node.op, opsets):
             missing.setdefault(node.op, []).append(repr(node.name))
     found = ", ".join(f"{op} ({_some(names)})" for op, names in sorted(missing.items()))
     require(not missing, GraphError, SUBJECT, f"these operators of opset {opsets['']} are not supported: {found}")
+
+
+def is_read(op: str, opsets: Mapping[str, int]) -> bool:
+    """Whether there is a converter that was written for the definition of `op` at these opsets."""
+    if op not in CONTROL and find(op, opsets) is None:
+        return False
+    return "::" in op or (definition(op, opsets[""]) or 0) in range(1, NEWEST[op] + 1)
 
 
 def _some(names: Sequence[str], shown: int = 4) -> str:
@@ -138,7 +146,7 @@ def _agree(declared: Sequence[int | str | None], extents: Sequence[int | str | N
 
 def _as_declared(inputs: Sequence[OnnxInput], variables: Sequence[Var]) -> list[Expr]:
     """Inputs in the dtypes that the model computes with."""
-    return [v if i.dtype is None else cast(v, i.dtype) for i, v in zip(inputs, variables, strict=True)]
+    return [known_if_empty(v if i.dtype is None else cast(v, i.dtype)) for i, v in zip(inputs, variables, strict=True)]
 
 
 def _parameters(graph: OnnxGraph) -> dict[str, Var]:
@@ -192,8 +200,6 @@ class _Walk:
             outputs = outputs[:-1]
         inputs = tuple(None if not name else self.read(name, f"ONNX {node}") for name in node.inputs)
         asked = Node(node.op, node.name, self.opsets[""], inputs, outputs, node.attrs, self.values)
-        if node.op == BRANCH:
-            return self.branch(asked)
         made = self.converted(node, asked)
         self.count(made, inputs, f"ONNX {node}")
         self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
@@ -209,29 +215,36 @@ class _Walk:
 
     def converted(self, node: OnnxNode, asked: Node) -> list[Expr]:
         """What the converter of a node makes of it; an error names the node."""
-        converter = find(node.op, self.opsets)
-        assert converter is not None
         try:
-            found = converter(asked)
+            found = self.expression(node.op, asked)
+            asked.refuse_unread(lambda name: name in IGNORED.get(node.op, ()) or is_default(node, name, self.opsets))
         except TeError as error:
             what, message = f"ONNX {node}", str(error)
-            raise GraphError(message if message.startswith(what) else f"{what}: {message}") from error
+            inputs = ", ".join(repr(name) for name in node.inputs)
+            whole = message if message.startswith(what) else f"{what}: {message}; its inputs are {inputs}"
+            raise GraphError(whole) from error
         except MemoryError as error:
             raise GraphError(f"ONNX {node}: this machine has too little memory for it") from error
         return [found] if isinstance(found, Expr) else list(found)
 
-    def branch(self, node: Node) -> None:
-        """Enter the outputs of an If, whose condition must be known: those of the branch that is taken."""
-        graph = node.attrs.get("then_branch" if node.scalar(0) else "else_branch")
-        node.require(isinstance(graph, OnnxGraph), "both branches are needed", attributes=tuple(node.attrs))
-        assert isinstance(graph, OnnxGraph)
+    def expression(self, op: str, asked: Node) -> Expr | Sequence[Expr]:
+        """The outputs of a node."""
+        if op in CONTROL:
+            return CONTROL[op](asked, lambda graph, values: self.inline(asked, graph, values))
+        converter = find(op, self.opsets)
+        assert converter is not None
+        return converter(asked)
+
+    def inline(self, node: Node, graph: OnnxGraph, values: Sequence[Expr]) -> list[Expr]:
+        """The outputs of a graph inside of a node, `values` being those of its inputs; its names end with it."""
         nodes = _needed(graph)
         _refuse_unsupported(nodes, self.opsets)
-        outside = dict(self.scope)
+        node.require(len(values) == len(graph.inputs), "the body needs one value an input", inputs=len(graph.inputs))
+        outside, dropped = dict(self.scope), dict(self.dropped)
+        self.define(((v.name, e) for v, e in zip(graph.inputs, values, strict=True)), "input")
         self.define(self.weights(graph), "initializer")
         for inner in nodes:
             self.convert(inner)
         made = [self.read(name, str(node)) for name in graph.outputs]
-        self.scope = outside
-        node.require(len(made) == len(node.outputs), "the branch needs one result an output", results=len(made))
-        self.define(zip(node.outputs, made, strict=True), f"output of {node}")
+        self.scope, self.dropped = outside, dropped
+        return made

@@ -8,8 +8,9 @@ from math import prod
 import numpy as np
 
 from ...ir.nodes import Expr
-from .emit import add, broadcast_to, call, mul, reshape, transpose, value_of
+from .emit import add, call, mul, reshape, transpose, value_of
 from .node import Converters, Node
+from .product import product
 
 
 def gemm(node: Node) -> Expr:
@@ -54,7 +55,7 @@ def matmul(node: Node) -> Expr:
     law = "the operands must agree on the extent they are multiplied over"
     node.require(left.shape[-1] == right.shape[-2], law, a=a.shape, b=b.shape)
     batch = _batch(node, left.shape[:-2], right.shape[:-2])
-    out = _product(left, right, batch, weights=node.known(1) is not None)
+    out = product(left, right, weights=node.known(1) is not None)
     rows = () if len(a.shape) == 1 else left.shape[-2:-1]
     columns = () if len(b.shape) == 1 else right.shape[-1:]
     return reshape(out, (*batch, *rows, *columns))
@@ -66,27 +67,6 @@ def _batch(node: Node, a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     except ValueError:
         node.require(False, "the leading axes must broadcast", a=tuple(a), b=tuple(b))
         raise
-
-
-def _product(left: Expr, right: Expr, batch: tuple[int, ...], weights: bool) -> Expr:
-    """The product of at least two axes each, of shape (batch, M, N) up to a reshape.
-
-    One matrix on the right serves all rows on the left.  `weights`: it is known, so that its transpose costs nothing.
-    """
-    k, n = right.shape[-2:]
-    if prod(right.shape[:-2]) == 1:
-        rows = reshape(left, (prod(left.shape[:-1]), k))
-        matrix = reshape(right, (k, n))
-        return call("nn.dense", rows, transpose(matrix, (1, 0))) if weights else call("nn.matmul", rows, matrix)
-    flat = [_flat(x, batch) for x in (left, right)]
-    return call("nn.batch_matmul", *flat, transpose_a=False, transpose_b=False)
-
-
-def _flat(x: Expr, batch: tuple[int, ...]) -> Expr:
-    """The leading axes as one; it stays 1 where one matrix serves the whole batch."""
-    if prod(x.shape[:-2]) != 1:
-        x = broadcast_to(x, (*batch, *x.shape[-2:]))
-    return reshape(x, (prod(x.shape[:-2]), *x.shape[-2:]))
 
 
 CONVERTERS: Converters = {"Gemm": {1: gemm}, "MatMul": {1: matmul}}

@@ -178,6 +178,7 @@ def _attribute(onnx: Any, attr: Any, what: str) -> Any:
         onnx.AttributeProto.TENSOR: lambda: _array(onnx, attr.t, f"{what}, attribute {attr.name!r}"),
         onnx.AttributeProto.GRAPH: lambda: _graph(onnx, attr.g),
         onnx.AttributeProto.FLOATS: lambda: tuple(float(v) for v in attr.floats),
+        onnx.AttributeProto.STRINGS: lambda: tuple(v.decode("utf-8", "replace") for v in attr.strings),
         onnx.AttributeProto.INTS: lambda: tuple(int(v) for v in attr.ints),
     }
     return kinds.get(attr.type, lambda: None)()
@@ -196,6 +197,26 @@ def _array(onnx: Any, tensor: Any, what: str) -> Array:
         return np.asarray(onnx.numpy_helper.to_array(tensor), dtype).reshape(dims)
     except (ValueError, TypeError) as error:
         raise GraphError(f"{what}: the data must fit the shape {dims}, got {error}") from error
+
+
+def is_default(node: OnnxNode, name: str, opsets: Mapping[str, int]) -> bool:
+    """Whether an attribute of a node has the value that ONNX gives it where it is absent."""
+    onnx = _package()
+    domain, _, op = node.op.rpartition("::")
+    if not onnx.defs.has(op, domain):
+        return False
+    attribute = onnx.defs.get_schema(op, opsets.get(domain, 1), domain).attributes.get(name)
+    default = None if attribute is None else _attribute(onnx, attribute.default_value, f"ONNX {node}")
+    return default is not None and bool(default == node.attrs[name])
+
+
+def definition(op: str, opset: int) -> int | None:
+    """The version of the definition of an operator that holds at an opset; None when there is none."""
+    onnx = _package()
+    try:
+        return int(onnx.defs.get_schema(op, opset).since_version)
+    except onnx.defs.SchemaError:
+        return None
 
 
 def dtype_name(code: int, what: str) -> str:

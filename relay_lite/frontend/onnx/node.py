@@ -6,7 +6,7 @@ Every question names the node when the answer is refused, so a converter reads a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +22,8 @@ from .emit import value_of
 class Node:
     """A node of the model: `inputs` are None where absent, `outputs` are the names of what it gives.
 
-    `parameters` holds the values of inputs that are parameters of the graph and not constants, by id.
+    `parameters` holds the values of inputs that are parameters of the graph and not constants, by id.  `asked` collects
+    the inputs (by index) and the attributes (by name) that a converter asks for; others it would ignore.
     """
 
     op: str
@@ -32,6 +33,7 @@ class Node:
     outputs: tuple[str, ...]
     attrs: Mapping[str, Any]
     parameters: Mapping[int, Array]
+    asked: set[int | str] = field(default_factory=set)
 
     def __str__(self) -> str:
         return f"ONNX {self.op} {self.name!r}"
@@ -49,7 +51,15 @@ class Node:
 
     def optional(self, index: int) -> Expr | None:
         """An input that may be absent: left out at the end, or named by the empty text."""
+        self.asked.add(index)
         return self.inputs[index] if index < len(self.inputs) else None
+
+    def refuse_unread(self, harmless: Callable[[str], bool]) -> None:
+        """Raise GraphError for an attribute (unless `harmless`) or input that has a meaning nobody asked for."""
+        attrs = [name for name in self.attrs if name not in self.asked and not harmless(name)]
+        self.require(not attrs, "these attributes are not supported", attributes=attrs)
+        inputs = [i for i, e in enumerate(self.inputs) if e is not None and i not in self.asked]
+        self.require(not inputs, "these inputs are not supported", inputs=inputs)
 
     def value(self, index: int) -> Array | None:
         """The value of an input that must be known before the network runs; None when it is absent."""
@@ -74,6 +84,7 @@ class Node:
 
     def has(self, name: str) -> bool:
         """Whether an attribute is given."""
+        self.asked.add(name)
         return name in self.attrs
 
     def integer(self, name: str, default: int | None = None) -> int:
@@ -88,6 +99,12 @@ class Node:
         """An attribute that is text."""
         return str(self._attr(name, default, str, "text"))
 
+    def texts(self, name: str, default: Sequence[str]) -> tuple[str, ...]:
+        """An attribute that is a list of texts."""
+        found = self._attr(name, default, (tuple, list), "a list of texts")
+        self.require(all(isinstance(v, str) for v in found), f"attribute {name} must be a list of texts", value=found)
+        return tuple(found)
+
     def integers(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
         """An attribute that is a list of integers."""
         found = self._attr(name, default, (tuple, list), "a list of integers")
@@ -101,7 +118,12 @@ class Node:
         found = self._attr(name, default, (tuple, list), "a list of numbers")
         return tuple(float(v) for v in found)
 
+    def tensor(self, name: str, default: Array) -> Array:
+        """An attribute that is a tensor."""
+        return np.asarray(self._attr(name, default, np.ndarray, "a tensor"))
+
     def _attr(self, name: str, default: Any, kind: Any, word: str) -> Any:
+        self.asked.add(name)
         self.require(name in self.attrs or default is not None, f"attribute {name} is needed")
         found = self.attrs.get(name, default)
         self.require(isinstance(found, kind), f"attribute {name} must be {word}", value=found)

@@ -2,37 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from ...ir.nodes import Expr
-from .emit import add, binary, call, const, div, item, mul, reshape, sub
+from .emit import add, binary, call, cast, const, div, item, mul, reshape, sub
 from .node import Converters, Node
 
 MOST_NEIGHBOURS = 1000
 """Channels that a local response norm may reach over: each is a call of the graph."""
 
 
-def batch_norm(node: Node) -> Expr:
+def batch_norm(node: Node) -> Expr | list[Expr]:
     """BatchNormalization: X (N, C, ...), then scale, B, mean and variance of (C).
 
-    Only the first output is there: the running moments belong to training, which is refused.
+    In training (before opset 14: with several outputs) the moments are those of the batch, and the running ones are
+    outputs too.
     """
-    node.require(node.integer("training_mode", 0) == 0, "training_mode must be 0")
     node.require(node.integer("spatial", 1) == 1, "spatial must be 1")
     x, *vectors = (node.input(i) for i in range(5))
     node.require(len(x.shape) >= 2, "the data needs an axis of channels", shape=x.shape)
     law = f"scale, B, mean and variance must have the shape ({x.shape[1]},)"
     node.require(all(v.shape == (x.shape[1],) for v in vectors), law, shapes=[v.shape for v in vectors])
+    if node.integer("training_mode", 0) or (node.opset < 14 and len(node.outputs) > 1):
+        return _in_training(node, x, vectors)
     vectors = [v if v.dtype == x.dtype else call("cast", v, dtype=x.dtype) for v in vectors]
     return item(call("nn.batch_norm", x, *vectors, axis=1, epsilon=node.number("epsilon", 1e-5)), 0)
 
 
-def layer_norm(node: Node) -> Expr:
+def _in_training(node: Node, x: Expr, vectors: Sequence[Expr]) -> list[Expr]:
+    """The result with the moments of the batch, and the running moments moved towards them."""
+    scale, shift, *running = vectors
+    axes = tuple(a for a in range(len(x.shape)) if a != 1)
+    mean = call("mean", x, axis=axes, keepdims=True)
+    centred = sub(x, mean)
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    normal = div(centred, call("sqrt", add(variance, node.number("epsilon", 1e-5))))
+    keep = node.number("momentum", 0.9)
+    found = [cast(reshape(v, (x.shape[1],)), running[0].dtype) for v in (mean, variance)]
+    moved = [add(mul(old, keep), mul(new, 1 - keep)) for old, new in zip(running, found, strict=True)]
+    return [_scaled(node, normal, cast(scale, x.dtype), cast(shift, x.dtype)), *moved]
+
+
+def layer_norm(node: Node) -> list[Expr]:
     """LayerNormalization over the axes from `axis` on; scale and B have their extents, B may be absent.
 
-    Mean and InvStdDev are not available.
+    Mean and InvStdDev are computed once more where a node names them.
     """
+    first = _layer_norm(node)
+    return [first] if len(node.outputs) < 2 else [first, *_moments(node)]
+
+
+def _moments(node: Node) -> list[Expr]:
+    """Mean and 1 / standard deviation over the axes that are normalised, which stay with extent 1, in float32."""
+    x = cast(node.input(0), "float32")
+    axes = tuple(range(node.axis(node.integer("axis", -1), len(x.shape)), len(x.shape)))
+    mean = call("mean", x, axis=axes, keepdims=True)
+    centred = sub(x, mean)
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    return [mean, call("rsqrt", add(variance, node.number("epsilon", 1e-5)))]
+
+
+def rms_norm(node: Node) -> Expr:
+    """RMSNormalization: over the axes from `axis` on divided by the root of the mean of squares; times a scale."""
+    x, scale = node.input(0), node.input(1)
+    axis = node.axis(node.integer("axis", -1), len(x.shape))
+    _check_stash(node)
+    inside = cast(x, "float32") if x.dtype == "float16" else x
+    mean = call("mean", mul(inside, inside), axis=tuple(range(axis, len(x.shape))), keepdims=True)
+    normal = div(inside, call("sqrt", add(mean, node.number("epsilon", 1e-5))))
+    return mul(cast(normal, scale.dtype), scale)
+
+
+def _check_stash(node: Node) -> None:
+    """float32 inside is what every converter here computes with."""
+    stash = node.integer("stash_type", 1)
+    node.require(stash == 1, "stash_type must be 1, float32", stash_type=stash)
+
+
+def mean_variance(node: Node) -> Expr:
+    """MeanVarianceNormalization: mean 0 and variance 1 over the axes, by default batch and spatial ones."""
+    x = node.input(0)
+    centred = sub(x, call("mean", x, axis=(axes := node.axes(node.integers("axes", (0, 2, 3)), len(x.shape))),
+                          keepdims=True))  # fmt: skip
+    variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
+    return div(centred, add(call("sqrt", variance), 1e-9))
+
+
+def _layer_norm(node: Node) -> Expr:
     x, scale, shift = node.input(0), node.input(1), node.optional(2)
+    _check_stash(node)
     axis = node.axis(node.integer("axis", -1), len(x.shape))
     inner = x.shape[axis:]
     law = f"scale and B must have the shape {inner}"
@@ -56,6 +115,7 @@ def instance_norm(node: Node) -> Expr:
 def group_norm(node: Node) -> Expr:
     """GroupNormalization: scale and bias have one value a group before opset 21, one a channel since."""
     x, scale, shift = node.input(0), node.input(1), node.input(2)
+    _check_stash(node)
     groups = node.integer("num_groups")
     fits = len(x.shape) >= 2 and groups >= 1 and x.shape[1] % groups == 0
     node.require(fits, "num_groups must divide the channels", shape=x.shape, num_groups=groups)
@@ -106,6 +166,8 @@ def local_response(node: Node) -> Expr:
 CONVERTERS: Converters = {
     "BatchNormalization": {1: batch_norm},
     "LayerNormalization": {17: layer_norm},
+    "RMSNormalization": {23: rms_norm},
+    "MeanVarianceNormalization": {9: mean_variance},
     "InstanceNormalization": {6: instance_norm},
     "GroupNormalization": {18: group_norm},
     "LRN": {1: local_response},

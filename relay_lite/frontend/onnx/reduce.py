@@ -10,17 +10,28 @@ from ansor.core.sizes import require_computed
 from te_lite.expr import FLOATS
 
 from ...ir.nodes import Array, Expr
-from .emit import add, call, cast, const, mul, reshape, sub
+from .emit import add, binary, call, cast, const, mul, reshape, sub
 from .node import Converter, Converters, Node
 
 
-def reduction(name: str, since: int = 18) -> Converter:
+def reduction(name: str, since: int = 18, empty: float | None = None) -> Converter:
     """A reduction that the graph knows by `name`; from opset `since` on its axes are an input."""
-    return reduced(lambda x, axes, keep: call(name, x, axis=axes, keepdims=keep), since)
+    return reduced(lambda x, axes, keep: call(name, x, axis=axes, keepdims=keep), since, empty)
 
 
-def reduced(meaning: Callable[[Expr, tuple[int, ...], bool], Expr], since: int = 18) -> Converter:
-    """A reduction of which `meaning` gives the result of data, axes and keepdims.
+def extreme(name: str, of_bools: str, empty: float) -> Converter:
+    """The largest or smallest element, which of bools is whether some or all hold."""
+
+    def meaning(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
+        return call(of_bools if x.dtype == "bool" else name, x, axis=axes, keepdims=keep)
+
+    return reduced(meaning, empty=empty)
+
+
+def reduced(
+    meaning: Callable[[Expr, tuple[int, ...], bool], Expr], since: int = 18, empty: float | None = None
+) -> Converter:
+    """A reduction of which `meaning` gives the result of data, axes and keepdims; over no element it is `empty`.
 
     No axes mean all of them, or none when noop_with_empty_axes is set.
     """
@@ -29,14 +40,27 @@ def reduced(meaning: Callable[[Expr, tuple[int, ...], bool], Expr], since: int =
         x = node.input(0)
         rank = len(x.shape)
         named = node.list_at(1, "axes", since)
-        if not named and node.integer("noop_with_empty_axes", 0):
+        keep, nothing = bool(node.integer("keepdims", 1)), node.integer("noop_with_empty_axes", 0)
+        if not named and nothing:
             return x
         if rank == 0:
             return meaning(reshape(x, (1,)), (0,), False)
         axes = node.axes(named, rank) if named else tuple(range(rank))
-        return meaning(x, axes, bool(node.integer("keepdims", 1)))
+        if 0 in [x.shape[a] for a in axes]:
+            return _of_nothing(node, x, axes, keep, empty)
+        return meaning(x, axes, keep)
 
     return convert
+
+
+def _of_nothing(node: Node, x: Expr, axes: tuple[int, ...], keep: bool, empty: float | None) -> Expr:
+    """The result of a reduction that reads no element; integers have their limits for infinity."""
+    node.require(empty is not None, "there must be something to reduce", shape=x.shape, axes=axes)
+    kept = [(1 if a in axes else d) for a, d in enumerate(x.shape) if keep or a not in axes]
+    if x.dtype not in FLOATS and x.dtype != "bool":
+        info = np.iinfo(x.dtype)
+        return const(np.full(kept, min(max(empty or 0, info.min), info.max)), x.dtype)
+    return const(np.full(kept, (empty or 0) > 0 if x.dtype == "bool" else empty), x.dtype)
 
 
 def _sum(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
@@ -67,23 +91,25 @@ def _log_sum_exp(x: Expr, axes: tuple[int, ...], keep: bool) -> Expr:
 
 
 def arg(name: str) -> Converter:
-    """ArgMax and ArgMin: the position along `axis` as int64; the first of equal elements."""
+    """ArgMax and ArgMin: the position along `axis` as int64; of equal elements the first, or the last if asked."""
 
     def convert(node: Node) -> Expr:
         x = node.input(0)
-        node.require(node.integer("select_last_index", 0) == 0, "select_last_index must be 0")
         axis = node.axis(node.integer("axis", 0), len(x.shape))
-        return cast(call(name, x, axis=axis, keepdims=bool(node.integer("keepdims", 1))), "int64")
+        keep, last = bool(node.integer("keepdims", 1)), node.integer("select_last_index", 0)
+        found = call(name, call("reverse", x, axis=axis) if last else x, axis=axis, keepdims=keep)
+        return cast(sub(x.shape[axis] - 1, found) if last else found, "int64")
 
     return convert
 
 
 def l2_normal(node: Node) -> Expr:
-    """LpNormalization over one axis, p 1 or 2."""
+    """LpNormalization over one axis, p 1 or 2; a vector of zeros stays as it is."""
     x, p = node.input(0), node.integer("p", 2)
-    node.require(p in (1, 2) and x.dtype in FLOATS, "p must be 1 or 2", p=p)
+    node.require(p in (1, 2) and x.dtype in FLOATS, "p must be 1 or 2, of floats", p=p, dtype=x.dtype)
     axis = (node.axis(node.integer("axis", -1), len(x.shape)),)
-    return call("divide", x, (_l1 if p == 1 else _l2)(x, axis, True))
+    norm = (_l1 if p == 1 else _l2)(x, axis, True)
+    return call("divide", x, call("where", binary("equal", norm, 0), const(1, x.dtype), norm))
 
 
 def cumulative_sum(node: Node) -> Expr:
@@ -100,16 +126,16 @@ def cumulative_sum(node: Node) -> Expr:
 
 
 CONVERTERS: Converters = {
-    "ReduceSum": {1: reduction("sum", since=13)},
+    "ReduceSum": {1: reduction("sum", since=13, empty=0)},
     "ReduceMean": {1: reduction("mean")},
-    "ReduceMax": {1: reduction("max")},
-    "ReduceMin": {1: reduction("min")},
-    "ReduceProd": {1: reduction("prod")},
-    "ReduceL1": {1: reduced(_l1)},
-    "ReduceL2": {1: reduced(_l2)},
-    "ReduceSumSquare": {1: reduced(_square)},
-    "ReduceLogSum": {1: reduced(_log_sum)},
-    "ReduceLogSumExp": {1: reduced(_log_sum_exp)},
+    "ReduceMax": {1: extreme("max", "any", -np.inf)},
+    "ReduceMin": {1: extreme("min", "all", np.inf)},
+    "ReduceProd": {1: reduction("prod", empty=1)},
+    "ReduceL1": {1: reduced(_l1, empty=0)},
+    "ReduceL2": {1: reduced(_l2, empty=0)},
+    "ReduceSumSquare": {1: reduced(_square, empty=0)},
+    "ReduceLogSum": {1: reduced(_log_sum, empty=-np.inf)},
+    "ReduceLogSumExp": {1: reduced(_log_sum_exp, empty=-np.inf)},
     "ArgMax": {1: arg("argmax")},
     "ArgMin": {1: arg("argmin")},
     "CumSum": {11: cumulative_sum},

@@ -20,7 +20,8 @@ from .emit import add, call, const, mul, value_of
 from .node import Converters, Node
 
 COORDINATES = (
-    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn",
+    "tf_crop_and_resize",
 )  # fmt: skip
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
@@ -34,6 +35,8 @@ class Rule:
     rounding: str = "round_prefer_floor"
     cubic: float = -0.75
     exclude_outside: bool = False
+    antialias: bool = False
+    fill: float = 0.0
 
 
 def upsample_attrs(node: Node) -> Expr:
@@ -51,10 +54,7 @@ def _old_rule(node: Node) -> Rule:
 
 
 def resize(node: Node) -> Expr:
-    """Resize from opset 11 on: X, roi, and one of scales and sizes."""
-    node.require(node.integer("antialias", 0) == 0, "antialias must be 0")
-    policy = node.text("keep_aspect_ratio_policy", "stretch")
-    node.require(policy == "stretch", "keep_aspect_ratio_policy must be stretch", keep_aspect_ratio_policy=policy)
+    """Resize from opset 11 on: X, roi (which only crops read), and one of scales and sizes."""
     coordinates = node.text("coordinate_transformation_mode", "half_pixel")
     law = f"coordinate_transformation_mode must be one of {', '.join(COORDINATES)}"
     node.require(coordinates in COORDINATES, law, coordinate_transformation_mode=coordinates)
@@ -62,8 +62,10 @@ def resize(node: Node) -> Expr:
     node.require(rounding in ROUNDINGS, f"nearest_mode must be one of {', '.join(ROUNDINGS)}", nearest_mode=rounding)
     mode = _mode(node, ("nearest", "linear", "cubic"))
     outside = bool(node.integer("exclude_outside", 0))
-    rule = Rule(mode, coordinates, rounding, node.number("cubic_coeff_a", -0.75), outside)
-    sizes = node.list_at(3, "sizes", since=11)
+    antialias = bool(node.integer("antialias", 0)) and mode != "nearest"
+    fill = node.number("extrapolation_value", 0.0)
+    rule = Rule(mode, coordinates, rounding, node.number("cubic_coeff_a", -0.75), outside, antialias, fill)
+    sizes, _ = node.list_at(3, "sizes", since=11), node.optional(1)
     return _resized(node, _scales(node, 2), sizes or None, rule)
 
 
@@ -89,8 +91,10 @@ def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | 
     )
     for a in changed:
         require_computed((4, out[a]), "float64", str(node))
+    if rule.coordinates == "tf_crop_and_resize":
+        return _cropped(node, x, out, rule)
     taps = {a: _taps(rule, x.shape[a], out[a], factors[a]) for a in changed}
-    native = _native(x, out, rule, taps)
+    native = None if rule.antialias else _native(x, out, rule, taps)
     if native is not None:
         return native
     for axis, found in taps.items():
@@ -98,15 +102,51 @@ def _resized(node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | 
     return x
 
 
+def _cropped(node: Node, x: Expr, out: Sequence[int], rule: Rule) -> Expr:
+    """The part of the data between the bounds of `roi` (0 to 1 on every axis); `fill` where it is outside."""
+    roi = node.value(1)
+    axes = _axes(node)
+    node.require(roi is not None and roi.size == 2 * len(axes), f"a roi of {2 * len(axes)} numbers is needed")
+    assert roi is not None
+    seen: Array = np.ones((), bool)
+    for axis, start, end in zip(axes, roi[: len(axes)], roi[len(axes) :], strict=True):
+        extent, count = x.shape[axis], out[axis]
+        step = (end - start) * (extent - 1) / (count - 1) if count > 1 else 0.0
+        first = start * (extent - 1) if count > 1 else (start + end) * (extent - 1) / 2
+        at = np.asarray(first + np.arange(count) * step)
+        if (start, end, count) != (0, 1, extent):
+            x = _along(x, axis, _taps_at(rule, at, extent, np.float32(count / extent)))
+        inside = ((at >= 0) & (at <= extent - 1)).reshape((-1,) + (1,) * (len(out) - axis - 1))
+        seen = np.asarray(seen & inside)
+    return x if seen.all() else call("where", const(seen, "bool"), x, const(rule.fill, x.dtype))
+
+
+def _axes(node: Node) -> list[int]:
+    """The axes that scales, sizes and roi speak of."""
+    rank = len(node.input(0).shape)
+    return [node.axis(a, rank) for a in node.integers("axes", tuple(range(rank)))]
+
+
 def _extents(
     node: Node, scales: Sequence[float] | None, sizes: Sequence[int] | None
 ) -> tuple[list[int], list[np.float32]]:
     """The extents of the result, and the scale of every axis."""
     shape = node.input(0).shape
-    axes = [node.axis(a, len(shape)) for a in node.integers("axes", tuple(range(len(shape))))]
+    axes = _axes(node)
     given = len(scales if scales is not None else sizes or ())
     node.require(given == len(axes), f"{len(axes)} scales or sizes are needed", scales=scales, sizes=sizes)
     out, factors = list(shape), [np.float32(1)] * len(shape)
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    known = policy in ("stretch", "not_larger", "not_smaller")
+    node.require(
+        known, "keep_aspect_ratio_policy is stretch, not_larger or not_smaller", keep_aspect_ratio_policy=policy
+    )
+    if sizes is not None and policy != "stretch":
+        ratios = [s / shape[a] for a, s in zip(axes, sizes, strict=True)]
+        ratio = min(ratios) if policy == "not_larger" else max(ratios)
+        for axis in axes:
+            out[axis], factors[axis] = int(np.floor(ratio * shape[axis] + 0.5)), np.float32(ratio)
+        return out, factors
     for i, axis in enumerate(axes):
         extent, size = np.float32(shape[axis]), (sizes or shape)[i]
         factors[axis] = np.float32(scales[i]) if scales is not None else np.float32(size) / extent
@@ -157,10 +197,16 @@ def _coordinates(mode: str, extent: int, o: Array, back: Callable[[Array], Array
 
 
 def _taps(rule: Rule, extent: int, out: int, scale: np.float32) -> Taps:
-    at = _positions(rule, extent, out, scale)
+    return _taps_at(rule, _positions(rule, extent, out, scale), extent, scale)
+
+
+def _taps_at(rule: Rule, at: Array, extent: int, scale: np.float32) -> Taps:
+    """The elements that the positions `at` read, and their weights."""
     below = np.floor(at)
     if rule.mode == "nearest":
-        return [(_inside(_rounded(at, rule.rounding, scale), extent), np.ones(out, np.float32))]
+        return [(_inside(_rounded(at, rule.rounding, scale), extent), np.ones(len(at), np.float32))]
+    if rule.antialias and scale < 1:
+        return _wide_taps(rule, at, extent, float(scale))
     part = at - below
     if rule.mode == "linear":
         return [(_inside(below, extent), 1 - part), (_inside(below + 1, extent), part)]
@@ -171,6 +217,18 @@ def _taps(rule: Rule, extent: int, out: int, scale: np.float32) -> Taps:
         total = sum(weights[1:], weights[0])
         weights = [w / total for w in weights]
     return [(_inside(p, extent), w) for p, w in zip(places, weights, strict=True)]
+
+
+def _wide_taps(rule: Rule, at: Array, extent: int, scale: float) -> Taps:
+    """A kernel stretched by the inverse of the scale, so that all elements have a say in a smaller result."""
+    reach = (1 if rule.mode == "linear" else 2) / scale
+    places = [np.floor(at) + k for k in range(int(np.floor(-reach)) + 1, int(np.ceil(reach)) + 1)]
+    distances = [np.abs(at - p) * scale for p in places]
+    weights = [np.maximum(1 - d, 0) if rule.mode == "linear" else _cubic(d, rule.cubic) for d in distances]
+    if rule.exclude_outside:
+        weights = [w * ((p >= 0) & (p < extent)) for w, p in zip(weights, places, strict=True)]
+    total = sum(weights[1:], weights[0])
+    return [(_inside(p, extent), w / total) for p, w in zip(places, weights, strict=True)]
 
 
 def _inside(positions: Array, extent: int) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from ansor.core.sizes import require_computed
 
 from ...ir.nodes import Array, Call, Expr
-from .emit import add, binary, call, cast, concatenate, const, item, value_of
+from .emit import add, binary, broadcast_to, call, cast, concatenate, const, item, sub, value_of
 from .node import Converters, Node
 
 Pairs: TypeAlias = list[tuple[int, int]]
@@ -208,6 +208,21 @@ def triangle(node: Node) -> Expr:
     return call("where", const(kept, "bool"), x, const(0, x.dtype))
 
 
+def reverse_sequence(node: Node) -> Expr:
+    """ReverseSequence: of every item of a batch the first `sequence_lens` steps in the opposite order."""
+    x, lengths = node.input(0), node.input(1)
+    batch, time = node.integer("batch_axis", 1), node.integer("time_axis", 0)
+    fits = {batch, time} == {0, 1} and len(x.shape) >= 2 and lengths.shape == (x.shape[batch],)
+    node.require(fits, "axes are 0 and 1, with one length an item", shape=x.shape, sequence_lens=lengths.shape)
+    steps = const(np.arange(x.shape[time]).reshape((-1, 1) if time == 0 else (1, -1)), "int32")
+    count = call("expand_dims", narrow(lengths), axis=time)
+    back = sub(sub(count, 1), steps)
+    at = call("where", binary("less", steps, count), back, steps)
+    inner = x.shape[2:]
+    flat = call("expand_dims", at, axis=2, num_newaxis=len(inner)) if inner else at
+    return call("gather", x, broadcast_to(flat, x.shape), axis=time)
+
+
 CONVERTERS: Converters = {
     "Gather": {1: gather},
     "GatherElements": {11: gather_elements},
@@ -217,4 +232,5 @@ CONVERTERS: Converters = {
     "Pad": {2: pad_attrs, 11: pad_inputs},
     "OneHot": {9: one_hot},
     "Trilu": {14: triangle},
+    "ReverseSequence": {10: reverse_sequence},
 }

@@ -2,27 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from . import activation, constants, conv, elementwise, matmul, norm, pool, reduce, resize, select
+from . import (
+    activation,
+    attention,
+    bits,
+    constants,
+    conv,
+    einsum,
+    elementwise,
+    loss,
+    matmul,
+    norm,
+    order,
+    pool,
+    quantized,
+    recurrent,
+    reduce,
+    resize,
+    sample,
+    scatter,
+    select,
+    signal,
+)
 from . import movement as layout
 from .node import Converter, Converters
 
-OPSETS = range(7, 24)
-"""The versions of the default domain that are read; their tests run 11 to 21."""
+IGNORED: Mapping[str, Sequence[str]] = {
+    "BatchNormalization": ("momentum",),
+    "Dropout": ("seed", "ratio"),
+}
+"""By operator the attributes that mean nothing in inference."""
 
 TABLE: Converters = {
     **activation.CONVERTERS,
+    **attention.CONVERTERS,
+    **bits.CONVERTERS,
     **constants.CONVERTERS,
     **conv.CONVERTERS,
+    **einsum.CONVERTERS,
     **elementwise.CONVERTERS,
     **layout.CONVERTERS,
+    **loss.CONVERTERS,
     **matmul.CONVERTERS,
     **norm.CONVERTERS,
+    **order.CONVERTERS,
     **pool.CONVERTERS,
+    **quantized.CONVERTERS,
+    **recurrent.CONVERTERS,
     **reduce.CONVERTERS,
     **resize.CONVERTERS,
+    **sample.CONVERTERS,
+    **scatter.CONVERTERS,
     **select.CONVERTERS,
+    **signal.CONVERTERS,
 }
 
 

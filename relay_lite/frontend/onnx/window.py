@@ -71,9 +71,9 @@ def auto_pad(node: Node) -> str:
 
 
 def _pads(node: Node, extents: Sequence[int], window: Window) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    mode = auto_pad(node)
+    mode, given = auto_pad(node), explicit_pads(node, len(extents))
     if mode == "NOTSET":
-        return explicit_pads(node, len(extents))
+        return given
     if mode == "VALID":
         return window.before, window.after
     totals = [max(-(-d // s) * s - s + k - d, 0) for d, s, k in zip(extents, window.strides, window.reach, strict=True)]

@@ -1,0 +1,269 @@
+"""ONNX's own node tests through the importer and the compiler: which pass, what is refused, what is wrong.
+
+    python -m benchmarks.onnx_node_tests [--data FOLDER] [--only TEXT] [--target c|reference] [--json FILE]
+
+`--data` is the folder `onnx/backend/test/data/node` of a wheel of onnx 1.18, which pins the tests; without it the
+installed onnx generates its own.  Counted are the tests of the default domain without the loss operators.  An input
+that a static graph needs before it runs (a shape, axes) is given as an initializer, as models hold it.  A test
+"differs" when its data are contradicted by onnxruntime, which gives what we give.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import numpy_helper
+
+import relay_lite as relay
+from benchmarks import report
+from relay_lite.frontend import from_onnx
+from relay_lite.ir.reference import run
+from te_lite.errors import TeError
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Arrays: TypeAlias = Sequence[Array]
+LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+LOSS_TESTS = ("test_sce_", "test_nllloss_")
+TARGETS = ("reference", "c")
+OUTCOMES = ("pass", "differs", "refused", "wrong", "crashed")
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model, its inputs in the order of the graph, what is wanted, and how far a result may be off."""
+
+    name: str
+    model: Any
+    data: Callable[[], tuple[Arrays, Arrays]]
+    rtol: float = 1e-3
+    atol: float = 1e-7
+
+    @property
+    def operator(self) -> str:
+        """The operator that is tested; of an expanded one the name of the test says it."""
+        ops = {n.op_type for n in self.model.graph.node}
+        return ops.pop() if len(ops) == 1 else "several (" + self.name.removeprefix("test_").split("_")[0] + ")"
+
+
+@dataclass(frozen=True)
+class Result:
+    """`outcome`: see `OUTCOMES`; `known`: how many inputs were given as initializers."""
+
+    name: str
+    operator: str
+    outcome: str
+    known: int = 0
+    reason: str = ""
+
+
+def generated() -> Iterator[Case]:
+    """The tests that the installed onnx generates."""
+    from onnx.backend.test.case.node import collect_testcases  # noqa: PLC0415  (its import draws every test)
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = collect_testcases(None)
+    for case in found:
+        yield Case(case.name, case.model, lambda case=case: _arrays(case.data_sets[0]), case.rtol, case.atol)
+
+
+def _arrays(data: tuple[Sequence[Any], Sequence[Any]]) -> tuple[Arrays, Arrays]:
+    """Tensors, some of which are protocol buffers, as arrays."""
+    inputs, outputs = ([_array(value) for value in group] for group in data)
+    return inputs, outputs
+
+
+def _array(value: Any) -> Array:
+    """The values of a tensor; of a sequence or an optional, which are refused by their type, nothing."""
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    return value if isinstance(value, np.ndarray | np.generic) else np.empty(0, np.float32)
+
+
+def stored(folder: Path) -> Iterator[Case]:
+    """The tests in `FOLDER/test_*/`."""
+    for path in sorted(folder.glob("test_*/model.onnx")):
+        yield Case(path.parent.name, onnx.load(path), lambda path=path: _data_set(path.parent / "test_data_set_0"))
+
+
+def _data_set(folder: Path) -> tuple[Arrays, Arrays]:
+    """The tensors `input_K.pb` and `output_K.pb`."""
+    kinds = ("input", "output")
+    files = [[folder / f"{kind}_{k}.pb" for k in range(len(list(folder.glob(f"{kind}_*.pb"))))] for kind in kinds]
+    inputs, outputs = ([_tensor(f) for f in group] for group in files)
+    return inputs, outputs
+
+
+def _tensor(file: Path) -> Array:
+    """The values of a stored tensor; of a sequence or an optional, which are refused by their type, nothing."""
+    try:
+        return numpy_helper.to_array(onnx.load_tensor(file))
+    except Exception:  # protocol buffers have no type: other messages fail to parse in ways that vary by version
+        return np.empty(0, np.float32)
+
+
+def is_core(case: Case, losses: bool = False) -> bool:
+    """Whether a test is of the default domain, and not of a loss unless `losses`."""
+    domains = {n.domain for n in case.model.graph.node}
+    loss = case.name.startswith(LOSS_TESTS) or any(n.op_type in LOSSES for n in case.model.graph.node)
+    return domains <= {"", "ai.onnx"} and (losses or not loss)
+
+
+def cases(folder: Path | None, only: str = "", losses: bool = False) -> list[Case]:
+    """The core tests whose name contains `only`."""
+    found = generated() if folder is None else stored(folder)
+    return [case for case in found if is_core(case, losses) and only in case.name]
+
+
+def tried(case: Case, target: str) -> Result:
+    """What becomes of one test."""
+    for choose in (_nothing, _lists, _all_but_the_first, _everything):
+        try:
+            known = choose(case)
+            wrong = _difference(case, target, known)
+        except TeError as refusal:
+            reason = str(refusal)
+        except Exception as crash:  # whatever it is, it is what this script is here to find
+            return Result(case.name, case.operator, "crashed", 0, f"{type(crash).__name__}: {crash}")
+        else:
+            outcome = "pass" if not wrong else "differs" if _agrees_elsewhere(case, target, known) else "wrong"
+            return Result(case.name, case.operator, outcome, len(known), wrong)
+    return Result(case.name, case.operator, "refused", 0, reason)
+
+
+def _agrees_elsewhere(case: Case, target: str, known: Sequence[int]) -> bool:
+    """Whether onnxruntime gives what we give, where the data of the test say something else."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    names = [value.name for value in case.model.graph.input]
+    try:
+        session = onnxruntime.InferenceSession(case.model.SerializeToString(), options)
+        want = session.run(None, dict(zip(names, case.data()[0], strict=True)))
+    except Exception:  # it has exceptions of its own for what it does not run, and has no say then
+        return False
+    return not any(_apart(got, other, case) for got, other in zip(_results(case, target, known), want, strict=True))
+
+
+def _nothing(case: Case) -> list[int]:
+    return []
+
+
+def _lists(case: Case) -> list[int]:
+    return [k for k in _all_but_the_first(case) if case.data()[0][k].ndim < 2]
+
+
+def _all_but_the_first(case: Case) -> list[int]:
+    return _everything(case)[1:]
+
+
+def _everything(case: Case) -> list[int]:
+    return list(range(len(case.model.graph.input)))
+
+
+def _difference(case: Case, target: str, known: Sequence[int]) -> str:
+    """What is wrong with the results of a test, "" when nothing is.  Raises TeError for what is refused."""
+    pairs = zip(_results(case, target, known), case.data()[1], strict=True)
+    return next((text for text in (_apart(got, want, case) for got, want in pairs) if text), "")
+
+
+def _results(case: Case, target: str, known: Sequence[int]) -> Arrays:
+    """What the outputs of a test hold, as the graph reference or a compiled network computes them."""
+    module, feeds = _imported(case, known)
+    if target == "reference":
+        found = run(module, feeds)
+    else:
+        network = relay.graph_executor.GraphModule(relay.build(module, target)["default"]())
+        network.run(**feeds)
+        found = [np.asarray(network.get_output(k)) for k in range(len(case.model.graph.output))]
+    return list(found) if isinstance(found, tuple | list) else [found]
+
+
+def _imported(case: Case, known: Sequence[int]) -> tuple[relay.IRModule, Mapping[str, Array]]:
+    """The graph of a test whose inputs `known` are initializers, and the values of the others."""
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    names = [value.name for value in model.graph.input]
+    arrays = case.data()[0]
+    tensors = all(value.type.WhichOneof("value") == "tensor_type" for value in model.graph.input)
+    model.graph.initializer.extend(numpy_helper.from_array(arrays[k], names[k]) for k in known if tensors)
+    module, _ = from_onnx(model)
+    feeds = {name: a for k, (name, a) in enumerate(zip(names, arrays, strict=True)) if k not in known}
+    return module, feeds
+
+
+def _apart(got: Array, want: Array, case: Case) -> str:
+    """How a result differs from what is wanted: shape, dtype or values.
+
+    The tolerances are those of ONNX's own runner, and a millionth of the largest value for what is close to 0.
+    """
+    want = np.asarray(want)
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"{got.dtype} {got.shape} instead of {want.dtype} {want.shape}"
+    floats = want.dtype.kind == "f"
+    finite = np.abs(want[np.isfinite(want)]) if floats else np.zeros(1)
+    least = 1e-6 * float(finite.max(initial=0))
+    if np.allclose(got, want, case.rtol, max(case.atol, least), equal_nan=floats):
+        return ""
+    with np.errstate(all="ignore"):
+        apart = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    return f"off by up to {np.nanmax(apart):.3g}"
+
+
+def summary(results: Sequence[Result]) -> dict[str, int]:
+    """How many tests have each outcome."""
+    counts = Counter(r.outcome for r in results)
+    return {name: counts[name] for name in OUTCOMES}
+
+
+def _print(results: Sequence[Result]) -> None:
+    refused = Counter(r.operator for r in results if r.outcome == "refused")
+    report.table([[op, n] for op, n in refused.most_common()], ["operator", "refused"])
+    for outcome in ("differs", "wrong", "crashed"):
+        for r in results:
+            if r.outcome == outcome:
+                print(f"{outcome}: {r.name}: {r.reason}")
+    counts = summary(results)
+    report.table([[name, n, 100 * n / max(len(results), 1)] for name, n in counts.items()], ["outcome", "tests", "%"])
+
+
+def main() -> None:
+    p = report.parser(__doc__ or "")
+    p.add_argument("--data", type=Path, metavar="FOLDER", help="onnx/backend/test/data/node of onnx 1.18")
+    p.add_argument("--only", default="", metavar="TEXT", help="tests whose name contains TEXT")
+    p.add_argument("--losses", action="store_true", help="count the tests of the loss operators too")
+    p.add_argument(
+        "--shared", type=Path, metavar="FOLDER", help="also count the tests that FOLDER of another onnx holds"
+    )
+    p.add_argument("--target", choices=TARGETS, default="reference", help="compile, or run the graph in NumPy")
+    p.add_argument("--why", action="store_true", help="print the sentence of every refusal")
+    options = p.parse_args()
+    start = time.perf_counter()
+    found = cases(options.data, options.only, options.losses)
+    results = [tried(case, options.target) for case in found]
+    _print(results)
+    for r in results:
+        if options.why and r.outcome == "refused":
+            print(f"refused: {r.name}: {r.reason}")
+    known = [r.known for r in results if r.outcome == "pass"]
+    print(f"{len(known) - known.count(0)} of those that pass had inputs given as initializers")
+    if options.shared is not None:
+        names = {path.name for path in options.shared.glob("test_*")}
+        count = sum(r.outcome in ("pass", "differs") for r in results if r.name in names)
+        print(f"{count} of the {sum(r.name in names for r in results)} tests that {options.shared} holds too pass")
+    print(f"{len(results)} tests in {time.perf_counter() - start:.0f} s")
+    report.write_json(options.json, {"target": options.target, **summary(results), "tests": {
+        outcome: [r.name for r in results if r.outcome == outcome] for outcome in OUTCOMES[1:]
+    }})  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

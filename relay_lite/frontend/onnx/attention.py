@@ -1,0 +1,160 @@
+"""Attention and rotary embeddings of opset 23, as the products, sums and softmax that they are made of."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from ...ir.nodes import Array, Expr
+from .emit import add, binary, call, cast, concatenate, const, div, mul, reshape, sub, transpose
+from .model import dtype_name
+from .node import Converters, Node
+from .product import product
+from .select import narrow, pick
+
+AFTER_BIAS, AFTER_SOFTMAX = 2, 3
+
+
+def attention(node: Node) -> list[Expr]:
+    """Attention: softmax(scale Q K' + bias) V, heads of Q in groups that share one of K and V.
+
+    Outputs are Y, the keys and values with those of the past in front, and the scores at a named stage.  A row of which
+    every key is masked gives zeros.
+    """
+    heads = node.integer("q_num_heads", 0), node.integer("kv_num_heads", 0)
+    query = _by_heads(node, 0, heads[0])
+    keys, values = (_with_past(node, _by_heads(node, i, heads[1]), i + 3) for i in (1, 2))
+    _check_heads(node, query, keys, values)
+    bias = _bias(node, query, keys)
+    scores, shown = _scores(node, query, _shared(keys, query.shape[1]), bias)
+    out = product(scores, _shared(values, query.shape[1]))
+    if len(node.input(0).shape) == 3:
+        out = transpose(out, (0, 2, 1, 3))
+        out = reshape(out, (*out.shape[:2], out.shape[2] * out.shape[3]))
+    return [out, keys, values, shown]
+
+
+def _by_heads(node: Node, index: int, heads: int) -> Expr:
+    """An input as (batch, heads, sequence, size); of three axes the last holds the heads one after the other."""
+    x = node.input(index)
+    node.require(len(x.shape) in (3, 4), "Q, K and V must have 3 or 4 axes", shape=x.shape)
+    if len(x.shape) == 4:
+        return x
+    fits = heads >= 1 and x.shape[2] % heads == 0
+    node.require(fits, "q_num_heads and kv_num_heads must divide the last axis", shape=x.shape, heads=heads)
+    return transpose(reshape(x, (*x.shape[:2], heads, x.shape[2] // heads)), (0, 2, 1, 3))
+
+
+def _with_past(node: Node, x: Expr, index: int) -> Expr:
+    past = node.optional(index)
+    return x if past is None else concatenate([past, x], 2)
+
+
+def _check_heads(node: Node, query: Expr, keys: Expr, values: Expr) -> None:
+    shapes = {"Q": query.shape, "K": keys.shape, "V": values.shape}
+    law = "Q, K and V must agree on batch, K and V on heads and positions, Q and K on the size of a head"
+    agree = keys.shape[:3] == values.shape[:3] and query.shape[0] == keys.shape[0] and query.shape[3] == keys.shape[3]
+    node.require(agree, law, **shapes)
+    node.require(query.shape[1] % keys.shape[1] == 0, "the heads of K must divide those of Q", **shapes)
+
+
+def _shared(x: Expr, heads: int) -> Expr:
+    """Every head of `x` for each of the heads of its group."""
+    return x if x.shape[1] == heads else call("repeat", x, repeats=heads // x.shape[1], axis=1)
+
+
+def _bias(node: Node, query: Expr, keys: Expr) -> Expr | None:
+    """What is added to the scores: the mask, and minus infinity for the keys behind a query; None for nothing."""
+    rows, columns = query.shape[2], keys.shape[2]
+    bias = _mask(node, query.dtype, columns)
+    if not node.integer("is_causal", 0):
+        return bias
+    past = node.optional(4)
+    seen: Array = np.tri(rows, columns, 0 if past is None else past.shape[2], dtype=bool)
+    causal = const(np.where(seen, 0, -np.inf), query.dtype)
+    return causal if bias is None else add(bias, causal)
+
+
+def _mask(node: Node, dtype: str, columns: int) -> Expr | None:
+    """The attention mask as numbers; keys that it does not mention are masked."""
+    mask = node.optional(3)
+    if mask is None:
+        return None
+    if mask.dtype == "bool":
+        mask = call("where", mask, const(0, dtype), const(-np.inf, dtype))
+    missing = columns - mask.shape[-1]
+    if missing <= 0:
+        return mask
+    hidden = const(np.full((*mask.shape[:-1], missing), -np.inf), dtype)
+    return concatenate([mask, hidden], len(mask.shape) - 1)
+
+
+def _scores(node: Node, query: Expr, keys: Expr, bias: Expr | None) -> tuple[Expr, Expr]:
+    """What the values are weighted with, and the scores at the stage that the last output shows."""
+    scale = sqrt(node.number("scale", 1 / sqrt(query.shape[3])))
+    stages = [product(mul(query, scale), transpose(mul(keys, scale), (0, 1, 3, 2)))]
+    cap = node.number("softcap", 0.0)
+    stages.append(mul(call("tanh", div(stages[0], const(cap, query.dtype))), cap) if cap > 0 else stages[0])
+    stages.append(stages[1] if bias is None else add(stages[1], bias))
+    stages.append(_softmax(node, stages[AFTER_BIAS], bias))
+    shown = node.integer("qk_matmul_output_mode", 0)
+    node.require(0 <= shown <= AFTER_SOFTMAX, "qk_matmul_output_mode must be 0 to 3", qk_matmul_output_mode=shown)
+    return stages[AFTER_SOFTMAX], stages[shown]
+
+
+def _softmax(node: Node, scores: Expr, bias: Expr | None) -> Expr:
+    code = node.integer("softmax_precision", 0)
+    inside = cast(scores, dtype_name(code, str(node))) if code else scores
+    out = cast(call("nn.softmax", inside, axis=3), scores.dtype)
+    if bias is None:
+        return out
+    best = call("max", bias, axis=(len(bias.shape) - 1,), keepdims=True)
+    return call("where", binary("equal", best, -np.inf), const(0, scores.dtype), out)
+
+
+def rotary_embedding(node: Node) -> Expr:
+    """RotaryEmbedding: pairs of features turned by the angle of their position."""
+    x = node.input(0)
+    node.require(len(x.shape) in (3, 4), "the data must have 3 or 4 axes", shape=x.shape)
+    heads = node.integer("num_heads", 0)
+    if len(x.shape) == 4:
+        return transpose(_rotated(node, transpose(x, (0, 2, 1, 3))), (0, 2, 1, 3))
+    fits = heads >= 1 and x.shape[2] % heads == 0
+    node.require(fits, "num_heads must divide the last axis", shape=x.shape, num_heads=heads)
+    return reshape(_rotated(node, reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))), x.shape)
+
+
+def _rotated(node: Node, x: Expr) -> Expr:
+    """`x` (batch, sequence, heads, size) with its first features turned."""
+    size = x.shape[3]
+    turned = node.integer("rotary_embedding_dim", 0) or size
+    law = "rotary_embedding_dim must be even and at most the size of a head"
+    node.require(turned % 2 == 0 and 0 < turned <= size, law, rotary_embedding_dim=turned, size=size)
+    cos, sin = (_angles(node, index, x, turned // 2) for index in (1, 2))
+    between = bool(node.integer("interleaved", 0))
+    halves = (range(0, turned, 2), range(1, turned, 2)) if between else (
+        range(turned // 2), range(turned // 2, turned))  # fmt: skip
+    first, second = (pick(x, {3: r}) for r in halves)
+    real, imaginary = sub(mul(cos, first), mul(sin, second)), add(mul(sin, first), mul(cos, second))
+    if between:
+        pairs = [call("expand_dims", part, axis=4) for part in (real, imaginary)]
+        out = reshape(concatenate(pairs, 4), (*x.shape[:3], turned))
+    else:
+        out = concatenate([real, imaginary], 3)
+    return out if turned == size else concatenate([out, pick(x, {3: range(turned, size)})], 3)
+
+
+def _angles(node: Node, index: int, x: Expr, half: int) -> Expr:
+    """A cache of cosines or sines as (batch, sequence, 1, half), taken at the positions when these are given."""
+    cache, positions = node.input(index), node.optional(3)
+    if positions is not None:
+        node.require(len(cache.shape) == 2, "with position_ids a cache has 2 axes", shape=cache.shape)
+        cache = call("take", cache, narrow(positions), axis=0)
+    law = f"a cache must hold at least {half} angles for every position"
+    fits = len(cache.shape) == 3 and cache.shape[1] == x.shape[1] and cache.shape[2] >= half
+    node.require(fits, law, shape=cache.shape)
+    return call("expand_dims", pick(cache, {2: range(half)} if cache.shape[2] > half else {}), axis=2)
+
+
+CONVERTERS: Converters = {"Attention": {23: attention}, "RotaryEmbedding": {23: rotary_embedding}}

@@ -1,0 +1,47 @@
+"""The table of ONNX operators in docs/onnx_operators.md, made of what the importer reads.
+
+python -m tests.onnx_operator_table      writes the document anew
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relay_lite.frontend.onnx.control import CONTROL
+from relay_lite.frontend.onnx.importer import is_read
+from relay_lite.frontend.onnx.table import TABLE
+from relay_lite.frontend.onnx.versions import NEWEST, OPSETS
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "onnx_operators.md"
+
+HEAD = f"""# ONNX operators
+
+Written by `python -m tests.onnx_operator_table` from what `relay_lite.frontend.from_onnx` reads: the operators of the
+default domain, the opsets of a model at which each is read ({OPSETS.start} to {OPSETS.stop - 1} in all), and the newest
+definition that is read.  A definition that is newer is refused, and so is every other operator, with the names of its
+nodes; an attribute or input that a converter does not ask for is refused unless it has the value that ONNX gives it
+where it is absent.  An operator of another domain has its domain in front.  What a static graph needs before it runs
+(shapes, axes, the condition of an `If`, the trips of a `Loop`) must be known when the model is read.
+"""
+
+
+def opsets(op: str) -> range:
+    """The opsets at which an operator is read, which follow one another."""
+    read = [v for v in OPSETS if is_read(op, {"": v})]
+    assert read == list(range(read[0], read[-1] + 1)), op
+    return range(read[0], read[-1] + 1)
+
+
+def text() -> str:
+    """The document."""
+    rows = ["| operator | opsets | newest definition |", "|---|---|---|"]
+    for op in sorted({*TABLE, *CONTROL}):
+        if "::" in op:
+            rows.append(f"| {op} | all | 1 |")
+        else:
+            rows.append(f"| {op} | {opsets(op)[0]} to {opsets(op)[-1]} | {NEWEST[op]} |")
+    return HEAD + "\n" + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(text())
