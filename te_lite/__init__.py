@@ -9,8 +9,9 @@ Read the modules in this order; none imports one that comes after it.
     bounds              reads, loop_scope, bounds, nest, index_span, footprint
     loop programs       stmt, stmt_text, names, width, c_text
     verifier            verify_span, verify_points, verify_form, verify_walk, verify_access, verify
+    dependence          interp_expr, independent
     lowering            zero_terms, lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
-    meaning             reference_expr, reference, interp_expr, interp_memory, interp_scope, independent, interp
+    meaning             reference_expr, reference, interp_memory, interp_scope, interp
     printing            state_text, python_text, dag_json
     beside them         environment, timing, methods, topi
 

@@ -113,13 +113,21 @@ def load_from_file(filename: PathLike) -> Iterator[Pair]:
 
 
 @lru_cache(maxsize=64)
-def _defined(template: Template, task: str, args: Workload, kind: str) -> tuple[ConfigSpace, float] | None:
+def _defined(template: Template, task: str, args: Workload, target: str) -> tuple[ConfigSpace, float] | None:
     """The space of a template and the operations of one run; None when it does not take these arguments."""
-    made = Task(task, args, kind)
+    made = Task(task, args, target)
     try:
         return made.config_space, made.flop
     except (TeError, TypeError, ValueError, LookupError, ArithmeticError, AttributeError):
         return None  # a template is given what a line says
+
+
+def _target_text(target: str) -> str:
+    """The text of the target as it is known here: TVM's `ext_dev -device=vta` is `vta`."""
+    try:
+        return str(Target(target))
+    except TaskError:
+        return target_key(target)[0]
 
 
 def _known(inp: MeasureInput) -> tuple[ConfigSpace, float] | bool | None:
@@ -128,7 +136,7 @@ def _known(inp: MeasureInput) -> tuple[ConfigSpace, float] | bool | None:
         template = inp.task.func
     except TemplateError:
         return False
-    return _defined(template, inp.task.name, inp.task.workload[1:], target_key(inp.target)[0])
+    return _defined(template, inp.task.name, inp.task.workload[1:], _target_text(inp.target))
 
 
 def least_of(inp: MeasureInput) -> float:

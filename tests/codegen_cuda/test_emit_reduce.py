@@ -108,7 +108,7 @@ def shared_around_reduction(block: int) -> LoweredFunc:
         ThreadReduce(sum_of("float32"), (total,), (a[at],), t, 32),
         Store(out, at, space[neighbour] + total[0]),
     )
-    body = Alloc(space, Alloc(total, insert_barriers(body)))
+    body = Alloc(space, Alloc(total, insert_barriers(body, ())))
     return func([a, out], kernel([("blockIdx.x", b, 2), ("threadIdx.x", t, block)], body))
 
 
@@ -123,7 +123,7 @@ def test_a_reduction_inside_warps_is_no_barrier() -> None:
         ThreadReduce(sum_of("float32"), (total,), (a[at],), t, 32),
         Store(out, at, space[(1 - y) * 32 + t] + total[0]),
     )
-    body = insert_barriers(body)
+    body = insert_barriers(body, ())
     assert not isinstance(body, Barrier)
     f = func([a, out], kernel([("blockIdx.x", b, 2), ("threadIdx.y", y, 2), ("threadIdx.x", t, 32)],
                               Alloc(space, Alloc(total, body))))  # fmt: skip

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from codegen_cuda import emit
+from te_lite.errors import UnsafeError
 from te_lite.expr import Expr, Var, call, cast, compare, const, if_then_else, logical_and, maximum
 from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq
 from tests.codegen_cuda.gpu_nests import check, func, kernel, v
@@ -147,14 +149,15 @@ def test_vectors_go_through_shared_memory_and_registers() -> None:
     assert "make_float4(regs[0] + 1.0f" in source and "(float4 *)(regs" not in source
 
 
-def test_a_loop_inside_a_vectorized_loop_keeps_it_scalar() -> None:
+def test_a_loop_inside_a_vectorized_loop_is_refused() -> None:
     a, o, r = Buffer("A", "float32", (72, 5)), Buffer("O", "float32", (72,)), Var("r")
 
     def body(b: Var, t: Var, k: Var) -> Stmt:
         add = Store(o, at(b, t, k, 4), o[at(b, t, k, 4)] + a[at(b, t, k, 4) * 5 + r])
         return seq(Store(o, at(b, t, k, 4), const(0, "float32")), For(r, 5, S, add))
 
-    assert "float4" not in check(in_threads([a, o], 4, body)).source
+    with pytest.raises(UnsafeError, match="the vectorized loop lane contains"):
+        emit(in_threads([a, o], 4, body))
 
 
 def test_conversions_and_functions_lane_by_lane() -> None:

@@ -86,15 +86,15 @@ def fused_without_remainder(m: pytest.MonkeyPatch) -> None:
 
 
 def no_barriers(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lowering, "insert_barriers", lambda kernel: kernel)
+    m.setattr(lowering, "insert_barriers", lambda kernel, threads: kernel)
 
 
 def no_barrier_between_iterations(m: pytest.MonkeyPatch) -> None:
-    def visit_loop(loop: For, pending: sync.Pending) -> tuple[Stmt, sync.Pending]:
-        body, after = sync._visit(loop.body, pending)
+    def visit_loop(self: sync._Barriers, loop: For, pending: sync.Pending) -> tuple[Stmt, sync.Pending]:
+        body, after = self.visit(loop.body, pending)
         return replace(loop, body=body), after
 
-    m.setattr(sync, "_visit_loop", visit_loop)
+    m.setattr(sync._Barriers, "visit_loop", visit_loop)
 
 
 def barriers_after_reads_only(m: pytest.MonkeyPatch) -> None:
