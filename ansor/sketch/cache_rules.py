@@ -38,11 +38,11 @@ class AddCacheRead:
     paper: ClassVar[str] = "Rule 5 for inputs: cache reads in shared memory (GPU, appendix)."
     departs: ClassVar[str] = (
         "Only consumers that are tiled reductions and read the stage directly get a cache; TVM stops with an error "
-        "when the first one is and another is not."
+        "when the first one is and another is not. Nor does an operation with several outputs, which cache_read refuses."
     )
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        readers = consumers(state, k)
+        readers = consumers(state, k) if state.stages[k].op.num_outputs == 1 else []
         first_fits = bool(readers) and _fetches(state, k, readers[0])
         return Condition.APPLY_AND_SKIP_REST if first_fits else Condition.SKIP
 
