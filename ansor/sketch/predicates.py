@@ -60,7 +60,7 @@ def single_consumer(state: State, k: int) -> int | None:
 def fusion_target(state: State, k: int) -> int | None:
     """The consumer into whose tiles stage `k` can be fused: single, element-wise matched, not yet tiled.
 
-    Its loops follow the splits of `k` axis by axis: it has no reduction, and the same axes are split in both.
+    Its loops follow the splits of `k` axis by axis: it has no reduction, and keeps no axis whole that `k` splits.
     """
     readers = consumers(state, k)
     if len(readers) != 1 or not may_be_computed_at(state, k):
@@ -69,14 +69,12 @@ def fusion_target(state: State, k: int) -> int | None:
     stage, target = state.stages[k], state.stages[t]
     if has_reduce_iter(target) or target.op.name.endswith(".shared") or is_tiled(target):
         return None
-    return t if state.access.elementwise_match(k, t) and _split_alike(stage, target) else None
+    return t if state.access.elementwise_match(k, t) and _can_follow(stage, target) else None
 
 
-def _split_alike(stage: Stage, target: Stage) -> bool:
-    """Tiling splits the same axes of both, at least one."""
-    space = set(range(len(stage.op.axis)))
-    whole = named_axes(stage, NO_SPLIT) & space
-    return whole == named_axes(target, NO_SPLIT) & space and whole != space
+def _can_follow(stage: Stage, target: Stage) -> bool:
+    whole = whole_space(stage)
+    return whole_space(target) <= whole and len(whole) < len(stage.op.axis)
 
 
 # ------------------------------------------------------------------------------------------ arguments that are read
@@ -162,6 +160,11 @@ def named_axes(stage: Stage, attribute: str) -> set[int]:
     listed = stage.op.attrs.get(attribute, ())
     names = {str(name) for name in ([listed] if isinstance(listed, str) else listed)}
     return {n for n in range(stage.num_roots) if axis_name(stage, n) in names}
+
+
+def whole_space(stage: Stage) -> set[int]:
+    """The numbers of the spatial axes that tiling leaves whole."""
+    return named_axes(stage, NO_SPLIT) & set(range(len(stage.op.axis)))
 
 
 # ------------------------------------------------------------------------------------------ what the steps tell

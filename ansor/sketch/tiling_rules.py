@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 from te_lite.state import SPATIAL, State
 
 from ..core.schedule_primitives import compute_at, follow_split, reorder, split
-from .predicates import NO_SPLIT, fusion_target, has_cache_write, named_axes, needs_tiling
+from .predicates import NO_SPLIT, fusion_target, has_cache_write, named_axes, needs_tiling, whole_space
 from .rule import Condition, Outcome, SketchContext
 
 
@@ -43,17 +43,16 @@ def tile(state: State, k: int, structure: str) -> tuple[State, list[int]]:
     return reorder(state, k, order), splits
 
 
-def follow_tiling(state: State, k: int, splits: Sequence[int], n: int) -> State:
-    """Split every loop of stage `k`, which has no reduction, like the splits `splits`, into `n` + 1 levels.
+def follow_tiling(state: State, k: int, splits: Sequence[int], n: int, whole_axes: Set[int]) -> State:
+    """Split the loops of stage `k`, which has no reduction, into `n` + 1 levels, except the axes `whole_axes`.
 
-    `splits` are those of the same axes of another stage.
+    `splits` are those of the same axes of another stage, which leaves the same ones whole.
     """
     levels: list[list[int]] = [[] for _ in range(n + 1)]
-    unsplit = named_axes(state.stages[k], NO_SPLIT)
     sources = iter(splits)
     whole = []
     for it in state.stages[k].iters:
-        if it.uid in unsplit:
+        if it.uid in whole_axes:
             whole.append(it.uid)
             continue
         state, parts = follow_split(state, k, it.uid, next(sources), n)
@@ -94,7 +93,7 @@ class MultiLevelTilingWithFusion:
         tiled, splits = tile(state, k, tiling_structure(ctx))
         out = []
         for level in fusion_levels(ctx):
-            fused = follow_tiling(tiled, target, splits, level)
+            fused = follow_tiling(tiled, target, splits, level, whole_space(state.stages[k]))
             at = fused.stages[target].iters[level * len(splits) - 1]
             out.append((compute_at(fused, k, target, at.uid), k - 1))
         return out
