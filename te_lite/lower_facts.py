@@ -10,7 +10,7 @@ from .expr import Expr, Var, as_expr, binary, cast
 from .lanes import row_major
 from .loop_scope import BLOCKS, THREADS, kernel_of
 from .loop_value import all_values
-from .reads import Affine, Read, expanded_bodies, reads_by_producer
+from .reads import expanded_bodies, reads_all, reads_by_producer
 from .region import ZERO, DivAtom, Linear, Region
 from .simplify import Simplifier
 from .state import ATTACHED, INLINED, ROOT
@@ -126,7 +126,7 @@ class Facts:
             whole = [r.extent == d and r.min == ZERO for r, d in zip(self.regions(k), shape, strict=False)]
             return stage.where == ROOT and all(whole)
         return any(
-            _reads_all(read, shape, self.stages[read.reader].op.shape) and self._computed_whole(read.reader)
+            reads_all(read, shape, self.stages[read.reader].op.shape) and self._computed_whole(read.reader)
             for read in reads_by_producer(self.state.ops, self.inlined)[k]
         )
 
@@ -161,14 +161,6 @@ class Facts:
                 e = cast("int64", e)
             total = binary("+", total, binary("*", e, stride))
         return total
-
-
-def _reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> bool:
-    """Whether a read that runs through the shape of its reader meets every element of `shape`."""
-    axes = [f.terms[0][0] for f in read.forms if isinstance(f, Affine) and f.const == 0 and len(f.terms) == 1]
-    plain = all(isinstance(f, Affine) and f.terms and f.terms[0][1] == 1 for f in read.forms)
-    fits = all(a < len(reader) and reader[a] == d for a, d in zip(axes, shape, strict=False))
-    return plain and fits and len(set(axes)) == len(shape)
 
 
 def _aligned_strides(shape: tuple[int, ...], align: tuple[int, int, int] | None) -> tuple[int, ...] | None:

@@ -159,3 +159,11 @@ def reads_by_producer(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tu
                     forms = tuple([index_form(i, axes) for i in node.indices])
                     found[index[node.tensor.op.key]].setdefault(Read(k, forms, any(map(goes_backward, forms))))
     return tuple(tuple(reads) for reads in found)
+
+
+def reads_all(read: Read, shape: tuple[int, ...], reader: tuple[int, ...]) -> bool:
+    """Whether a read that runs through the shape of its reader meets every element of `shape`."""
+    axes = [f.terms[0][0] for f in read.forms if isinstance(f, Affine) and f.const == 0 and len(f.terms) == 1]
+    plain = all(isinstance(f, Affine) and f.terms and f.terms[0][1] == 1 for f in read.forms)
+    fits = all(a < len(reader) and reader[a] == d for a, d in zip(axes, shape, strict=False))
+    return plain and fits and len(set(axes)) == len(shape)

@@ -17,6 +17,7 @@ from .predicates import (
     has_cross_thread_reduction,
     named_axes,
     needs_tiling,
+    whole_space,
 )
 from .rule import Condition, Outcome, SketchContext
 
@@ -38,11 +39,11 @@ class AddCacheRead:
     paper: ClassVar[str] = "Rule 5 for inputs: cache reads in shared memory (GPU, appendix)."
     departs: ClassVar[str] = (
         "Only consumers that are tiled reductions and read the stage directly get a cache; TVM stops with an error "
-        "when the first one is and another is not."
+        "when the first one is and another is not.  An operation with several outputs gets none either."
     )
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        readers = consumers(state, k)
+        readers = consumers(state, k) if state.stages[k].op.num_outputs == 1 else []
         first_fits = bool(readers) and _fetches(state, k, readers[0])
         return Condition.APPLY_AND_SKIP_REST if first_fits else Condition.SKIP
 
@@ -65,10 +66,15 @@ class AddCacheWrite:
     """Accumulate in a cache and copy it out, which gives a consumer to fuse with."""
 
     paper: ClassVar[str] = "Rule 5, Add Cache Stage."
-    departs: ClassVar[str] = "A consumer that is tiled already does not count as fusible."
+    departs: ClassVar[str] = (
+        "A consumer that is tiled already does not count as fusible; a stage without axes to split gets no cache, "
+        "which could not be fused with its copy."
+    )
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         if not needs_tiling(state, k) or fusion_target(state, k) is not None:
+            return Condition.SKIP
+        if len(whole_space(state.stages[k])) == len(state.stages[k].op.axis):
             return Condition.SKIP
         return Condition.APPLY_AND_SKIP_REST if ctx.target.is_gpu else Condition.APPLY
 

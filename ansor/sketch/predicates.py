@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from te_lite.expr import Expr
-from te_lite.state import INLINED, REDUCE, SPATIAL, Iter, SplitRel, Stage, State
+from te_lite.reads import reads_all, reads_by_producer
+from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
 from te_lite.step import CacheRead, CacheWrite, FollowFusedSplit, FollowSplit, RFactor, Split, Step
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
@@ -57,16 +58,54 @@ def single_consumer(state: State, k: int) -> int | None:
 
 
 def fusion_target(state: State, k: int) -> int | None:
-    """The consumer into whose tiles stage `k` can be fused: single, element-wise matched, not yet tiled."""
+    """The consumer into whose tiles stage `k` can be fused: single, element-wise matched, not yet tiled.
+
+    Its loops follow the splits of `k` axis by axis: it has no reduction, and keeps no axis whole that `k` splits.
+    """
     readers = consumers(state, k)
-    if len(readers) != 1:
+    if len(readers) != 1 or not may_be_computed_at(state, k):
         return None
     t = readers[0]
     stage, target = state.stages[k], state.stages[t]
-    both_reduce = has_reduce_iter(stage) and has_reduce_iter(target)
-    if both_reduce or target.op.name.endswith(".shared") or is_tiled(target):
+    if has_reduce_iter(target) or target.op.name.endswith(".shared") or is_tiled(target):
         return None
-    return t if state.access.elementwise_match(k, t) else None
+    return t if state.access.elementwise_match(k, t) and _can_follow(stage, target) else None
+
+
+def _can_follow(stage: Stage, target: Stage) -> bool:
+    whole = whole_space(stage)
+    return whole_space(target) <= whole and len(whole) < len(stage.op.axis)
+
+
+# ------------------------------------------------------------------------------------------ arguments that are read
+
+
+def is_read_argument(state: State, k: int) -> bool:
+    """Stage `k` computes an argument of the program that other stages read."""
+    listed = any(t.op.key == state.stages[k].op.key for t in state.dag.outputs)
+    return listed and not state.access.is_output(k)
+
+
+def may_be_computed_at(state: State, k: int) -> bool:
+    """Computing stage `k` where it is read leaves no element out that must be there in the end.
+
+    An argument of the program is read as a whole by a stage that is computed as a whole.
+    """
+    if not is_read_argument(state, k):
+        return True
+    hidden = frozenset(n for n, s in enumerate(state.stages) if s.where == INLINED)
+    shape = state.stages[k].op.shape
+    return any(
+        reads_all(read, shape, state.stages[read.reader].op.shape) and _computed_whole(state, read.reader)
+        for read in reads_by_producer(state.ops, hidden)[k]
+    )
+
+
+def _computed_whole(state: State, k: int) -> bool:
+    """Every element of stage `k` is computed, as it is placed now: of an argument, or of what nobody reads."""
+    if not state.access.is_output(k) and not is_read_argument(state, k):
+        return False
+    return state.stages[k].where == ROOT or may_be_computed_at(state, k)
 
 
 # ------------------------------------------------------------------------------------------ what the loops tell
@@ -123,6 +162,11 @@ def named_axes(stage: Stage, attribute: str) -> set[int]:
     return {n for n in range(stage.num_roots) if axis_name(stage, n) in names}
 
 
+def whole_space(stage: Stage) -> set[int]:
+    """The numbers of the spatial axes that tiling leaves whole."""
+    return named_axes(stage, NO_SPLIT) & set(range(len(stage.op.axis)))
+
+
 # ------------------------------------------------------------------------------------------ what the steps tell
 
 
@@ -168,6 +212,6 @@ def spatial_split_steps(state: State, k: int) -> list[int]:
 def always_inlined(state: State, k: int, is_gpu: bool) -> bool:
     """Inlining the stage is always right: on GPUs whenever possible, on CPUs when no work is repeated."""
     stage = state.stages[k]
-    if stage.is_placeholder or state.access.is_output(k) or has_reduce_iter(stage):
+    if stage.is_placeholder or state.access.is_output(k) or is_read_argument(state, k) or has_reduce_iter(stage):
         return False
     return is_gpu or state.access.is_strictly_inlineable(k)

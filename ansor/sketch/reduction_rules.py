@@ -15,6 +15,7 @@ from .predicates import (
     has_reduce_iter,
     is_tiled,
     loop_length,
+    may_be_computed_at,
     needs_tiling,
     single_consumer,
     split_steps,
@@ -97,6 +98,8 @@ def _fusion(state: State, k: int) -> tuple[int | None, int]:
     """The consumer that stage `k` may be computed in, and the number of loops they have in common."""
     target = single_consumer(state, k)
     if target is None or state.stages[target].where != ROOT or needs_tiling(state, target):
+        return None, 0
+    if not may_be_computed_at(state, k):
         return None, 0
     common = state.access.num_common_outer_path(k, target)
     return (target, common) if common else (None, 0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 from te_lite.state import SPATIAL, State
 
 from ..core.schedule_primitives import compute_at, follow_split, reorder, split
-from .predicates import NO_SPLIT, fusion_target, has_cache_write, named_axes, needs_tiling
+from .predicates import NO_SPLIT, fusion_target, has_cache_write, named_axes, needs_tiling, whole_space
 from .rule import Condition, Outcome, SketchContext
 
 
@@ -43,14 +43,16 @@ def tile(state: State, k: int, structure: str) -> tuple[State, list[int]]:
     return reorder(state, k, order), splits
 
 
-def follow_tiling(state: State, k: int, splits: Sequence[int], n: int) -> State:
-    """Split every loop of stage `k` like the spatial splits `splits`, into `n` + 1 levels."""
+def follow_tiling(state: State, k: int, splits: Sequence[int], n: int, whole_axes: Set[int]) -> State:
+    """Split the loops of stage `k`, which has no reduction, into `n` + 1 levels, except the axes `whole_axes`.
+
+    `splits` are those of the same axes of another stage, which leaves the same ones whole.
+    """
     levels: list[list[int]] = [[] for _ in range(n + 1)]
-    unsplit = named_axes(state.stages[k], NO_SPLIT)
     sources = iter(splits)
     whole = []
     for it in state.stages[k].iters:
-        if it.uid in unsplit:
+        if it.uid in whole_axes:
             whole.append(it.uid)
             continue
         state, parts = follow_split(state, k, it.uid, next(sources), n)
@@ -80,7 +82,7 @@ class MultiLevelTilingWithFusion:
     departs: ClassVar[str] = "A consumer that is tiled already is no fusion target; TVM stops with an error."
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        if not needs_tiling(state, k) or fusion_target(state, k) is None:
+        if not needs_tiling(state, k) or fusion_target(state, k) is None or not fusion_levels(ctx):
             return Condition.SKIP
         only = has_cache_write(state, k) or ctx.target.is_gpu
         return Condition.APPLY_AND_SKIP_REST if only else Condition.APPLY
@@ -88,15 +90,20 @@ class MultiLevelTilingWithFusion:
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         target = fusion_target(state, k)
         assert target is not None
-        structure = tiling_structure(ctx).upper()
-        tiled, splits = tile(state, k, structure)
+        tiled, splits = tile(state, k, tiling_structure(ctx))
         out = []
-        for level in (3,) if ctx.target.is_gpu else (1, 2):
-            if len(structure) >= level and structure[level - 1] == "S":
-                fused = follow_tiling(tiled, target, splits, level)
-                at = fused.stages[target].iters[level * len(splits) - 1]
-                out.append((compute_at(fused, k, target, at.uid), k - 1))
+        for level in fusion_levels(ctx):
+            fused = follow_tiling(tiled, target, splits, level, whole_space(state.stages[k]))
+            at = fused.stages[target].iters[level * len(splits) - 1]
+            out.append((compute_at(fused, k, target, at.uid), k - 1))
         return out
+
+
+def fusion_levels(ctx: SketchContext) -> list[int]:
+    """The numbers of outer space levels of the structure that a consumer may take over; one is left inside."""
+    structure = tiling_structure(ctx).upper()
+    levels = (3,) if ctx.target.is_gpu else (1, 2)
+    return [n for n in levels if structure.startswith("S" * n) and structure.count("S") > n]
 
 
 def tiling_structure(ctx: SketchContext) -> str:

@@ -17,7 +17,14 @@ from te_lite.state import ATTACHED, INLINED, REDUCE, SPATIAL, Iter, Stage, State
 from te_lite.step import ComputeInline, ComputeRoot
 
 from ..core.schedule_primitives import compute_at
-from ..sketch.predicates import has_reduce_iter, is_tiled, needs_tiling, single_consumer
+from ..sketch.predicates import (
+    has_reduce_iter,
+    is_read_argument,
+    is_tiled,
+    may_be_computed_at,
+    needs_tiling,
+    single_consumer,
+)
 
 TRIES = 20
 
@@ -65,7 +72,7 @@ def is_unit(stage: Stage, it: Iter) -> bool:
 def location_candidates(state: State, k: int) -> list[Place]:
     """The loops at which stage `k` may be computed."""
     target = single_consumer(state, k)
-    if target is None:
+    if target is None or not may_be_computed_at(state, k):
         return []
     out = _target_loops(state, target)
     attach = state.stages[target].attach
@@ -123,7 +130,7 @@ def places_for(state: State, k: int) -> list[Place]:
     A stage that cannot be inlined has its present place instead.
     """
     holds_others = any(s.attach is not None and s.attach.stage == k for s in state.stages)
-    fixed = has_reduce_iter(state.stages[k]) or holds_others
+    fixed = has_reduce_iter(state.stages[k]) or holds_others or is_read_argument(state, k)
     inline = place_of(state, k) if fixed else Place(k, "inline")
     return [inline, Place(k, "root"), *location_candidates(state, k)]
 

@@ -24,7 +24,7 @@ from te_lite.visit import free_vars
 
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..generate import generate_sketches
-from ..predicates import has_reduce_iter, loop_length, needs_tiling, producers
+from ..predicates import has_reduce_iter, loop_length, may_be_computed_at, needs_tiling, producers
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
 
@@ -85,7 +85,8 @@ def reduction_of(state: State, k: int) -> int | None:
         return k
     read = [p for p in producers(state, k) if not state.stages[p].is_placeholder]
     if len(read) == 1 and has_reduce_iter(state.stages[read[0]]) and is_plain(state, read[0]):
-        return read[0] if state.access.elementwise_match(read[0], k) else None
+        matched = state.access.elementwise_match(read[0], k) and may_be_computed_at(state, read[0])
+        return read[0] if matched else None
     return None
 
 
