@@ -77,7 +77,7 @@ def _apart(program: CudaProgram) -> str:
     if not own:
         return program.source
     names = "|".join(map(re.escape, sorted(own)))
-    return re.sub(rf"\b({names})\b", rf"\1_of_{program.name}", program.source)
+    return re.sub(rf"(?<!\.)\b({names})\b", rf"\1_of_{program.name}", program.source)
 
 
 def _forget(program: CudaProgram) -> None:
