@@ -19,7 +19,7 @@ from .expr import FLOATS, INDEX, Binary, BufferLoad, Call, Cast, Compare, Const,
 from .interval import EVERYTHING, INDEX_DTYPES, Interval, binary_interval, dtype_interval, union
 from .laws import wrapped
 from .stmt import For, Stmt, stmts_of
-from .visit import children, reads_memory, rebuild
+from .visit import children, is_data, rebuild
 
 WIDE = "int64"
 MOST = 2**63 - 1
@@ -125,7 +125,7 @@ class Widths:
                 return _arithmetic(op, x, y), first and second
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
                 (x, first), (y, second) = self.range(a), self.range(b)
-                return union(x, y), first and second and not reads_memory(cond)
+                return union(x, y), first and second and not is_data(cond)
             case Cast(a=a) if a.dtype not in FLOATS:
                 values, exact = self.range(a)
                 return values, exact and fits(values, e.dtype)
