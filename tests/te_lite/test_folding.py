@@ -14,6 +14,7 @@ from te_lite.errors import ExprError
 from te_lite.expr import Binary, Const, Var, binary, cast, compare, const
 from te_lite.laws import LAWS, OTHER, dtype_class
 from te_lite.simplify import Simplifier
+from te_lite.width import Widths
 from tests.drawn_arithmetic import (
     DTYPES,
     FLOATS,
@@ -122,7 +123,7 @@ def test_what_leaves_int32_is_not_folded(op: str, a: int, b: int) -> None:
 
 def test_the_lowest_integer_is_added_not_subtracted() -> None:
     """The opposite of -2**31 is no int of C: with it, the sum was a long, and never negative."""
-    text = CText(lambda v: v.name, lambda e: "x", lambda e: False)
+    text = CText(lambda v: v.name, lambda e: "x", lambda e: False, Widths())
     assert text.expr(Var("x") + const(-(2**31))) == "x + (-2147483647 - 1)"
     assert text.expr(Var("x") + const(-(2**31) + 1)) == "x - 2147483647"
 

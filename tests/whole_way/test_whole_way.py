@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codegen_cuda.cuda_program import CudaProgram
+
 from . import numpy_oracle
 from .bounded import compared, mismatch
 from .description import Dag, Input, Stage
@@ -19,6 +21,7 @@ from .farm import farm
 from .kinds import KINDS
 from .outcome import Outcome
 from .random_inputs import random_inputs
+from .run_cuda import apart
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
 PART = 50
@@ -110,6 +113,12 @@ def test_the_oracle_keeps_indices_exact_until_they_meet_data() -> None:
     found = numpy_oracle.evaluate(dag, {"k": np.array([5, 6], "int32")})
     values = {n: found[n].v.tolist() if n != "a" and n != "b" else found[n].v.flat[0].item() for n in bodies}
     assert values == {"a": 2.0**31, "b": -(2**31), "c": [0, 4], "d": [5, 6], "e": [0, 0]}
+
+
+def test_members_of_a_grid_keep_their_names_in_a_batch() -> None:
+    source = "__shared__ float y[4];\ny[threadIdx.x] = x[blockIdx.y] + y[0];"
+    text = apart(CudaProgram("p", source, (), (), ()))
+    assert text == "__shared__ float y_of_p[4];\ny_of_p[threadIdx.x] = x[blockIdx.y] + y_of_p[0];"
 
 
 def test_a_crash_and_a_hang_are_pinned_to_their_seed() -> None:
