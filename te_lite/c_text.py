@@ -293,8 +293,6 @@ class CText:
         require(e.func == "abs", ExprError, "C text", "the function has no text for integers", func=e.func)
         if a.dtype == "uint8":
             return self._text(a)
-        if a.dtype not in NARROW_INTS and self.widths.range(a)[0][0] == dtype_interval(a.dtype)[0]:
+        if a.dtype not in NARROW_INTS:  # not C's abs: gcc makes abs(x * c) of abs(x) * c, which wraps otherwise
             return self.call_helper("abs", a.dtype, self.expr(a)), POSTFIX
-        name = "llabs" if a.dtype == "int64" else "abs"
-        text = f"{name}({self.expr(a)})"
-        return (f"({self.dialect.types[a.dtype]}){text}", UNARY) if a.dtype in NARROW_INTS else (text, POSTFIX)
+        return f"({self.dialect.types[a.dtype]})abs({self.expr(a)})", UNARY

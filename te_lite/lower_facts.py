@@ -16,7 +16,7 @@ from .simplify import Simplifier
 from .state import ATTACHED, INLINED, ROOT
 from .stmt import Buffer
 from .tensor import Tensor
-from .visit import reads_memory
+from .visit import is_data
 from .zero_terms import without_zero_terms
 
 
@@ -157,7 +157,7 @@ class Facts:
                 e = binary("+", e, self.minima[k][d])
             elif not whole and not local:
                 e = binary("-", e, self.minima[k][d])
-            if large and reads_memory(e):
+            if large and is_data(e):
                 e = cast("int64", e)
             total = binary("+", total, binary("*", e, stride))
         return total

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .data_arithmetic import kept_as_value, stays_data
 from .expr import Binary, Const, Expr, Load, Reduce, Select, Var
 from .tensor import ComputeOp, Operation
-from .visit import rebuild, substitute, transform, walk
+from .visit import children, rebuild, substitute, transform, walk
+from .width import Widths
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +131,34 @@ def expanded_bodies(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tupl
             return rebuild(e, indices)
         return substitute(done[key][e.tensor.value_index], dict(zip(hidden[key].axis, indices, strict=True)))
 
+    kept: dict[object, tuple[bool, ...]] = {}
+
+    def stays(load: Load) -> bool:
+        key = load.tensor.op.key
+        return kept[key][load.tensor.value_index] if key in hidden else True
+
     for op in ops:
-        done[op.key] = _expand_op(op, expand) if isinstance(op, ComputeOp) else ()
+        if isinstance(op, ComputeOp):
+            kept[op.key] = tuple([stays_data(e, stays) for e in op.body])
+            done[op.key] = _expand_op(op, _pinning(op, stays), expand)
+        else:
+            done[op.key] = ()
     return tuple([() if op.key in hidden else done[op.key] for op in ops])
 
 
-def _expand_op(op: ComputeOp, expand: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:
+def _pinning(op: ComputeOp, stays: Callable[[Load], bool]) -> Callable[[Expr], Expr]:
+    """What keeps the arithmetic on data of a stage what it is."""
+    widths = Widths({v: (0, v.length - 1) for v in (*op.axis, *op.reduce_axis)})
+    return lambda e: kept_as_value(e, widths, stays)
+
+
+def _expand_op(
+    op: ComputeOp, pinned: Callable[[Expr], Expr], expand: Callable[[Expr], Expr | None]
+) -> tuple[Expr, ...]:
     first = op.reduction
     if first is None:
-        return tuple([transform(e, expand) for e in op.body])
-    new = transform(first, expand)
+        return tuple([transform(pinned(e), expand) for e in op.body])
+    new = transform(rebuild(first, tuple(map(pinned, children(first)))), expand)
     assert isinstance(new, Reduce)
     return tuple(
         [Reduce(new.combiner, new.sources, new.axes, new.condition, k, new.init) for k in range(op.num_outputs)]

@@ -19,7 +19,7 @@ from .arithmetic import convert, int_power, trunc_divide
 from .errors import InterpError, require
 from .expr import FLOATS, INDEX, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from .tensor import Tensor
-from .visit import reads_memory
+from .visit import is_data
 
 Array = NDArray[Any]
 
@@ -126,8 +126,9 @@ class Evaluator:
             case Const(value=value, dtype=dtype):
                 kind = "int64" if dtype == INDEX else dtype  # index arithmetic does not wrap
                 return np.full((1,) * self.ndim, value, np_dtype(kind, self.float_dtype))
-            case Binary(op=op, a=a, b=b) if e.dtype == INDEX and reads_memory(e):
-                return np.asarray(BINARY[op](self.value(a, mask), self.value(b, mask))).astype(INDEX)
+            case Binary(op=op, a=a, b=b) if e.dtype == INDEX and is_data(e):
+                x, y = self.value(a, mask).astype(INDEX), self.value(b, mask).astype(INDEX)
+                return np.asarray(BINARY[op](x, y)).astype(INDEX)
             case Binary(op=op, a=a, b=b) if e.dtype == "bool":
                 x, y = self.value(a, mask).astype(np.int8), self.value(b, mask).astype(np.int8)
                 return BINARY[op](x, y).astype(np.bool_)
@@ -136,16 +137,20 @@ class Evaluator:
             case Not(a=a):
                 return np.logical_not(self.value(a, mask))
             case Select(cond=cond, a=a, b=b):
-                return np.where(self.value(cond, mask), self.value(a, mask), self.value(b, mask))
+                return self._own(e, np.where(self.value(cond, mask), self.value(a, mask), self.value(b, mask)))
             case Cast(dtype=dtype, a=a):
                 return np.asarray(convert(self.value(a, mask), np_dtype(dtype, self.float_dtype)))
             case Call(func="if_then_else", args=(cond, a, b)):
-                return self._choose(cond, a, b, mask)
+                return self._own(e, self._choose(cond, a, b, mask))
             case Call(func=func, args=args):
-                return CALLS[func](*[self.value(a, mask) for a in args])
+                return self._own(e, CALLS[func](*[self._own(e, self.value(a, mask)) for a in args]))
             case Load(tensor=tensor, indices=indices):
                 return self._read(tensor, [self.value(i, mask) for i in indices], mask)
         raise InterpError(f"reference: cannot evaluate a {type(e).__name__} node inside an expression")
+
+    def _own(self, e: Expr, value: Array) -> Array:
+        """What `e` takes or gives, in its dtype where it is data."""
+        return value.astype(INDEX) if e.dtype == INDEX and is_data(e) else value
 
     def _choose(self, cond: Expr, a: Expr, b: Expr, mask: Array | None) -> Array:
         chosen = self.value(cond, mask)

@@ -36,7 +36,7 @@ from .expr import (
 from .interval import EVERYTHING, INDEX_DTYPES, INF, Interval, dtype_interval, node_interval
 from .laws import wrapped
 from .linear import DIV, Atom, Lin, LinearSpace, merge
-from .visit import children, reads_memory, rebuild
+from .visit import children, is_data, rebuild
 
 _TRUE = Const(True, "bool")
 _FALSE = Const(False, "bool")
@@ -204,7 +204,7 @@ class Simplifier:
             return Lin({}, int(node.value), dtype)
         atom = self._leaves.get(id(node))
         if atom is None:
-            data = reads_memory(node)
+            data = is_data(node)
             atom = self._leaves[id(node)] = self._space.leaf(node, node_interval(node, self._interval), data)
         return Lin({atom: 1}, 0, dtype)
 
@@ -341,7 +341,7 @@ class Simplifier:
                 return _TRUE if is_or else _FALSE
             elif not any(self._implies(x, term, is_or) for x in kept):
                 weaker = [x for x in kept if self._implies(term, x, is_or)]
-                if weaker and not any(map(reads_memory, kept)):
+                if weaker and not any(map(is_data, kept)):
                     kept = [x for x in kept if all(x is not y for y in weaker)]
                 kept.append(term)
         if not kept:

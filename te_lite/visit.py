@@ -24,6 +24,7 @@ from .expr import (
     logical_not,
     logical_or,
 )
+from .interval import INDEX_DTYPES
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
@@ -135,6 +136,17 @@ def free_vars(e: Expr) -> set[Var]:
     return {x for x in walk(e) if isinstance(x, Var)}
 
 
-def reads_memory(e: Expr) -> bool:
-    """Whether the value of `e` depends on what is in memory."""
-    return any(isinstance(x, Load | BufferLoad | Reduce) for x in walk(e))
+def is_data(e: Expr) -> bool:
+    """Whether `e` is no index arithmetic: part of it reads memory, or makes an integer in another way than indices."""
+    return any(map(_makes_data, walk(e)))
+
+
+def _makes_data(e: Expr) -> bool:
+    match e:
+        case Load() | BufferLoad() | Reduce():
+            return True
+        case Cast(dtype=dtype, a=a):
+            return dtype in INDEX_DTYPES and a.dtype not in INDEX_DTYPES
+        case Call(func=func, dtype=dtype):
+            return dtype in INDEX_DTYPES and func not in ("abs", "if_then_else")
+    return False

@@ -1,6 +1,7 @@
 """How many bits index arithmetic needs: decided here, and read by every emitter and by the interpreter.
 
-*Index arithmetic* is what is made of loop variables and integer constants only.  It has the values of Python's
+*Index arithmetic* is what is made of loop variables and integer constants only, without `floor`, `ceil`, `round` and
+`trunc`, which are the identity on integers and make data of them (`data_arithmetic.py`).  It has the values of Python's
 integers: whatever part of it does not fit 32 bits for some value of the loop variables is computed in 64 bits, and what
 does not fit 64 bits is refused.  *Data arithmetic* reads memory, or has a dtype other than int32 and int64: each
 operation wraps around to its dtype, operands that are index arithmetic are converted first (comparisons need not).
@@ -18,7 +19,7 @@ from .expr import FLOATS, INDEX, Binary, BufferLoad, Call, Cast, Compare, Const,
 from .interval import EVERYTHING, INDEX_DTYPES, Interval, binary_interval, dtype_interval, union
 from .laws import wrapped
 from .stmt import For, Stmt, stmts_of
-from .visit import children, rebuild
+from .visit import children, is_data, rebuild
 
 WIDE = "int64"
 MOST = 2**63 - 1
@@ -122,9 +123,9 @@ class Widths:
             case Binary(op=op, a=a, b=b):
                 (x, first), (y, second) = self.range(a), self.range(b)
                 return _arithmetic(op, x, y), first and second
-            case Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
+            case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
                 (x, first), (y, second) = self.range(a), self.range(b)
-                return union(x, y), first and second
+                return union(x, y), first and second and not is_data(cond)
             case Cast(a=a) if a.dtype not in FLOATS:
                 values, exact = self.range(a)
                 return values, exact and fits(values, e.dtype)
@@ -132,7 +133,7 @@ class Widths:
                 (lo, hi), exact = self.range(a)
                 return (max(lo, -hi, 0), max(-lo, hi)), exact
             case Call(func=func, args=(a,)) if func in _SAME:
-                return self.range(a)
+                return self.range(a)[0], False
         return dtype_interval(e.dtype), False
 
     # ------------------------------------------------------------------------------------------------ widths

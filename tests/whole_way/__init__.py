@@ -3,6 +3,8 @@
 description.py    what a random DAG is: plain data, to and from JSON
 draw.py           random descriptions (indices.py: their indices; values.py: their expressions)
 numpy_oracle.py   what a description means, with a bound of the rounding error of every element
+bounded.py, operators.py, folds.py, index_values.py   the values of the oracle, and what is done with them
+random_inputs.py  the arrays that a description is run on
 build.py          a description as tensors of te_lite
 programs.py       sketches, samples, features, estimates, lowering, verification: programs of one DAG
 run_c.py, run_cuda.py   many programs compiled at once and run on guarded arrays

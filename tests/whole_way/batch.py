@@ -14,11 +14,13 @@ from te_lite.errors import TeError
 from te_lite.interp import run as interpret
 
 from . import run_c, run_cuda
+from .bounded import Value, compared
 from .description import Dag
 from .guarded import Arrays
-from .numpy_oracle import Value, compared, evaluate, random_inputs
+from .numpy_oracle import evaluate
 from .outcome import Finding, Outcome, raised
 from .programs import TARGETS, Candidate, Programs
+from .random_inputs import random_inputs
 
 INTERPRETED = 5
 """Of how many candidates one is also run by the interpreter."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from te_lite.stmt import Buffer
 
-from .numpy_oracle import Value, mismatch
+from .bounded import Value, mismatch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 GUARD = 512

@@ -11,6 +11,7 @@ from .batch import Job, run_batch
 from .draw import draw
 from .network_run import NetworkJob, run_networks
 from .outcome import Finding
+from .random_inputs import random_inputs
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def _again(dag: description.Dag, finding: Finding, seed: int) -> list[Job]:
 def _dags(name: str, special: bool) -> Kind:
     return Kind(
         name, lambda seed: draw(seed, special), Job, _again, run_batch, shrink.smaller,
-        lambda dag: numpy_oracle.evaluate(dag, numpy_oracle.random_inputs(dag)), shrink.text_of,
+        lambda dag: numpy_oracle.evaluate(dag, random_inputs(dag)), shrink.text_of,
         description.to_json, description.from_json,
     )  # fmt: skip
 

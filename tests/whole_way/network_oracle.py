@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from .bounded import Value
 from .network import Network, arrays, given
-from .numpy_oracle import Value, compare
+from .operators import compare
 
 Array = np.ndarray[Any, np.dtype[Any]]
 EPS = 2.0**-22

@@ -18,9 +18,9 @@ from relay_lite.ir.nodes import Constant, Function, Tuple, TupleGetItem
 from relay_lite.ir.visit import free_vars
 from te_lite.errors import TeError
 
+from .bounded import compared, mismatch
 from .network import Network, arrays
 from .network_oracle import evaluate
-from .numpy_oracle import compared, mismatch
 from .outcome import Finding, Outcome, raised
 
 Watch = Callable[[str], None]

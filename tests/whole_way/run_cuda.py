@@ -68,16 +68,17 @@ def _together(programs: Sequence[CudaProgram]) -> CudaProgram:
         places = [*range(first_arg, first_arg + len(p.args)), *range(first_scratch, first_scratch + len(p.scratch))]
         kernels += [replace(k, arguments=tuple([places[i] for i in k.arguments])) for k in p.kernels]
         first_arg, first_scratch = first_arg + len(p.args), first_scratch + len(p.scratch)
-    source = "\n".join([_apart(p) for p in programs])
+    source = "\n".join([apart(p) for p in programs])
     return CudaProgram("batch", source, tuple(kernels), tuple(args), tuple(scratch))
 
 
-def _apart(program: CudaProgram) -> str:
+def apart(program: CudaProgram) -> str:
+    """The source with names of its own for helper functions and shared arrays; members (`blockIdx.y`) keep theirs."""
     own = set(_HELPER.findall(program.source)) | set(_SHARED.findall(program.source))
     if not own:
         return program.source
     names = "|".join(map(re.escape, sorted(own)))
-    return re.sub(rf"\b({names})\b", rf"\1_of_{program.name}", program.source)
+    return re.sub(rf"(?<!\.)\b({names})\b", rf"\1_of_{program.name}", program.source)
 
 
 def _forget(program: CudaProgram) -> None:

@@ -12,11 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from codegen_cuda.cuda_program import CudaProgram
+
 from . import numpy_oracle
+from .bounded import compared, mismatch
 from .description import Dag, Input, Stage
 from .farm import farm
 from .kinds import KINDS
 from .outcome import Outcome
+from .random_inputs import random_inputs
+from .run_cuda import apart
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
 PART = 50
@@ -77,13 +82,13 @@ def test_the_oracle_knows_a_matrix_product_and_its_rounding() -> None:
     product = ("*", ("load", "a", axis("i"), axis("r")), ("load", "b", axis("r"), axis("j")))
     stage = Stage(("c",), (("i", 3), ("j", 5)), (product,), "sum", (("r", 7),))
     dag = Dag((Input("a", (3, 7), "float32", "wide"), Input("b", (7, 5), "float32", "wide")), (stage,), ("c",), 4)
-    inputs = numpy_oracle.random_inputs(dag)
+    inputs = random_inputs(dag)
     want = numpy_oracle.evaluate(dag, inputs)["c"]
     right = inputs["a"].astype("float64") @ inputs["b"]
-    assert numpy_oracle.mismatch(want, right.astype("float32")) is None
+    assert mismatch(want, right.astype("float32")) is None
     off = right.astype("float32")
     off[1, 2] *= np.float32(1 + 1e-4)
-    assert "[1, 2]" in (numpy_oracle.mismatch(want, off) or "")
+    assert "[1, 2]" in (mismatch(want, off) or "")
 
 
 def test_the_oracle_wraps_integers_and_leaves_out_what_rounding_decides() -> None:
@@ -93,8 +98,27 @@ def test_the_oracle_wraps_integers_and_leaves_out_what_rounding_decides() -> Non
     dag = Dag((Input("x", (4,), "float32"), Input("k", (4,), "int8")), (exact, unsure), ("n", "u"))
     inputs = {"x": np.array([1, 2, 5, 7], "float32"), "k": np.array([1, 2, 3, -2], "int8")}
     found = numpy_oracle.evaluate(dag, inputs)
-    assert found["n"].v.tolist() == [100, -56, 44, 56] and numpy_oracle.compared(found["n"]) == 1
-    assert numpy_oracle.compared(found["u"]) == 0
+    assert found["n"].v.tolist() == [100, -56, 44, 56] and compared(found["n"]) == 1
+    assert compared(found["u"]) == 0
+
+
+def test_the_oracle_keeps_indices_exact_until_they_meet_data() -> None:
+    lowest = ("call", "abs", ("const", -(2**31), "int32"))
+    square = ("*", ("*", axis("i"), ("const", 2**20, "int32")), ("const", 2**12, "int32"))
+    bodies = {
+        "a": ("cast", "float64", lowest), "b": lowest, "c": ("//", square, ("const", 2**30, "int32")),
+        "d": ("+", ("load", "k", axis("i")), square), "e": ("//", ("call", "floor", square), ("const", 2**30, "int32")),
+    }  # fmt: skip
+    dag = Dag((Input("k", (2,), "int32"),), tuple([Stage((n,), (("i", 2),), (b,)) for n, b in bodies.items()]), ("a",))
+    found = numpy_oracle.evaluate(dag, {"k": np.array([5, 6], "int32")})
+    values = {n: found[n].v.tolist() if n != "a" and n != "b" else found[n].v.flat[0].item() for n in bodies}
+    assert values == {"a": 2.0**31, "b": -(2**31), "c": [0, 4], "d": [5, 6], "e": [0, 0]}
+
+
+def test_members_of_a_grid_keep_their_names_in_a_batch() -> None:
+    source = "__shared__ float y[4];\ny[threadIdx.x] = x[blockIdx.y] + y[0];"
+    text = apart(CudaProgram("p", source, (), (), ()))
+    assert text == "__shared__ float y_of_p[4];\ny_of_p[threadIdx.x] = x[blockIdx.y] + y_of_p[0];"
 
 
 def test_a_crash_and_a_hang_are_pinned_to_their_seed() -> None:
