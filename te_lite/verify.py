@@ -1,18 +1,21 @@
 """Is a lowered program right in form and inside of its buffers?  Proven, refuted or neither: only the proven is built.
 
 `verdict` looks at a program: one walk finds breaches of the laws of its form (`verify_walk.py` lists them) and the
-accesses that are not in bounds at first sight; these are settled one by one (`verify_access.py`).  `verify` refuses
-what is not proven.  It reads the lowered program only, and shares no argument with the code that made it.
+accesses that are not in bounds at first sight; these are settled one by one (`verify_access.py`).  Then the loops whose
+iterations run at once are looked at (`verify_races.py`).  `verify` refuses what is not proven.  It reads the lowered
+program only, and shares no argument with the code that made it.
 """
 
 from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from itertools import chain
 
 from .errors import UnsafeError
 from .stmt import LoweredFunc
-from .verify_access import Counterexample, Open, settle
+from .verify_access import Counterexample, Open, Shown, settle
+from .verify_races import meetings, settle_meeting
 from .verify_walk import Access, Walk
 
 
@@ -35,7 +38,7 @@ class Refuted:
 
 @dataclass(frozen=True)
 class Unproven:
-    """Nothing breaks a law, and nothing shows that an access stays in bounds: why."""
+    """Nothing breaks a law, and nothing shows that all hold: why."""
 
     sentence: str
 
@@ -52,15 +55,19 @@ def verdict(func: LoweredFunc) -> Verdict:
         first = walk.findings[0]
         return Refuted(first.law, first.sentence)
     reason, enumerated, points = "", 0, 0
-    for access in distinct(walk.open):
-        match settle(access):
+    settled = chain(
+        (("in_bounds", settle(access)) for access in distinct(walk.open)),
+        (("races", settle_meeting(meeting)) for meeting in meetings(walk)),
+    )
+    for law, found in settled:
+        match found:
             case Counterexample(sentence=sentence):
-                return Refuted("in_bounds", sentence)
+                return Refuted(law, sentence)
             case Open(sentence=sentence):
                 reason = reason or sentence
-            case shown:
-                enumerated += shown.points > 0
-                points += shown.points
+            case Shown(points=some):
+                enumerated += some > 0
+                points += some
     return Unproven(reason) if reason else Proven(walk.proven + len(walk.open), enumerated, points)
 
 

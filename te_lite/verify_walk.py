@@ -10,6 +10,8 @@ Laws, by the names under which a breach is reported:
     kernels     block and thread loops are the outermost nest, blocks before threads, one loop an axis
     meetings    barriers and thread reductions are in kernels; a reduction names a thread loop and fits it
     vectors     a vectorized loop is innermost and has no barrier
+
+Two more, `in_bounds` and `races`, are settled from the accesses that it collects.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ TAGS = {
     ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
     ForKind.THREAD: ("threadIdx.x", "threadIdx.y", "threadIdx.z"),
 }
-LAWS = ("variables", "buffers", "scopes", "lowered", "dtypes", "kernels", "meetings", "vectors", "in_bounds")
+LAWS = ("variables", "buffers", "scopes", "lowered", "dtypes", "kernels", "meetings", "vectors", "in_bounds", "races")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -59,12 +61,20 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
+class Turn:
+    """A block or parallel loop of more than one iteration, and the buffers that live outside of it."""
+
+    loop: For
+    outside: frozenset[Buffer]
+
+
+@dataclass(frozen=True, eq=False)
 class Scope:
     """What stands around a statement or expression.
 
     `conditions` hold here, as far as the boxes of `spans` do not say so already; `never` says that they cannot hold.
     `kernel` are the block and thread loops, `odd` is the first statement that a kernel must not stand in, or must not
-    have between its loops.
+    have between its loops.  The iterations of `turns` run at once.
     """
 
     spans: Spans
@@ -75,12 +85,15 @@ class Scope:
     kernel: tuple[For, ...] = ()
     odd: Stmt | None = None
     vector: For | None = None
+    turns: tuple[Turn, ...] = ()
     seen: set[int] = field(default_factory=set)
 
     def within(self, loop: For) -> Scope:
         """The body of a loop."""
         boxes = {**self.spans.boxes, loop.var: (0, loop.extent - 1)}
-        return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), seen=set())
+        together = loop.kind in (ForKind.BLOCK, ForKind.PARALLEL) and loop.extent > 1
+        turns = (*self.turns, Turn(loop, self.buffers)) if together else self.turns
+        return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), turns=turns, seen=set())
 
     def where(self, cond: Expr) -> Scope:
         """The same place where a condition holds."""
@@ -144,12 +157,17 @@ class Access:
 
 
 class Walk:
-    """The findings of a program, how many accesses are in bounds at first sight, and the others."""
+    """The findings of a program, how many accesses are in bounds at first sight, and the others.
+
+    `written` and `read` are the accesses of what lives outside of a loop whose iterations run at once.
+    """
 
     def __init__(self, func: LoweredFunc) -> None:
         self.findings: list[Finding] = []
         self.proven = 0
         self.open: list[Access] = []
+        self.written: list[Access] = []
+        self.read: list[Access] = []
         for k, b in enumerate(func.args):
             if b in func.args[:k]:
                 self.find("buffers", f"the buffer {b.name} is two arguments")
@@ -186,7 +204,7 @@ class Walk:
     def store(self, s: Store, scope: Scope) -> None:
         if s.value.dtype != s.buffer.dtype:
             self.find("dtypes", f"`{head_text(s)}` stores {s.value.dtype} to a buffer of {s.buffer.dtype}")
-        self.access(s.buffer, s.index, scope, s)
+        self.access(s.buffer, s.index, scope, s, self.written)
         self.expr(s.index, scope, s)
         self.expr(s.value, scope, s)
 
@@ -283,7 +301,7 @@ class Walk:
     def branching(self, e: Expr, scope: Scope, s: Stmt) -> None:
         match e:
             case BufferLoad(buffer=buffer, index=index):
-                self.access(buffer, index, scope, s)
+                self.access(buffer, index, scope, s, self.read)
                 self.expr(index, scope, s)
             case Call(func="if_then_else", args=(cond, a, b)):
                 self.expr(cond, scope, s)
@@ -305,11 +323,13 @@ class Walk:
             text = f"the buffer {buffer.name} of `{head_text(s)}` is neither argument nor allocated around it"
             self.find("buffers", text)
 
-    def access(self, buffer: Buffer, index: Expr, scope: Scope, s: Stmt) -> None:
+    def access(self, buffer: Buffer, index: Expr, scope: Scope, s: Stmt, alike: list[Access]) -> None:
         self.known(buffer, scope, s)
         if index.dtype == "bool" or index.dtype in FLOATS:
             self.find("dtypes", f"the index `{pretty(index)}` of {buffer.name} is {index.dtype}, not an integer")
             return
+        if scope.turns and buffer in scope.turns[-1].outside and not scope.never:
+            alike.append(Access(s, buffer, index, scope))
         low, high = scope.spans.of(index)
         if scope.never or (low >= 0 and high < buffer.size):
             self.proven += 1

@@ -44,6 +44,10 @@ def reduce_to(dst: Buffer, src: Expr = ZERO, var: Var = T, extent: int = 4) -> S
     return ThreadReduce(SUM, (dst,), (src,), var, extent)
 
 
+def parallel(body: Stmt) -> For:
+    return serial(body, kind=ForKind.PARALLEL)
+
+
 def in_kernel(body: Stmt) -> Stmt:
     return block(thread(Alloc(LOCAL, body)))
 
@@ -119,6 +123,15 @@ BROKEN: dict[str, dict[str, tuple[str, LoweredFunc]]] = {
         "select": (r"in\[8\]", func(serial(Store(OUT, K % 8, select(K < 8, IN[K], ZERO)), extent=9))),
         "condition": (r"in\[8\]", func(serial(If(IN[K] > 0.0, SET), extent=9))),
     },
+    "races": {
+        "block": ("iteration 1 of block loop b reads an element of out, .* that iteration 0 writes",
+                  func(block(serial(Store(OUT, K, OUT[7 - K]))))),
+        "parallel": ("iteration 1 of parallel loop i reads", func(parallel(Store(OUT, K, OUT[K // 2])))),
+        "argument of a reader": ("of parallel loop i reads an element of in", func(parallel(
+            seq(serial(Store(IN, J, ZERO), J), Store(OUT, K, IN[7 - K]))))),
+        "guards": ("of parallel loop i reads", func(parallel(
+            If(K < 7, Store(OUT, K + 1, if_then_else(K > 5, OUT[K], ZERO)))))),
+    },
 }  # fmt: skip
 CASES = [(check, case) for check, cases in BROKEN.items() for case in cases]
 
@@ -166,4 +179,33 @@ def test_what_memory_decides_is_unproven_and_refused() -> None:
     program = func(serial(If(IN[K % 8] > 0.0, Store(OUT, K, ZERO)), extent=16))
     assert isinstance(verdict(program), Unproven)
     with pytest.raises(UnsafeError, match=r"f: unproven: nothing shows that out\[i\] in .* is inside of 8 elements"):
+        verify(program)
+
+
+LARGE = Buffer("large", "float32", (1 << 24,))
+NO_RACES: dict[str, Callable[[], Stmt]] = {
+    "accumulation": lambda: parallel(seq(Store(OUT, K, ZERO), serial(Store(OUT, K, OUT[K] + IN[J]), J))),
+    "blocks": lambda: block(serial(Store(OUT, B * 4 + K, OUT[B * 4 + 3 - K]), extent=4)),
+    "computed again": lambda: parallel(serial(Store(OUT, J, ZERO), J)),
+    "own buffer": lambda: parallel(Alloc(LOCAL, seq(Store(LOCAL, const(0), ZERO), Store(OUT, K, LOCAL[0])))),
+    "guards": lambda: parallel(If(K > 5, Store(OUT, K, if_then_else(K > 5, ZERO, OUT[5 - K])))),
+    "columns": lambda: For(K, 512, ForKind.PARALLEL, serial(
+        Store(LARGE, J * 4096 + K * 8, LARGE[J * 4096 + K * 8 + 1]), J, 4096)),
+    "fused": lambda: For(K, 4096, ForKind.PARALLEL, serial(Store(
+        LARGE, (K * 7 + J) // 12 * 4096 + (K * 7 + J) % 12,
+        LARGE[(K * 7 + J) // 12 * 4096 + (K * 7 + J) % 12]), J, 7)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_RACES)
+def test_iterations_that_keep_to_their_own_elements_are_proven(name: str) -> None:
+    assert isinstance(verdict(func(NO_RACES[name](), IN, OUT, LARGE)), Proven)
+
+
+@pytest.mark.parametrize("around", [parallel, lambda body: block(body, K)])
+def test_a_race_that_memory_decides_is_unproven(around: Callable[[Stmt], Stmt]) -> None:
+    index = binary("min", binary("max", Cast("int32", IN[K % 2]), 0), 7)
+    program = func(around(Store(OUT, K, OUT[index])))
+    assert isinstance(verdict(program), Unproven)
+    with pytest.raises(UnsafeError, match="loop i read no element of out that another one writes: what they touch dep"):
         verify(program)
