@@ -2,13 +2,13 @@
 
 Read the modules in this order; none imports one that comes after it.
 
-    expressions         errors, dtype, hooks, laws, arithmetic, storage, node, element, expr, intrin, reduction, visit
-    their ranges        interval, linear, simplify
+    expressions         errors, dtype, hooks, laws, arithmetic, storage, node, element, expr, intrin
+    their ranges        interval, visit, reduction, linear, simplify
     computations        tensor, text, access, computation
     states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
-    bounds              reads, loop_scope, bounds, nest, index_span, footprint
     loop programs       stmt, stmt_text, names, width, c_text
-    verifier            verify_span, verify_points, verify_form, verify_walk, verify_access, verify
+    bounds              data_arithmetic, reads, loop_scope, bounds, nest, index_span, footprint
+    verifier            verify_span, verify_points, verify_form, verify_walk, verify_access, verify_digits, verify_races, verify
     dependence          interp_expr, independent
     lowering            zero_terms, lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
     meaning             reference_expr, reference, interp_memory, interp_scope, interp

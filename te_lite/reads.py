@@ -148,7 +148,7 @@ def expanded_bodies(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tupl
 
 def _pinning(op: ComputeOp, stays: Callable[[Load], bool]) -> Callable[[Expr], Expr]:
     """What keeps the arithmetic on data of a stage what it is."""
-    widths = Widths({v: (0, v.length - 1) for v in (*op.axis, *op.reduce_axis)})
+    widths = Widths({v: (0, v.extent - 1) for v in (*op.axis, *op.reduce_axis) if isinstance(v.extent, int)})
     return lambda e: kept_as_value(e, widths, stays)
 
 
