@@ -8,7 +8,8 @@ Read the modules in this order; none imports one that comes after it.
     states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
     bounds              reads, loop_scope, bounds, nest, index_span, footprint
     loop programs       stmt, stmt_text, names, width, c_text
-    verifier            verify_span, verify_points, verify_form, verify_walk, verify_access, verify
+    verifier            verify_span, verify_points, verify_form, verify_walk, verify_access, verify_digits,
+                        verify_races, verify
     lowering            zero_terms, lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
     meaning             reference_expr, reference, interp_expr, interp_memory, interp_scope, independent, interp
     printing            state_text, python_text, dag_json
