@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ansor
 import te_lite as te
+from ansor.sketch import generate_sketches
 from te_lite import verify_access
 from te_lite.errors import UnsafeError
 from te_lite.expr import Binary, BufferLoad, Const, Expr, Var, as_expr, binary, const, if_then_else
@@ -21,6 +23,7 @@ from te_lite.lower import unverified
 from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.verify import Proven, Refuted, Unproven, verdict, verify
 from te_lite.visit import transform
+from tests.drawn_programs import drawn_program
 from tests.every_access import first_fault
 from tests.schedule_fuzz import Fuzzer, turns
 from tests.workloads import WORKLOADS
@@ -232,3 +235,19 @@ def test_gathered_elements_are_proven(dtype: str) -> None:
     for out in (te.topi.gather(x, 1, at), te.topi.gather_nd(x, several), te.topi.take(x, at, 0, "fast")):
         args = [x, several if out.op.tag == "T_gather_nd" or out.ndim == 1 else at, out]
         assert isinstance(verdict(unverified(te.create_schedule(out.op), args)), Proven)
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_a_search_draws_no_races_but_of_arguments_that_are_read_across(target: str) -> None:
+    x, r = te.placeholder((6, 8), name="x"), te.reduce_axis((0, 3), name="r")
+    t = te.compute((6, 8), lambda i, j: te.sum(x[i, j] * 2.0, axis=r), name="t")
+    where, rng = ansor.Target(target), np.random.default_rng(0)
+    hardware = ansor.HardwareParams.for_target(where)
+    laws: dict[bool, set[str]] = {}
+    for across in (False, True):
+        u = te.compute((6, 8), lambda i, j, k=across: t[i, j] + t[5 - i if k else i, j], name="u")
+        sketches = generate_sketches(te.ComputeDAG([x, t, u]), where, hardware)
+        drawn = [drawn_program(sketches[k % len(sketches)], where, hardware, rng) for k in range(16)]
+        verdicts = [verdict(unverified(state)) for state in drawn if state is not None]
+        laws[across] = {v.law if isinstance(v, Refuted) else type(v).__name__ for v in verdicts}
+    assert laws == {False: {"Proven"}, True: {"Proven", "races"} if target == "c" else {"Proven"}}
