@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .data_arithmetic import kept_as_value, stays_data
-from .expr import Binary, Const, Expr, Load, Reduce, Select, Var
+from .expr import Binary, Const, Expr, Load, Reduce, Select, Var, as_expr
 from .tensor import ComputeOp, Operation
 from .visit import children, rebuild, substitute, transform, walk
 from .width import Widths
@@ -148,7 +148,9 @@ def expanded_bodies(ops: tuple[Operation, ...], inlined: frozenset[int]) -> tupl
 
 def _pinning(op: ComputeOp, stays: Callable[[Load], bool]) -> Callable[[Expr], Expr]:
     """What keeps the arithmetic on data of a stage what it is."""
-    widths = Widths({v: (0, v.extent - 1) for v in (*op.axis, *op.reduce_axis) if isinstance(v.extent, int)})
+    axes = (*op.axis, *op.reduce_axis)
+    known = Widths({v: (0, v.extent - 1) for v in axes if isinstance(v.extent, int)})
+    widths = Widths({v: (0, known.range(as_expr(v.extent))[0][1] - 1) for v in axes})
     return lambda e: kept_as_value(e, widths, stays)
 
 

@@ -74,7 +74,7 @@ class Fetch:
         spans = [extent if p is None else smaller(extent, product(lengths[p])) for extent, p in self.axes]
         total: Any = 1
         for d, size in enumerate(self.shape):
-            total = total * smaller(size, reduce(larger, [span_at_least(forms[d], spans) for forms in self.forms]))
+            total = total * smaller(size, reduce(larger, [span_at_least(forms[d], spans) for forms in self.forms], 1))
         tiles = product([ceildiv(extent, spans[axis]) for axis, extent in self.turns])
         return stored_elements(total, self.element, tiles) * self.element
 
