@@ -3,7 +3,7 @@
 # make tune-network   tune the 24 tasks of ResNet-18 on the CPU, compile the network, check and time it
 # make tune-vta   tune the ten convolutions of ResNet-18 on a simulated accelerator, run the network in int8, check it
 # make test   set up the environment and run the checks and tests
-# make test-long   the tests that are whole runs of a minute: a fleet, tutorial pages, large networks
+# make test-long   whole runs: a fleet, tutorial pages, networks, every sketch compiled
 PYTHON ?= python3
 VENV ?= .venv
 RUN := $(VENV)/bin/python

@@ -45,6 +45,7 @@ def measure(task, states, timeout=LIMIT, n_parallel=1):
         runner.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planted", [BUILD_FAULTS, RUN_FAULTS], ids=["build", "run"])
 def test_each_fault_costs_one_candidate(planted, faults, matmul_task, states, spin_library):
     words = [w for fault in planted for w in (fault, "good")]

@@ -163,6 +163,7 @@ def stories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_a_killed_search_is_resumed(case: tuple[str, str], stories: dict[str, Any]) -> None:
     story = stories[" ".join(case)]

@@ -49,6 +49,7 @@ def rounds_of(task: ansor.SearchTask, model: Any, runner: Any) -> np.ndarray:
     return np.median(np.reshape(costs.found, (4, 32)), axis=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_learnt_corrects_a_wrong_draft(target: str) -> None:
     """The first programs are worse than random ones, for the draft misleads; the last ones are better."""

@@ -50,6 +50,7 @@ def compile_all(sources: list[str], arch: str) -> None:
         assert module.cubin[:4] == b"\x7fELF" and module.resources
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_golden_states_keep_registers_and_compile(part: int) -> None:
     """No local memory where the tile fits the registers of a thread with room to spare."""

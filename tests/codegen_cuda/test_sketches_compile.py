@@ -39,6 +39,7 @@ def compile_sketches(entry: dict[str, Any], seeds: range) -> None:
             assert module.cubin[:4] == b"\x7fELF" and module.resources
 
 
+@pytest.mark.long
 @each_entry
 def test_every_sketch_compiles(entry: dict[str, Any]) -> None:
     compile_sketches(entry, range(3))

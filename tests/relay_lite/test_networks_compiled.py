@@ -64,7 +64,10 @@ DRAWN: dict[str, dict[str, Any]] = {
 }
 
 
-LONG = {"resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "densenet-121/NHWC", "resnet-34/NHWC", "vgg-16/NHWC"}
+LONG = {
+    "resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "densenet-121/NHWC", "resnet-34/NHWC", "vgg-16/NHWC",
+    "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet/NCHW",
+}  # fmt: skip
 """Networks of many kernels, or large ones, of kinds that others have too: for `make test-long`."""
 
 

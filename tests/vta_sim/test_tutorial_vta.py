@@ -82,6 +82,7 @@ def test_the_code_is_that_of_the_page() -> None:
     assert [line for line in code if line in PAGE.splitlines()] == PAGE.splitlines()
 
 
+@pytest.mark.long
 def test_the_page_runs(tmp_path: Path) -> None:
     """Pictures of 32x32, so the layers are those of the page with 8, 4, 2 and 1 rows; in the same order."""
     small = {"ANSOR_TRIALS": "3", "ANSOR_IMAGE": "32", "PYTHONPATH": PATHS}

@@ -49,10 +49,12 @@ def test_random_networks() -> None:
     assert not findings(*seeds(0, SEEDS_OF_GRAPHS), "--graphs")
 
 
+@pytest.mark.long
 def test_special_values() -> None:
     assert not findings(*seeds(0, PART), "--special")
 
 
+@pytest.mark.long
 def test_what_once_failed() -> None:
     assert not findings("--corpus")
 
