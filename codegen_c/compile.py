@@ -58,6 +58,20 @@ def compiler_version(command: tuple[str, ...]) -> str:
     return done.stdout
 
 
+@lru_cache(maxsize=8)
+def avoided_instructions(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Flags against instructions that the compiler does not write right; none where it has no such instructions.
+
+    Of AVX512-FP16 gcc 12 and 13 write masked moves that the assembler refuses ("unsupported masking for vmovsh").
+    """
+    flag = "-mno-avx512fp16"
+    try:
+        done = run_command([*command, flag, "-E", "-x", "c", "/dev/null"], ANSWER_SECONDS)
+    except Unfinished as e:
+        raise CompileError(f"C compiler: {' '.join(command)} {flag} {e}") from e
+    return (flag,) if done.code == 0 else ()
+
+
 @lru_cache(maxsize=1)
 def _process_store() -> tempfile.TemporaryDirectory[str]:
     """The store where `$CODEGEN_C_CACHE` is not set: one a process, removed when that ends."""
@@ -131,7 +145,8 @@ def run_compiler(arguments: Sequence[str], what: str, build: Path, timeout: floa
     command = compiler_command()
     name = Path(command[0]).name
     try:
-        done = run_command([*command, *arguments], WORK_SECONDS if timeout is None else timeout)
+        limit = WORK_SECONDS if timeout is None else timeout
+        done = run_command([*command, *arguments, *avoided_instructions(command)], limit)
     except Unfinished as e:
         raise CompileError(f"compile: {name} {e}") from e
     if done.code != 0:

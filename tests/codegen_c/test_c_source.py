@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from te_lite.c_text import literal
 from te_lite.expr import call, const
 from te_lite.names import Names, identifier
 from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, Store, seq
+from tests.whole_way.draw import draw
+from tests.whole_way.outcome import Outcome
+from tests.whole_way.programs import Programs
 
 from .c_programs import P, S, U, V, check, conv2d, func, matmul, nest, random_array, v
 
@@ -258,3 +262,18 @@ def test_nested_parallel_loops_run_in_the_outer_one():
     i, j = v("i", "j")
     f = func([y], nest((i, 4, P), (j, 6, P), Store(y, i * 6 + j, i * 6 + j)))
     assert check(f, [], [np.arange(24, dtype="int32").reshape(4, 6)]).source.count("#pragma omp") == 1
+
+
+def test_half_floats_do_without_instructions_that_are_written_wrong(tmp_path: Path) -> None:
+    """Masked moves of AVX512-FP16, of which gcc makes text that its assembler refuses; for a machine that has them."""
+    command, given = driver.compiler_command(), tmp_path / "program.c"
+    march = "-march=sapphirerapids"
+    if subprocess.run([*command, march, "-E", "-x", "c", "/dev/null"], capture_output=True, check=False).returncode:
+        pytest.skip("the compiler knows no such machine")
+    seed = 1041
+    made = Programs(draw(seed), Outcome(seed), seed, lambda text: None).all(("c",))
+    given.write_text("\n".join(codegen_c.emit(c.func) for c in made[:1]))
+    flags = [march if f.startswith("-march") else f for f in driver.FLAGS]
+    whole = [*command, *flags, str(given), "-o", str(tmp_path / "made"), "-lm", *driver.avoided_instructions(command)]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

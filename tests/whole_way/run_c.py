@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import codegen_c
-from codegen_c.compile import FLAGS, compiler_command
+from codegen_c.compile import FLAGS, avoided_instructions, compiler_command
 from codegen_c.emit import emit
 from te_lite import LoweredFunc
 
@@ -53,7 +53,8 @@ def _library(text: str, stem: Path, optimised: bool) -> ctypes.CDLL | str:
     source, made = stem.with_suffix(".c"), stem.with_suffix(".so")
     source.write_text(text)
     flags = [f if optimised or f != "-O3" else "-O1" for f in FLAGS]
-    command = [*compiler_command(), *flags, str(source), "-o", str(made), "-lm"]
+    avoided = avoided_instructions(compiler_command())
+    command = [*compiler_command(), *flags, str(source), "-o", str(made), "-lm", *avoided]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ctypes.CDLL(str(made))
