@@ -25,7 +25,11 @@ class LowerError(TeError):
 
 
 class UnsafeError(LowerError):
-    """A lowered program that the verifier refuses: it breaks a law, or nothing shows that it keeps it."""
+    """A lowered program that the verifier refuses: it breaks `law`, or nothing shows that it keeps it."""
+
+    def __init__(self, message: str, law: str) -> None:
+        super().__init__(message)
+        self.law = law
 
 
 class RecordError(TeError):

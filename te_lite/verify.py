@@ -38,8 +38,9 @@ class Refuted:
 
 @dataclass(frozen=True)
 class Unproven:
-    """Nothing breaks a law, and nothing shows that all hold: why."""
+    """Nothing breaks a law, and nothing shows that `law` holds: why."""
 
+    law: str
     sentence: str
 
 
@@ -54,7 +55,8 @@ def verdict(func: LoweredFunc) -> Verdict:
     if walk.findings:
         first = walk.findings[0]
         return Refuted(first.law, first.sentence)
-    reason, enumerated, points = "", 0, 0
+    doubt: Unproven | None = None
+    enumerated = points = 0
     settled = chain(
         (("in_bounds", settle(access)) for access in distinct(walk.open)),
         (("races", settle_meeting(meeting)) for meeting in meetings(walk)),
@@ -64,11 +66,11 @@ def verdict(func: LoweredFunc) -> Verdict:
             case Counterexample(sentence=sentence):
                 return Refuted(law, sentence)
             case Open(sentence=sentence):
-                reason = reason or sentence
+                doubt = doubt or Unproven(law, sentence)
             case Shown(points=some):
                 enumerated += some > 0
                 points += some
-    return Unproven(reason) if reason else Proven(walk.proven + len(walk.open), enumerated, points)
+    return doubt or Proven(walk.proven + len(walk.open), enumerated, points)
 
 
 def distinct(accesses: list[Access]) -> list[Access]:
@@ -82,7 +84,7 @@ def verify(func: LoweredFunc) -> None:
         return
     match verdict(func):
         case Refuted(law=law, sentence=sentence):
-            raise UnsafeError(f"{func.name}: {law}: {sentence}")
-        case Unproven(sentence=sentence):
-            raise UnsafeError(f"{func.name}: unproven: {sentence}")
+            raise UnsafeError(f"{func.name}: {law}: {sentence}", law)
+        case Unproven(law=law, sentence=sentence):
+            raise UnsafeError(f"{func.name}: unproven: {sentence}", law)
     _SAFE.add(func)
