@@ -11,11 +11,9 @@ import io
 import json
 import random
 import shutil
-import signal
 import struct
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ import ansor
 from relay_lite.ir.errors import GraphError
 from relay_lite.runtime import files
 from relay_lite.runtime.library import load
-from tests.relay_lite.hostile_onnx import SECONDS, _late, limit_memory
+from tests.relay_lite.promised import limit_process, verdict
 
 VALUES = (None, True, -1, 0, 1, 7, 1.5, float("nan"), 1 << 31, 1 << 40, 1 << 62, 1 << 64, 10**30, -(1 << 63), "", "x",
           "7", "../x", "/etc/passwd", "x" * 5000, "\0", [], {}, [1], [[]], {"a": 1})  # fmt: skip
@@ -124,26 +122,10 @@ def spoil(rng: random.Random, folder: Path) -> bool:
     return honest or changed == facts
 
 
-def verdict(load_it: Callable[[], Any]) -> str | None:
-    """None for a network or a sentence, else what went wrong."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    try:
-        load_it()
-    except GraphError as error:
-        said = str(error)
-        return None if "\n" not in said and len(said) < 2000 else f"no sentence: {said[:300]!r} ({len(said)})"
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:300]}"
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-    return None
-
-
 def main(folder: Path, scratch: Path, first: int, count: int) -> None:
     """Load `count` changed copies."""
     load(folder)["default"](ansor.device("c"))
-    limit_memory()
-    signal.signal(signal.SIGPROF, _late)
+    limit_process()
     good = 0
     for seed in range(first, first + count):
         place = scratch / str(seed)

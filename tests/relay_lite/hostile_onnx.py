@@ -7,27 +7,23 @@ prints a line for each that gave neither a graph nor a GraphError of one sentenc
 from __future__ import annotations
 
 import random
-import resource
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from ansor.core.sizes import tensor_limit
 from relay_lite.frontend import from_onnx
 from relay_lite.frontend.onnx.table import TABLE
-from relay_lite.ir.errors import GraphError
 from relay_lite.ir.visit import post_order
 from tests.relay_lite.onnx_models import FAMILIES, Builder
+from tests.relay_lite.promised import limit_process, verdict
 
-SPARE_BYTES = 256 << 20
-SECONDS = 10
 SIZES = (0, -1, 1, 2, 3, 1 << 10, 1 << 16, 46341, (1 << 31) - 1, 1 << 31, 1 << 33, 1 << 40, 1 << 62, (1 << 63) - 1,
          -(1 << 63), -(1 << 31), -7)  # fmt: skip
 REALS = (0.0, -1.0, 1e-45, 1e9, 1e30, -1e30, float("inf"), float("-inf"), float("nan"), 0.3)
@@ -362,46 +358,23 @@ def changed(seed: int) -> onnx.ModelProto:
 # ---------------------------------------------------------------------------------------------- imported
 
 
-def verdict(model: onnx.ModelProto) -> str | None:
-    """None for a graph, or a refusal of one sentence; else what went wrong."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    try:
-        module, _ = from_onnx(model.SerializeToString())
-        for e in post_order(module["main"].body):
-            str(e.type)
-    except GraphError as error:
-        said = str(error)
-        return None if "\n" not in said and len(said) < 2000 else f"no sentence: {said[:300]!r} ({len(said)})"
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:300]}"
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-    return None
-
-
-def _late(*_: Any) -> None:
-    raise TimeoutError(f"longer than {SECONDS} s of the processor")
-
-
-def limit_memory() -> None:
-    """Let this process have three quarters of the largest tensor more of address space than it has now."""
-    with open("/proc/self/statm") as file:
-        pages = int(file.read().split()[0])
-    most = pages * resource.getpagesize() + tensor_limit() * 3 // 4 + SPARE_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+def import_whole(model: onnx.ModelProto) -> None:
+    """Import a model, and look at every type."""
+    module, _ = from_onnx(model.SerializeToString())
+    for e in post_order(module["main"].body):
+        str(e.type)
 
 
 def main(first: int, count: int) -> None:
     """Import the absurd models (for a first seed of 0) and `count` changed ones."""
-    limit_memory()
-    signal.signal(signal.SIGPROF, _late)
+    limit_process()
     named = [(name, make) for name, make in ABSURD.items() if first == 0]
     drawn = [(f"seed {seed}", lambda seed=seed: changed(seed)) for seed in range(first, first + count)]
     slowest, graphs = (0.0, ""), 0
     for name, make in (*named, *drawn):
         model = make()
         begin = time.monotonic()
-        wrong = verdict(model)
+        wrong = verdict(partial(import_whole, model))
         slowest = max(slowest, (time.monotonic() - begin, name))
         graphs += wrong is None
         if wrong is not None:
