@@ -3,7 +3,7 @@
 Three arguments, cheapest first; the walk has tried the range of the index over the boxes of the loops already:
 
     few points   all points of the loops that the index depends on, where those are few
-    forms        the index as a linear form, bounded by the conditions (`verify_form.py`)
+    forms        the index as a linear form, bounded by the conditions (`verify_bounds.py`)
     all points   up to `MOST_POINTS` of them
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from .expr import Var
 from .stmt_text import head_text, pretty
-from .verify_form import bounds_under
+from .verify_bounds import inside
 from .verify_points import MOST_POINTS, Point, computable, range_at_points, range_of_conditions, value_at
 from .verify_span import Boxes
 from .verify_walk import Access
@@ -52,8 +52,7 @@ def settle(access: Access) -> Shown | Counterexample | Open:
     spans, conditions, size = access.scope.spans, access.scope.conditions, access.buffer.size
     found = range_at_points(access.index, conditions, spans, FEW_POINTS)
     if found is None:
-        low, high = bounds_under(access.index, conditions, spans)
-        if low >= 0 and high < size:
+        if inside(access.index, conditions, spans, size):
             return Shown()
         found = range_at_points(access.index, conditions, spans, MOST_POINTS)
     if found is None:
