@@ -52,7 +52,7 @@ def settle(access: Access) -> Shown | Counterexample | Open:
     spans, conditions, size = access.scope.spans, access.scope.conditions, access.buffer.size
     found = range_at_points(access.index, conditions, spans, FEW_POINTS)
     if found is None:
-        if inside(access.index, conditions, spans, size):
+        if inside(access.index, size, conditions, access.forms, access.forms.ends(spans)):
             return Shown()
         found = range_at_points(access.index, conditions, spans, MOST_POINTS)
     if found is None:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .expr import Compare, Expr
-from .verify_form import Forms, Link, Sum, greatest, plus
-from .verify_span import INDICES, Span, Spans
+from .verify_form import Ends, Forms, Link, Sum, greatest, plus
+from .verify_span import INDICES
 
 _MOST_STEPS = 8
 _MOST_LAWS = 64
@@ -30,31 +30,30 @@ class _Bound:
     most: int
 
 
-def inside(index: Expr, conditions: tuple[Expr, ...], spans: Spans, size: int) -> bool:
+def inside(index: Expr, size: int, conditions: tuple[Expr, ...], forms: Forms, ends: Ends) -> bool:
     """Whether an index is shown to be one of `size` elements wherever the conditions hold."""
-    forms = Forms(spans)
     terms, constant = forms.of(index)
     goals = [_Bound(_negated(terms), constant), _Bound(terms, size - 1 - constant)]
     bounds = [b for c in conditions for b in _bounds(c, forms)]
-    goals = _open(goals, bounds, forms.ends)
-    if not goals or not forms.links:
+    goals = _open(goals, bounds, ends)
+    links = forms.links([terms, *[b.terms for b in bounds]]) if goals else ()
+    if not goals or not links:
         return not goals
-    links = tuple(forms.links.values())
     cuts = tuple(_cuts(links, forms))
     goals = [_Bound(_cut(g.terms, cuts), g.most) for g in goals]
     bounds += [_Bound(_cut(b.terms, cuts), b.most) for b in bounds]
     more = [_Bound(_written_in(b.terms, links), b.most) for b in bounds]
-    more += [r for b in more for r in _rounded(b, forms.ends)]
-    more += [b for link in links for b in _of_quotient(link, bounds, forms.ends)]
+    more += [r for b in more for r in _rounded(b, ends)]
+    more += [b for link in links for b in _of_quotient(link, bounds, ends)]
     goals = [_Bound(_written_in(g.terms, links), g.most) for g in goals]
-    return not _open(goals, [*bounds, *more][:_MOST_LAWS], forms.ends)
+    return not _open(goals, [*bounds, *more][:_MOST_LAWS], ends)
 
 
 def _negated(terms: Sum) -> Sum:
     return {e: -c for e, c in terms.items()}
 
 
-def _open(goals: list[_Bound], bounds: list[_Bound], ends: list[Span]) -> list[_Bound]:
+def _open(goals: list[_Bound], bounds: list[_Bound], ends: Ends) -> list[_Bound]:
     """The goals that do not follow from bounds."""
     return [g for g in goals if _most(g.terms, bounds, ends) > g.most]
 
@@ -71,7 +70,7 @@ def _bounds(cond: Expr, forms: Forms) -> Iterator[_Bound]:
         yield _Bound(_negated(terms), constant - strict)
 
 
-def _most(terms: Sum, bounds: list[_Bound], ends: list[Span]) -> int:
+def _most(terms: Sum, bounds: list[_Bound], ends: Ends) -> int:
     """A number that the sum does not exceed, by taking the bounds that help most, one after the other."""
     best = greatest(terms, ends)
     for _ in range(_MOST_STEPS):
@@ -86,7 +85,7 @@ def _first(step: tuple[int, int, _Bound | None]) -> int:
     return step[0]
 
 
-def _steps(terms: Sum, bounds: list[_Bound], ends: list[Span]) -> Iterator[tuple[int, int, _Bound]]:
+def _steps(terms: Sum, bounds: list[_Bound], ends: Ends) -> Iterator[tuple[int, int, _Bound]]:
     """By how much the greatest value rises where a bound is taken out of `terms` k times, so that an atom vanishes."""
     for b in bounds:
         shared = [(e, c) for e, c in b.terms.items() if e in terms]
@@ -135,7 +134,7 @@ def _cut(terms: Sum, cuts: tuple[_Cut, ...]) -> Sum:
     return terms
 
 
-def _of_quotient(link: Link, bounds: list[_Bound], ends: list[Span]) -> Iterator[_Bound]:
+def _of_quotient(link: Link, bounds: list[_Bound], ends: Ends) -> Iterator[_Bound]:
     """How large and how small the quotient can be where the conditions hold."""
     yield _Bound({link.quotient: 1}, (_most(link.terms, bounds, ends) + link.constant) // link.den)
     yield _Bound({link.quotient: -1}, -((link.constant - _most(_negated(link.terms), bounds, ends)) // link.den))
@@ -156,7 +155,7 @@ def _written_in(terms: Sum, links: tuple[Link, ...]) -> Sum:
     return terms
 
 
-def _rounded(bound: _Bound, ends: list[Span]) -> Iterator[_Bound]:
+def _rounded(bound: _Bound, ends: Ends) -> Iterator[_Bound]:
     """What a bound says of the multiples of each of its coefficients."""
     for g in {abs(c) for c in bound.terms.values()} - {1}:
         rest = {e: -c for e, c in bound.terms.items() if c % g}

@@ -9,108 +9,114 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from .expr import Binary, Const, Expr, Var
+from .expr import Var
 from .stmt import For
-from .verify_points import Terms, computable, sum_of, value_at
-from .verify_span import Span
+from .verify_form import Ends, Forms, Sum
 from .verify_walk import Access
-from .visit import free_vars
 
 _MOST_ITERATIONS = 1 << 18
-Equation = tuple[Expr, Expr, int]
-"""`a - b == k`, of an expression of one iteration and one of another."""
+Pair = tuple[int, int]
+"""An atom in one iteration, and one in another."""
+Equation = tuple[Sum, Sum, int]
+"""`a - b == k`, of a sum in one iteration and one in another."""
 
 
 def iterations_equal(loop: For, one: Access, other: Access) -> bool:
     """Whether `one` in an iteration of `loop` and `other` in another never touch the same element."""
-    known: dict[tuple[Expr, Expr], int] = {}
-    seen: set[tuple[Expr, Expr]] = set()
-    todo: list[Equation] = [(one.index, other.index, 0)]
+    forms = one.forms
+    (a, x), (b, y) = forms.of(one.index), forms.of(other.index)
+    digits = _Digits(loop, one, other)
+    known: dict[Pair, int] = {}
+    done: set[Pair] = set()
+    todo: list[Equation] = [(a, b, y - x)]
     while todo:
-        digits = _Digits(loop, one, other)
-        if not digits.split(*todo.pop()):
+        found = digits.split(*todo.pop())
+        if found is None:
             return True
-        known |= {(a, b): k for a, b, k in digits.found}
-        todo = [x for x in _wholes(known) if (x[0], x[1]) not in seen]
-        seen |= {(a, b) for a, b, _ in todo}
-    return _one_iteration(loop, [a for (a, b), k in known.items() if k == 0 and _same(a, b)])
+        known |= found
+        todo += _wholes(known, done, forms)
+    return _one_iteration(loop, [a for (a, b), k in known.items() if a == b and not k], forms)
 
 
-def _same(a: Expr, b: Expr) -> bool:
-    return bool(a == b)
-
-
-def _one_iteration(loop: For, equal: list[Expr]) -> bool:
-    """Whether the values of `equal`, expressions of the loop variable alone, tell the iterations apart."""
-    if any(e is loop.var for e in equal):
+def _one_iteration(loop: For, equal: list[int], forms: Forms) -> bool:
+    """Whether the values of the atoms `equal`, of the loop variable alone, tell the iterations apart."""
+    if any(forms.is_variable(e, loop.var) for e in equal):
         return True
-    own = [e for e in equal if free_vars(e) == {loop.var}]
+    own = [e for e in equal if forms.variables(e) == {loop.var}]
     if not own or loop.extent > _MOST_ITERATIONS:
         return False
     grid = {loop.var: np.arange(loop.extent)}
     key = np.zeros(loop.extent, np.int64)
     for e in own:
-        _, values = np.unique(value_at(e, grid), return_inverse=True)
+        _, values = np.unique(forms.value(e, grid), return_inverse=True)
         _, key = np.unique(key * loop.extent + values, return_inverse=True)
     return int(key.max()) + 1 == loop.extent
 
 
-@dataclass(frozen=True)
 class _Digits:
-    """An equation, taken apart into those of single terms."""
+    """Takes equations apart into those of single atoms."""
 
-    loop: For
-    one: Access
-    other: Access
-    found: list[Equation] = field(default_factory=list)
+    def __init__(self, loop: For, one: Access, other: Access) -> None:
+        self.forms = one.forms
+        self.spans = one.scope.spans
+        self.ends = self.forms.ends(self.spans), self.forms.ends(other.scope.spans)
+        self.inside = _inside(one, loop) | _inside(other, loop)
 
-    def split(self, a: Expr, b: Expr, difference: int) -> bool:
-        """Note what follows from `a - b == difference`; False if it cannot hold."""
-        (mine, x), (theirs, y) = sum_of(a), sum_of(b)
-        self._cancel(mine, theirs)
-        digits = sorted({abs(c) for c in (*mine.values(), *theirs.values())})
-        rest, low, high, first = x - y - difference, 0, 0, 0
+    def split(self, a: Sum, b: Sum, difference: int) -> dict[Pair, int] | None:
+        """What follows from `a - b == difference`: differences of atoms; None if it cannot hold."""
+        same = [e for e, c in a.items() if b.get(e) == c and self._fixed(e)]
+        mine, theirs = [_by_size(terms, same) for terms in (a, b)]
+        digits = sorted({*mine, *theirs})
+        found: dict[Pair, int] = {}
+        rest, low, high, first = -difference, 0, 0, 0
         for k, digit in enumerate(digits):
-            span = self._span(digit, mine, theirs)
+            here = mine.get(digit, []), theirs.get(digit, [])
+            span = _span(*here, *self.ends)
             low, high = low + span[0], high + span[1]
             step = math.gcd(*digits[k + 1 :]) or abs(rest) + abs(low) + abs(high) + 1
             carry = -(-(rest + low) // step) * step
             if carry > rest + high:
-                return False
+                return None
             if carry + step > rest + high:
-                if k == first and not self._single(digit, carry - rest, mine, theirs):
-                    return False
+                if k == first and not _single(digit, carry - rest, *here, found):
+                    return None
                 rest, low, high, first = carry, 0, 0, k + 1
-        return bool(digits) or rest == 0
+        return found if digits or rest == 0 else None
 
-    def _cancel(self, mine: Terms, theirs: Terms) -> None:
-        """Take away what is the same in all iterations."""
-        inside = _inside(self.one, self.loop) | _inside(self.other, self.loop)
-        for e in [e for e, c in mine.items() if theirs.get(e) == c]:
-            if not free_vars(e) & inside and computable(e, self.one.scope.spans):
-                del mine[e], theirs[e]
+    def _fixed(self, atom: int) -> bool:
+        """Whether an atom is the same in all iterations."""
+        return not self.forms.variables(atom) & self.inside and self.forms.computable(atom, self.spans)
 
-    def _span(self, digit: int, mine: Terms, theirs: Terms) -> Span:
-        """The range of the terms of one coefficient."""
-        low = high = 0
-        for terms, access, sign in ((mine, self.one, 1), (theirs, self.other, -1)):
-            for e, c in terms.items():
-                if abs(c) == digit:
-                    ends = sorted(sign * c * end for end in access.scope.spans.of(e))
-                    low, high = low + ends[0], high + ends[1]
-        return low, high
 
-    def _single(self, digit: int, total: int, mine: Terms, theirs: Terms) -> bool:
-        """Note what follows from the terms of one coefficient having the sum `total`; False if they cannot."""
-        a = [e for e, c in mine.items() if abs(c) == digit]
-        b = [e for e, c in theirs.items() if abs(c) == digit]
-        if len(a) == len(b) == 1 and mine[a[0]] == theirs[b[0]] and total % digit == 0:
-            self.found.append((a[0], b[0], total // mine[a[0]]))
-        return total % digit == 0
+Scaled = tuple[int, int]
+"""An atom and its coefficient."""
+
+
+def _by_size(terms: Sum, without: list[int]) -> dict[int, list[Scaled]]:
+    """The terms, without some, by the absolute value of their coefficient."""
+    out: dict[int, list[Scaled]] = {}
+    for e, c in terms.items():
+        if e not in without:
+            out.setdefault(abs(c), []).append((e, c))
+    return out
+
+
+def _span(mine: list[Scaled], theirs: list[Scaled], ends: Ends, others: Ends) -> tuple[int, int]:
+    """The range of the difference of two sums."""
+    low = sum([c * ends[e][c < 0] for e, c in mine]) - sum([c * others[e][c > 0] for e, c in theirs])
+    high = sum([c * ends[e][c > 0] for e, c in mine]) - sum([c * others[e][c < 0] for e, c in theirs])
+    return low, high
+
+
+def _single(digit: int, total: int, mine: list[Scaled], theirs: list[Scaled], found: dict[Pair, int]) -> bool:
+    """Note what follows from the terms of one coefficient having the difference `total`; False if they cannot."""
+    if len(mine) == len(theirs) == 1 and mine[0][1] == theirs[0][1] and total % digit == 0:
+        found[mine[0][0], theirs[0][0]] = total // mine[0][1]
+    return total % digit == 0
 
 
 def _inside(access: Access, loop: For) -> set[Var]:
@@ -119,19 +125,13 @@ def _inside(access: Access, loop: For) -> set[Var]:
     return {x.var for x in loops[loops.index(loop) :]}
 
 
-def _wholes(known: dict[tuple[Expr, Expr], int]) -> Iterator[Equation]:
-    """The equations of `e` that those of `e // d` and `e % d` give."""
-    for (a, b), remainder in known.items():
-        match a, b:
-            case Binary(op="%", a=x, b=Const(value=d)), Binary(op="%", a=y, b=Const(value=e)) if d == e:
-                for pair in zip(_quotients(x, int(d)), _quotients(y, int(d)), strict=False):
-                    if pair in known:
-                        yield x, y, known[pair] * int(d) + remainder
-
-
-def _quotients(e: Expr, d: int) -> list[Expr]:
-    """The ways to write `e // d`."""
-    out: list[Expr] = [Binary("//", e, Const(d, e.dtype))]
-    if isinstance(e, Binary) and e.op == "//" and isinstance(e.b, Const):
-        out.append(Binary("//", e.a, Const(int(e.b.value) * d, e.dtype)))
-    return out
+def _wholes(known: dict[Pair, int], done: set[Pair], forms: Forms) -> Iterator[Equation]:
+    """The equations of sums that those of their quotients and remainders give, each once."""
+    for pair in known.keys() - done:
+        one, other = [forms.by_remainder.get(e) for e in pair]
+        if one is not None and other is not None and one.den == other.den:
+            quotients = one.quotient, other.quotient
+            if quotients in known:
+                done.add(pair)
+                difference = known[quotients] * one.den + known[pair]
+                yield one.terms, other.terms, difference - one.constant + other.constant

@@ -1,18 +1,19 @@
 """Indices as sums of scaled atoms and a constant; an atom is a number, and equal atoms have the same one.
 
 Atoms are loop variables, quotients, remainders, and whatever is no sum.  What a divisor divides stands outside of
-quotients, and nowhere in remainders, so equal quotients and remainders are written in the same way:
-(a*19 + b) // 3 is a*6 + (a + b) // 3.
+quotients, and nowhere in remainders, and a quotient of a quotient is one by the product of the divisors, so equal
+quotients and remainders are written in the same way: (a*19 + b) // 3 is a*6 + (a + b) // 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .expr import Binary, Const, Expr, Var
-from .verify_span import INDICES, Span, Spans, of_quotient, of_remainder
-from .visit import walk
+from .verify_points import Values, computable, value_at
+from .verify_span import INDICES, Span, Spans, quotient_span, remainder_span
+from .visit import free_vars, walk
 
 Sum = dict[int, int]
 """The coefficients of atoms."""
@@ -29,18 +30,30 @@ class Link:
     remainder: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """The quotient (`//`) or remainder (`%`) of a sum by a number."""
+
+    op: str
+    terms: Sum
+    constant: int
+    den: int
+
+
 class Forms:
-    """The sums of one place of a program: `ends` are the spans of its atoms, `links` tell of what is divided.
+    """The sums of a program."""
 
-    Inner links stand before those of sums that their atoms are in.
-    """
-
-    def __init__(self, spans: Spans) -> None:
-        self.ends: list[Span] = []
-        self.links: dict[Hashable, Link] = {}
-        self._spans = spans
-        self._atoms: dict[Expr, int] = {}
+    def __init__(self) -> None:
+        self.by_remainder: dict[int, Link] = {}
+        self._by_quotient: dict[int, Link] = {}
+        self._links: list[Link] = []
+        self._inside: dict[int, list[int]] = {}
+        self._by_sum: dict[tuple[frozenset[tuple[int, int]], int, int], Link] = {}
+        self._atoms: list[Expr | _Divided] = []
+        self._numbers: dict[Expr, int] = {}
         self._known: dict[int, tuple[Expr, Sum, int]] = {}
+        self._variables: dict[int, frozenset[Var]] = {}
+        self._ends: dict[int, Ends] = {}
 
     def of(self, e: Expr) -> tuple[Sum, int]:
         """An index as a sum, which stays as it is."""
@@ -77,6 +90,8 @@ class Forms:
         add(terms, {self._atom(e): 1}, scale)
         return 0
 
+    # ------------------------------------------------------------------------------------------------- quotients
+
     def divided(self, op: str, terms: Sum, constant: int, den: int) -> tuple[Sum, int]:
         """The quotient or remainder of a sum."""
         high = {e: k // den if k > 0 else -(-k // den) for e, k in terms.items()}
@@ -92,33 +107,111 @@ class Forms:
 
     def _link(self, terms: Sum, constant: int, den: int) -> Link:
         key = (frozenset(terms.items()), constant, den)
-        found = self.links.get(key)
+        found = self._by_sum.get(key)
         if found is None:
-            low = constant - greatest({e: -c for e, c in terms.items()}, self.ends)
-            span, by = (low, constant + greatest(terms, self.ends)), (den, den)
-            atoms = [self._new(of_quotient(span, by)), self._new(of_remainder(span, by))]
-            found = self.links[key] = Link(terms, constant, den, *atoms)
+            quotient = self._quotient(terms, constant, den)
+            remainder = self._new(_Divided("%", terms, constant, den))
+            found = self._by_sum[key] = Link(terms, constant, den, quotient, remainder)
+            self.by_remainder[remainder] = found
+            self._by_quotient.setdefault(quotient, found)
+            for atom in (quotient, remainder):
+                self._inside.setdefault(atom, [len(self._links)])
+            self._links.append(found)
         return found
 
-    def _new(self, span: Span | None) -> int:
-        assert span is not None, "no divisor is 0"
-        self.ends.append(span)
-        return len(self.ends) - 1
+    def _quotient(self, terms: Sum, constant: int, den: int) -> int:
+        (first, k), *others = terms.items()
+        inner = self._by_quotient.get(first)
+        if inner is None or others or k != 1 or constant:
+            return self._new(_Divided("//", terms, constant, den))
+        return self._link(inner.terms, inner.constant, inner.den * den).quotient
+
+    def links(self, sums: Iterable[Sum]) -> tuple[Link, ...]:
+        """What is divided anywhere in some sums, inner sums before those of which they are atoms."""
+        found: set[int] = set()
+        todo = [atom for terms in sums for atom in terms]
+        while todo:
+            for k in self._inside.get(todo.pop(), ()):
+                if k not in found:
+                    found.add(k)
+                    todo.extend(self._links[k].terms)
+        return tuple([self._links[k] for k in sorted(found)])
+
+    # ----------------------------------------------------------------------------------------------------- atoms
+
+    def _new(self, atom: Expr | _Divided) -> int:
+        self._atoms.append(atom)
+        return len(self._atoms) - 1
 
     def _atom(self, e: Expr) -> int:
-        found = self._atoms.get(e)
+        found = self._numbers.get(e)
         if found is None:
-            if not isinstance(e, Var):
-                self._note_divided(e)
-            found = self._atoms[e] = self._new(self._spans.of(e))
+            sums = [] if isinstance(e, Var) else [self.of(x)[0] for x in walk(e) if _is_divided(x)]
+            found = self._numbers[e] = self._new(e)
+            self._inside[found] = [k for terms in sums for atom in terms for k in self._inside.get(atom, ())]
         return found
 
-    def _note_divided(self, e: Expr) -> None:
-        """Make links of what is divided somewhere inside an atom."""
-        for x in walk(e):
-            match x:
-                case Binary(op="//" | "%" as op, a=a, b=Const(value=value)) if a.dtype in INDICES and value > 0:
-                    self.divided(op, *self.of(a), int(value))
+    def is_variable(self, atom: int, var: Var) -> bool:
+        return self._atoms[atom] is var
+
+    def variables(self, atom: int) -> frozenset[Var]:
+        """The loop variables that an atom depends on."""
+        found = self._variables.get(atom)
+        if found is None:
+            e = self._atoms[atom]
+            own = map(self.variables, e.terms) if isinstance(e, _Divided) else [free_vars(e)]
+            found = self._variables[atom] = frozenset[Var]().union(*own)
+        return found
+
+    def computable(self, atom: int, spans: Spans) -> bool:
+        """Whether the value of an atom is known at a point of the loops."""
+        e = self._atoms[atom]
+        if isinstance(e, _Divided):
+            return all(self.computable(x, spans) for x in e.terms)
+        return computable(e, spans)
+
+    def value(self, atom: int, grid: Mapping[Var, Values]) -> Values:
+        """The values of a computable atom at the points of `grid`."""
+        e = self._atoms[atom]
+        if not isinstance(e, _Divided):
+            return value_at(e, grid)
+        total = sum([self.value(x, grid) * c for x, c in e.terms.items()], e.constant)
+        return total // e.den if e.op == "//" else total % e.den
+
+    def ends(self, spans: Spans) -> Ends:
+        """The spans of the atoms in one place of the program."""
+        found = self._ends.get(id(spans))
+        if found is None:
+            found = self._ends[id(spans)] = Ends(self._atoms, spans)
+        return found
+
+
+def _is_divided(e: Expr) -> bool:
+    match e:
+        case Binary(op="//" | "%", b=Const(value=value)):
+            return e.dtype in INDICES and value > 0
+    return False
+
+
+class Ends(dict[int, Span]):
+    """The spans of atoms, each looked at once."""
+
+    def __init__(self, atoms: list[Expr | _Divided], spans: Spans) -> None:
+        super().__init__()
+        self._atoms = atoms
+        self._spans = spans
+
+    def __missing__(self, atom: int) -> Span:
+        e = self._atoms[atom]
+        found = self[atom] = self._of_divided(e) if isinstance(e, _Divided) else self._spans.of(e)
+        return found
+
+    def _of_divided(self, e: _Divided) -> Span:
+        low = e.constant - greatest({x: -c for x, c in e.terms.items()}, self)
+        span, by = (low, e.constant + greatest(e.terms, self)), (e.den, e.den)
+        found = quotient_span(span, by) if e.op == "//" else remainder_span(span, by)
+        assert found is not None, "no divisor is 0"
+        return found
 
 
 def add(terms: Sum, other: Sum, k: int) -> None:
@@ -138,6 +231,6 @@ def plus(terms: Sum, other: Sum, k: int) -> Sum:
     return out
 
 
-def greatest(terms: Sum, ends: list[Span]) -> int:
+def greatest(terms: Sum, ends: Ends) -> int:
     """The greatest value over the spans of the atoms."""
     return sum([c * ends[e][c > 0] for e, c in terms.items()])

@@ -82,10 +82,10 @@ def settle_meeting(m: Meeting) -> Shown | Counterexample | Open:
 
 def _pairs(m: Meeting) -> Iterator[tuple[Access, Access]]:
     """A write and a read each, without those that differ from others by the same constant in both."""
-    sums = [[(x, sum_of(x.index), _around(x)) for x in some] for some in (m.writes, m.reads)]
+    sums = [[(x, *x.forms.of(x.index), _around(x)) for x in some] for some in (m.writes, m.reads)]
     numbers: dict[object, int] = {}
     writes, reads = [
-        [(numbers.setdefault((frozenset(t.items()), around), len(numbers)), c, x) for x, (t, c), around in some]
+        [(numbers.setdefault((frozenset(t.items()), around), len(numbers)), c, x) for x, t, c, around in some]
         for some in sums
     ]
     yield from {(i, j, a - b): (w, r) for i, a, w in writes for j, b, r in reads}.values()

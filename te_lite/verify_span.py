@@ -36,14 +36,14 @@ def _product(a: Span, b: Span) -> Span:
     return min(ends), max(ends)
 
 
-def of_quotient(a: Span, b: Span) -> Span | None:
+def quotient_span(a: Span, b: Span) -> Span | None:
     if b[0] <= 0 <= b[1]:
         return None
     ends = (a[0] // b[0], a[0] // b[1], a[1] // b[0], a[1] // b[1])
     return min(ends), max(ends)
 
 
-def of_remainder(a: Span, b: Span) -> Span | None:
+def remainder_span(a: Span, b: Span) -> Span | None:
     if b[0] <= 0 <= b[1]:
         return None
     if b[0] < 0:
@@ -55,15 +55,15 @@ def of_remainder(a: Span, b: Span) -> Span | None:
 
 
 def _truncated(a: Span, b: Span) -> Span | None:
-    return of_quotient(a, b) if a[0] >= 0 and b[0] > 0 else None
+    return quotient_span(a, b) if a[0] >= 0 and b[0] > 0 else None
 
 
 _LAWS: dict[str, Callable[[Span, Span], Span | None]] = {
     "+": lambda a, b: (a[0] + b[0], a[1] + b[1]),
     "-": lambda a, b: (a[0] - b[1], a[1] - b[0]),
     "*": _product,
-    "//": of_quotient,
-    "%": of_remainder,
+    "//": quotient_span,
+    "%": remainder_span,
     "/": _truncated,
     "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),

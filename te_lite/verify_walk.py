@@ -40,6 +40,7 @@ from .expr import (
 from .step import SCOPES, is_scope
 from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce
 from .stmt_text import head_text, pretty
+from .verify_form import Forms
 from .verify_span import Span, Spans
 from .visit import children
 
@@ -154,6 +155,7 @@ class Access:
     buffer: Buffer
     index: Expr
     scope: Scope
+    forms: Forms
 
 
 class Walk:
@@ -168,6 +170,7 @@ class Walk:
         self.open: list[Access] = []
         self.written: list[Access] = []
         self.read: list[Access] = []
+        self.forms = Forms()
         for k, b in enumerate(func.args):
             if b in func.args[:k]:
                 self.find("buffers", f"the buffer {b.name} is two arguments")
@@ -329,12 +332,12 @@ class Walk:
             self.find("dtypes", f"the index `{pretty(index)}` of {buffer.name} is {index.dtype}, not an integer")
             return
         if scope.turns and buffer in scope.turns[-1].outside and not scope.never:
-            alike.append(Access(s, buffer, index, scope))
+            alike.append(Access(s, buffer, index, scope, self.forms))
         low, high = scope.spans.of(index)
         if scope.never or (low >= 0 and high < buffer.size):
             self.proven += 1
         else:
-            self.open.append(Access(s, buffer, index, scope))
+            self.open.append(Access(s, buffer, index, scope, self.forms))
 
 
 def _strange(s: Stmt, scope: Scope) -> Scope:
