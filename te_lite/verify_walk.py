@@ -63,7 +63,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A block or parallel loop of more than one iteration, and the buffers that live outside of it."""
+    """A block, thread or parallel loop of more than one iteration, and the buffers that live outside of it."""
 
     loop: For
     outside: frozenset[Buffer]
@@ -92,7 +92,7 @@ class Scope:
     def within(self, loop: For) -> Scope:
         """The body of a loop."""
         boxes = {**self.spans.boxes, loop.var: (0, loop.extent - 1)}
-        together = loop.kind in (ForKind.BLOCK, ForKind.PARALLEL) and loop.extent > 1
+        together = loop.kind in (ForKind.BLOCK, ForKind.THREAD, ForKind.PARALLEL) and loop.extent > 1
         turns = (*self.turns, Turn(loop, self.buffers)) if together else self.turns
         return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), turns=turns, seen=set())
 

@@ -131,6 +131,16 @@ BROKEN: dict[str, dict[str, tuple[str, LoweredFunc]]] = {
             seq(serial(Store(IN, J, ZERO), J), Store(OUT, K, IN[7 - K]))))),
         "guards": ("of parallel loop i reads", func(parallel(
             If(K < 7, Store(OUT, K + 1, if_then_else(K > 5, OUT[K], ZERO)))))),
+        "one iteration writes": ("iteration 0 of parallel loop i reads .* that iteration 5 writes", func(parallel(
+            seq(If(K.equal(5), Store(OUT, const(0), ZERO)), Store(IN, K, OUT[0]))))),
+        "threads accumulate": ("iteration 1 of thread loop t reads an element of out", func(block(thread(
+            serial(Store(OUT, B, OUT[B] + IN[J]), J))))),
+        "threads without a barrier": ("of thread loop t reads an element of out, as in `in", func(block(thread(
+            seq(Store(OUT, B * 4 + T, ZERO), Store(IN, B * 4 + T, OUT[B * 4 + 3 - T])))))),
+        "a barrier for some": ("of thread loop t reads", func(block(thread(seq(
+            Store(OUT, B * 4 + T, ZERO), If(IN[0] < 1.0, Barrier()), Store(IN, B * 4 + T, OUT[B * 4 + 3 - T])))))),
+        "the next turn of a loop": ("of thread loop t reads", func(block(thread(serial(seq(
+            Store(OUT, B * 4 + T, ZERO), Barrier(), Store(IN, B * 4 + T, OUT[B * 4 + 3 - T]))))))),
     },
 }  # fmt: skip
 CASES = [(check, case) for check, cases in BROKEN.items() for case in cases]
@@ -183,7 +193,16 @@ def test_what_memory_decides_is_unproven_and_refused() -> None:
 
 
 LARGE = Buffer("large", "float32", (1 << 24,))
+ACROSS = Store(IN, B * 4 + T, OUT[B * 4 + 3 - T])
 NO_RACES: dict[str, Callable[[], Stmt]] = {
+    "threads with a barrier": lambda: block(thread(seq(Store(OUT, B * 4 + T, ZERO), Barrier(), ACROSS))),
+    "threads with barriers in a loop": lambda: block(thread(serial(seq(
+        Store(OUT, B * 4 + T, ZERO), Barrier(), ACROSS, Barrier())))),
+    "threads that reduce between": lambda: in_kernel(seq(Store(OUT, B * 4 + T, ZERO), reduce_to(LOCAL), ACROSS)),
+    "all threads write the same": lambda: block(thread(seq(
+        serial(Store(OUT, B * 4 + K, ZERO), extent=4), Barrier(), ACROSS))),
+    "one thread accumulates": lambda: block(thread(If(T.equal(3), serial(Store(OUT, B, OUT[B] + IN[J]), J)))),
+    "threads accumulate": lambda: block(thread(serial(Store(OUT, B * 4 + T, OUT[B * 4 + T] + IN[J]), J))),
     "accumulation": lambda: parallel(seq(Store(OUT, K, ZERO), serial(Store(OUT, K, OUT[K] + IN[J]), J))),
     "blocks": lambda: block(serial(Store(OUT, B * 4 + K, OUT[B * 4 + 3 - K]), extent=4)),
     "computed again": lambda: parallel(serial(Store(OUT, J, ZERO), J)),

@@ -1,0 +1,163 @@
+"""Do two iterations of a loop touch one element?  By all points of the loops that two indices depend on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from .expr import Expr, Var
+from .stmt import For
+from .verify_points import Terms, Values, computable, grids, sum_of, value_at
+from .verify_span import Boxes
+from .verify_walk import Access
+from .visit import free_vars, walk
+
+MOST_POINTS = 1 << 20
+"""How many points of the accesses of one buffer in one loop are looked at."""
+
+_WIDE = 1 << 52
+Pair = tuple[Access, Access]
+"""A write and a read."""
+
+
+@dataclass(frozen=True)
+class Clash:
+    """An iteration that writes an element, and another one that reads it."""
+
+    writer: int
+    reader: int
+
+
+@dataclass(frozen=True)
+class Apart:
+    """No two iterations clash; so many points were looked at."""
+
+    points: int
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Neither is known, for a reason."""
+
+    reason: str
+
+
+def at_points(loop: For, pair: Pair, most: int) -> Apart | Clash | Unknown:
+    """What `most` points show."""
+    if not all(map(_known, pair)):
+        return Unknown("what they touch depends on memory")
+    places = _places(loop, pair)
+    points = sum(p.count for p in places)
+    if points <= most:
+        return _clash(loop, places) or Apart(points)
+    few = [p.few(loop) for p in places]
+    found = _clash(loop, few) if sum(p.count for p in few) <= MOST_POINTS else None
+    return found or Unknown(f"they have more than {MOST_POINTS} points")
+
+
+def _known(x: Access) -> bool:
+    """Whether the index and the conditions have a value of 64 bits at every point."""
+    spans = x.scope.spans
+    parts = (x.index, *x.scope.conditions)
+    return all(computable(e, spans) for e in parts) and all(
+        max(map(abs, spans.of(node))) < _WIDE for e in parts for node in walk(e)
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An index, as a sum, and the boxes of the variables that it and the conditions depend on.
+
+    `outer` are those of them that are variables of loops outside.
+    """
+
+    terms: Terms
+    constant: int
+    conditions: tuple[Expr, ...]
+    boxes: Boxes
+    outer: tuple[Var, ...]
+
+    @property
+    def count(self) -> int:
+        return math.prod(max(0, high - low + 1) for low, high in self.boxes.values())
+
+    def few(self, loop: For) -> _Place:
+        """Two iterations of `loop`, and one of each loop outside."""
+        return replace(self, boxes=_first(_first(self.boxes, (loop.var,), 2), self.outer, 1))
+
+    def points(self, loop: For) -> Iterator[Values]:
+        """Columns: the index, the iteration, and the variables of the loops outside; a row for each point."""
+        if not self.count:
+            return
+        for grid in grids(self.boxes, machine_words=True):
+            index = sum((np.multiply(value_at(e, grid), c) for e, c in self.terms.items()), np.int64(self.constant))
+            alive = reduce(np.logical_and, [value_at(c, grid) for c in self.conditions], np.True_)
+            columns = np.broadcast_arrays(alive, index, grid[loop.var], *[grid[v] for v in self.outer], *grid.values())
+            where = np.flatnonzero(columns[0])
+            yield np.stack([x.reshape(-1)[where] for x in columns[1 : 3 + len(self.outer)]])
+
+
+def _first(boxes: Boxes, variables: tuple[Var, ...], count: int) -> Boxes:
+    """The boxes with at most the first `count` values of some variables."""
+    return {v: (low, min(high, low + count - 1) if v in variables else high) for v, (low, high) in boxes.items()}
+
+
+def _places(loop: For, pair: Pair) -> list[_Place]:
+    """The write and the read, without the terms that are the same in both and in all iterations.
+
+    Where nothing depends on the iteration, two of each are enough: they differ, unless one iteration does it all.
+    """
+    loops = pair[0].scope.loops
+    outer = {x.var for x in loops[: loops.index(loop)]}
+    sums = [sum_of(x.index) for x in pair]
+    common = [e for e, c in sums[0][0].items() if free_vars(e) <= outer and sums[1][0].get(e) == c]
+    kept = [{e: c for e, c in terms.items() if e not in common} for terms, _ in sums]
+    used = [set[Var]().union(*map(free_vars, (*t, *x.scope.conditions))) for t, x in zip(kept, pair, strict=True)]
+    around = tuple(v for v in outer if any(v in u for u in used))
+    twice = () if any(loop.var in u for u in used) else (loop.var,)
+    return [
+        _Place(
+            terms, constant, x.scope.conditions, _first({v: x.scope.spans.boxes[v] for v in names}, twice, 2), around
+        )
+        for terms, (_, constant), x, u in zip(kept, sums, pair, used, strict=True)
+        for names in [u.union(around, [loop.var])]
+    ]
+
+
+def _clash(loop: For, places: list[_Place]) -> Clash | None:
+    """An element that an iteration writes and another one reads."""
+    parts = [list(p.points(loop)) for p in places]
+    if not all(parts):
+        return None
+    writes, reads = [np.concatenate(blocks, axis=1) for blocks in parts]
+    both = np.concatenate([writes, reads], axis=1)
+    element = _numbered(np.delete(both, 1, axis=0))
+    written, read = element[: writes.shape[1]], element[writes.shape[1] :]
+    shared = np.isin(element, np.intersect1d(written, read))
+    element, both, write = element[shared], both[:, shared], (np.arange(shared.size) < writes.shape[1])[shared]
+    order = np.lexsort((both[1], element))
+    differ = (np.diff(element[order]) == 0) & (np.diff(both[1][order]) != 0)
+    if not differ.any():
+        return None
+    one = element == element[order][int(np.argmax(differ))]
+    return _pair(both[1][one & write], both[1][one & ~write])
+
+
+def _numbered(rows: Values) -> Values:
+    """A number for each column; equal columns have equal numbers."""
+    key = np.zeros(rows.shape[1], np.int64)
+    for row in rows:
+        _, values = np.unique(row, return_inverse=True)
+        _, key = np.unique(key * rows.shape[1] + values, return_inverse=True)
+    return key
+
+
+def _pair(writers: Values, readers: Values) -> Clash:
+    """Two iterations, one of each, that differ."""
+    return next(
+        Clash(int(w), int(r)) for w in (writers.min(), writers.max()) for r in (readers.min(), readers.max()) if w != r
+    )
