@@ -21,15 +21,15 @@ MOST_POINTS = 1 << 20
 
 _WIDE = 1 << 52
 Pair = tuple[Access, Access]
-"""A write and a read."""
+"""A write, and a read or write."""
 
 
 @dataclass(frozen=True)
 class Clash:
-    """An iteration that writes an element, and another one that reads it."""
+    """An iteration that writes an element, and another one that touches it."""
 
     writer: int
-    reader: int
+    other: int
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _first(boxes: Boxes, variables: tuple[Var, ...], count: int) -> Boxes:
 
 
 def _places(loop: For, pair: Pair) -> list[_Place]:
-    """The write and the read, without the terms that are the same in both and in all iterations.
+    """Both accesses, without the terms that are the same in both and in all iterations.
 
     Where nothing depends on the iteration, two of each are enough: they differ, unless one iteration does it all.
     """
@@ -129,15 +129,15 @@ def _places(loop: For, pair: Pair) -> list[_Place]:
 
 
 def _clash(loop: For, places: list[_Place]) -> Clash | None:
-    """An element that an iteration writes and another one reads."""
+    """An element that an iteration writes and another one touches."""
     parts = [list(p.points(loop)) for p in places]
     if not all(parts):
         return None
-    writes, reads = [np.concatenate(blocks, axis=1) for blocks in parts]
-    both = np.concatenate([writes, reads], axis=1)
+    writes, others = [np.concatenate(blocks, axis=1) for blocks in parts]
+    both = np.concatenate([writes, others], axis=1)
     element = _numbered(np.delete(both, 1, axis=0))
-    written, read = element[: writes.shape[1]], element[writes.shape[1] :]
-    shared = np.isin(element, np.intersect1d(written, read))
+    written, touched = element[: writes.shape[1]], element[writes.shape[1] :]
+    shared = np.isin(element, np.intersect1d(written, touched))
     element, both, write = element[shared], both[:, shared], (np.arange(shared.size) < writes.shape[1])[shared]
     order = np.lexsort((both[1], element))
     differ = (np.diff(element[order]) == 0) & (np.diff(both[1][order]) != 0)
@@ -156,8 +156,8 @@ def _numbered(rows: Values) -> Values:
     return key
 
 
-def _pair(writers: Values, readers: Values) -> Clash:
+def _pair(writers: Values, others: Values) -> Clash:
     """Two iterations, one of each, that differ."""
     return next(
-        Clash(int(w), int(r)) for w in (writers.min(), writers.max()) for r in (readers.min(), readers.max()) if w != r
+        Clash(int(w), int(x)) for w in (writers.min(), writers.max()) for x in (others.min(), others.max()) if w != x
     )

@@ -1,9 +1,9 @@
 """Do the iterations of a loop that run at once leave each other's elements alone?
 
-Of a block, thread or parallel loop, and a buffer that lives outside of it and is written and read in its body: no
-iteration may read an element that another one writes.  Threads may, where a barrier stands between the two on every
-way (`verify_phases.py`).  Elements that several write and none of the others reads are no race: what is computed again
-is the same value.  Two arguments, cheapest first:
+Of a block or parallel loop, and a buffer that lives outside of it and is written and read in its body: no iteration
+may read an element that another one writes.  Elements that several write and none of the others reads are no race: what
+is computed again is the same value.  Of a thread loop: no iteration may read or write an element that another one
+writes, unless a barrier stands between the two on every way (`verify_phases.py`).  Two arguments, cheapest first:
 
     digits      an equal index shows an equal iteration (`verify_digits.py`)
     points      all points of the loops that the indices and their conditions depend on (`verify_clash.py`)
@@ -28,7 +28,7 @@ from .visit import free_vars
 
 @dataclass(frozen=True)
 class Meeting:
-    """A loop whose iterations run at once, a buffer that lives outside of it, and its writes and reads in pairs.
+    """A loop whose iterations run at once, a buffer that lives outside of it, and pairs of a write and another access.
 
     Of pairs that differ in the same constant in both there is one, and none of a pair that barriers keep apart.
     """
@@ -49,23 +49,24 @@ class _Class:
 
 
 def meetings(walk: Walk) -> Iterator[Meeting]:
-    """Where iterations could read what others write."""
+    """Where iterations could touch what others write."""
     for buffer in dict.fromkeys(x.buffer for x in walk.written):
         reads = [x for x in walk.read if x.buffer is buffer]
-        writes = [x for x in walk.written if x.buffer is buffer] if reads else []
+        writes = [x for x in walk.written if x.buffer is buffer]
         for loop in dict.fromkeys(t.loop for x in writes for t in x.scope.turns if buffer in t.outside):
-            inside = [[x for x in some if loop in x.scope.loops] for some in (writes, reads)]
+            others = reads + writes if loop.kind is ForKind.THREAD else reads
+            inside = [[x for x in some if loop in x.scope.loops] for some in (writes, others)]
             if inside[1]:
                 yield Meeting(loop, buffer, tuple(_pairs(loop, *inside)))
 
 
-def _pairs(loop: For, writes: list[Access], reads: list[Access]) -> Iterator[Pair]:
-    """A write and a read of each class, and of each difference of their constants."""
+def _pairs(loop: For, writes: list[Access], others: list[Access]) -> Iterator[Pair]:
+    """A write and another access of each class, and of each difference of their constants."""
     numbers: dict[object, int] = {}
-    some, others = [_classes(x, numbers) for x in (writes, reads)]
-    pairs = [(a, b) for a in some for b in others]
+    some, more = [_classes(x, numbers) for x in (writes, others)]
+    pairs = [(a, b) for a in some for b in more]
     if loop.kind is ForKind.THREAD:
-        phases = Phases(loop.body, {id(x.statement) for x in writes + reads})
+        phases = Phases(loop.body, {id(x.statement) for x in writes + others})
         pairs = [(a, b) for a, b in pairs if phases.meet(a.statements, b.statements)]
     yield from {(a.number, b.number, a.constant - b.constant): (a.access, b.access) for a, b in pairs}.values()
 
@@ -92,8 +93,8 @@ def settle_meeting(m: Meeting) -> Shown | Counterexample | Open:
     for pair in m.pairs:
         if not _one_only(m.loop, pair) and not iterations_equal(m.loop, *pair):
             match at_points(m.loop, pair, MOST_POINTS - points):
-                case Clash(writer=writer, reader=reader):
-                    return _counterexample(m, pair, writer, reader)
+                case Clash(writer=one, other=other):
+                    return _counterexample(m, pair, one, other)
                 case Unknown(reason=reason):
                     return _open(m, reason)
                 case Apart(points=some):
@@ -109,13 +110,15 @@ def _one_only(loop: For, pair: Pair) -> bool:
 
 def _open(m: Meeting, reason: str) -> Open:
     where = f"the iterations of {m.loop.kind.value} loop {m.loop.var.name}"
-    return Open(f"nothing shows that {where} read no element of {m.buffer.name} that another one writes: {reason}")
+    does = "read or write" if m.loop.kind is ForKind.THREAD else "read"
+    return Open(f"nothing shows that {where} {does} no element of {m.buffer.name} that another one writes: {reason}")
 
 
-def _counterexample(m: Meeting, pair: Pair, writer: int, reader: int) -> Counterexample:
+def _counterexample(m: Meeting, pair: Pair, one: int, other: int) -> Counterexample:
     var, kind = m.loop.var.name, m.loop.kind.value
-    write, read = [head_text(x.statement) for x in pair]
+    write, touch = [head_text(x.statement) for x in pair]
+    does = "writes" if pair[1].writes else "reads"
     return Counterexample(
-        f"iteration {reader} of {kind} loop {var} reads an element of {m.buffer.name}, as in `{read}`, that iteration "
-        f"{writer} writes, as in `{write}`"
+        f"iteration {other} of {kind} loop {var} {does} an element of {m.buffer.name}, as in `{touch}`, that iteration "
+        f"{one} writes, as in `{write}`"
     )

@@ -156,6 +156,7 @@ class Access:
     index: Expr
     scope: Scope
     forms: Forms
+    writes: bool
 
 
 class Walk:
@@ -207,7 +208,7 @@ class Walk:
     def store(self, s: Store, scope: Scope) -> None:
         if s.value.dtype != s.buffer.dtype:
             self.find("dtypes", f"`{head_text(s)}` stores {s.value.dtype} to a buffer of {s.buffer.dtype}")
-        self.access(s.buffer, s.index, scope, s, self.written)
+        self.access(s.buffer, s.index, scope, s, writes=True)
         self.expr(s.index, scope, s)
         self.expr(s.value, scope, s)
 
@@ -304,7 +305,7 @@ class Walk:
     def branching(self, e: Expr, scope: Scope, s: Stmt) -> None:
         match e:
             case BufferLoad(buffer=buffer, index=index):
-                self.access(buffer, index, scope, s, self.read)
+                self.access(buffer, index, scope, s, writes=False)
                 self.expr(index, scope, s)
             case Call(func="if_then_else", args=(cond, a, b)):
                 self.expr(cond, scope, s)
@@ -326,18 +327,19 @@ class Walk:
             text = f"the buffer {buffer.name} of `{head_text(s)}` is neither argument nor allocated around it"
             self.find("buffers", text)
 
-    def access(self, buffer: Buffer, index: Expr, scope: Scope, s: Stmt, alike: list[Access]) -> None:
+    def access(self, buffer: Buffer, index: Expr, scope: Scope, s: Stmt, writes: bool) -> None:
         self.known(buffer, scope, s)
         if index.dtype == "bool" or index.dtype in FLOATS:
             self.find("dtypes", f"the index `{pretty(index)}` of {buffer.name} is {index.dtype}, not an integer")
             return
+        found = Access(s, buffer, index, scope, self.forms, writes)
         if scope.turns and buffer in scope.turns[-1].outside and not scope.never:
-            alike.append(Access(s, buffer, index, scope, self.forms))
+            (self.written if writes else self.read).append(found)
         low, high = scope.spans.of(index)
         if scope.never or (low >= 0 and high < buffer.size):
             self.proven += 1
         else:
-            self.open.append(Access(s, buffer, index, scope, self.forms))
+            self.open.append(found)
 
 
 def _strange(s: Stmt, scope: Scope) -> Scope:

@@ -137,6 +137,8 @@ BROKEN: dict[str, dict[str, tuple[str, LoweredFunc]]] = {
             serial(Store(OUT, B, OUT[B] + IN[J]), J))))),
         "threads without a barrier": ("of thread loop t reads an element of out, as in `in", func(block(thread(
             seq(Store(OUT, B * 4 + T, ZERO), Store(IN, B * 4 + T, OUT[B * 4 + 3 - T])))))),
+        "threads write the same": ("iteration 1 of thread loop t writes an element of out, as in .* iteration 0", func(
+            block(thread(serial(Store(OUT, B * 4 + K, ZERO), extent=4))))),
         "a barrier for some": ("of thread loop t reads", func(block(thread(seq(
             Store(OUT, B * 4 + T, ZERO), If(IN[0] < 1.0, Barrier()), Store(IN, B * 4 + T, OUT[B * 4 + 3 - T])))))),
         "the next turn of a loop": ("of thread loop t reads", func(block(thread(serial(seq(
@@ -167,7 +169,7 @@ def test_a_sound_kernel_passes() -> None:
     fold = reduce_to(LOCAL, SHARED[3 - T])
     write = If(T.equal(0), Store(OUT, B, LOCAL[0]))
     vector = serial(Store(OUT, K + 4, IN[K]), extent=4, kind=VECTORIZED)
-    body = seq(stage, Barrier(), fold, write, If(logical_or(B < 1, T < 1), serial(vector, J, 2)))
+    body = seq(stage, Barrier(), fold, write, If(logical_or(T < 0, T < 1), serial(vector, J, 2)))
     kernel = block(Alloc(SHARED, thread(Alloc(LOCAL, body))))
     verify(func(seq(kernel, serial(SET, extent=3))))
 
@@ -199,8 +201,8 @@ NO_RACES: dict[str, Callable[[], Stmt]] = {
     "threads with barriers in a loop": lambda: block(thread(serial(seq(
         Store(OUT, B * 4 + T, ZERO), Barrier(), ACROSS, Barrier())))),
     "threads that reduce between": lambda: in_kernel(seq(Store(OUT, B * 4 + T, ZERO), reduce_to(LOCAL), ACROSS)),
-    "all threads write the same": lambda: block(thread(seq(
-        serial(Store(OUT, B * 4 + K, ZERO), extent=4), Barrier(), ACROSS))),
+    "what threads write in turns": lambda: block(thread(seq(
+        Store(OUT, B * 4 + T, ZERO), Barrier(), Store(OUT, B * 4 + 3 - T, ZERO)))),
     "one thread accumulates": lambda: block(thread(If(T.equal(3), serial(Store(OUT, B, OUT[B] + IN[J]), J)))),
     "threads accumulate": lambda: block(thread(serial(Store(OUT, B * 4 + T, OUT[B * 4 + T] + IN[J]), J))),
     "accumulation": lambda: parallel(seq(Store(OUT, K, ZERO), serial(Store(OUT, K, OUT[K] + IN[J]), J))),
