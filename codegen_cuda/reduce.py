@@ -10,13 +10,14 @@ other combiners go down to the first thread and are broadcast, so that all threa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
 
 from te_lite.c_text import BYTES
 from te_lite.expr import Binary, Combiner, Expr, Logical, Var, as_expr
-from te_lite.stmt import Buffer, Stmt, Store, ThreadReduce, bodies, seq, stmts_of, with_bodies
+from te_lite.stmt import Buffer, For, ForKind, Stmt, Store, ThreadReduce, bodies, seq, stmts_of, with_bodies
 from te_lite.sync import insert_barriers
 
 from .cuda_program import THREAD_TAGS, KernelNest
@@ -70,15 +71,16 @@ def workspace_slots(nest: KernelNest) -> dict[str, int]:
 
 
 def with_barriers(nest: KernelNest) -> Stmt:
-    """The body of a kernel with barriers where shared memory relied on those of reductions that have none.
+    """The body of a kernel with barriers where what threads share relied on those of reductions that have none.
 
     A reduction inside a warp does not meet other warps, so `sync.py` is asked again with it as a plain statement.
     """
     inside = [s for s in stmts_of(nest.body) if isinstance(s, ThreadReduce) and group_of(s, nest).slots == 0]
-    return _asked_again(nest.body, inside) if inside and nest.allocated("shared") else nest.body
+    threads = [loop for loop in nest.loops.values() if loop.kind is ForKind.THREAD]
+    return _asked_again(nest.body, inside, threads) if inside else nest.body
 
 
-def _asked_again(body: Stmt, inside: list[ThreadReduce]) -> Stmt:
+def _asked_again(body: Stmt, inside: list[ThreadReduce], threads: Sequence[For]) -> Stmt:
     """Barriers for a body whose reductions `inside` bring none; each is shown to `sync.py` as stores."""
     markers: dict[int, Stmt] = {}
 
@@ -95,7 +97,7 @@ def _asked_again(body: Stmt, inside: list[ThreadReduce]) -> Stmt:
         return markers[id(s)] if id(s) in markers else with_bodies(s, tuple([show(b) for b in bodies(s)]))
 
     kept: list[Stmt] = []
-    return show(insert_barriers(hide(body), ()))
+    return show(insert_barriers(hide(body), threads))
 
 
 def _exchangeable(c: Combiner) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import reduce
 
-from .stmt import Alloc, Barrier, For, If, Seq, Stmt, ThreadReduce
+from .stmt import Alloc, Barrier, For, ForKind, If, Seq, Stmt, ThreadReduce
 
 Statements = frozenset[int]
 """Statements by identity."""
@@ -49,11 +49,10 @@ class Phases:
             case If(then=then):
                 inner = self._part(then)
                 return self._then(self._single(s), _Part(inner.before, inner.behind))
-            case For(body=body):
-                inner = self._part(body)
-                return self._again(inner)
-            case Alloc(body=body):
+            case For(kind=ForKind.THREAD, body=body) | Alloc(body=body):
                 return self._part(body)
+            case For(body=body):
+                return self._again(self._part(body))
         return self._single(s)
 
     def _single(self, s: Stmt) -> _Part:

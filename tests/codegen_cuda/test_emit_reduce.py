@@ -112,21 +112,23 @@ def shared_around_reduction(block: int) -> LoweredFunc:
     return func([a, out], kernel([("blockIdx.x", b, 2), ("threadIdx.x", t, block)], body))
 
 
-def test_a_reduction_inside_warps_is_no_barrier() -> None:
+@pytest.mark.parametrize("scope", ["shared", "global"])
+def test_a_reduction_inside_warps_is_no_barrier(scope: str) -> None:
     """The passes before count on the barrier of a reduction; where registers are exchanged it must be put back."""
     t, y, b = v("t", "y", "b")
     a, out = Buffer("A", "float32", (2, 64)), Buffer("O", "float32", (2, 64))
-    space, total = Buffer("space", "float32", (64,), "shared"), Buffer("total", "float32", (1,), "local")
+    space, total = Buffer("space", "float32", (2, 64), scope), Buffer("total", "float32", (1,), "local")
     at = b * 64 + y * 32 + t
     body = seq(
-        Store(space, y * 32 + t, a[at]),
+        Store(space, at, a[at]),
         ThreadReduce(sum_of("float32"), (total,), (a[at],), t, 32),
-        Store(out, at, space[(1 - y) * 32 + t] + total[0]),
+        Store(out, at, space[b * 64 + (1 - y) * 32 + t] + total[0]),
     )
     body = insert_barriers(body, ())
     assert not isinstance(body, Barrier)
-    f = func([a, out], kernel([("blockIdx.x", b, 2), ("threadIdx.y", y, 2), ("threadIdx.x", t, 32)],
-                              Alloc(space, Alloc(total, body))))  # fmt: skip
+    body = Alloc(total, Alloc(space, body) if scope == "shared" else body)
+    args = [a, out] if scope == "shared" else [a, space, out]
+    f = func(args, kernel([("blockIdx.x", b, 2), ("threadIdx.y", y, 2), ("threadIdx.x", t, 32)], body))
     program = check(f)
     assert program.source.count("__syncthreads();") == 1
 

@@ -198,6 +198,9 @@ LARGE = Buffer("large", "float32", (1 << 24,))
 ACROSS = Store(IN, B * 4 + T, OUT[B * 4 + 3 - T])
 NO_RACES: dict[str, Callable[[], Stmt]] = {
     "threads with a barrier": lambda: block(thread(seq(Store(OUT, B * 4 + T, ZERO), Barrier(), ACROSS))),
+    "threads of two axes with a barrier": lambda: block(For(K, 2, THREAD, For(T, 2, THREAD, seq(
+        Store(OUT, B * 4 + K * 2 + T, ZERO), Barrier(), Store(IN, B * 4 + K * 2 + T, OUT[B * 4 + 3 - K * 2 - T])),
+        "threadIdx.x"), "threadIdx.y")),
     "threads with barriers in a loop": lambda: block(thread(serial(seq(
         Store(OUT, B * 4 + T, ZERO), Barrier(), ACROSS, Barrier())))),
     "threads that reduce between": lambda: in_kernel(seq(Store(OUT, B * 4 + T, ZERO), reduce_to(LOCAL), ACROSS)),
