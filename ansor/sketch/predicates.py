@@ -87,17 +87,19 @@ def is_read_argument(state: State, k: int) -> bool:
 
 
 def may_be_computed_at(state: State, k: int) -> bool:
-    """Computing stage `k` where it is read leaves no element out that must be there in the end.
+    """Computing stage `k` where it is read leaves no element out that must be there in the end, and starts no race.
 
-    An argument of the program is read as a whole by a stage that is computed as a whole.
+    An argument of the program is read as a whole by a stage that is computed as a whole, and in one way only: else the
+    iterations of a parallel loop would read elements that others write.
     """
     if not is_read_argument(state, k):
         return True
     hidden = frozenset(n for n, s in enumerate(state.stages) if s.where == INLINED)
+    reads = reads_by_producer(state.ops, hidden)[k]
     shape = state.stages[k].op.shape
-    return any(
+    return len(reads) == 1 and all(
         reads_all(read, shape, state.stages[read.reader].op.shape) and _computed_whole(state, read.reader)
-        for read in reads_by_producer(state.ops, hidden)[k]
+        for read in reads
     )
 
 
