@@ -9,7 +9,7 @@ Read the modules in this order; none imports one that comes after it.
     loop programs       stmt, stmt_text, names, width, c_text
     bounds              data_arithmetic, reads, loop_scope, bounds, nest, index_span, footprint
     verifier            verify_span, verify_points, verify_form, verify_bounds, verify_walk, verify_access
-    verdicts            verify_digits, verify_clash, verify_phases, verify_races, verify
+    verdicts            verify_clash, verify_digits, verify_phases, verify_races, verify
     dependence          interp_expr, independent
     lowering            zero_terms, lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
     meaning             reference_expr, reference, interp_memory, interp_scope, interp

@@ -20,8 +20,19 @@ MOST_POINTS = 1 << 20
 """How many points of the accesses of one buffer in one loop are looked at."""
 
 _WIDE = 1 << 52
-Pair = tuple[Access, Access]
-"""A write, and a read or write."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A write, and a read or write, of two iterations in which the variables `same` have one value."""
+
+    write: Access
+    other: Access
+    same: frozenset[Var] = frozenset()
+
+    @property
+    def both(self) -> tuple[Access, Access]:
+        return self.write, self.other
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Unknown:
 
 def at_points(loop: For, pair: Pair, most: int) -> Apart | Clash | Unknown:
     """What `most` points show."""
-    if not all(map(_known, pair)):
+    if not all(map(_known, pair.both)):
         return Unknown("what they touch depends on memory")
     places = _places(loop, pair)
     points = sum(p.count for p in places)
@@ -72,7 +83,7 @@ def _known(x: Access) -> bool:
 class _Place:
     """An index, as a sum, and the boxes of the variables that it and the conditions depend on.
 
-    `outer` are those of them that are variables of loops outside.
+    `outer` are those of them that have one value in both accesses, as those of loops outside.
     """
 
     terms: Terms
@@ -86,11 +97,11 @@ class _Place:
         return math.prod(max(0, high - low + 1) for low, high in self.boxes.values())
 
     def few(self, loop: For) -> _Place:
-        """Two iterations of `loop`, and one of each loop outside."""
+        """Two iterations of `loop`, and one value of each of `outer`."""
         return replace(self, boxes=_first(_first(self.boxes, (loop.var,), 2), self.outer, 1))
 
     def points(self, loop: For) -> Iterator[Values]:
-        """Columns: the index, the iteration, and the variables of the loops outside; a row for each point."""
+        """Columns: the index, the iteration, and the `outer` variables; a row for each point."""
         if not self.count:
             return
         for grid in grids(self.boxes, machine_words=True):
@@ -111,19 +122,19 @@ def _places(loop: For, pair: Pair) -> list[_Place]:
 
     Where nothing depends on the iteration, two of each are enough: they differ, unless one iteration does it all.
     """
-    loops = pair[0].scope.loops
-    outer = {x.var for x in loops[: loops.index(loop)]}
-    sums = [sum_of(x.index) for x in pair]
+    loops = pair.write.scope.loops
+    outer = {x.var for x in loops[: loops.index(loop)]} | pair.same
+    sums = [sum_of(x.index) for x in pair.both]
     common = [e for e, c in sums[0][0].items() if free_vars(e) <= outer and sums[1][0].get(e) == c]
     kept = [{e: c for e, c in terms.items() if e not in common} for terms, _ in sums]
-    used = [set[Var]().union(*map(free_vars, (*t, *x.scope.conditions))) for t, x in zip(kept, pair, strict=True)]
+    used = [set[Var]().union(*map(free_vars, (*t, *x.scope.conditions))) for t, x in zip(kept, pair.both, strict=True)]
     around = tuple(v for v in outer if any(v in u for u in used))
     twice = () if any(loop.var in u for u in used) else (loop.var,)
     return [
         _Place(
             terms, constant, x.scope.conditions, _first({v: x.scope.spans.boxes[v] for v in names}, twice, 2), around
         )
-        for terms, (_, constant), x, u in zip(kept, sums, pair, used, strict=True)
+        for terms, (_, constant), x, u in zip(kept, sums, pair.both, used, strict=True)
         for names in [u.union(around, [loop.var])]
     ]
 

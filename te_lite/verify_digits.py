@@ -14,23 +14,24 @@ import numpy as np
 
 from .expr import Var
 from .stmt import For
+from .verify_clash import Pair
 from .verify_form import Ends, Forms, Sum
 from .verify_walk import Access
 
 _MOST_ITERATIONS = 1 << 18
-Pair = tuple[int, int]
+Atoms = tuple[int, int]
 """An atom in one iteration, and one in another."""
 Equation = tuple[Sum, Sum, int]
 """`a - b == k`, of a sum in one iteration and one in another."""
 
 
-def iterations_equal(loop: For, one: Access, other: Access) -> bool:
-    """Whether `one` in an iteration of `loop` and `other` in another never touch the same element."""
-    forms = one.forms
-    (a, x), (b, y) = forms.of(one.index), forms.of(other.index)
-    digits = _Digits(loop, one, other)
-    known: dict[Pair, int] = {}
-    done: set[Pair] = set()
+def iterations_equal(loop: For, pair: Pair) -> bool:
+    """Whether one access in an iteration of `loop` and the other in another never touch the same element."""
+    forms = pair.write.forms
+    (a, x), (b, y) = [forms.of(access.index) for access in pair.both]
+    digits = _Digits(loop, pair)
+    known: dict[Atoms, int] = {}
+    done: set[Atoms] = set()
     todo: list[Equation] = [(a, b, y - x)]
     while todo:
         found = digits.split(*todo.pop())
@@ -59,18 +60,18 @@ def _one_iteration(loop: For, equal: list[int], forms: Forms) -> bool:
 class _Digits:
     """Takes equations apart into those of single atoms."""
 
-    def __init__(self, loop: For, one: Access, other: Access) -> None:
-        self.forms = one.forms
-        self.spans = one.scope.spans
-        self.ends = self.forms.ends(self.spans), self.forms.ends(other.scope.spans)
-        self.inside = _inside(one, loop) | _inside(other, loop)
+    def __init__(self, loop: For, pair: Pair) -> None:
+        self.forms = pair.write.forms
+        self.spans = pair.write.scope.spans
+        self.ends = self.forms.ends(self.spans), self.forms.ends(pair.other.scope.spans)
+        self.free = (_inside(pair.write, loop) | _inside(pair.other, loop)) - pair.same
 
-    def split(self, a: Sum, b: Sum, difference: int) -> dict[Pair, int] | None:
+    def split(self, a: Sum, b: Sum, difference: int) -> dict[Atoms, int] | None:
         """What follows from `a - b == difference`: differences of atoms; None if it cannot hold."""
         same = [e for e, c in a.items() if b.get(e) == c and self._fixed(e)]
         mine, theirs = [_by_size(terms, same) for terms in (a, b)]
         digits = sorted({*mine, *theirs})
-        found: dict[Pair, int] = {}
+        found: dict[Atoms, int] = {}
         rest, low, high, first = -difference, 0, 0, 0
         for k, digit in enumerate(digits):
             here = mine.get(digit, []), theirs.get(digit, [])
@@ -88,7 +89,7 @@ class _Digits:
 
     def _fixed(self, atom: int) -> bool:
         """Whether an atom is the same in all iterations."""
-        return not self.forms.variables(atom) & self.inside and self.forms.computable(atom, self.spans)
+        return not self.forms.variables(atom) & self.free and self.forms.computable(atom, self.spans)
 
 
 Scaled = tuple[int, int]
@@ -111,7 +112,7 @@ def _span(mine: list[Scaled], theirs: list[Scaled], ends: Ends, others: Ends) ->
     return low, high
 
 
-def _single(digit: int, total: int, mine: list[Scaled], theirs: list[Scaled], found: dict[Pair, int]) -> bool:
+def _single(digit: int, total: int, mine: list[Scaled], theirs: list[Scaled], found: dict[Atoms, int]) -> bool:
     """Note what follows from the terms of one coefficient having the difference `total`; False if they cannot."""
     if len(mine) == len(theirs) == 1 and mine[0][1] == theirs[0][1] and total % digit == 0:
         found[mine[0][0], theirs[0][0]] = total // mine[0][1]
@@ -124,7 +125,7 @@ def _inside(access: Access, loop: For) -> set[Var]:
     return {x.var for x in loops[loops.index(loop) :]}
 
 
-def _wholes(known: dict[Pair, int], done: set[Pair], forms: Forms) -> Iterator[Equation]:
+def _wholes(known: dict[Atoms, int], done: set[Atoms], forms: Forms) -> Iterator[Equation]:
     """The equations of sums that those of their quotients and remainders give, each once."""
     for pair in known.keys() - done:
         one, other = [forms.by_remainder.get(e) for e in pair]

@@ -2,7 +2,8 @@
 
 The body of a kernel has one answer for each part: what stands before its first barrier, what stands behind its last
 one, and whether there is a way through it without any.  What stands behind the last barrier of one part meets what
-stands before the first one of the next, and the end of a loop's body meets its beginning.
+stands before the first one of the next, in the same turns of all loops around; and the end of a loop's body meets its
+beginning, in different turns of that loop.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import reduce
 
+from .expr import Var
 from .stmt import Alloc, Barrier, For, ForKind, If, Seq, Stmt, ThreadReduce
 
 Statements = frozenset[int]
 """Statements by identity."""
+Loops = frozenset[Var]
+"""Loops by their variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,49 +35,55 @@ class Phases:
 
     def __init__(self, body: Stmt, among: Container[int]) -> None:
         self._among = among
-        self._together: dict[int, set[int]] = {}
-        self._part(body)
+        self._together: dict[tuple[int, int], Loops] = {}
+        self._part(body, frozenset())
 
-    def meet(self, some: Iterable[int], others: set[int]) -> bool:
-        """Whether one of `some` statements may run beside one of the `others`."""
-        return any(not others.isdisjoint(self._together.get(s, ())) for s in some)
+    def meet(self, some: Iterable[int], others: Iterable[int]) -> Loops | None:
+        """The loops that are in the same turn wherever one of `some` statements meets one of the `others`.
 
-    def _part(self, s: Stmt) -> _Part:
+        None where none does.
+        """
+        pairs = [(a, b) for a in some for b in others]
+        found = [self._together[p] for p in pairs if p in self._together]
+        return frozenset.intersection(*found) if found else None
+
+    def _part(self, s: Stmt, loops: Loops) -> _Part:
         match s:
             case Barrier():
                 return _Part(free=False)
             case ThreadReduce():
-                return self._then(self._single(s), _Part(free=False))
+                return self._then(self._single(s, loops), _Part(free=False), loops)
             case Seq(stmts=stmts):
-                return reduce(self._then, map(self._part, stmts), _Part())
+                parts = [self._part(x, loops) for x in stmts]
+                return reduce(lambda a, b: self._then(a, b, loops), parts, _Part())
             case If(then=then):
-                inner = self._part(then)
-                return self._then(self._single(s), _Part(inner.before, inner.behind))
+                inner = self._part(then, loops)
+                return self._then(self._single(s, loops), _Part(inner.before, inner.behind), loops)
             case For(kind=ForKind.THREAD, body=body) | Alloc(body=body):
-                return self._part(body)
-            case For(body=body):
-                return self._again(self._part(body))
-        return self._single(s)
+                return self._part(body, loops)
+            case For(var=var, body=body):
+                return self._again(self._part(body, loops | {var}), loops)
+        return self._single(s, loops)
 
-    def _single(self, s: Stmt) -> _Part:
+    def _single(self, s: Stmt, loops: Loops) -> _Part:
         own = frozenset([id(s)]) if id(s) in self._among else frozenset[int]()
-        return self._again(_Part(own, own))
+        return self._again(_Part(own, own), loops)
 
-    def _then(self, a: _Part, b: _Part) -> _Part:
+    def _then(self, a: _Part, b: _Part, loops: Loops) -> _Part:
         """One part after the other."""
-        self._join(a.behind, b.before)
+        self._join(a.behind, b.before, loops)
         before = a.before | b.before if a.free else a.before
         behind = a.behind | b.behind if b.free else b.behind
         return _Part(before, behind, a.free and b.free)
 
-    def _again(self, a: _Part) -> _Part:
+    def _again(self, a: _Part, loops: Loops) -> _Part:
         """A part that runs several times, or in several threads."""
-        self._join(a.behind, a.before)
+        self._join(a.behind, a.before, loops)
         return a
 
-    def _join(self, some: Statements, others: Statements) -> None:
-        if some and others:
-            for s in some:
-                self._together.setdefault(s, set()).update(others)
-            for s in others:
-                self._together.setdefault(s, set()).update(some)
+    def _join(self, some: Statements, others: Statements, loops: Loops) -> None:
+        """Note that statements meet in the same turns of `loops`; of several such sets the common part counts."""
+        for a in some:
+            for b in others:
+                for pair in ((a, b), (b, a)):
+                    self._together[pair] = self._together.get(pair, loops) & loops

@@ -11,6 +11,7 @@ writes, unless a barrier stands between the two on every way (`verify_phases.py`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -64,11 +65,15 @@ def _pairs(loop: For, writes: list[Access], others: list[Access]) -> Iterator[Pa
     """A write and another access of each class, and of each difference of their constants."""
     numbers: dict[object, int] = {}
     some, more = [_classes(x, numbers) for x in (writes, others)]
-    pairs = [(a, b) for a in some for b in more]
-    if loop.kind is ForKind.THREAD:
-        phases = Phases(loop.body, {id(x.statement) for x in writes + others})
-        pairs = [(a, b) for a, b in pairs if phases.meet(a.statements, b.statements)]
-    yield from {(a.number, b.number, a.constant - b.constant): (a.access, b.access) for a, b in pairs}.values()
+    threads = loop.kind is ForKind.THREAD
+    phases = Phases(loop.body, {id(x.statement) for x in writes + others}) if threads else None
+    seen: set[object] = set()
+    for a, b in itertools.product(some, more):
+        same = frozenset[Var]() if phases is None else phases.meet(a.statements, b.statements)
+        key = a.number, b.number, a.constant - b.constant, same
+        if same is not None and key not in seen:
+            seen.add(key)
+            yield Pair(a.access, b.access, same)
 
 
 def _classes(accesses: list[Access], numbers: dict[object, int]) -> list[_Class]:
@@ -91,7 +96,7 @@ def settle_meeting(m: Meeting) -> Shown | Counterexample | Open:
     """What is known of it."""
     points = 0
     for pair in m.pairs:
-        if not _one_only(m.loop, pair) and not iterations_equal(m.loop, *pair):
+        if not _one_only(m.loop, pair) and not iterations_equal(m.loop, pair):
             match at_points(m.loop, pair, MOST_POINTS - points):
                 case Clash(writer=one, other=other):
                     return _counterexample(m, pair, one, other)
@@ -104,8 +109,8 @@ def settle_meeting(m: Meeting) -> Shown | Counterexample | Open:
 
 def _one_only(loop: For, pair: Pair) -> bool:
     """Whether one iteration alone does both."""
-    low, high = pair[0].scope.spans.of(loop.var)
-    return low == high and pair[1].scope.spans.of(loop.var) == (low, low)
+    low, high = pair.write.scope.spans.of(loop.var)
+    return low == high and pair.other.scope.spans.of(loop.var) == (low, low)
 
 
 def _open(m: Meeting, reason: str) -> Open:
@@ -116,8 +121,8 @@ def _open(m: Meeting, reason: str) -> Open:
 
 def _counterexample(m: Meeting, pair: Pair, one: int, other: int) -> Counterexample:
     var, kind = m.loop.var.name, m.loop.kind.value
-    write, touch = [head_text(x.statement) for x in pair]
-    does = "writes" if pair[1].writes else "reads"
+    write, touch = [head_text(x.statement) for x in pair.both]
+    does = "writes" if pair.other.writes else "reads"
     return Counterexample(
         f"iteration {other} of {kind} loop {var} {does} an element of {m.buffer.name}, as in `{touch}`, that iteration "
         f"{one} writes, as in `{write}`"

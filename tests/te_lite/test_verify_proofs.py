@@ -17,8 +17,9 @@ import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
 from te_lite import verify_access
-from te_lite.errors import UnsafeError
+from te_lite.errors import InterpError, LowerError, UnsafeError
 from te_lite.expr import Binary, BufferLoad, Const, Expr, Var, as_expr, binary, const, if_then_else
+from te_lite.interp import run
 from te_lite.lower import unverified
 from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.verify import Proven, Refuted, Unproven, verdict, verify
@@ -268,3 +269,38 @@ def test_a_search_draws_no_races_of_arguments_that_are_read(reduces: bool, targe
             assert isinstance(verdict(unverified(state)), Proven), name
             inside[name] += any(s.op.name == "t" and s.attach is not None for s in state.stages)
     assert inside["own"] > 0 or target == "cuda"
+
+
+def bound(reads: Reads, reduces: bool, tags: tuple[str, ...], at: int) -> te.LoweredFunc:
+    """`t` inside of a loop of its reader `u`, whose loops are bound to `tags`."""
+    x, r = te.placeholder((6, 6), name="x"), te.reduce_axis((0, 3), name="r")
+    t = te.compute((6, 6), lambda i, j: te.sum(x[i, j] * 2.0, axis=r) if reduces else x[i, j] * 2.0, name="t")
+    u = te.compute((6, 6), lambda i, j: reads(t, t, i, j), name="u")
+    s = te.create_schedule([t.op, u.op])
+    for axis, tag in zip(s[u].op.axis, tags, strict=True):
+        if tag:
+            s[u].bind(axis, te.thread_axis(tag))
+    s[t].compute_at(s[u], s[u].op.axis[at])
+    return unverified(s, [x, t, u])
+
+
+@pytest.mark.unverified
+@pytest.mark.parametrize("tags", [
+    ("threadIdx.x", ""), ("", "threadIdx.x"), ("threadIdx.x", "threadIdx.y"), ("threadIdx.y", "threadIdx.x"),
+    ("blockIdx.x", "threadIdx.x"), ("threadIdx.x", "blockIdx.x")])  # fmt: skip
+def test_threads_race_where_the_interpreter_finds_it(tags: tuple[str, ...]) -> None:
+    """Of an argument that is computed inside of its reader; the interpreter looks at every element that is touched."""
+    tally: Counter[str] = Counter()
+    for name, reduces, at in itertools.product(READS, (True, False), (0, 1)):
+        try:
+            func = bound(READS[name], reduces, tags, at)
+        except LowerError:
+            continue
+        found, race = verdict(func), None
+        try:
+            run(func, [np.zeros((6, 6), "float32") for _ in func.args])
+        except InterpError as error:
+            race = error
+        tally[type(found).__name__] += 1
+        assert isinstance(found, Proven if race is None else Refuted), f"{name}: {found}, {race}\n{func}"
+    assert tally["Proven"] > 1 and tally["Refuted"] > 1, tally
