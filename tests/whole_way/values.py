@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from .bounded import LARGEST
 from .description import Axes, Expr, Input
 from .indices import Indices
 
@@ -27,16 +30,20 @@ class Values:
     def chance(self, p: float) -> bool:
         return bool(self.rng.random() < p)
 
+    def free(self) -> bool:
+        """Whether to leave an operand as it is where others are kept inside of what is defined and finite."""
+        return self.special and self.chance(0.4)
+
     def pick(self, items: tuple[str, ...]) -> str:
         return items[int(self.rng.integers(len(items)))]
 
     # --------------------------------------------------------------------------------------------- leaves
 
     def cast(self, e: Expr, given: str, wanted: str) -> Expr:
-        """`e` in another dtype; floats are clamped first, so that they fit an integer."""
+        """`e` in another dtype; floats are clamped first, so that they fit an integer; with `special` not all."""
         if given == wanted:
             return e
-        if given in FLOATS and wanted in INTEGERS:
+        if given in FLOATS and wanted in INTEGERS and not self.free():
             low, high = (0.0, 200.0) if wanted == "uint8" else (-100.0, 100.0)
             e = ("min", ("max", e, ("const", low, given)), ("const", high, given))
         return ("cast", wanted, e)
@@ -54,6 +61,9 @@ class Values:
         if dtype == "bool":
             return ("const", self.chance(0.5), dtype)
         if dtype in FLOATS:
+            if self.special and self.chance(0.2):
+                edges = [-0.0, math.inf, -math.inf, LARGEST[dtype], -LARGEST[dtype]]
+                return ("const", float(self.rng.choice(edges)), dtype)
             return ("const", float(self.rng.choice([0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 0.125])), dtype)
         choices = [0, 1, 2, 3, 7, 100] + ([] if dtype == "uint8" else [-1, -5])
         if self.chance(0.1):
@@ -145,7 +155,7 @@ class Values:
 
     def _divisor(self, dtype: str, depth: int) -> Expr:
         """What is not zero, and not -1; with `special` anything."""
-        if self.special and self.chance(0.4):
+        if self.free():
             return self.value(dtype, depth - 1)
         if self.chance(0.3):
             return ("max", ("call", "abs", self.value(dtype, depth - 1)), ("const", 1, dtype))
@@ -159,15 +169,19 @@ class Values:
             return self._call(a, dtype)
         if draw < 0.35:
             divisor: Expr = ("const", float(self.rng.choice([1.0, 2.0, -0.5, 3.0])), dtype)
-            if self.chance(0.5):
+            if self.free():
+                divisor = self.value(dtype, depth - 1)
+            elif self.chance(0.5):
                 divisor = ("+", ("call", "abs", self.value(dtype, depth - 1)), ("const", 0.5, dtype))
             return (self.pick(("/", "/", "//", "%")), a, divisor)
         return (self.pick(("+", "-", "*", "min", "max")), a, self.value(dtype, depth - 1))
 
     def _call(self, a: Expr, dtype: str) -> Expr:
-        """A function where it is defined and does not overflow."""
+        """A function where it is defined and does not overflow; with `special` anywhere."""
         positive: Expr = ("+", ("call", "abs", a), ("const", 0.5, dtype))
         small: Expr = ("min", ("max", a, ("const", -4.0, dtype)), ("const", 4.0, dtype))
+        if self.free():
+            positive = small = a
         match int(self.rng.integers(6)):
             case 0:
                 return ("call", self.pick(("log", "log2", "sqrt", "rsqrt")), positive)
