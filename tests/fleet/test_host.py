@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ansor
+import te_lite as te
 from ansor.cluster.host import DeviceHost
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.request import sent_task
@@ -156,6 +157,15 @@ def test_refusals_are_one_sentence(host: DeviceHost, matmul_task: Any) -> None:
 
 
 JUNK = [None, -1, 1.5, "", "x", [], [None], {}, {"x": 1}, True]
+
+
+def test_a_maximum_travels() -> None:
+    """It begins with -inf, which JSON has no number for."""
+    a, r = te.placeholder((4, 5), name="A"), te.reduce_axis((0, 5), name="r")
+    largest = te.compute((4,), lambda i: te.max(a[i, r], axis=r))
+    task = ansor.SearchTask(compute_dag=te.ComputeDAG([a, largest]), target="c")
+    header, files = unpack(pack({**header_of(task), "task_data": task_data(task)}))
+    assert sent_task(task.target.kind.name, header["task_data"], files).workload_key == task.workload_key
 
 
 def spoiled(value: Any, rng: np.random.Generator) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .bounded import DIGITS, ORDER, SMALLEST, ULPS_OF_CALLS, Array, Value, floats, rounded, unknown_where
+from .bounded import DIGITS, LARGEST, ORDER, SMALLEST, ULPS_OF_CALLS, Array, Value, floats, rounded, unknown_where
 
 
 def alike(a: Value, b: Value) -> tuple[Value, Value]:
@@ -221,6 +221,8 @@ def _smooth(function: str, x: Value) -> Value:
     if function in ("tanh", "erf", "sigmoid", "sinh", "atan"):
         e = e + ULPS_OF_CALLS * 2.0 ** -DIGITS[x.dtype]
     sure = _at_the_edge(function, x) & ~np.isfinite(v)
+    if function in RISING:
+        sure = sure | (np.minimum(np.abs(f(low)), np.abs(f(high))) > 1.01 * LARGEST[x.dtype]) & np.isinf(v)
     out = rounded(v, np.where(np.isnan(e), np.inf, e), x.dtype, ulps=ulps, sure=sure, at_once=True)
     return replace(out, unsigned=(x.unsigned | ~x.sign_known) & (out.v == 0))
 
