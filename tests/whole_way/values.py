@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from .bounded import LARGEST
 from .description import Axes, Expr, Input
 from .indices import Indices
 
@@ -61,9 +60,6 @@ class Values:
         if dtype == "bool":
             return ("const", self.chance(0.5), dtype)
         if dtype in FLOATS:
-            if self.special and self.chance(0.2):
-                edges = [-0.0, math.inf, -math.inf, LARGEST[dtype], -LARGEST[dtype]]
-                return ("const", float(self.rng.choice(edges)), dtype)
             return ("const", float(self.rng.choice([0.0, 1.0, -1.0, 0.5, 2.0, -3.0, 0.125])), dtype)
         choices = [0, 1, 2, 3, 7, 100] + ([] if dtype == "uint8" else [-1, -5])
         if self.chance(0.1):
@@ -144,8 +140,19 @@ class Values:
         op = self.pick(("<", "<=", ">", ">=", "==", "!="))
         return (op, self.value(dtype, depth - 1), self.value(dtype, depth - 1))
 
+    def _at_the_edge(self, a: Expr, dtype: str) -> Expr:
+        """`a` with a constant that some law is about."""
+        info = np.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
+        edges = [0, 1, info.max, info.min] + ([-0.0, math.inf, -math.inf] if dtype in FLOATS else [])
+        edge = edges[int(self.rng.integers(len(edges)))]
+        constant: Expr = ("const", float(edge) if dtype in FLOATS else int(edge), dtype)
+        op = self.pick(("+", "-", "*", "*", "/", "//", "%", "min", "max"))
+        return (op, a, constant) if self.chance(0.6) else (op, constant, a)
+
     def _integer(self, dtype: str, depth: int) -> Expr:
         a = self.value(dtype, depth - 1)
+        if self.special and self.chance(0.25):
+            return self._at_the_edge(a, dtype)
         draw = self.rng.random()
         if draw < 0.25:
             return (self.pick(("//", "%", "/")), a, self._divisor(dtype, depth))
@@ -164,6 +171,8 @@ class Values:
 
     def _float(self, dtype: str, depth: int) -> Expr:
         a = self.value(dtype, depth - 1)
+        if self.special and self.chance(0.25):
+            return self._at_the_edge(a, dtype)
         draw = self.rng.random()
         if draw < 0.2:
             return self._call(a, dtype)
