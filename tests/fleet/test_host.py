@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import ansor
-import te_lite as te
 from ansor.cluster.host import DeviceHost
 from ansor.cluster.message import pack, unpack
 from ansor.cluster.request import sent_task
@@ -24,6 +23,7 @@ from ansor.measure import MeasureErrorNo as E
 from ansor.measure.payload import result_from_json, task_payload
 from codegen_c.host import PROCESSORS, host_family
 from tests.ansor.conftest import faults, matmul_task, states
+from tests.spoiled import spoiled
 from tests.workloads import matmul
 
 __all__ = ["faults", "matmul_task", "states"]
@@ -154,32 +154,6 @@ def test_refusals_are_one_sentence(host: DeviceHost, matmul_task: Any) -> None:
         assert refused["refusal"].startswith(text) and "\n" not in refused["refusal"]
     assert ask(host, matmul_task, {"0/../x": b""}, task_data=data)["refusal"].endswith("got '../x'")
     assert "cannot be read" in unpack(host.measure(b"nonsense"))[0]["refusal"]
-
-
-JUNK = [None, -1, 1.5, "", "x", [], [None], {}, {"x": 1}, True]
-
-
-def test_a_maximum_travels() -> None:
-    """It begins with -inf, which JSON has no number for."""
-    a, r = te.placeholder((4, 5), name="A"), te.reduce_axis((0, 5), name="r")
-    largest = te.compute((4,), lambda i: te.max(a[i, r], axis=r))
-    task = ansor.SearchTask(compute_dag=te.ComputeDAG([a, largest]), target="c")
-    header, files = unpack(pack({**header_of(task), "task_data": task_data(task)}))
-    assert sent_task(task.target.kind.name, header["task_data"], files).workload_key == task.workload_key
-
-
-def spoiled(value: Any, rng: np.random.Generator) -> Any:
-    """`value` with one part of it missing, or replaced by junk."""
-    if isinstance(value, dict | list) and value and rng.random() < 0.8:
-        places = list(value) if isinstance(value, dict) else list(range(len(value)))
-        place = places[int(rng.integers(len(places)))]
-        out = value.copy()
-        if rng.random() < 0.3:
-            del out[place]
-        else:
-            out[place] = spoiled(value[place], rng)
-        return out
-    return JUNK[int(rng.integers(len(JUNK)))]
 
 
 @pytest.mark.parametrize("to", ["measure", "session"])

@@ -143,7 +143,7 @@ class Values:
     def _at_the_edge(self, a: Expr, dtype: str) -> Expr:
         """`a` with a constant that some law is about."""
         info = np.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
-        edges = [0, 1, info.max, info.min] + ([-0.0, math.inf, -math.inf] if dtype in FLOATS else [])
+        edges = [0, 0, 1, info.max, info.min] + ([-0.0, math.inf, -math.inf] if dtype in FLOATS else [])
         edge = edges[int(self.rng.integers(len(edges)))]
         constant: Expr = ("const", float(edge) if dtype in FLOATS else int(edge), dtype)
         op = self.pick(("+", "-", "*", "*", "/", "//", "%", "min", "max"))
@@ -151,7 +151,7 @@ class Values:
 
     def _integer(self, dtype: str, depth: int) -> Expr:
         a = self.value(dtype, depth - 1)
-        if self.special and self.chance(0.25):
+        if self.special and self.chance(0.45):
             return self._at_the_edge(a, dtype)
         draw = self.rng.random()
         if draw < 0.25:
@@ -171,7 +171,7 @@ class Values:
 
     def _float(self, dtype: str, depth: int) -> Expr:
         a = self.value(dtype, depth - 1)
-        if self.special and self.chance(0.25):
+        if self.special and self.chance(0.45):
             return self._at_the_edge(a, dtype)
         draw = self.rng.random()
         if draw < 0.2:
