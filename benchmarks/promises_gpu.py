@@ -1,4 +1,4 @@
-"""The promises that need a GPU: `python -m benchmarks.promises R3 R11` there takes some three minutes.
+"""The promises that need a GPU: `python -m benchmarks.promises R3 R11` there takes some two minutes.
 
 They end when their time is up, and say how far they came: `SECONDS=1000` for the numbers that are promised.
 """
@@ -29,7 +29,7 @@ SIZE = 512
 
 
 def seconds_allowed() -> float:
-    return float(os.environ.get("SECONDS", "60"))
+    return float(os.environ.get("SECONDS", "40"))
 
 
 def r3(folder: Path) -> dict[str, Any]:

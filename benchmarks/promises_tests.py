@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ansor
-from ansor.core.errors import RecordError
+from te_lite.errors import RecordError
 from tests.ansor.conftest import matmul
 from tests.ansor.test_cost_model_degenerate import COSTS, feature_sets
 from tests.ansor.test_records import hostile

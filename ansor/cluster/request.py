@@ -57,7 +57,7 @@ def part(facts: Any, name: str, kind: type[T]) -> T:
     wanted = (int, float) if kind is float else (kind,)
     fits = type(value) in wanted and (kind is not float or math.isfinite(value))
     require(fits, MeasureError, "message", f"{name!r} must be of type {kind.__name__}", got=value)
-    return kind(value)  # type: ignore[return-value]
+    return kind(value)
 
 
 def measure_request(header: Mapping[str, Any]) -> MeasureRequest:
@@ -72,9 +72,13 @@ def measure_request(header: Mapping[str, Any]) -> MeasureRequest:
 
 
 def _options(facts: Mapping[str, Any]) -> RunOptions:
-    kinds = {f.name: type(f.default) for f in fields(RunOptions) if f.name != "retries"}
-    require(set(facts) == set(kinds), MeasureError, "message", f"the options are {', '.join(kinds)}", got=facts)
-    return RunOptions(**{name: part(facts, name, kind) for name, kind in kinds.items()}, retries=RETRIES)
+    names = [f.name for f in fields(RunOptions) if f.name != "retries"]
+    require(set(facts) == set(names), MeasureError, "message", f"the options are {', '.join(names)}", got=facts)
+    return RunOptions(
+        part(facts, "number", int), part(facts, "repeat", int), part(facts, "min_repeat_ms", int),
+        part(facts, "check_correctness", bool), part(facts, "cooldown_interval", float), part(facts, "flush", bool),
+        part(facts, "timeout", float), part(facts, "prepare_timeout", float), RETRIES,
+    )  # fmt: skip
 
 
 def sent_task(kind: str, data: Mapping[str, Any], files: Files) -> SearchTask:
