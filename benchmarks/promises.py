@@ -34,6 +34,7 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 LOGS = ("tvm_log_matmul1024_cpu.json", "tvm_log_matmul1024_cuda_h200.json")
 HANGS = {"build_hang", "build_stop", "build_spin", "run_hang", "run_spin", "run_stop", "run_child"}
 FULL, LIMIT = 3, 2.0
+KILLED_AFTER = 8
 
 
 def faults(trials: int, words: list[str], folder: Path) -> tuple[int, int, float]:
@@ -73,14 +74,16 @@ def r2(folder: Path) -> dict[str, Any]:
 
 
 def r4(folder: Path) -> dict[str, Any]:
-    """Every acknowledged record survives SIGKILL."""
+    """Every acknowledged record survives SIGKILL: writers are killed some milliseconds after some records."""
     chance, log, acknowledged, bad = random.Random(0), folder / "log", set[str](), 0
     for kill in range(1000):
         receive, send = FORK.Pipe(duplex=False)
         child = FORK.Process(target=_write_for_ever, args=(log, kill, send))
         child.start()
         send.close()
-        time.sleep(chance.uniform(0.002, 0.02))
+        for _ in range(chance.randrange(KILLED_AFTER)):
+            acknowledged.add(receive.recv())
+        time.sleep(chance.uniform(0.0, 0.01))
         child.kill()
         child.join()
         try:
