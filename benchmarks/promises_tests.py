@@ -18,6 +18,7 @@ from tests.ansor.conftest import matmul
 from tests.ansor.test_cost_model_degenerate import COSTS, feature_sets
 from tests.ansor.test_records import hostile
 from tests.codegen_cuda.golden_sketches import ENTRIES, sketches_of
+from tests.conftest import lowering, verified
 from tests.spoiled import spoiled
 from tests.te_lite import test_seeded_bugs as bugs
 from tests.te_lite.test_simplify import fuzz
@@ -67,12 +68,13 @@ def _hostile_lines(good: str) -> Iterator[bytes]:
 
 
 def r9(folder: Path) -> dict[str, Any]:
-    """The fuzzer itself works."""
+    """The fuzzer itself works: as in all tests, what is lowered is verified after every pass."""
     programs, seconds, missed = [], [], []
     for bug in bugs.BUGS:
         oracles, start = bugs.fresh_oracles(), time.monotonic()
         with pytest.MonkeyPatch.context() as patch:
             bug(patch)
+            patch.setattr(lowering, "PASSES", tuple([verified(p) for p in lowering.PASSES]))
             found = bugs.programs_until_found(oracles)
         seconds.append(time.monotonic() - start)
         programs += [found] if found else []

@@ -31,7 +31,6 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not 
 PART = 50
 PARTS = 6
 SEEDS_OF_GRAPHS = 24
-SPECIAL_SEEDS = 12
 INF, NAN = math.inf, math.nan
 
 
@@ -53,6 +52,11 @@ def test_random_computations(part: int) -> None:
 
 def test_random_networks() -> None:
     assert not findings(*seeds(0, SEEDS_OF_GRAPHS), "--graphs")
+
+
+def test_a_few_special_values() -> None:
+    """By these seeds a law of integers taken for floats shows, and a vector maximum that forgets NaN."""
+    assert not findings("--seeds", "16,18", "--special")
 
 
 @pytest.mark.long
