@@ -110,8 +110,9 @@ def _floats(op: str, a: Value, b: Value) -> Value:
     if op == "//":
         return rounded(floor, high - low, a.dtype, sure=sure)
     rest, slip = a.v - b.v * floor, np.abs(b.v) * (high - low)
+    product = np.abs(b.v * floor) + np.abs(floor) * b.e + slip
     error = a.e + np.abs(floor) * b.e + slip + 2.0 ** -DIGITS[a.dtype] * np.abs(b.v * floor) * 2
-    return rounded(rest, error, a.dtype, sure=sure)
+    return rounded(rest, np.where(product < 0.99 * LARGEST[a.dtype], error, np.inf), a.dtype, sure=sure)
 
 
 def _nan_or_infinite(op: str, a: Value, b: Value) -> Array:

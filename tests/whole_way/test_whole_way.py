@@ -123,7 +123,7 @@ def element(dtype: str, body: Expr, x: Sequence[float], y: Sequence[float] = ())
 
 
 X, Y = ("load", "x", axis("i")), ("load", "y", axis("i"))
-BIG = 3e38
+BIG, MOST = 3e38, 3.4028234663852886e38
 FINITE = [0.0, -0.0, 1.0, -2.5]
 EDGES: dict[str, tuple[Expr, list[float], list[float], list[Any]]] = {
     "sum": (("+", X, Y), [INF, INF, NAN, 1.0, BIG], [1.0, -INF, 1.0, -INF, BIG], [INF, NAN, NAN, -INF, "open"]),
@@ -131,7 +131,7 @@ EDGES: dict[str, tuple[Expr, list[float], list[float], list[Any]]] = {
     "quotient": (("/", X, Y), [1.0, 1.0, -0.0, 0.0, INF, 3.0, BIG], [0.0, -0.0, INF, 0.0, INF, -INF, 1e-3],
                  [INF, -INF, 0.0, NAN, NAN, 0.0, INF]),
     "floor": (("//", X, Y), [1.0, -1.0, INF, NAN], [0.0, INF, 2.0, 1.0], [INF, 0.0, INF, NAN]),
-    "remainder": (("%", X, Y), [1.0, INF, 1.0], [0.0, 2.0, INF], [NAN, NAN, NAN]),
+    "remainder": (("%", X, Y), [1.0, INF, 1.0, MOST], [0.0, 2.0, INF, -1.5], [NAN, NAN, NAN, "open"]),
     "max": (("max", X, Y), [NAN, 1.0, -INF, INF], [1.0, NAN, -2.0, 3.0], [NAN, NAN, -2.0, INF]),
     "sign of the larger zero": (("/", ("const", 1.0, "float32"), ("max", X, Y)), FINITE, [-0.0, -0.0, 0.0, -0.0],
                                 ["open", -INF, 1.0, -INF]),
