@@ -1,6 +1,7 @@
 """Figures of the promises of reliability that no single test prints: `python -m benchmarks.promises R4 R5 --json FILE`.
 
-Without numbers, those that take at most a minute each.  `docs/promises.md` lists all eighteen with their last figures.
+Without numbers, those that take a minute or two each.  A figure comes with its seconds and with the load of the machine
+before and after, for the load decides times.  `docs/promises.md` lists all eighteen with their last figures.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 import ansor
 from ansor.core.measure_values import MeasureErrorNo
 from ansor.records.journal import append_lines, scan_lines
-from benchmarks.report import parser, write_json
+from benchmarks import promises_gpu, promises_tests
+from benchmarks.report import circumstances, parser, write_json
 from tests.ansor import test_resume as resume
 from tests.ansor.search_case import MODELS, TARGETS
 from tests.ansor.test_measure_faults import BUILD_FAULTS, RUN_FAULTS, measure
@@ -32,6 +34,7 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 LOGS = ("tvm_log_matmul1024_cpu.json", "tvm_log_matmul1024_cuda_h200.json")
 HANGS = {"build_hang", "build_stop", "build_spin", "run_hang", "run_spin", "run_stop", "run_child"}
 FULL, LIMIT = 3, 2.0
+KILLED_AFTER = 8
 
 
 def faults(trials: int, words: list[str], folder: Path) -> tuple[int, int, float]:
@@ -71,14 +74,16 @@ def r2(folder: Path) -> dict[str, Any]:
 
 
 def r4(folder: Path) -> dict[str, Any]:
-    """Every acknowledged record survives SIGKILL."""
+    """Every acknowledged record survives SIGKILL: writers are killed some milliseconds after some records."""
     chance, log, acknowledged, bad = random.Random(0), folder / "log", set[str](), 0
     for kill in range(1000):
         receive, send = FORK.Pipe(duplex=False)
         child = FORK.Process(target=_write_for_ever, args=(log, kill, send))
         child.start()
         send.close()
-        time.sleep(chance.uniform(0.002, 0.02))
+        for _ in range(chance.randrange(KILLED_AFTER)):
+            acknowledged.add(receive.recv())
+        time.sleep(chance.uniform(0.0, 0.01))
         child.kill()
         child.join()
         try:
@@ -159,18 +164,19 @@ def _best(log: Path) -> float:
 def r15(folder: Path) -> dict[str, Any]:
     """A seed decides the search: in processes of different hash seeds and numbers of threads."""
     path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-    different = 0
-    for seed in range(3):
+    different, seeds = 0, int(os.environ.get("TRIALS", "3"))
+    for seed in range(seeds):
         found = []
         for threads, words in (("1", ()), ("2", ("replay",))):
             place = folder / f"{seed}"
             place.mkdir(exist_ok=True)
             more = {"PYTHONHASHSEED": f"{seed}{threads}", "OMP_NUM_THREADS": threads, "PYTHONPATH": path}
-            command = [sys.executable, "-m", "tests.ansor.search_case", os.fspath(place), *words]
+            command = [sys.executable, "-m", "tests.ansor.search_case", os.fspath(place), f"seed={seed}", *words]
             done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, check=True)
-            found.append(done.stdout)
-        different += found[0] != found[1]
-    return {"pairs_of_runs": 3 * len(TARGETS) * len(MODELS), "different": different, "python": sys.version.split()[0]}
+            found.append(json.loads(done.stdout))
+        different += sum(found[0][case] != found[1][case] for case in found[0])
+    pairs = seeds * len(TARGETS) * len(MODELS)
+    return {"seeds": seeds, "pairs_of_runs": pairs, "different": different, "python": sys.version.split()[0]}
 
 
 def r16(folder: Path) -> dict[str, Any]:
@@ -210,8 +216,12 @@ def _limit(size: int | None) -> Callable[[], None]:
     return limit
 
 
-PROMISES = {"R1": r1, "R2": r2, "R4": r4, "R5": r5, "R6": r6, "R14": r14, "R15": r15, "R16": r16, "R18": r18}
-QUICK = ("R4", "R5", "R6", "R14", "R15", "R18")
+PROMISES = {
+    "R1": r1, "R2": r2, "R3": promises_gpu.r3, "R4": r4, "R5": r5, "R6": r6, "R7": promises_tests.r7,
+    "R9": promises_tests.r9, "R10": promises_tests.r10, "R11": promises_gpu.r11, "R13": promises_tests.r13, "R14": r14,
+    "R15": r15, "R16": r16, "R17": promises_tests.r17, "R18": r18,
+}  # fmt: skip
+QUICK = ("R4", "R5", "R6", "R7", "R14", "R15", "R16", "R17", "R18")
 
 
 def main() -> None:
@@ -221,11 +231,15 @@ def main() -> None:
     figures = {}
     for name in given.promises:
         with tempfile.TemporaryDirectory(prefix="promises_") as folder:
-            start = time.monotonic()
+            start, load = time.monotonic(), os.getloadavg()[0]
             figures[name] = PROMISES[name](Path(folder))
-            print(
-                f"{name}  {PROMISES[name].__doc__}\n    {figures[name]}  ({time.monotonic() - start:.0f} s)", flush=True
-            )
+            figures[name] |= {
+                "seconds": round(time.monotonic() - start),
+                "load": [round(load), round(os.getloadavg()[0])],
+            }
+            print(f"{name}  {PROMISES[name].__doc__}\n    {figures[name]}", flush=True)
+    where = circumstances()
+    print(f"{where['date'][:10]}, commit {where['commit'][:7]}, {where['machine']}")
     write_json(given.json, figures)
 
 

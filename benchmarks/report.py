@@ -45,17 +45,20 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def write_json(file: str | None, figures: dict[str, Any], device: str | None = None) -> None:
-    """Write `figures` with the circumstances of the run (ANSOR_COMMIT names the commit where git does not)."""
-    if file is None:
-        return
+def circumstances(device: str | None = None) -> dict[str, Any]:
+    """The machine, date and commit of a run (ANSOR_COMMIT names the commit where git does not)."""
     git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     commit = os.environ.get("ANSOR_COMMIT", git.stdout.strip())
-    record = {
+    return {
         "machine": device or f"{processor()}, {os.cpu_count()} cores",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit or "unknown",
-        "figures": figures,
     }
+
+
+def write_json(file: str | None, figures: dict[str, Any], device: str | None = None) -> None:
+    """Write `figures` with the circumstances of the run."""
+    if file is None:
+        return
     Path(file).parent.mkdir(parents=True, exist_ok=True)
-    Path(file).write_text(json.dumps(record, indent=1) + "\n")
+    Path(file).write_text(json.dumps({**circumstances(device), "figures": figures}, indent=1) + "\n")

@@ -1,10 +1,13 @@
-"""Twenty emitted kernels, run once each, to be watched by NVIDIA's compute-sanitizer.
+"""Emitted kernels, run once each, to be watched by NVIDIA's compute-sanitizer: so many, or what some seconds allow.
 
-compute-sanitizer --tool memcheck  --error-exitcode 9 python -m benchmarks.sanitized
-compute-sanitizer --tool racecheck --error-exitcode 9 python -m benchmarks.sanitized
+compute-sanitizer --tool memcheck  --error-exitcode 9 python -m benchmarks.sanitized 200 600
+compute-sanitizer --tool racecheck --error-exitcode 9 python -m benchmarks.sanitized 200 600
 """
 
 from __future__ import annotations
+
+import sys
+import time
 
 import numpy as np
 
@@ -24,14 +27,13 @@ WORKLOADS = {
     "softmax": lambda: softmax(33, 96),
     "tall matmul": lambda: matmul(8, 8, 512),
 }
-KERNELS = 20
 
 
-def main() -> None:
+def main(wanted: int, seconds: float) -> None:
     target, rng = ansor.Target("cuda"), np.random.default_rng(0)
     hardware = ansor.HardwareParams.for_target(target)
-    kernels = 0
-    while kernels < KERNELS:
+    kernels, end = 0, time.monotonic() + seconds
+    while kernels < wanted and time.monotonic() < end:
         for name, build in WORKLOADS.items():
             oracle = Oracle(te.ComputeDAG(build()), rng)
             extra = extra_sketches(oracle.dag, target, hardware, rules=("double_buffer", "split_reduction"))[:2]
@@ -48,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]), float(sys.argv[2]))

@@ -3,12 +3,14 @@
     {"nodes": [...], "ops": [...], "tensors": [[op, output], ...]}
 
 `nodes` is the table of distinct expressions, variables and reducers, children before parents; a node names others by
-their place in the table.  `ops` are in stage order.  The text, the stage order and the workload key survive the trip.
+their place in the table.  An infinity or NaN is `{"float": "-inf"}`, for JSON has no number for it.  `ops` are in stage
+order.  The text, the stage order and the workload key survive the trip.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,6 +52,10 @@ def dag_from_json(data: Mapping[str, Any]) -> ComputeDAG:
     return ComputeDAG([reader.tensor(t) for t in data["tensors"]])
 
 
+def _number(value: Any) -> Any:
+    return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class _Writer:
     def __init__(self, dag: ComputeDAG) -> None:
         self.nodes: list[list[Any]] = []
@@ -68,7 +74,7 @@ class _Writer:
     def attr(self, subject: str, value: Any) -> Any:
         match value:
             case None | bool() | int() | float() | str():
-                return value
+                return _number(value)
             case Tensor():
                 return {"tensor": self.tensor(value)}
             case list() | tuple():
@@ -94,7 +100,7 @@ class _Writer:
             case Var():
                 return ["var", e.name, e.dtype]
             case Const():
-                return ["const", e.value, e.dtype]
+                return ["const", _number(e.value), e.dtype]
             case Binary() | Compare() | Logical():
                 return [type(e).__name__.lower(), e.op, self.node(e.a), self.node(e.b)]
             case Not():
@@ -145,6 +151,8 @@ class _Reader:
         match value:
             case {"tensor": ref}:
                 return self.tensor(ref)
+            case {"float": text}:
+                return float(text)
             case list():
                 return tuple([self.attr(v) for v in value])
         return value
@@ -164,7 +172,7 @@ class _Reader:
             case ["var", name, dtype]:
                 return Var(name, dtype)
             case ["const", value, dtype]:
-                return Const(value, dtype)
+                return Const(self.attr(value), dtype)
             case ["binary" | "compare" | "logical" as kind, op, a, b]:
                 return _BINARY[kind](op, self.node(a), self.node(b))
             case ["not", a]:

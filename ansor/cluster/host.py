@@ -7,25 +7,18 @@ answers while a program hangs.  A client sends a task's computation once, when t
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ansor.measure.workers import Workshop
-from te_lite.dag_json import dag_from_json
 from te_lite.errors import TeError, require
 
 from ..core.errors import MeasureError
-from ..core.hardware import HardwareParams
 from ..core.measure_values import BuildResult, MeasureInput, RunOptions
 from ..core.registry import register_backend
 from ..core.task import SearchTask
@@ -33,10 +26,10 @@ from ..measure.device_runner import DeviceRunner, TaskData
 from ..measure.payload import result_to_json
 from .message import Files, pack, unpack
 from .remote_session import HostedSession
+from .request import MeasureRequest, SentProgram, measure_request, part, sent_task
 
 TASKS = 8
 IDLE = RunOptions(number=1, repeat=1)
-NO_HARDWARE = HardwareParams(1, 1, 1, 1, 1, 1, 1, 1)
 
 
 class DeviceHost:
@@ -88,7 +81,7 @@ class DeviceHost:
         with self._lock:
             try:
                 header, files = unpack(message)
-                self._lease = int(header["lease"])
+                self._lease = part(header, "lease", int)
                 return pack(*self._session.answer(header, files))
             except TeError as error:
                 return pack({"refusal": str(error)})
@@ -113,17 +106,18 @@ class DeviceHost:
     # ------------------------------------------------------------------------------------------------------ parts
 
     def _answer(self, header: dict[str, Any], files: Files) -> dict[str, Any]:
-        self._lease = int(header["lease"])
+        self._lease = part(header, "lease", int)
+        request = measure_request(header)
         self._session.clear()
-        task = self._task(header, files)
+        task = self._task(request, files)
         if task is None:
             return {"need": "task"}
-        self._runner.options = replace(RunOptions(**header["options"]), retries=1)
-        programs = [self._program(k, facts, files) for k, facts in enumerate(header["programs"])]
+        self._runner.options = request.options
+        programs = [self._program(k, sent, files) for k, sent in enumerate(request.programs)]
         inputs = [MeasureInput(task) for _ in programs]
         lost = self._runner.lost
         try:
-            if header["op"] == "compare":
+            if request.op == "compare":
                 return {"times": self._runner.compare(inputs, programs)}
             result = self._runner.run(inputs[0], programs[0])
             return {"result": result_to_json(result), "lost": self._runner.lost - lost}
@@ -135,7 +129,7 @@ class DeviceHost:
             for built in programs:
                 shutil.rmtree(built.filename, ignore_errors=True)
 
-    def _program(self, k: int, facts: Mapping[str, Any], files: Files) -> BuildResult:
+    def _program(self, k: int, sent: SentProgram, files: Files) -> BuildResult:
         """Program k of a message in a directory of its own."""
         directory = self._workshop.new("program_")
         for name, data in files.items():
@@ -143,33 +137,18 @@ class DeviceHost:
             if place == str(k):
                 require(Path(plain).name == plain, MeasureError, "message", "a plain file name is needed", got=plain)
                 (directory / plain).write_bytes(data)
-        return BuildResult(str(directory), tuple(facts["packed"]), 0, "", float(facts["seconds"]))
+        return BuildResult(str(directory), sent.packed, 0, "", sent.seconds)
 
-    def _task(self, header: Mapping[str, Any], files: Files) -> SearchTask | None:
+    def _task(self, request: MeasureRequest, files: Files) -> SearchTask | None:
         """The task of a message, None when its computation must be sent first."""
-        digest = str(header["task"])
-        if digest not in self._tasks:
-            if "task_data" not in header:
+        if request.task not in self._tasks:
+            if request.task_data is None:
                 return None
-            self._tasks[digest] = self._read_task(header["task_data"], files)
+            self._tasks[request.task] = sent_task(self.kind, request.task_data, files)
             while len(self._tasks) > TASKS:
                 self._tasks.popitem(last=False)
-        self._tasks.move_to_end(digest)
-        return self._tasks[digest]
-
-    def _read_task(self, data: Mapping[str, Any], files: Files) -> SearchTask:
-        law = f"it runs programs of target {self.kind!r}"
-        require(data["kind"] == self.kind, MeasureError, "device", law, task=data["kind"])
-        inputs = {
-            name.removeprefix("input/"): np.load(io.BytesIO(text), allow_pickle=False)
-            for name, text in files.items()
-            if name.startswith("input/")
-        }
-        dag = dag_from_json(data["dag"])
-        return SearchTask(
-            compute_dag=dag, target=data["target"], hardware_params=NO_HARDWARE, task_inputs=inputs,
-            layout_rewrite_option=data["layout"], desc=data["name"],
-        )  # fmt: skip
+        self._tasks.move_to_end(request.task)
+        return self._tasks[request.task]
 
 
 def _restore_threads(wanted: str | None) -> None:

@@ -12,6 +12,7 @@ from te_lite.errors import require
 from ..core.errors import MeasureError
 from ..core.registry import backend_module
 from .message import Files
+from .request import part
 
 Answer = tuple[dict[str, Any], Files]
 
@@ -29,36 +30,39 @@ class HostedSession:
 
     def answer(self, header: dict[str, Any], files: Files) -> Answer:
         """What a session asks for: `{"lease", "op": "upload" | "download" | "remove" | "list" | "run", ...}`."""
-        if int(header["lease"]) != self._owner:
+        lease, op = part(header, "lease", int), part(header, "op", str)
+        if lease != self._owner:
             self.clear()
-            self._owner, self._folder = int(header["lease"]), self.workshop.new("session_")
-        match header["op"]:
+            self._owner, self._folder = lease, self.workshop.new("session_")
+        match op:
             case "upload":
                 for name, data in files.items():
                     self._path(name).write_bytes(data)
                 return {}, {}
             case "download":
-                return {}, {header["name"]: self._there(header["name"]).read_bytes()}
+                name = part(header, "name", str)
+                return {}, {name: self._there(name).read_bytes()}
             case "remove":
-                self._there(header["name"]).unlink()
+                self._there(part(header, "name", str)).unlink()
                 return {}, {}
             case "list":
                 return {"names": sorted(p.name for p in self._folder.iterdir())}, {}
             case "run":
                 return self._run(header, files)
-        raise MeasureError(f"session: unknown request {header['op']!r}")
+        raise MeasureError(f"session: unknown request {op!r}")
 
     def _run(self, header: dict[str, Any], files: Files) -> Answer:
         """Run the network in file `name`: the inputs are files NAME.npy, its output is `output.npy`."""
-        network = self._there(header["name"])
+        network, timeout = self._there(part(header, "name", str)), part(header, "timeout", float)
+        number, repeat = part(header, "number", int), part(header, "repeat", int)
         folder = self.workshop.new("network_")
         for name, data in files.items():
             (folder / _plain(name)).write_bytes(data)
         job = {
             "op": "network", "kind": self.kind, "backend": backend_module(self.kind), "device": self.index,
-            "file": str(network), "inputs": str(folder), "number": header["number"], "repeat": header["repeat"],
+            "file": str(network), "inputs": str(folder), "number": number, "repeat": repeat,
         }  # fmt: skip
-        reply = self._worker.call(job, float(header["timeout"]))
+        reply = self._worker.call(job, timeout)
         said = reply.message or str(reply.data.get("message", ""))
         output = folder / "output.npy"
         made = {"output.npy": output.read_bytes()} if output.exists() else {}
@@ -69,8 +73,8 @@ class HostedSession:
     def _path(self, name: str) -> Path:
         return self._folder / _plain(name)
 
-    def _there(self, name: Any) -> Path:
-        path = self._path(str(name))
+    def _there(self, name: str) -> Path:
+        path = self._path(name)
         require(path.is_file(), MeasureError, "session", "there is no such file", got=name)
         return path
 

@@ -13,6 +13,7 @@ import ansor
 import codegen_c
 import te_lite as te
 from ansor.measure import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
+from te_lite.errors import UnsafeError
 
 
 class TextBuilder:
@@ -31,7 +32,9 @@ class TextBuilder:
         try:
             text = codegen_c.emit(te.lower(inp.state))
         except te.TeError as error:
-            return BuildResult("", (), int(MeasureErrorNo.INSTANTIATION_ERROR), str(error), time.monotonic() - start)
+            refused = isinstance(error, UnsafeError)  # by the verifier: it is not proven to stay in its buffers
+            error_no = MeasureErrorNo.REFUSED if refused else MeasureErrorNo.INSTANTIATION_ERROR
+            return BuildResult("", (), int(error_no), str(error), time.monotonic() - start)
         folder = tempfile.mkdtemp(dir=self.folder.name)
         Path(folder, "program.c").write_text(text)
         return BuildResult(folder, (), 0, "", time.monotonic() - start)

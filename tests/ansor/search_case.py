@@ -1,6 +1,6 @@
 """Searches that need no device, for tests of determinism and of resuming; run as a program it prints what it asked for.
 
-    python -m tests.ansor.search_case DIRECTORY [replay]
+    python -m tests.ansor.search_case DIRECTORY [seed=N] [replay]
 
 Every case leaves its log in the directory; with `replay`, results are taken from the logs that are there.
 """
@@ -21,7 +21,7 @@ from ansor.offline.common import NoBuilder
 from ansor.offline.replay import ReplayRunner
 from tests.conv_layer import conv2d_layer
 
-TRIALS, PER_ROUND = 15, 5
+TRIALS, PER_ROUND, SEED = 15, 5, 4
 PARAMS = {"evolutionary_search_population": 64, "evolutionary_search_num_iters": 1}
 TARGETS = ("c", "cuda")
 MODELS = {
@@ -48,7 +48,7 @@ class Diary:
         self.steps += [json.dumps(json.loads(ansor.dump_record_to_string(inputs[0], results[0]))["i"][1])]
 
 
-def tune(target: str, model: str, log: Path, runner: Any, seed: int = 4) -> list[str]:
+def tune(target: str, model: str, log: Path, runner: Any, seed: int = SEED) -> list[str]:
     """Run a case, and give the steps of the programs in the order in which they were measured."""
     task, diary = conv_task(target), Diary()
     policy = ansor.SketchPolicy(task, MODELS[model](), PARAMS, seed=seed, verbose=0)
@@ -65,7 +65,7 @@ def digest(sequence: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(sequence).encode()).hexdigest()[:16]
 
 
-def main(directory: Path, replay: bool) -> dict[str, str]:
+def main(directory: Path, replay: bool, seed: int) -> dict[str, str]:
     """The digests of all cases."""
     out = {}
     for target in TARGETS:
@@ -73,9 +73,10 @@ def main(directory: Path, replay: bool) -> dict[str, str]:
             log = directory / f"{target}_{model}.json"
             runner = ReplayRunner(log) if replay else AnalyticalRunner(noise=0.2, seed=3)
             again = log.with_suffix(".again") if replay else log
-            out[f"{target} {model}"] = digest(tune(target, model, again, runner))
+            out[f"{target} {model}"] = digest(tune(target, model, again, runner, seed))
     return out
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), sys.argv[2:] == ["replay"])))
+    seeds = [int(word.removeprefix("seed=")) for word in sys.argv[2:] if word.startswith("seed=")]
+    print(json.dumps(main(Path(sys.argv[1]), "replay" in sys.argv[2:], seeds[0] if seeds else SEED)))

@@ -26,6 +26,7 @@ from typing import Any
 import pytest
 
 import ansor
+import te_lite as te
 from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from ansor.core.protocols import Builder, Runner
 from ansor.offline.common import NoBuilder
@@ -178,6 +179,14 @@ class BuilderSuite(_Programs):
         bad, good = [f.result(PATIENCE) for f in futures]
         assert good.error_no == 0
         assert self.builds_nothing or (bad.error_no in set(MeasureErrorNo) and bad.error_no and bad.error_msg)
+
+    @pytest.mark.unverified
+    def test_what_the_verifier_refuses_is_told_apart(self, builder: Builder) -> None:
+        """The program trusts an index that is read from memory."""
+        x, at = te.placeholder((9,), name="x"), te.placeholder((4,), "int32", "at")
+        task = ansor.SearchTask(compute_dag=[x, at, te.compute((4,), lambda i: x[at[i]] * 2.0)], target="c")
+        built = builder.submit(MeasureInput(task, task.compute_dag.init_state)).result(PATIENCE)
+        assert self.builds_nothing or built.error_no == MeasureErrorNo.REFUSED
 
     def test_after_closing_it_starts_anew(self, builder: Builder, inputs: list[MeasureInput]) -> None:
         for _ in range(2):

@@ -16,12 +16,14 @@ import pytest
 import ansor
 from ansor.cluster.host import DeviceHost
 from ansor.cluster.message import pack, unpack
+from ansor.cluster.request import sent_task
 from ansor.cluster.runner import PortableBuilder, _files, _inputs
 from ansor.core.measure_values import BuildResult, RunOptions
 from ansor.measure import MeasureErrorNo as E
 from ansor.measure.payload import result_from_json, task_payload
 from codegen_c.host import PROCESSORS, host_family
 from tests.ansor.conftest import faults, matmul_task, states
+from tests.spoiled import spoiled
 from tests.workloads import matmul
 
 __all__ = ["faults", "matmul_task", "states"]
@@ -35,12 +37,15 @@ def host() -> Iterator[DeviceHost]:
     made.close()
 
 
-def ask(host: DeviceHost, task: ansor.SearchTask, files: dict[str, bytes], **more: Any) -> dict[str, Any]:
-    header = {
+def header_of(task: ansor.SearchTask) -> dict[str, Any]:
+    return {
         "op": "run", "lease": 1, "task": task_payload(task)["task"], "options": OPTIONS,
-        "programs": [{"packed": [], "seconds": 0.5}], **more,
+        "programs": [{"packed": [], "seconds": 0.5}],
     }  # fmt: skip
-    return unpack(host.measure(pack(header, files)))[0]
+
+
+def ask(host: DeviceHost, task: ansor.SearchTask, files: dict[str, bytes], **more: Any) -> dict[str, Any]:
+    return unpack(host.measure(pack({**header_of(task), **more}, files)))[0]
 
 
 def task_data(task: ansor.SearchTask) -> dict[str, Any]:
@@ -136,9 +141,7 @@ def test_a_host_of_a_gpu_takes_tasks() -> None:
     """What a task says of its hardware stays with the search; the host's own numbers must not refuse it."""
     dag = ansor.ComputeDAG(list(matmul(6, 5, 4)))
     task = ansor.SearchTask(compute_dag=dag, target="cuda -arch=sm_90")
-    made = DeviceHost(json.dumps({"label": "gpu", "kind": "cuda", "index": 0, "backends": {}, "threads": None}))
-    assert made._task({"task": "t", "task_data": task_data(task)}, {}).compute_dag.flop_ct == dag.flop_ct
-    made.close()
+    assert sent_task("cuda", task_data(task), {}).compute_dag.flop_ct == dag.flop_ct
 
 
 def test_refusals_are_one_sentence(host: DeviceHost, matmul_task: Any) -> None:
@@ -151,3 +154,28 @@ def test_refusals_are_one_sentence(host: DeviceHost, matmul_task: Any) -> None:
         assert refused["refusal"].startswith(text) and "\n" not in refused["refusal"]
     assert ask(host, matmul_task, {"0/../x": b""}, task_data=data)["refusal"].endswith("got '../x'")
     assert "cannot be read" in unpack(host.measure(b"nonsense"))[0]["refusal"]
+
+
+@pytest.mark.parametrize("to", ["measure", "session"])
+def test_spoiled_headers_are_refused_in_a_sentence(to: str, host: DeviceHost, matmul_task: Any) -> None:
+    """Nothing that is said ends the host: it answers, and refuses most of it."""
+    good = {
+        "measure": {**header_of(matmul_task), "task_data": task_data(matmul_task)},
+        "session": {"op": "run", "lease": 1, "name": "x", "number": 1, "repeat": 1, "timeout": 0.1},
+    }[to]
+    files = {"0/program.json": b"{}", "input/A": b"no array"}
+    rng, refused = np.random.default_rng(8), 0
+    for _ in range(300):
+        place = list(good)[int(rng.integers(len(good)))]
+        header = {**good, place: spoiled(good[place], rng)}
+        answer = unpack(getattr(host, to)(pack(header, files)))[0]
+        refused += "refusal" in answer
+        assert "\n" not in answer.get("refusal", "")
+    assert refused > 250
+
+
+@pytest.mark.parametrize(("missing", "law"), [("lease", "an object with 'lease'"), ("op", "an object with 'op'")])
+def test_a_refusal_names_what_is_missing(missing: str, law: str, host: DeviceHost, matmul_task: Any) -> None:
+    header = {k: v for k, v in header_of(matmul_task).items() if k != missing}
+    assert f"message: {law} is needed, got {{" in unpack(host.measure(pack(header)))[0]["refusal"]
+    assert f"message: {law} is needed, got {{" in unpack(host.session(pack(header)))[0]["refusal"]

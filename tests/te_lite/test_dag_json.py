@@ -34,10 +34,20 @@ def own_reducer():
     return [a, te.compute((4,), lambda i: pair(a[i, j, k], axis=[j, k], where=k < 1), name="p")]
 
 
-@pytest.mark.parametrize("make", [argmax_rows, shared_and_guarded, own_reducer])
+def infinities_and_nan():
+    a = te.placeholder((4, 5), name="A")
+    r = te.reduce_axis((0, 5), name="r")
+    clipped = te.compute((4, 5), lambda i, j: te.minimum(a[i, j], te.const(float("inf"), "float32")), name="c")
+    largest = te.compute((4,), lambda i: te.max(clipped[i, r], axis=r), name="m")
+    return [a, te.compute((4,), lambda i: te.select(largest[i] > 0, largest[i], te.const(float("nan"), "float32")),
+                          name="n", attrs={"bounds": (float("-inf"), 6.0)})]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [argmax_rows, shared_and_guarded, own_reducer, infinities_and_nan])
 def test_round_trip(make):
     dag = te.ComputeDAG(make())
-    copy = dag_from_json(json.loads(json.dumps(dag_to_json(dag))))
+    copy = dag_from_json(json.loads(json.dumps(dag_to_json(dag), allow_nan=False)))
+    assert [op.attrs for op in copy.ops if "bounds" in op.attrs] == [op.attrs for op in dag.ops if "bounds" in op.attrs]
     assert str(copy) == str(dag) and copy.workload_key() == dag.workload_key() and copy.flop_ct == dag.flop_ct
     array = np.random.default_rng(0).uniform(-1, 1, dag.inputs[0].shape).astype(dag.inputs[0].dtype)
     before, after = (evaluate(d.tensors, {d.inputs[0]: array}) for d in (dag, copy))

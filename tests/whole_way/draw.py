@@ -68,7 +68,7 @@ class _Drawing:
 
     def add_input(self, shape: tuple[int, ...], dtype: str) -> str:
         name = self.name("x")
-        values = "wide" if self.chance(0.15) else "special" if self.special and self.chance(0.6) else "small"
+        values = "wide" if self.chance(0.15) else "special" if self.special and self.chance(0.9) else "small"
         self.inputs.append(Input(name, shape, dtype, values))
         self.tensors[name] = (shape, dtype)
         return name

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .bounded import DIGITS, LARGEST, SMALLEST, Array, Value, unknown_where
+from .bounded import DIGITS, LARGEST, SMALLEST, Array, Value, floats, unknown_where
 
 
 def fold(name: str, rows: list[Value], kept: Array, unsure: Array) -> list[Value]:
@@ -17,8 +18,14 @@ def fold(name: str, rows: list[Value], kept: Array, unsure: Array) -> list[Value
     else:
         x = rows[0]
         values, e = np.where(kept, x.v, identity(name, x.dtype)), np.where(kept, x.e, 0.0)
-        out = [_fold_floats(name, values, e, x.dtype) if x.is_float else _fold_integers(name, values, e, x.dtype)]
-    return [Value(f.v, np.where(lost, np.inf, f.e), f.dtype) for f in out]
+        out = [_fold_floats(name, values, e, x) if x.is_float else _fold_integers(name, values, e, x.dtype)]
+    return [_without(f, lost) for f in out]
+
+
+def _without(x: Value, lost: Array) -> Value:
+    """Nothing is known where `lost`."""
+    e = np.where(lost, np.inf, x.e)
+    return floats(x.v, e, x.dtype, x.unsigned) if x.is_float else replace(x, e=e)
 
 
 def identity(name: str, dtype: str) -> Any:
@@ -40,56 +47,84 @@ def _fold_integers(name: str, v: Array, e: Array, dtype: str) -> Value:
     return unknown_where(ufunc.reduce(v, axis=1, dtype=dtype), (e > 0).any(axis=1), dtype)
 
 
-def _fold_floats(name: str, v: Array, e: Array, dtype: str) -> Value:
-    n = v.shape[1]
+def _fold_floats(name: str, v: Array, e: Array, x: Value) -> Value:
+    """The sign of a zero is open: it depends on the order, and on what a sum begins with."""
     if name in ("max", "min"):
         total = v.max(axis=1) if name == "max" else v.min(axis=1)
-        return _bounded(total, e.max(axis=1), dtype)
-    eps = 2.0 ** -DIGITS[dtype]
-    if name == "sum":
-        whole = (v * 8 == np.rint(v * 8)).all(axis=1) & (e == 0).all(axis=1)
-        size = np.abs(v).sum(axis=1)
-        free = whole & (size * 8 < 2.0 ** DIGITS[dtype])
-        bound = e.sum(axis=1) + 2 * n * eps * (size + e.sum(axis=1))
-        return _bounded(v.sum(axis=1), np.where(free, 0.0, bound), dtype, size)
+        out = floats(total, np.where(np.isnan(total), 0.0, e.max(axis=1)), x.dtype)
+    else:
+        out = (_sum if name == "sum" else _product)(v, e, x.dtype)
+    return replace(out, unsigned=out.v == 0)
+
+
+def _sum(v: Array, e: Array, dtype: str) -> Value:
+    """NaN and infinities decide, unless a sum of the others may be infinite as well."""
+    eps, n = 2.0 ** -DIGITS[dtype], v.shape[1]
+    number = np.isfinite(v)
+    numbers = np.where(number, v, 0.0)
+    whole = (numbers * 8 == np.rint(numbers * 8)).all(axis=1) & (e == 0).all(axis=1)
+    size, error = np.abs(numbers).sum(axis=1), e.sum(axis=1)
+    free = whole & (size * 8 < 2.0 ** DIGITS[dtype])
+    bound = np.where(free, 0.0, error + 2 * n * eps * (size + error))
+    fits = size + error < 0.49 * LARGEST[dtype]
+    special = np.where(number, 0.0, v).sum(axis=1)
+    sure = np.isnan(special) | (~number.all(axis=1) & fits)
+    total = np.where(number.all(axis=1), numbers.sum(axis=1), special)
+    return floats(total, np.where(sure, 0.0, np.where(fits, bound, np.inf)), dtype)
+
+
+def _product(v: Array, e: Array, dtype: str) -> Value:
+    """NaN, and an infinity with a zero, decide; so does an infinity, unless a product of the others may vanish."""
+    eps, n = 2.0 ** -DIGITS[dtype], v.shape[1]
     relative = (e / np.abs(v)).sum(axis=1) + 2 * n * eps
     total = v.prod(axis=1)
-    largest = np.maximum.reduce([np.abs(v), np.ones_like(v)]).prod(axis=1)
-    least = np.minimum.reduce([np.abs(v), np.ones_like(v)]).prod(axis=1)
+    number = np.isfinite(v).all(axis=1)
+    sizes = np.where(np.isfinite(v), np.abs(v), 1.0)
+    largest, least = np.maximum(sizes + e, 1.0).prod(axis=1), np.minimum(sizes, 1.0).prod(axis=1)
     hidden = np.where(least < SMALLEST[dtype] / eps, largest * SMALLEST[dtype], 0.0)
     error = np.where(relative < 0.1, 2 * np.abs(total) * relative, np.inf)
-    sure_zero = ((v == 0) & (e == 0)).any(axis=1)
-    return _bounded(total, np.where(sure_zero, 0.0, error + hidden), dtype, largest)
-
-
-def _bounded(v: Array, e: Array, dtype: str, size: Array | None = None) -> Value:
-    """A folded value; unknown where something on the way, at most `size` large, may overflow."""
-    way = np.abs(v) if size is None else size
-    bad = ~np.isfinite(v) | ~(way + e < 0.49 * LARGEST[dtype])
-    return Value(np.where(bad, 0.0, v), np.where(bad, np.inf, e), dtype)
+    zero = ((v == 0) & (e == 0)).any(axis=1)
+    apart = ((e == 0) | (np.abs(v) > 2 * e)).all(axis=1) & (least > SMALLEST[dtype] / eps)
+    infinite = np.isinf(v).any(axis=1)
+    total = np.where(infinite & ~zero & ~np.isnan(total), np.copysign(np.inf, np.sign(v).prod(axis=1)), total)
+    sure = np.isnan(v).any(axis=1) | (infinite & (zero | apart))
+    bound = np.where(zero, 0.0, error + hidden)
+    fits = number & (largest + bound < 0.49 * LARGEST[dtype])
+    total = np.where(infinite & zero, np.nan, total)
+    return floats(total, np.where(sure, 0.0, np.where(fits, bound, np.inf)), dtype)
 
 
 def _first(name: str, rows: list[Value], kept: Array) -> list[Value]:
-    """Index and value of the first of the best; what is as good within the errors makes the index unknown."""
+    """Index and value of the first of the best, NaN before all; of nothing the largest index, and the identity."""
     index, value = rows
-    sign = 1.0 if name == "argmax" else -1.0
-    floats = value.is_float
-    score = value.v.astype("float64") * sign if floats else value.v
-    if not floats and name == "argmin":
-        score = ~value.v
-    order = np.where(kept, score, -np.inf) if floats else score
-    best = order.max(axis=1, initial=None) if floats else np.where(kept, score, score.min(axis=1)[:, None]).max(axis=1)
-    ties = kept & (order == best[:, None])
+    e = np.where(kept, np.broadcast_to(value.e, value.v.shape), 0.0)
+    ties, rivals = _best(name, value, e, kept)
     lowest = np.where(ties, index.v, np.iinfo(index.dtype).max).min(axis=1)
     at = (ties & (index.v == lowest[:, None])).argmax(axis=1)
     rest = np.arange(len(at))
-    e_best = np.broadcast_to(value.e, value.v.shape)[rest, at]
-    rivals = kept & (np.where(kept, score, 0) + value.e >= (best - e_best)[:, None]) if floats else ties
-    rivals = rivals & ~(ties & (value.e == 0) & (e_best == 0)[:, None]) if floats else np.zeros_like(ties)
     rivals[rest, at] = False
-    bad = rivals.any(axis=1) | (np.broadcast_to(value.e, value.v.shape) == np.inf).any(axis=1) | ~kept.any(axis=1)
-    bad |= (np.broadcast_to(index.e, index.v.shape) > 0).any(axis=1)
-    worst = np.broadcast_to(value.e, value.v.shape).max(axis=1)
-    found = value.v[rest, at]
-    e_value = np.where(np.isinf(worst) | ~kept.any(axis=1), np.inf, worst if floats else 0.0)
-    return [unknown_where(index.v[rest, at], bad, index.dtype), Value(found, e_value, value.dtype)]
+    nan = value.is_float & np.isnan(np.where(kept, value.v, 0)).any(axis=1)
+    unknown = (e == np.inf) & (~nan[:, None] | (index.v < lowest[:, None]))
+    bad = (rivals | unknown | (kept & (np.broadcast_to(index.e, index.v.shape) > 0))).any(axis=1)
+    some = kept.any(axis=1)
+    found = np.where(some, value.v[rest, at], identity(name[3:], value.dtype)).astype(value.v.dtype)
+    places = np.where(some, index.v[rest, at], np.iinfo(index.dtype).max).astype(index.v.dtype)
+    where = unknown_where(places, bad & some, index.dtype)
+    if not value.is_float:
+        return [where, unknown_where(found, (e > 0).any(axis=1), value.dtype)]
+    return [where, floats(found, np.where(nan, 0.0, e.max(axis=1)), value.dtype, found == 0)]
+
+
+def _best(name: str, value: Value, e: Array, kept: Array) -> tuple[Array, Array]:
+    """Which elements are the best, and which others may be, as far as the errors leave it open."""
+    if not value.is_float:
+        score = value.v if name == "argmax" else ~value.v
+        best = np.where(kept, score, score.min(axis=1)[:, None]).max(axis=1)
+        return kept & (score == best[:, None]), np.zeros(kept.shape, bool)
+    nan = kept & np.isnan(value.v)
+    score = np.where(kept & ~nan, value.v if name == "argmax" else -value.v, -np.inf)
+    best = score.max(axis=1)
+    ties = np.where(nan.any(axis=1)[:, None], nan, kept & (score == best[:, None]))
+    e_best = np.where(ties, e, 0.0).max(axis=1)
+    rivals = kept & (score + e >= (best - e_best)[:, None]) & ~(ties & (e == 0) & (e_best == 0)[:, None])
+    return ties, rivals & ~nan.any(axis=1)[:, None]

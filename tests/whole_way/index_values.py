@@ -21,7 +21,7 @@ def least(*values: Value) -> str:
 
 def stored(x: Value) -> Value:
     """`x` as data: wrapped around to its dtype."""
-    return Value(x.v.astype("int32") if x.dtype == "int32" else x.v, x.e, x.dtype)
+    return replace(x, v=x.v.astype("int32") if x.dtype == "int32" else x.v, made="data")
 
 
 def unbounded(x: Value) -> Value:

@@ -3,7 +3,9 @@
 Integers are computed in their dtype, with wrap-around; what is made of axes and int32 constants only is exact
 (`index_values.py`).  Floats are computed in float64, each with a bound of what rounding in its own dtype may add,
 carried through every operation (running error analysis).  Where a rounding error may change a comparison, an integer
-or an index, the bound is infinite: such elements cannot be compared.
+or an index, the bound is infinite: such elements cannot be compared.  Infinities, NaN, zeros and their signs, division
+by zero and casts follow docs/arithmetic.md; what it leaves open is unknown: a sum or product that may overflow on the
+way, the sign of a sum of zeros and of the larger or smaller of two zeros.
 """
 
 from __future__ import annotations
@@ -15,24 +17,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from .bounded import Array, Value, exact, unknown_where
+from .bounded import Array, Value, exact, floats
 from .description import Axes, Dag, Expr, Stage
 from .folds import fold
 from .index_values import chosen, converted, least, stored, together, unbounded
 from .operators import COMPARE, alike, binary, call, compare, junction
 
 
-def given(array: Array, dtype: str) -> Value:
-    """An input; what is not finite makes everything that is computed from it unknown."""
-    x = exact(array, dtype)
-    if not x.is_float:
-        return x
-    return unknown_where(np.where(np.isfinite(x.v), x.v, 0.0), ~np.isfinite(x.v), dtype)
-
-
 def evaluate(dag: Dag, inputs: Mapping[str, Array]) -> dict[str, Value]:
     """Every tensor of `dag`."""
-    known = {i.name: given(inputs[i.name], i.dtype) for i in dag.inputs}
+    known = {i.name: exact(inputs[i.name], i.dtype) for i in dag.inputs}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for stage in dag.stages:
@@ -52,12 +46,10 @@ def evaluate_stage(stage: Stage, known: Mapping[str, Value]) -> list[Value]:
     if not stage.fold:
         return bodies
     count = math.prod([n for _, n in stage.axes])
-    rows = [Value(b.v.reshape(count, -1), b.e.reshape(count, -1), b.dtype) for b in bodies]
+    rows = [b.rearranged(lambda x: x.reshape(count, -1)) for b in bodies]
     kept = _spread(mask, shape)
     folded = fold(stage.fold, rows, kept.v.reshape(count, -1), kept.e.reshape(count, -1))
-    return [
-        Value(f.v.reshape(shape[: len(stage.axes)]), f.e.reshape(shape[: len(stage.axes)]), f.dtype) for f in folded
-    ]
+    return [f.rearranged(lambda x: x.reshape(shape[: len(stage.axes)])) for f in folded]
 
 
 def _grid(axes: Axes) -> dict[str, Array]:
@@ -70,8 +62,7 @@ def _grid(axes: Axes) -> dict[str, Array]:
 
 
 def _spread(x: Value, shape: tuple[int, ...]) -> Value:
-    v = np.broadcast_to(x.v, shape)
-    return Value(v, np.broadcast_to(x.e, shape), x.dtype)
+    return replace(x, v=np.broadcast_to(x.v, shape), e=np.broadcast_to(x.e, shape))
 
 
 # ---------------------------------------------------------------------------------------------- expressions
@@ -131,5 +122,6 @@ class _Point:
             unsure = unsure | (i.e > 0)
             place.append(np.clip(i.v.astype("int64"), 0, n - 1))
         at = tuple(np.broadcast_arrays(*place)) if place else ()
-        e = np.broadcast_to(x.e, x.v.shape)[at]
-        return Value(x.v[at], np.where(unsure, np.inf, e), x.dtype)
+        read = x.rearranged(lambda y: y[at])
+        e = np.where(unsure, np.inf, read.e)
+        return floats(read.v, e, x.dtype, read.unsigned) if x.is_float else replace(read, e=e)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from .bounded import DIGITS, ORDER, ULPS_OF_CALLS, Array, Value, rounded, unknown_where
+from .bounded import DIGITS, LARGEST, ORDER, SMALLEST, ULPS_OF_CALLS, Array, Value, floats, rounded, unknown_where
 
 
 def alike(a: Value, b: Value) -> tuple[Value, Value]:
@@ -16,21 +17,27 @@ def alike(a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def cast(a: Value, dtype: str) -> Value:
-    """As C converts: floats to integers towards zero; what does not fit is unknown."""
+    """Floats to integers towards zero, to the end of the dtype where it has no room, NaN to 0."""
     if a.dtype == dtype:
         return a
     if dtype in DIGITS:
-        return rounded(a.v.astype("float64"), a.e, dtype, a.e == 0)
+        out = rounded(a.v.astype("float64"), a.e, dtype, a.e == 0, sure=~np.isfinite(a.v), at_once=True)
+        return replace(out, unsigned=a.unsigned & (out.v == 0))
     if dtype == "bool":
         unsure = np.abs(a.v) <= a.e if a.is_float else a.e > 0
         return unknown_where(a.v != 0, unsure & (a.e > 0), dtype)
     if not a.is_float:
         return Value(a.v.astype(dtype), a.e, dtype)
-    low, high = np.trunc(a.v - a.e), np.trunc(a.v + a.e)
+    low, high = _whole(a.v - a.e, dtype), _whole(a.v + a.e, dtype)
+    return unknown_where(low, low != high, dtype)
+
+
+def _whole(x: Array, dtype: str) -> Array:
+    """Floats without their fraction, in an integer dtype."""
     info = np.iinfo(dtype)
-    most = min(float(info.max), 2.0**62)
-    bad = ~(low == high) | ~(low >= max(float(info.min), -(2.0**62))) | ~(high <= most)
-    return unknown_where(np.where(bad, 0.0, low).astype(dtype), bad, dtype)
+    inside = (x > float(info.min)) & (x < float(info.max))
+    out = np.where(inside, x, 0.0).astype(dtype)
+    return np.where(x >= float(info.max), info.max, np.where(x <= float(info.min), info.min, out)).astype(dtype)
 
 
 COMPARE = {
@@ -40,7 +47,8 @@ COMPARE = {
 
 def compare(op: str, a: Value, b: Value) -> Value:
     e = a.e + b.e
-    unsure = (e > 0) & ~(np.abs(a.v - b.v) > e) if a.is_float else e > 0
+    nan = (np.isnan(a.v) | np.isnan(b.v)) if a.is_float else False
+    unsure = (e > 0) & ~(np.abs(a.v - b.v) > e) & ~nan if a.is_float else e > 0
     return unknown_where(COMPARE[op](a.v, b.v), unsure, "bool")
 
 
@@ -57,35 +65,73 @@ def choose(c: Value, a: Value, b: Value) -> Value:
     a, b = alike(a, b)
     v = np.where(c.v, a.v, b.v)
     e = np.where(c.v, a.e, b.e)
+    unsure = c.e > 0
     if not a.is_float:
-        return Value(v, np.where((c.e > 0) & ~((a.v == b.v) & (a.e == 0) & (b.e == 0)), np.inf, e), a.dtype)
-    return Value(v, np.where(c.e > 0, np.maximum(a.e, b.e) + np.abs(a.v - b.v), e), a.dtype)
+        return Value(v, np.where(unsure & ~((a.v == b.v) & (a.e == 0) & (b.e == 0)), np.inf, e), a.dtype)
+    same = (a.v == b.v) | (np.isnan(a.v) & np.isnan(b.v))
+    either = np.maximum(a.e, b.e) + np.where(same, 0.0, np.abs(a.v - b.v))
+    unsigned = np.where(c.v, a.unsigned, b.unsigned) | unsure
+    return floats(v, np.where(unsure, either, e), a.dtype, unsigned)
 
 
 def binary(op: str, a: Value, b: Value) -> Value:
     """Operands of one dtype."""
     if not a.is_float:
         return _integers(op, a, b)
+    out = _floats(op, a, b)
+    unsigned = a.unsigned | b.unsigned
+    if op in ("min", "max"):
+        unsigned = unsigned | ((a.v == 0) & (b.v == 0) & (np.signbit(a.v) != np.signbit(b.v)))
+    elif op not in ("+", "-"):
+        unsigned = unsigned | ~a.sign_known | ~b.sign_known
+    return replace(out, unsigned=unsigned & (out.v == 0))
+
+
+def _floats(op: str, a: Value, b: Value) -> Value:
     given = (a.e == 0) & (b.e == 0)
+    sure = _nan_or_infinite(op, a, b)
     match op:
         case "+" | "-":
-            return rounded(a.v + b.v if op == "+" else a.v - b.v, a.e + b.e, a.dtype, given)
+            return rounded(a.v + b.v if op == "+" else a.v - b.v, a.e + b.e, a.dtype, given, sure=sure)
         case "*":
-            return rounded(a.v * b.v, np.abs(a.v) * b.e + np.abs(b.v) * a.e + a.e * b.e, a.dtype, given)
+            error = np.abs(a.v) * b.e + np.abs(b.v) * a.e + a.e * b.e
+            return rounded(a.v * b.v, error, a.dtype, given, sure=sure)
         case "min" | "max":
-            return Value((np.minimum if op == "min" else np.maximum)(a.v, b.v), np.maximum(a.e, b.e), a.dtype)
+            v = (np.minimum if op == "min" else np.maximum)(a.v, b.v)
+            return floats(v, np.where(sure, 0.0, np.maximum(a.e, b.e)), a.dtype)
     least = np.abs(b.v) - b.e
     quotient = a.v / b.v
     error = np.where(least > 0, (a.e + np.abs(quotient) * b.e) / least, np.inf)
     if op == "/":
-        return rounded(quotient, error, a.dtype, given)
-    near = error + 2.0 ** (2 - DIGITS[a.dtype]) * np.abs(quotient)
+        return rounded(quotient, error, a.dtype, given, sure=sure, at_once=True)
+    near = error + 2.0 ** (2 - DIGITS[a.dtype]) * np.abs(quotient) + SMALLEST[a.dtype] * (quotient != 0)
     low, high = np.floor(quotient - near), np.floor(quotient + near)
     floor = np.floor(quotient)
     if op == "//":
-        return rounded(floor, high - low, a.dtype)
+        return rounded(floor, high - low, a.dtype, sure=sure)
     rest, slip = a.v - b.v * floor, np.abs(b.v) * (high - low)
-    return rounded(rest, a.e + np.abs(floor) * b.e + slip + 2.0 ** -DIGITS[a.dtype] * np.abs(b.v * floor) * 2, a.dtype)
+    product = np.abs(b.v * floor) + np.abs(floor) * b.e + slip
+    error = a.e + np.abs(floor) * b.e + slip + 2.0 ** -DIGITS[a.dtype] * np.abs(b.v * floor) * 2
+    return rounded(rest, np.where(product < 0.99 * LARGEST[a.dtype], error, np.inf), a.dtype, sure=sure)
+
+
+def _nan_or_infinite(op: str, a: Value, b: Value) -> Array:
+    """Where the operands, NaN, infinities or a divisor of zero among them, decide the result."""
+    nan = np.isnan(a.v) | np.isnan(b.v)
+    known = a.known & b.known
+    infinite = np.isinf(a.v) | np.isinf(b.v)
+    zero = (b.v == 0) & (b.e == 0)
+    signs = a.sign_known & b.sign_known
+    match op:
+        case "+" | "-":
+            return nan | (known & infinite)
+        case "*":
+            return nan | (known & infinite & signs)
+        case "min" | "max":
+            return nan
+        case "%":
+            return nan | (known & (infinite | zero))
+    return nan | (known & signs & (infinite | (zero & (~np.asarray(b.unsigned) | (a.v == 0)))))
 
 
 def _integers(op: str, a: Value, b: Value) -> Value:
@@ -135,18 +181,20 @@ def call(function: str, args: list[Value]) -> Value:
     """A function of one float (or integer, where that has a meaning), or a power."""
     x = args[0]
     if function == "isnan":
-        return unknown_where(np.zeros(x.v.shape, bool), x.e == np.inf, "bool") if x.is_float else _false(x)
+        return unknown_where(np.isnan(x.v), ~x.known, "bool") if x.is_float else _false(x)
     if not x.is_float:
         assert function in (*STEPS, "abs")
         return Value(np.abs(x.v), x.e, x.dtype) if function == "abs" else x
     if function == "abs":
         return Value(np.abs(x.v), x.e, x.dtype)
-    if function in STEPS:
-        step = STEPS[function]
-        return rounded(step(x.v), np.abs(step(x.v + x.e) - step(x.v - x.e)), x.dtype, x.e == 0)
     if function == "pow":
         return _power(x, args[1])
-    return _smooth(function, x)
+    if function not in STEPS:
+        return _smooth(function, x)
+    step = STEPS[function]
+    error = np.abs(step(x.v + x.e) - step(x.v - x.e))
+    out = rounded(step(x.v), error, x.dtype, x.e == 0, sure=~np.isfinite(x.v))
+    return replace(out, unsigned=(x.unsigned | ~x.sign_known) & (out.v == 0))
 
 
 def _false(x: Value) -> Value:
@@ -173,12 +221,29 @@ def _smooth(function: str, x: Value) -> Value:
         e = np.where(x.e * slope < 0.1, 2 * x.e * slope, np.inf)
     if function in ("tanh", "erf", "sigmoid", "sinh", "atan"):
         e = e + ULPS_OF_CALLS * 2.0 ** -DIGITS[x.dtype]
-    return rounded(v, np.where(np.isnan(e), np.inf, e), x.dtype, ulps=ulps)
+    sure = _at_the_edge(function, x) & ~np.isfinite(v)
+    if function in RISING:
+        sure = sure | (np.minimum(np.abs(f(low)), np.abs(f(high))) > 1.01 * LARGEST[x.dtype]) & np.isinf(v)
+    out = rounded(v, np.where(np.isnan(e), np.inf, e), x.dtype, ulps=ulps, sure=sure, at_once=True)
+    return replace(out, unsigned=(x.unsigned | ~x.sign_known) & (out.v == 0))
+
+
+def _at_the_edge(function: str, x: Value) -> Array:
+    """Where a function has the limit, pole or NaN of C's library: what is not finite, zeros, negative numbers."""
+    edge = ~np.isfinite(x.v)
+    if function in ("log", "log2", "sqrt", "rsqrt"):
+        edge = edge | (x.v + x.e < 0)
+    if function in ("log", "log2", "rsqrt"):
+        edge = edge | ((x.v == 0) & (x.e == 0) & ~(x.unsigned & (function == "rsqrt")))
+    return edge
 
 
 def _power(x: Value, y: Value) -> Value:
     x, y = alike(x, y)
     v = np.power(x.v, y.v)
     relative = np.abs(y.v) * x.e / np.maximum(x.v - x.e, 0) + np.abs(np.log(np.abs(x.v))) * y.e
-    relative = np.where(x.e + y.e == 0, 0.0, relative)
-    return rounded(v, np.where(relative < 0.1, 2 * np.abs(v) * relative, np.inf), x.dtype, ulps=ULPS_OF_CALLS)
+    given = x.e + y.e == 0
+    relative = np.where(given, 0.0, relative)
+    edge = ~np.isfinite(x.v) | ~np.isfinite(y.v) | (x.v < 0) & np.isnan(v) | ((x.v == 0) & ~np.asarray(x.unsigned))
+    error = np.where(relative < 0.1, 2 * np.abs(v) * relative, np.inf)
+    return rounded(v, error, x.dtype, ulps=ULPS_OF_CALLS, sure=given & edge & ~np.isfinite(v), at_once=True)

@@ -63,6 +63,11 @@ class Stop(Exception):
 Watch = Callable[[str], None]
 
 
+def _sent(dag: te.ComputeDAG) -> te.ComputeDAG:
+    """A computation that has travelled as JSON, as it does to workers and to other machines."""
+    return dag_from_json(json.loads(json.dumps(dag_to_json(dag), allow_nan=False)))
+
+
 class Programs:
     """Draws the programs of one description; what happens on the way is written to `outcome`."""
 
@@ -75,7 +80,9 @@ class Programs:
         try:
             dag = self.phase("build", "any", lambda: te.ComputeDAG(tensors(self.description)))
             if self.seed % self.every == 0:
-                dag = self.phase("build", "any", lambda: dag_from_json(json.loads(json.dumps(dag_to_json(dag)))))
+                dag = self.phase(
+                    "build", "any", lambda: dag_from_json(json.loads(json.dumps(dag_to_json(dag), allow_nan=False)))
+                )
         except Stop:
             return []
         return [c for target in targets for c in self._of_target(dag, target, count)]

@@ -32,7 +32,10 @@ def _fill(i: Input, rng: np.random.Generator) -> Array:
 def _special(x: Array, rng: np.random.Generator) -> Array:
     """A third of the elements replaced by the values that programs stumble over."""
     if x.dtype.kind == "f":
-        kinds = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0], x.dtype)
+        info = np.finfo(x.dtype)
+        kinds = np.array(
+            [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, info.max, info.min, info.smallest_subnormal], x.dtype
+        )
     else:
         info = np.iinfo(x.dtype)
         kinds = np.array([0, 0, info.min, info.max, 1, info.max], x.dtype)

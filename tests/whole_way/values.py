@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .description import Axes, Expr, Input
@@ -27,16 +29,20 @@ class Values:
     def chance(self, p: float) -> bool:
         return bool(self.rng.random() < p)
 
+    def free(self) -> bool:
+        """Whether to leave an operand as it is where others are kept inside of what is defined and finite."""
+        return self.special and self.chance(0.4)
+
     def pick(self, items: tuple[str, ...]) -> str:
         return items[int(self.rng.integers(len(items)))]
 
     # --------------------------------------------------------------------------------------------- leaves
 
     def cast(self, e: Expr, given: str, wanted: str) -> Expr:
-        """`e` in another dtype; floats are clamped first, so that they fit an integer."""
+        """`e` in another dtype; floats are clamped first, so that they fit an integer; with `special` not all."""
         if given == wanted:
             return e
-        if given in FLOATS and wanted in INTEGERS:
+        if given in FLOATS and wanted in INTEGERS and not self.free():
             low, high = (0.0, 200.0) if wanted == "uint8" else (-100.0, 100.0)
             e = ("min", ("max", e, ("const", low, given)), ("const", high, given))
         return ("cast", wanted, e)
@@ -134,8 +140,19 @@ class Values:
         op = self.pick(("<", "<=", ">", ">=", "==", "!="))
         return (op, self.value(dtype, depth - 1), self.value(dtype, depth - 1))
 
+    def _at_the_edge(self, a: Expr, dtype: str) -> Expr:
+        """`a` with a constant that some law is about."""
+        info = np.finfo(dtype) if dtype in FLOATS else np.iinfo(dtype)
+        edges = [0, 0, 1, info.max, info.min] + ([-0.0, math.inf, -math.inf] if dtype in FLOATS else [])
+        edge = edges[int(self.rng.integers(len(edges)))]
+        constant: Expr = ("const", float(edge) if dtype in FLOATS else int(edge), dtype)
+        op = self.pick(("+", "-", "*", "*", "/", "//", "%", "min", "max"))
+        return (op, a, constant) if self.chance(0.6) else (op, constant, a)
+
     def _integer(self, dtype: str, depth: int) -> Expr:
         a = self.value(dtype, depth - 1)
+        if self.special and self.chance(0.45):
+            return self._at_the_edge(a, dtype)
         draw = self.rng.random()
         if draw < 0.25:
             return (self.pick(("//", "%", "/")), a, self._divisor(dtype, depth))
@@ -145,7 +162,7 @@ class Values:
 
     def _divisor(self, dtype: str, depth: int) -> Expr:
         """What is not zero, and not -1; with `special` anything."""
-        if self.special and self.chance(0.4):
+        if self.free():
             return self.value(dtype, depth - 1)
         if self.chance(0.3):
             return ("max", ("call", "abs", self.value(dtype, depth - 1)), ("const", 1, dtype))
@@ -154,20 +171,26 @@ class Values:
 
     def _float(self, dtype: str, depth: int) -> Expr:
         a = self.value(dtype, depth - 1)
+        if self.special and self.chance(0.45):
+            return self._at_the_edge(a, dtype)
         draw = self.rng.random()
         if draw < 0.2:
             return self._call(a, dtype)
         if draw < 0.35:
             divisor: Expr = ("const", float(self.rng.choice([1.0, 2.0, -0.5, 3.0])), dtype)
-            if self.chance(0.5):
+            if self.free():
+                divisor = self.value(dtype, depth - 1)
+            elif self.chance(0.5):
                 divisor = ("+", ("call", "abs", self.value(dtype, depth - 1)), ("const", 0.5, dtype))
             return (self.pick(("/", "/", "//", "%")), a, divisor)
         return (self.pick(("+", "-", "*", "min", "max")), a, self.value(dtype, depth - 1))
 
     def _call(self, a: Expr, dtype: str) -> Expr:
-        """A function where it is defined and does not overflow."""
+        """A function where it is defined and does not overflow; with `special` anywhere."""
         positive: Expr = ("+", ("call", "abs", a), ("const", 0.5, dtype))
         small: Expr = ("min", ("max", a, ("const", -4.0, dtype)), ("const", 4.0, dtype))
+        if self.free():
+            positive = small = a
         match int(self.rng.integers(6)):
             case 0:
                 return ("call", self.pick(("log", "log2", "sqrt", "rsqrt")), positive)
