@@ -10,8 +10,8 @@ import numpy as np
 
 from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
-from ansor.core.nd import DeviceId, DeviceNDArray
 from ansor.core.kernel_store import KernelStore
+from ansor.core.nd import DeviceId, DeviceNDArray
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
