@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, count
@@ -143,7 +143,7 @@ class Chosen(Protocol):
 
 
 T = TypeVar("T", bound=Chosen)
-Choose = Callable[[Wanted, Container[str]], T]
+Choose = Callable[[Wanted, Set[str]], T]
 """What a group becomes, with a name that is not taken."""
 
 

@@ -9,7 +9,8 @@ kernel is chosen in this one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container
+import re
+from collections.abc import Callable, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,16 +81,15 @@ class Maker:
         hardware = HardwareParams().completed(self.target).to_json()
         return [target, hardware, self.backend.machine(target), np.__version__, *map(source_digest, packages)]
 
-    def __call__(self, need: Wanted, taken: Container[str]) -> Kernel:
+    def __call__(self, need: Wanted, taken: Set[str]) -> Kernel:
         """The kernel of a group, its name none of `taken`.  Raises as `choose_program` and the backend do."""
         if self.store is None:
             return self._made(need, taken, None)
-        place = self.store.place(self.made_by, _facts(need))
+        place = self.store.place(self.made_by, _facts(need, taken))
         kept = self.store.read(place)
-        known = None if kept is None else _from_bytes(need, kept)
-        return self._made(need, taken, place) if known is None or known.name in taken else known
+        return self._made(need, taken, place) if kept is None else _from_bytes(need, kept)
 
-    def _made(self, need: Wanted, taken: Container[str], place: Path | None) -> Kernel:
+    def _made(self, need: Wanted, taken: Set[str], place: Path | None) -> Kernel:
         target = str(self.target)
         program = choose_program(need, self.target, lambda func: self.backend.accept(func, target), taken)
         code = self.backend.code(program.func, target)
@@ -105,11 +105,12 @@ class Maker:
         return Kernel(program.function, program.layouts, code, program.arguments, program.results, waiting.result)
 
 
-def _facts(need: Wanted) -> list[Any]:
-    """All that decides which program a group gets, and how that is called; JSON."""
+def _facts(need: Wanted, taken: Set[str]) -> list[Any]:
+    """All that decides which program a group gets, its name, and how that is called; JSON."""
+    group, parameters = need.group, len(need.function.params)
     steps = None if need.recorded is None else [to_json(step) for step in need.recorded.steps]
-    group = need.group
-    return [group.name, len(need.function.params), group.inputs, need.weights, dag_to_json(group.dag), steps]
+    names = sorted([n for n in taken if re.fullmatch(rf"{re.escape(group.name)}(_packed)?(_\d+)?", n)])
+    return [group.name, names, parameters, group.inputs, need.weights, dag_to_json(group.dag), steps]
 
 
 def _to_json(program: GroupProgram, code: KernelCode) -> dict[str, Any]:
