@@ -10,7 +10,7 @@ import pytest
 import relay_lite as relay
 import tests.relay_lite.op_case as op_case
 from relay_lite.ir.make import call
-from relay_lite.ir.nodes import as_expr, const
+from relay_lite.ir.nodes import Constant, as_expr, const
 from relay_lite.ir.op_registry import OPS, Op, OpPattern
 from tests.relay_lite.sound_calls import SOUND, f, sound
 
