@@ -58,6 +58,12 @@ def compiler_version(command: tuple[str, ...]) -> str:
     return done.stdout
 
 
+def compiler_facts() -> tuple[str, ...]:
+    """What is part of the name of all that the compiler makes: its command and version.  Raises CompileError."""
+    command = compiler_command()
+    return (*command, compiler_version(command))
+
+
 @lru_cache(maxsize=8)
 def avoided_instructions(command: tuple[str, ...]) -> tuple[str, ...]:
     """Flags against instructions that the compiler does not write right; none where it has no such instructions.
@@ -107,8 +113,7 @@ def compiled(
 
     Errors as for `library_path`; `what` names the source in them.
     """
-    command = compiler_command()
-    text = "\0".join((source, *flags, *command, compiler_version(command)))
+    text = "\0".join((source, *flags, *compiler_facts()))
     path = stored_path(text.encode(), suffix)
     if read_sealed(path) is None:
         _compile(source, path, flags, libraries, what, timeout)

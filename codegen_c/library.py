@@ -11,6 +11,7 @@ run the steps `first .. last - 1`, once or `number` times with the seconds taken
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,12 @@ from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt
 
-from .compile import FLAGS, build_folder, compiled, run_compiler, stored_path
+from .compile import FLAGS, build_folder, compiled, compiler_facts, run_compiler, stored_path
 from .errors import CompileError
 from .host import Options, host_options
 
 RUN, SECONDS = "network_run", "network_seconds"
-_OBJECT_FLAGS = (*[f for f in FLAGS if f != "-shared"], "-c")
+OBJECT_FLAGS = (*[f for f in FLAGS if f != "-shared"], "-c")
 _LINK_FLAGS = ("-shared", "-fopenmp", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 
 
@@ -101,21 +102,33 @@ def object_code(source: str, name: str = "program") -> bytes:
 
     Raises CompileError with the compiler's first complaint.  Threads may compile side by side.
     """
-    code = read_sealed(compiled(source, _OBJECT_FLAGS, ".o", (), f"kernel {name}"))
+    code = read_sealed(compiled(source, OBJECT_FLAGS, ".o", (), f"kernel {name}"))
     require(code is not None, CompileError, f"kernel {name}", "its stored object file was changed while it was read")
     assert code is not None
     return code
 
 
 def link(objects: Mapping[str, bytes]) -> bytes:
-    """The shared library of object files by name.  Raises CompileError when a name is defined twice or missing."""
+    """The shared library of object files by name; equal ones are linked once.
+
+    Raises CompileError when a name is defined twice or missing.
+    """
+    parts = [b"link", *map(str.encode, (*_LINK_FLAGS, *compiler_facts()))]
+    parts += [part for name, code in objects.items() for part in (name.encode(), hashlib.sha256(code).digest())]
+    path = stored_path(b"\0".join(parts), ".linked")
+    known = read_sealed(path)
+    return _link(objects, path) if known is None else known
+
+
+def _link(objects: Mapping[str, bytes], path: Path) -> bytes:
     with build_folder() as build:
         files = [build / f"{name}.o" for name in objects]
         for file, code in zip(files, objects.values(), strict=True):
             file.write_bytes(code)
         out = build / "network.so"
         run_compiler([*_LINK_FLAGS, *map(str, files), "-o", str(out), "-lm"], "to link the library", build)
-        return out.read_bytes()
+        write_sealed(path, made := out.read_bytes())
+        return made
 
 
 def library_file(code: bytes) -> Path:

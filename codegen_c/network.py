@@ -10,15 +10,19 @@ from typing import Any
 from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
 from ansor.core.json_values import items, text
+from ansor.core.kernel_store import KernelStore
 from ansor.core.network_memory import ALIGNMENT, HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
+from .compile import compiler_facts, store_path
 from .emit import emit, refuse_threads
-from .host import instruction_sets
+from .errors import CompileError
+from .host import host_options, instruction_sets
 from .library import (
+    OBJECT_FLAGS,
     RUN,
     SECONDS,
     KernelCall,
@@ -75,6 +79,9 @@ class CNetworkBackend:
 
     def accept(self, func: LoweredFunc, target: str) -> None:
         refuse_threads(func)
+
+    def store(self) -> KernelStore:
+        return KernelStore(store_path(), [*compiler_facts(), *OBJECT_FLAGS, repr(host_options())], CompileError)
 
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
         whole, scratch = hoist_scratch(func)

@@ -126,6 +126,7 @@ class VectorText:
     slot: Mapping[object, Mapping[int, str]]
     held: set[Var] = field(default_factory=set)
     known: dict[int, tuple[Expr, bool]] = field(default_factory=dict)
+    loads: dict[int, tuple[Expr, str]] = field(default_factory=dict)
 
     def varies(self, e: Expr) -> bool:
         if isinstance(e, Var):
@@ -204,6 +205,11 @@ class VectorText:
         return f"({TYPES[e.dtype]}){text}" if e.dtype in NARROW_INTS else text
 
     def _load(self, e: BufferLoad) -> str:
+        if id(e) not in self.loads:
+            self.loads[id(e)] = (e, self._loaded(e))
+        return self.loads[id(e)][1]
+
+    def _loaded(self, e: BufferLoad) -> str:
         if not self.indices.contiguous(e.index, self.lane, self.lanes):
             return self._gather(e)
         name = "" if e.buffer in self.slot else self.scalar.load(BufferLoad(e.buffer, const(0))).partition("[")[0]

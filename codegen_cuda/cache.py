@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
+from ansor.core.kernel_store import KernelStore
 from ansor.core.private_files import private_folder, read_sealed, write_sealed
 from te_lite import environment
 
@@ -58,6 +60,15 @@ def write(key: str, facts: dict[str, str], cubin: bytes) -> None:
         write_sealed(_private(folder) / f"{key}.cubin", json.dumps(facts).encode() + b"\n" + cubin)
     except OSError as e:
         raise CompileError(f"kernel cache: {folder} cannot be written, {e.strerror}; set CODEGEN_CUDA_CACHE") from e
+
+
+def kernel_store(made_by: Any) -> KernelStore | None:
+    """Where whole kernels are kept, or None when nothing is.  Raises as `write` does."""
+    folder = cache_folder()
+    try:
+        return None if folder is None else KernelStore(_private(folder), made_by, CompileError)
+    except OSError as e:
+        raise CompileError(f"kernel cache: {folder} cannot be made, {e.strerror}; set CODEGEN_CUDA_CACHE") from e
 
 
 def _private(folder: Path) -> Path:

@@ -10,13 +10,15 @@ import numpy as np
 
 from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
+from ansor.core.kernel_store import KernelStore
 from ansor.core.nd import DeviceId, DeviceNDArray
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
 from .architecture import target_architecture
-from .compile import compile_source
+from .cache import kernel_store
+from .compile import OPTIONS, compile_source, compiler_name
 from .cuda_graph import Fork, LaunchGraph, record_forked
 from .device import CudaDevice, DeviceArray, DeviceProgram, architecture
 from .emit import emit
@@ -163,6 +165,9 @@ class CudaNetworkBackend:
 
     def accept(self, func: LoweredFunc, target: str) -> None:
         require_limits(func, Limits.of_architecture(target_architecture(target)))
+
+    def store(self) -> KernelStore | None:
+        return kernel_store([compiler_name(), *OPTIONS])
 
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
         program = emit(func)

@@ -55,6 +55,24 @@ def contiguous_run(spans: Sequence[Value], sizes: Sequence[Value]) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """What an access reaches: `elements`, gaps included, of which `run` lie side by side; one has `element` bytes."""
+
+    elements: Value
+    run: Value
+    element: int
+
+    @property
+    def rows(self) -> Value:
+        """How many runs there are."""
+        return self.elements / self.run
+
+    def unit_bytes(self, unit: int) -> Value:
+        """Bytes of the cache lines or sectors, of `unit` bytes, that they lie in."""
+        return self.rows * ceildiv(self.run * self.element, unit) * unit
+
+
+@dataclass(frozen=True, slots=True)
 class BufferAccess:
     """A buffer of `shape` that a nest reads (`forms`: one index per dimension), or writes (None: at its own axes)."""
 
@@ -70,18 +88,14 @@ class BufferAccess:
             return tuple([smaller(axes[d], size) for d, size in enumerate(self.shape)])
         return tuple([index_span(f, axes, size) for f, size in zip(self.forms, self.shape, strict=True)])
 
+    def reach(self, axes: Sequence[Value]) -> Reach:
+        """What is reached meanwhile."""
+        spans = self.spans(axes)
+        return Reach(product(spans), contiguous_run(spans, self.shape), self.element)
+
     def elements(self, axes: Sequence[Value]) -> Value:
         """The elements, gaps included, that are reached meanwhile."""
         return product(self.spans(axes))
-
-    def run(self, axes: Sequence[Value]) -> Value:
-        """How many of them lie side by side."""
-        return contiguous_run(self.spans(axes), self.shape)
-
-    def unit_bytes(self, axes: Sequence[Value], unit: int) -> Value:
-        """Bytes of the cache lines or sectors, of `unit` bytes, that they lie in."""
-        run = self.run(axes)
-        return self.elements(axes) / run * ceildiv(run * self.element, unit) * unit
 
     def move(self, steps: Sequence[Value]) -> Value:
         """By how many elements the address moves when the axes move by `steps` (negative: back; 0: it stays)."""

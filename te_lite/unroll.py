@@ -89,10 +89,16 @@ class _Writer:
 
     def _at(self, loop: For, value: int) -> Stmt:
         number = as_expr(value)
+        done: dict[int, Expr] = {}
 
         def put(e: Expr) -> Expr:
             if loop.var not in self.vars(e):
                 return e
+            if id(e) not in done:
+                done[id(e)] = replaced(e)
+            return done[id(e)]
+
+        def replaced(e: Expr) -> Expr:
             if isinstance(e, Var):
                 return number
             if isinstance(e, Select):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from operator import is_
 
 from .expr import (
     Binary,
@@ -54,7 +55,7 @@ def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
 
     Arithmetic is rebuilt through the folding constructors, so constants keep folding.
     """
-    if all(x is y for x, y in zip(children(e), new, strict=True)):
+    if all(map(is_, children(e), new)):
         return e
     match e:
         case Binary():

@@ -157,9 +157,9 @@ def _instructions(nest: Nest, access: BufferAccess, runs: Runs, axes: Sequence[A
 
 @dataclass(frozen=True)
 class Level:
-    """What some of the innermost loops touch: bytes of each access, its rows, and the bytes that its reloads move."""
+    """What some of the innermost loops touch: bytes, rows of each access, and the bytes that reloads move."""
 
-    sizes: tuple[Any, ...]
+    size: Any
     rows: tuple[Any, ...]
     moved: Any
 
@@ -173,11 +173,11 @@ def _levels(nest: Nest, machine: CPU) -> list[Level]:
     out = []
     for depth in range(len(nest.loops), -1, -1):
         axes = nest.footprint.spans(running(nest.loops[depth:]))
-        sizes = [a.unit_bytes(axes, machine.line) for a in nest.accesses]
-        rows = [a.elements(axes) / a.run(axes) for a in nest.accesses]
+        reaches = [a.reach(axes) for a in nest.accesses]
+        sizes = [r.unit_bytes(machine.line) for r in reaches]
         times = [r[depth] for r in reloads]
         moved = sum([s * t for s, t in zip([*sizes, sizes[-1]], [*times, times[-1]], strict=True)])
-        out.append(Level(tuple(sizes), tuple(rows), moved))
+        out.append(Level(sum(sizes), tuple([r.rows for r in reaches]), moved))
     return out
 
 
@@ -194,18 +194,19 @@ def _reloads(nest: Nest, access: BufferAccess) -> list[Any]:
 def _traffic(nest: Nest, levels: Sequence[Level], cache: Cache) -> Any:
     """Bytes that pass in and out of a cache: the least over the levels that fit it."""
     best: Any = levels[0].moved
+    pitches = [product(access.shape[-1:]) * access.element for access in nest.accesses]
+    crowds = [np.gcd(pitch, cache.way) for pitch in pitches]
     for level in levels[1:]:
-        fits = np.less_equal(sum(level.sizes), cache.size * USABLE)
-        for access, rows in zip(nest.accesses, level.rows, strict=True):
-            fits = fits & np.less_equal(_row_room(access, rows, cache), cache.size)
+        fits = np.less_equal(level.size, cache.size * USABLE)
+        for rows, crowd in zip(level.rows, crowds, strict=True):
+            fits = fits & np.less_equal(_row_room(rows, crowd), cache.size)
         best = np.where(fits, np.minimum(best, level.moved), best)
     return best
 
 
-def _row_room(access: BufferAccess, rows: Any, cache: Cache) -> Any:
+def _row_room(rows: Any, crowd: Any) -> Any:
     """Bytes of a cache that several rows are spread over: rows a power of two apart crowd in few sets of it.
 
     Rows of different arrays seldom crowd in the same ones.
     """
-    pitch = product(access.shape[-1:]) * access.element
-    return np.where(np.greater(rows, 1), rows * np.gcd(pitch, cache.way), 0)
+    return np.where(np.greater(rows, 1), rows * crowd, 0)

@@ -257,8 +257,8 @@ def _line_cycles(access: BufferAccess, nest: Nest, machine: GPU) -> Any:
     """Cycles that the L1 cache needs, per word of a thread, for one load of a warp from memory."""
     together = _warp_runs(nest, machine.warp)
     axes, words = nest.footprint.spans(together), product(list(together.values()))
-    run = access.run(axes)
-    lines = smaller(access.elements(axes), words) / run * ceildiv(run * access.element, LINE)
+    reach = access.reach(axes)
+    lines = smaller(reach.elements, words) / reach.run * ceildiv(reach.run * access.element, LINE)
     return np.maximum(lines / TAGS, words * access.element / LINE) / _vectors(nest)
 
 
@@ -304,7 +304,7 @@ def _fetched_bytes(nest: Nest, room: Any) -> tuple[Any, Any]:
     for access in nest.accesses:
         if access.scope == "global":
             levels = [
-                access.unit_bytes(nest.footprint.spans(running(inner[d:])), SECTOR) for d in range(len(inner) + 1)
+                access.reach(nest.footprint.spans(running(inner[d:]))).unit_bytes(SECTOR) for d in range(len(inner) + 1)
             ]
             through = _through_l1(levels, inner, room)
             if access is nest.write:

@@ -26,6 +26,7 @@ from te_lite.stmt import LoweredFunc
 
 from .errors import MeasureError, TaskError
 from .hardware import HardwareParams, host_cores, processor
+from .kernel_store import KernelStore
 from .measure_values import DeviceInfo, MeasureInput, Refusal, RunOptions
 from .network_plan import ExecutionPlan, KernelCode
 from .protocols import Builder
@@ -146,10 +147,10 @@ class Executor(Protocol):
 class NetworkBackend(Protocol):
     """What compiles and runs whole networks.
 
-    A kernel is compiled alone (`code`, then `compile`), so that kernels can be compiled side by side; `link` then makes
-    the files of the network; `open` gives an executor: memory for the storages of a plan, and running its steps.
-    Arrays are on devices called `device_type`; places in the arena are multiples of `alignment` bytes and are not used
-    again for `slack` steps; files with a kernel's source end in `suffix`.
+    A kernel is compiled alone (`code`, then `compile`), so that kernels can be compiled side by side, and kept in
+    `store`; `link` then makes the files of the network; `open` gives an executor: memory for the storages of a plan,
+    and running its steps.  Arrays are on devices called `device_type`; places in the arena are multiples of `alignment`
+    bytes and are not used again for `slack` steps; files with a kernel's source end in `suffix`.
     """
 
     device_type: str
@@ -159,6 +160,9 @@ class NetworkBackend(Protocol):
 
     def accept(self, func: LoweredFunc, target: str) -> None:
         """Raise the backend's error for a program that the target cannot run."""
+
+    def store(self) -> KernelStore | None:
+        """Where compiled kernels are kept; None when they are not.  Raises the backend's error."""
 
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
         """Source text.  Raises the backend's error for a program that has none."""

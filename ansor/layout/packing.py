@@ -81,8 +81,11 @@ class PackedLayout:
     def pack(self, array: Array) -> Array:
         """The packed form of an array of `shape`; same dtype."""
         require(array.shape == self.shape, TaskError, "pack", f"the shape {self.shape} is needed", got=array.shape)
-        whole = np.zeros([prod(self.extents(d)) for d in range(len(self.shape))], array.dtype)
-        whole[tuple([slice(0, extent) for extent in self.shape])] = array
+        reach = tuple([prod(self.extents(d)) for d in range(len(self.shape))])
+        whole = array
+        if reach != self.shape:
+            whole = np.zeros(reach, array.dtype)
+            whole[tuple([slice(0, extent) for extent in self.shape])] = array
         order = self._by_dimension()
         split = whole.reshape([self.digits[k][1] for k in order])
         return np.ascontiguousarray(split.transpose(np.argsort(order)))

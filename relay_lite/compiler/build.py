@@ -5,18 +5,19 @@
     module = graph_executor.GraphModule(lib["default"](ansor.device("cuda")))
 
 Each different group of operators becomes one kernel.  Its program is that of the current dispatch context, else a
-default one.  Kernels are compiled side by side.
+default one.  Kernels are compiled side by side, while the next ones are chosen; those that a build before has made come
+from the store of the backend.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ansor.core.network_plan import KernelCode
 from ansor.core.target import Target
 from te_lite.errors import require
 
@@ -24,11 +25,12 @@ from ..ir.errors import GraphError
 from ..ir.host_arrays import host_array
 from ..ir.module import IRModule
 from ..ir.nodes import Function
-from ..runtime.assemble import GroupKernel, make_plan
+from ..runtime.assemble import make_plan
 from ..runtime.devices import network_backend
 from ..runtime.library import NetworkLibrary
 from ..transform.context import DEFAULT, PassContext
-from .group_programs import GroupProgram, choose_programs
+from .group_programs import choose_programs
+from .kernels import Maker
 from .optimize import optimize
 
 OPT_LEVEL = 3
@@ -79,22 +81,22 @@ def _arguments(
 def compile_fused(fused: Function, target: Target) -> NetworkLibrary:
     """Compile a graph whose operators are all in groups, the result of `optimize`.  Raises as `build` does."""
     backend = network_backend(target.kind.name)
-    fused, programs = choose_programs(fused, target, lambda func: backend.accept(func, str(target)))
-    codes = {p.name: backend.code(p.func, str(target)) for p in programs.values()}
-    with ThreadPoolExecutor(_workers()) as pool:
-        made = pool.map(lambda p: backend.compile(p.func, codes[p.name], str(target)), programs.values())
-        compiled = dict(zip(codes, made, strict=True))
-    plan, values = make_plan(
-        fused, lambda function: _kernel(programs[function], codes), backend.alignment, backend.slack
-    )
+    with _threads() as pool:
+        fused, kernels = choose_programs(fused, target, Maker(backend, target, pool))
+        plan, values = make_plan(fused, lambda function: kernels[function].call, backend.alignment, backend.slack)
+        compiled = {kernel.name: kernel.machine_code() for kernel in kernels.values()}
+    codes = {kernel.name: kernel.code for kernel in kernels.values()}
     sources, binaries = backend.link(plan, compiled)
     machine = backend.machine(str(target))
     return NetworkLibrary(str(target), target.kind.name, plan, values, codes, sources, binaries, machine, fused)
 
 
-def _kernel(program: GroupProgram, codes: Mapping[str, KernelCode]) -> GroupKernel:
-    return GroupKernel(program.name, program.arguments, program.results, codes[program.name].scratch)
-
-
-def _workers() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+@contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
+    """As many threads as there are processors; what they have not begun is dropped when a kernel fails."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, count
+from typing import Protocol, TypeVar
 
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
@@ -21,7 +22,7 @@ from ..ir.errors import GraphError
 from ..ir.nodes import Function
 from ..op.lower_group import LoweredGroup, lower_group
 from ..runtime.assemble import reshaped_params
-from ..transform.layout_rewrite import Packed, PackedLayouts, pack_weights, packs_weights, with_packed
+from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
 from .default_schedule import default_states
 
 Accept = Callable[[LoweredFunc], None]
@@ -30,7 +31,7 @@ logger = logging.getLogger("relay_lite")
 
 @dataclass(frozen=True, eq=False)
 class GroupProgram:
-    """A group with the program that was chosen for it, called `name`; `recorded` says that it came from a record.
+    """A group with the program that was chosen for it, called `name`.
 
     It takes those parameters packed, by position, that `layouts` names.
     """
@@ -41,7 +42,6 @@ class GroupProgram:
     state: State
     func: LoweredFunc
     layouts: PackedLayouts
-    recorded: bool
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -58,23 +58,50 @@ class GroupProgram:
         return tuple([count + outputs.index(t) for t in outputs])
 
 
-def choose_program(
-    function: Function, target: Target, accept: Accept, taken: Container[str] = (), weights: Sequence[int] = ()
-) -> GroupProgram:
-    """The program of the current dispatch context for a group, or a default one; its name is none of `taken`.
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A group that needs a kernel; `weights` are those of its parameters that may be packed.
 
-    The group takes those of its parameters `weights` packed that the program reads in an order of its own.  `accept`
-    raises a TeError for a loop nest that the target cannot run.  Raises GraphError for a record that does not fit,
-    naming the kernel, and for a group without a record the error of the last default program when all are refused.
+    `recorded` is the program that the current dispatch context has for it, if it has one.
     """
+
+    function: Function
+    group: LoweredGroup
+    weights: tuple[int, ...]
+    recorded: State | None
+
+    @property
+    def untuned(self) -> bool:
+        """Whether it is worth tuning, and has no record."""
+        return self.group.is_complex and self.recorded is None
+
+
+def wanted(function: Function, target: Target, weights: Sequence[int] = ()) -> Wanted:
+    """What a group needs.  Raises GraphError, naming the kernel, for a record that does not fit."""
     group = lower_group(function, target.kind.name)
     try:
-        state = _recorded(group, target)
-        if state is not None:
-            return _lowered(with_packed(function, group, state, weights), accept, taken, True)
+        return Wanted(function, group, tuple(weights), _recorded(group, target))
     except TeError as error:
-        raise GraphError(f"kernel {group.name}: its recorded program cannot be used: {error}") from error
-    return _default(function, group, target, accept, taken, weights)
+        raise _unfit(group, error) from error
+
+
+def _unfit(group: LoweredGroup, error: TeError) -> GraphError:
+    return GraphError(f"kernel {group.name}: its recorded program cannot be used: {error}")
+
+
+def choose_program(need: Wanted, target: Target, accept: Accept, taken: Container[str] = ()) -> GroupProgram:
+    """The recorded program of a group, or a default one; its name is none of `taken`.
+
+    The group takes those of its weights packed that the program reads in an order of its own.  `accept` raises a
+    TeError for a loop nest that the target cannot run.  Raises GraphError for a record that does not fit, naming the
+    kernel, and for a group without a record the error of the last default program when all are refused.
+    """
+    if need.recorded is None:
+        return _default(need, target, accept, taken)
+    try:
+        return _lowered(need, need.recorded, accept, taken)
+    except TeError as error:
+        raise _unfit(need.group, error) from error
 
 
 def _recorded(group: LoweredGroup, target: Target) -> State | None:
@@ -83,57 +110,72 @@ def _recorded(group: LoweredGroup, target: Target) -> State | None:
     return state if state is None or state.dag is group.dag else replay(group.dag, state.steps)
 
 
-def _default(
-    function: Function, group: LoweredGroup, target: Target, accept: Accept, taken: Container[str],
-    weights: Sequence[int],
-) -> GroupProgram:  # fmt: skip
+def _default(need: Wanted, target: Target, accept: Accept, taken: Container[str]) -> GroupProgram:
     """The first default program that is not refused; raises the last refusal when all are."""
     refused: TeError | None = None
-    for state in default_states(SearchTask(compute_dag=group.dag, target=target, desc=group.name)):
+    for state in default_states(SearchTask(compute_dag=need.group.dag, target=target, desc=need.group.name)):
         try:
-            return _lowered(with_packed(function, group, state, weights), accept, taken, False)
+            return _lowered(need, state, accept, taken)
         except TeError as error:
             refused = error
     assert refused is not None
     raise refused
 
 
-def _lowered(packed: Packed, accept: Accept, taken: Container[str], recorded: bool) -> GroupProgram:
+def _lowered(need: Wanted, state: State, accept: Accept, taken: Container[str]) -> GroupProgram:
+    packed = with_packed(need.function, need.group, state, need.weights)
     group = packed.group
     name = next(n for n in chain([group.name], map(f"{group.name}_{{}}".format, count(1))) if n not in taken)
     func = lower(packed.state, list(dict.fromkeys(group.tensors)), name)
     accept(func)
-    return GroupProgram(name, packed.function, group, packed.state, func, packed.layouts, recorded)
+    return GroupProgram(name, packed.function, group, packed.state, func, packed.layouts)
 
 
-def choose_programs(fused: Function, target: Target, accept: Accept) -> tuple[Function, dict[Function, GroupProgram]]:
-    """Programs for all groups of a fused graph that need a kernel.
+class Chosen(Protocol):
+    """What a group becomes: a kernel called `name` of a function that takes some parameters packed (`layouts`)."""
 
-    Default programs may want their constant weights in another order, as recorded ones do; the graph that comes back
-    has the weights packed so.  Groups that are worth tuning and have no record are named in one warning.
+    @property
+    def name(self) -> str: ...
+    @property
+    def function(self) -> Function: ...
+    @property
+    def layouts(self) -> PackedLayouts: ...
+
+
+T = TypeVar("T", bound=Chosen)
+Choose = Callable[[Wanted, Set[str]], T]
+"""What a group becomes, with a name that is not taken."""
+
+
+def choose_programs(fused: Function, target: Target, choose: Choose[T]) -> tuple[Function, dict[Function, T]]:
+    """Let `choose` choose for every different group of a fused graph that needs a kernel, in the order of their use.
+
+    What is chosen may want constant weights in another order; the graph that comes back has the weights packed so.
+    Groups that are worth tuning and have no record are named in one warning.
     """
     packs, taken = packs_weights(target), set[str]()
-    programs: dict[Function, GroupProgram] = {}
+    chosen: dict[Function, T] = {}
     untuned: dict[Function, None] = {}
 
     @cache
-    def program(function: Function, weights: tuple[int, ...]) -> GroupProgram:
-        found = choose_program(function, target, accept, taken, weights)
-        found = programs.setdefault(found.function, found)
+    def one(function: Function, weights: tuple[int, ...]) -> T:
+        need = wanted(function, target, weights)
+        found = choose(need, taken)
+        found = chosen.setdefault(found.function, found)
         taken.add(found.name)
-        if found.group.is_complex and not found.recorded:
+        if need.untuned:
             untuned[function] = None
         return found
 
-    def choose(function: Function, weights: tuple[int, ...]) -> tuple[Function, PackedLayouts]:
+    def packing(function: Function, weights: tuple[int, ...]) -> tuple[Function, PackedLayouts]:
         if reshaped_params(function) is not None:
             return function, {}
-        found = program(function, weights if packs else ())
+        found = one(function, weights if packs else ())
         return found.function, found.layouts
 
-    packed = pack_weights(fused, choose)
+    packed = pack_weights(fused, packing)
     _warn_of_defaults([str(function.attrs.get("name", "main")) for function in untuned], target)
-    return packed, programs
+    return packed, chosen
 
 
 def _warn_of_defaults(names: Sequence[str], target: Target) -> None:

@@ -103,15 +103,26 @@ class Var(Expr):
         return f"%{self.name}"
 
 
+def _is_frozen(array: Array) -> bool:
+    """Whether nobody writes the memory of an array: it is read-only, and so is what it is a view of."""
+    base = array.base
+    return not array.flags.writeable and (base is None or (isinstance(base, np.ndarray) and _is_frozen(base)))
+
+
 @dataclass(frozen=True, eq=False)
 class Constant(Expr):
-    """A value that is known; the array is C-contiguous and read-only."""
+    """A value that is known; the array is C-contiguous and read-only.
+
+    One that is so already, down to the memory that it is a view of, is used as it is; others are copied.
+    """
 
     value: Array
 
     def __post_init__(self) -> None:
-        value = np.array(self.value, order="C")
-        value.setflags(write=False)
+        value = self.value
+        if not (isinstance(value, np.ndarray) and value.flags.c_contiguous and _is_frozen(value)):
+            value = np.array(value, order="C")
+            value.setflags(write=False)
         object.__setattr__(self, "value", value)
 
     @property

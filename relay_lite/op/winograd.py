@@ -48,7 +48,10 @@ def _weight_type(types: Sequence[Type], attrs: Attrs) -> Type:
 def _weight_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     (weight,) = args
     _, _, g = _matrices(attrs["tile_size"], weight.dtype)
-    return np.ascontiguousarray((g @ weight @ g.T).transpose(2, 3, 0, 1))
+    filters, channels, *_ = weight.shape
+    rows = g @ weight.transpose(2, 3, 0, 1).reshape(3, -1)
+    made: Array = (g @ rows.reshape(len(g), 3, -1)).reshape(len(g), len(g), filters, channels)
+    return made
 
 
 define(

@@ -96,6 +96,9 @@ class KernelByKernel:
     def accept(self, func: LoweredFunc, target: str) -> None:
         self._backend.source(func, target)
 
+    def store(self) -> None:
+        return None
+
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
         arguments = [[list(b.shape), b.dtype] for b in func.args]
         return KernelCode(func.name, self._backend.source(func, target), (), {"arguments": arguments})

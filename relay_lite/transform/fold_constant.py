@@ -121,6 +121,8 @@ def _as_constant(node: Call, result: Array | Sequence[Array]) -> Expr:
 
 
 def _checked(node: Call, value: Any, promised: Type) -> Constant:
-    made = Constant(np.asarray(value))
+    array = np.asarray(value)
+    array.setflags(write=False)
+    made = Constant(array)
     require(made.type == promised, GraphError, node.op.name, f"its value is a {promised}", got=made.type)
     return made

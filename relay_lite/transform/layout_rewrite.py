@@ -89,7 +89,9 @@ def pack_weights(graph: Function, choose: Choose) -> Function:
     def pack(weight: Expr, layout: PackedLayout) -> Constant:
         assert isinstance(weight, Constant)
         if (weight, layout) not in packed:
-            packed[weight, layout] = Constant(layout.pack(weight.value))
+            array = layout.pack(weight.value)
+            array.setflags(write=False)
+            packed[weight, layout] = Constant(array)
         return packed[weight, layout]
 
     def change(node: Expr) -> Expr:

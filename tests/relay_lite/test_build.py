@@ -15,7 +15,7 @@ from relay_lite import reference
 from relay_lite.compiler.build import build, compile_fused
 from relay_lite.compiler.default_schedule import TRIED, drawn_states, plain_state
 from relay_lite.compiler.extract import extract_tasks
-from relay_lite.compiler.group_programs import choose_program, choose_programs
+from relay_lite.compiler.group_programs import Accept, Choose, GroupProgram, choose_program, choose_programs, wanted
 from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call, var
@@ -223,8 +223,9 @@ def first_group(fused: Function) -> Function:
 def test_defaults_are_the_same_every_time() -> None:
     function = first_group(optimize(small_network(), None, "c"))
     target = ansor.Target("c")
-    first, second = [choose_program(function, target, lambda func: None) for _ in range(2)]
-    assert str(first.func) == str(second.func) and not first.recorded
+    need = wanted(function, target)
+    first, second = [choose_program(need, target, lambda func: None) for _ in range(2)]
+    assert str(first.func) == str(second.func) and need.recorded is None
 
 
 def test_a_program_that_is_refused_gives_way() -> None:
@@ -237,7 +238,8 @@ def test_a_program_that_is_refused_gives_way() -> None:
             refused.append(func)
             raise te.LowerError("refused")
 
-    program = choose_program(function, ansor.Target("c"), accept_plain)
+    need = wanted(function, ansor.Target("c"))
+    program = choose_program(need, ansor.Target("c"), accept_plain)
     assert len(refused) == TRIED
     plain = plain_state(ansor.SearchTask(compute_dag=program.group.dag, target="c"))
     assert program.state.steps == plain.steps
@@ -246,7 +248,7 @@ def test_a_program_that_is_refused_gives_way() -> None:
         raise te.LowerError("refused all")
 
     with pytest.raises(te.LowerError, match="refused all"):
-        choose_program(function, ansor.Target("c"), accept_nothing)
+        choose_program(need, ansor.Target("c"), accept_nothing)
 
 
 def test_an_output_that_another_one_reads() -> None:
@@ -291,6 +293,11 @@ def test_constant_weights_are_packed_for_default_programs() -> None:
         assert set(build(function, {"w": weight}).kernels) == {"fused_nn_dense_nn_relu"}
 
 
+def choosing(accept: Accept) -> Choose[GroupProgram]:
+    """The programs themselves, without machine code."""
+    return lambda need, taken: choose_program(need, ansor.Target("c"), accept, taken)
+
+
 def test_every_kernel_is_lowered_once() -> None:
     """Packed or not, recorded or not; a group whose weight is an input in one call and constant in another is two."""
     x, v = var("x", (3, 20)), var("v", (20, 20))
@@ -302,7 +309,7 @@ def test_every_kernel_is_lowered_once() -> None:
             lowered: list[te.LoweredFunc] = []
             with PassContext(opt_level=3), ansor.ApplyHistoryBest(records):
                 fused = optimize(graph, None, "c", for_build=bool(records))
-                packed, programs = choose_programs(fused, ansor.Target("c"), lowered.append)
+                packed, programs = choose_programs(fused, ansor.Target("c"), choosing(lowered.append))
             assert lowered == [program.func for program in programs.values()]
             assert kernels is None or {func.name for func in lowered} == kernels
             called = {node.function for node in post_order(packed.body) if isinstance(node, FunctionCall)}
@@ -322,7 +329,7 @@ def test_a_packed_program_that_is_refused_gives_way() -> None:
         if len(seen) <= TRIED:
             raise te.LowerError("refused")
 
-    packed, programs = choose_programs(fused, ansor.Target("c"), accept)
+    packed, programs = choose_programs(fused, ansor.Target("c"), choosing(accept))
     (program,) = programs.values()
     assert len(seen) == TRIED + 1 and program.func is seen[-1] and len({str(f) for f in seen}) > 2
     (node,) = [n for n in post_order(packed.body) if isinstance(n, FunctionCall)]

@@ -10,7 +10,7 @@ import pytest
 import relay_lite as relay
 import tests.relay_lite.op_case as op_case
 from relay_lite.ir.make import call
-from relay_lite.ir.nodes import as_expr, const
+from relay_lite.ir.nodes import Constant, as_expr, const
 from relay_lite.ir.op_registry import OPS, Op, OpPattern
 from tests.relay_lite.sound_calls import SOUND, f, sound
 
@@ -151,3 +151,17 @@ def test_the_check_of_operators_bites() -> None:
     with pytest.raises(AssertionError):
         op_case.check(broken("add", compute=OPS["subtract"].compute))
     assert call("add", f(2), f(2)).op is add
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3), ()])
+def test_a_constant_copies_what_somebody_may_write(shape: tuple[int, ...]) -> None:
+    """An array that nobody can write is used as it is; a read-only view of another is not that."""
+    given = np.arange(6.0)[: max(1, 6 * len(shape))].copy()
+    view = given[:6].reshape(shape) if shape else given[:1].reshape(())
+    view.setflags(write=False)
+    copied = Constant(view)
+    given[:] = 7
+    assert not np.shares_memory(copied.value, given) and (copied.value != 7).all()
+    given.setflags(write=False)
+    assert Constant(given).value is given and Constant(view).value is view
+    assert Constant(np.asfortranarray(np.ones((2, 3)))).value.flags.c_contiguous
