@@ -17,6 +17,7 @@ from te_lite.state import State
 from te_lite.step import Step
 
 from ..core.allocator import keep_freed_memory
+from ..core.collector import collector_paused
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.options import SketchOptions
@@ -216,7 +217,8 @@ class SketchPolicy:
 
     def ask(self, n: int) -> list[State]:
         """Up to `n` programs to measure next; none when the space is used up."""
-        picked = self._picked(self.proposals, n) if n > 0 else []
+        with collector_paused():
+            picked = self._picked(self.proposals, n) if n > 0 else []
         self._rows.update({state.steps: row for state, row in picked})
         return [state for state, _ in picked]
 

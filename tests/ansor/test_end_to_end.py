@@ -16,20 +16,25 @@ from te_lite.topi.testing import conv2d_nchw_python
 register_catalog()
 
 
-def tune(task, log, trials, **options):
-    policy = ansor.SketchPolicy(task, seed=11, params={"sample_init_min_population": 1}, verbose=0)
+@pytest.fixture(scope="module")
+def tune():
+    """Tunes a task with one builder and one runner, which serve all tests."""
     runner = ansor.LocalRunner(timeout=30, number=1, min_repeat_ms=1)
     builder = ansor.LocalBuilder(timeout=60)
-    callbacks = [ansor.RecordToFile(log)]
-    task.tune(
-        ansor.TuningOptions(trials, builder=builder, runner=runner, measure_callbacks=callbacks, **options), policy
-    )
+
+    def tune(task, log, trials, **options):
+        policy = ansor.SketchPolicy(task, seed=11, params={"sample_init_min_population": 1}, verbose=0)
+        callbacks = [ansor.RecordToFile(log)]
+        options = ansor.TuningOptions(trials, builder=builder, runner=runner, measure_callbacks=callbacks, **options)
+        task.tune(options, policy)
+        return ansor.RecordReader(log).read_lines()[1]
+
+    yield tune
     builder.close()
     runner.close()
-    return ansor.RecordReader(log).read_lines()[1]
 
 
-def test_matmul(tmp_path):
+def test_matmul(tune, tmp_path):
     task, log = ansor.SearchTask("matmul", (37, 64, 29), target="c"), tmp_path / "log.json"
     results = tune(task, log, 6, verbose=0)
     assert [r.error_no for r in results] == [0] * 6, results
@@ -51,7 +56,7 @@ def test_matmul(tmp_path):
     np.testing.assert_array_equal(c, d)
 
 
-def test_strided_padded_batched_conv(tmp_path, capsys):
+def test_strided_padded_batched_conv(tune, tmp_path, capsys):
     args = (2, 9, 7, 6, 5, 3, 3, (2, 2), (1, 1))
     task, log = ansor.SearchTask("conv2d_layer", args, target="c"), tmp_path / "log.json"
     results = tune(task, log, 6, verbose=2)
@@ -95,7 +100,7 @@ def test_tutorial_resume(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOG) - {"conv3d", "conv2d_nhwc"}))
-def test_every_cataloged_workload_is_measured_right(name, tmp_path):
+def test_every_cataloged_workload_is_measured_right(tune, name, tmp_path):
     small = {
         "conv2d": (1, 6, 5, 7, 3, 3, 1, 1), "matmul": (9, 8, 7), "dense": (3, 10, 6), "batch_matmul": (2, 5, 6, 7),
         "conv1d": (1, 12, 3, 4, 3, 2, 1), "depthwise_conv2d": (1, 7, 6, 5, 3, 1, 1), "softmax": (5, 9),

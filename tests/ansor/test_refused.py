@@ -30,8 +30,6 @@ from te_lite.stmt import Buffer, For, ForKind, LoweredFunc, Store
 from te_lite.tensor import Tensor
 from tests.workloads import matmul
 
-pytestmark = pytest.mark.unverified
-
 
 @pytest.fixture
 def wrong_lowering(monkeypatch: pytest.MonkeyPatch) -> None:

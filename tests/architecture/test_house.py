@@ -28,7 +28,14 @@ def sources() -> list[Path]:
 
 
 @pytest.mark.parametrize(
-    "command", [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), ("lint-imports",)], ids=" ".join
+    "command",
+    [
+        ("ruff", "check", "."),
+        ("ruff", "format", "--check", "."),
+        pytest.param(("mypy",), marks=pytest.mark.long),
+        ("lint-imports",),
+    ],
+    ids=" ".join,
 )
 def test_the_tree_is_clean(command: tuple[str, ...]) -> None:
     result = tool(*command)
@@ -67,6 +74,7 @@ def test_ruff_bites(copy: Path, code: str, rule: str) -> None:
     assert result.returncode != 0 and rule in result.stdout
 
 
+@pytest.mark.long
 def test_mypy_bites(copy: Path) -> None:
     (copy / "te_lite" / "planted.py").write_text("def f(x: int) -> str:\n    return x\n\n\ndef g(y):\n    return y\n")
     result = tool("mypy", "-p", "te_lite.planted", cwd=copy)

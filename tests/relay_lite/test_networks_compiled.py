@@ -31,10 +31,7 @@ from tests.relay_lite.test_build import poison
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = dict[str, Array]
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler"),
-    pytest.mark.unverified,
-]
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 
 LIMIT, LARGE_TILES_LIMIT = 2e-5, 1e-4
 CONTRAST = 2e-2
