@@ -192,7 +192,11 @@ CASES: dict[str, tuple[tuple[int, int], dict[str, Any], Callable[..., Array]]] =
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = {"mobilenet_v2", "mobilenet_v3_large"}
+"""Networks of nothing that others lack."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in CASES])
 def test_values(name: str) -> None:
     size, options, plain = CASES[name]
     rng = np.random.default_rng(len(name))
