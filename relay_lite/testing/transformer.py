@@ -23,6 +23,8 @@ from . import layers
 from .activations import gelu
 
 Unary = Callable[[Expr], Expr]
+UNSEEN = -3e4
+"""A number of every dtype of floats whose exponential is 0 in all of them."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ def _biased(scores: Expr, shape: Shape, bias: Expr) -> Expr:
 
 
 def causal_mask(seq: int, dtype: str) -> Expr:
-    """What is added to scores so that no token sees a later one: `[1, 1, seq, seq]`, 0 or half the lowest number."""
-    return const(np.triu(np.full((1, 1, seq, seq), np.finfo(dtype).min / 2), 1), dtype)
+    """What is added to scores so that no token sees a later one: `[1, 1, seq, seq]`, 0 or `UNSEEN`."""
+    return const(np.triu(np.full((1, 1, seq, seq), UNSEEN), 1), dtype)
 
 
 def self_attention(data: Expr, name: str, shape: Shape, bias: Expr | None = None) -> Expr:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from math import prod
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,6 +17,7 @@ from relay_lite.ir.nodes import Call, Function, Var
 from relay_lite.ir.types import TensorType
 from relay_lite.ir.visit import post_order
 from relay_lite.testing import (
+    NETWORKS,
     bert,
     convnext,
     dcgan,
@@ -23,6 +26,7 @@ from relay_lite.testing import (
     efficientnet,
     gpt2,
     inception_v3,
+    init,
     llama,
     lstm,
     mlp,
@@ -294,6 +298,22 @@ def test_by_name(name: str) -> None:
     assert data.shape[0] == 2 and main.body.shape[0] == 2
     if "image_shape" in small(name) and name != "dcgan":
         assert data.shape[1:] == small(name)["image_shape"]
+
+
+def test_every_name_is_documented() -> None:
+    """In full, or as the first of a family with its depth behind."""
+    text = (Path(__file__).parents[2] / "docs" / "03_a_whole_network.md").read_text()
+    for name in NETWORKS:
+        family, _, depth = name.rpartition("-")
+        assert f"`{name}`" in text or (f"`{family}-" in text and f"`-{depth}`" in text), name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_half_floats(name: str) -> None:
+    """Every network is defined for float16, all of it, but for tokens."""
+    with patch.object(init.Xavier, "weight", lambda self, name, array, rng: None):
+        graph, params = testing.get_workload(name, dtype="float16", **small(name))
+    assert {str(value.dtype) for value in params.values()} == {"float16"} and graph["main"].body.dtype == "float16"
 
 
 def test_the_layout_is_the_one_that_is_asked_for() -> None:

@@ -87,7 +87,7 @@ CASES: dict[str, tuple[Build, tuple[int, int], str]] = {
 }
 
 
-LONG = {"mobilenet v2", "efficientnet"}
+LONG = {"mobilenet v2", "mobilenet v3", "efficientnet"}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in CASES])

@@ -45,7 +45,10 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--shrink", type=int, default=1, help="how many findings of each sort are shrunk")
     parser.add_argument("--corpus", action="store_true", help="what once failed, instead of seeds")
     parser.add_argument("--file", type=Path, help="one description as JSON, tried with several draws")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.onnx and (options.record or not options.asks):
+        parser.error("--onnx goes with --asks, and what it finds has no seeds to record")
+    return options
 
 
 def main(argv: list[str] | None = None) -> int:

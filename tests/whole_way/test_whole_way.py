@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,13 @@ import pytest
 
 from codegen_cuda.cuda_program import CudaProgram
 
-from . import numpy_oracle
+from . import asks, numpy_oracle
+from .asks import AskJob, run_asks
 from .bounded import compared, mismatch
 from .description import Dag, Input, Stage
 from .farm import farm
 from .kinds import KINDS
+from .named import Tasks
 from .outcome import Outcome
 from .random_inputs import random_inputs
 from .run_cuda import apart
@@ -49,6 +52,16 @@ def test_random_networks() -> None:
     assert not findings(*seeds(0, SEEDS_OF_GRAPHS), "--graphs")
 
 
+def test_first_rounds_of_searches() -> None:
+    """A dozen tasks: two computations and four kernels of a layer of GPT-2, on both targets."""
+    small = {"num_layers": 1, "hidden": 24, "num_heads": 3, "seq_len": 9, "vocab_size": 50, "max_positions": 9}
+    given = [asks.drawn(1), asks.drawn(2), Tasks("gpt2", options=small, only=(0, 3, 4, 7))]
+    outcomes = run_asks([AskJob(seed, g) for seed, g in enumerate(given)])
+    assert [o.findings for o in outcomes] == [[], [], []]
+    programs = sum([o.programs for o in outcomes], Counter())
+    assert programs["tasks for c"] == programs["tasks for cuda"] == 6 and programs["programs asked for"] > 48
+
+
 @pytest.mark.long
 def test_special_values() -> None:
     assert not findings(*seeds(0, PART), "--special")
@@ -61,7 +74,7 @@ def test_what_once_failed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-@pytest.mark.parametrize(("kind", "count"), [((), 200), (("--special",), 100), (("--graphs",), 40)])
+@pytest.mark.parametrize(("kind", "count"), [((), 200), (("--special",), 100), (("--graphs",), 40), (("--asks",), 24)])
 def test_more(kind: tuple[str, ...], count: int, part: int) -> None:
     assert not findings(*seeds(1000 + part * count, count), *kind)
 
