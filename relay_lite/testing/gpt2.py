@@ -8,7 +8,7 @@ from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from ..ir.make import var
-from ..ir.nodes import Function
+from ..ir.nodes import Expr, Function
 from ..ir.visit import free_vars
 from ..op.binary import add
 from ..op.pick import strided_slice
@@ -40,7 +40,7 @@ def get_net(
     ids = var("data", shape=(batch_size, seq_len), dtype="int32")
     positions = var("position_weight", shape=(max_positions, hidden), dtype=dtype)
     tokens = layers.embedding(ids, "token", vocab_size, hidden, dtype)
-    body = reshape(add(tokens, strided_slice(positions, (0,), (seq_len,))), newshape=(-1, hidden))
+    body: Expr = reshape(add(tokens, strided_slice(positions, (0,), (seq_len,))), newshape=(-1, hidden))
     mask = causal_mask(seq_len, dtype)
     for name in [f"layer{index}" for index in range(num_layers)]:
         attend = partial(self_attention, name=name, shape=shape, bias=mask)

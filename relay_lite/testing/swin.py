@@ -45,7 +45,7 @@ class Windows:
 
     def cut(self, data: Expr) -> Expr:
         """`[batch * height * width, hidden]`, image by image, as the same window by window."""
-        body = reshape(data, newshape=(self.batch, self.height, self.width, data.shape[-1]))
+        body: Expr = reshape(data, newshape=(self.batch, self.height, self.width, data.shape[-1]))
         body = rolled(body, self.shift)
         body = reshape(body, newshape=(self.batch, *self._parts, data.shape[-1]))
         return reshape(transpose(body, axes=(0, 1, 3, 2, 4, 5)), newshape=data.shape)
@@ -101,7 +101,7 @@ def get_net(
     unit = PATCH * window << (len(depths) - 1)
     whole = all(data.shape[layout.index(letter)] % unit == 0 for letter in "HW")
     require(whole, GraphError, "swin", f"the sides of an image must be multiples of {unit}", image_shape=image_shape)
-    body = reshape(patches(data, PATCH, hidden, layout), newshape=(-1, hidden))
+    body: Expr = reshape(patches(data, PATCH, hidden, layout), newshape=(-1, hidden))
     body = layers.layer_norm(body, "patch_norm")
     for stage, (count, parts) in enumerate(zip(depths, heads, strict=True), 1):
         if stage > 1:
