@@ -63,6 +63,7 @@ fuzz: $(VENV)/.installed
 	ANSOR_FUZZ=180 $(RUN) -m pytest -n 2 tests/te_lite/test_fuzz.py
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --graphs
+	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --asks
 
 bench: $(VENV)/.installed
 	$(RUN) -m benchmarks.lanes

@@ -1,50 +1,23 @@
 """BERT: a stack of encoder layers, each attention then a feed-forward net, normalised after each sum (1810.04805).
 
-The activations stay a matrix `[batch * sequence, hidden]` from end to end; attention alone views them by head.  By
-default the network starts at hidden states; with a vocabulary it starts at token ids and owns the embeddings.
+By default the network starts at hidden states; with a vocabulary it starts at token ids and owns the embeddings.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import sqrt
-
 import numpy as np
 
-from te_lite.errors import require
-
-from ..ir.errors import GraphError
 from ..ir.make import var
 from ..ir.nodes import Expr, Function, const
 from ..ir.visit import free_vars
-from ..op import nn
-from ..op.binary import add, multiply
-from ..op.elementwise import erf
-from ..op.pick import take
-from ..op.shape import reshape, transpose
+from ..op.binary import add
+from ..op.shape import reshape
 from . import layers
 from .init import Workload, create_workload
+from .transformer import Shape, attention, feed_forward
 
 EPSILON = 1e-12
 INPUTS = ("data", "segments", "mask")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The extents of the hidden states, and the number of heads that share them."""
-
-    batch: int
-    seq: int
-    hidden: int
-    heads: int
-
-    def by_head(self, data: Expr, *, transposed: bool = False) -> Expr:
-        """`[batch * seq, hidden]` as `[batch * heads, seq, width]`, or its last two axes the other way round."""
-        width = self.hidden // self.heads
-        body = reshape(data, newshape=(self.batch, self.seq, self.heads, width))
-        body = transpose(body, axes=(0, 2, 3, 1) if transposed else (0, 2, 1, 3))
-        last = (width, self.seq) if transposed else (self.seq, width)
-        return reshape(body, newshape=(self.batch * self.heads, *last))
 
 
 def get_net(
@@ -64,17 +37,16 @@ def get_net(
     `mask` `[batch_size, seq_len]` of `dtype`, which is added to the scores: 0 for a token, a large negative number for
     padding.  Raises GraphError unless `num_heads` divides `hidden`.
     """
-    law = "the number of heads divides the hidden size"
-    require(hidden % num_heads == 0, GraphError, "bert", law, num_heads=num_heads, hidden=hidden)
     shape = Shape(batch_size, seq_len, hidden, num_heads)
     body: Expr
-    mask = None
+    mask: Expr | None = None
     if vocab_size is None:
         data = var("data", shape=(batch_size, seq_len, hidden), dtype=dtype)
         body = reshape(data, newshape=(batch_size * seq_len, hidden))
     else:
         body = _embeddings(shape, vocab_size, dtype)
-        mask = var("mask", shape=(batch_size, seq_len), dtype=dtype)
+        given = var("mask", shape=(batch_size, seq_len), dtype=dtype)
+        mask = reshape(given, newshape=(batch_size, 1, 1, seq_len))
     for index in range(num_layers):
         body = encoder_layer(body, f"layer{index}", shape, ffn, mask)
     body = reshape(body, newshape=(batch_size, seq_len, hidden))
@@ -97,44 +69,13 @@ def get_workload(
 
 
 def encoder_layer(data: Expr, name: str, shape: Shape, ffn: int, mask: Expr | None) -> Expr:
-    """One layer: `[batch * seq, hidden]` in and out."""
-    attended = layers.dense_add_bias(_attention(data, name, shape, mask), shape.hidden, f"{name}_output")
-    data = layers.layer_norm(add(data, attended), f"{name}_attention_norm", EPSILON)
-    wide = gelu(layers.dense_add_bias(data, ffn, f"{name}_ffn_in"))
-    narrow = layers.dense_add_bias(wide, shape.hidden, f"{name}_ffn_out")
-    return layers.layer_norm(add(data, narrow), f"{name}_ffn_norm", EPSILON)
-
-
-def gelu(data: Expr) -> Expr:
-    """`x * (1 + erf(x / sqrt(2))) / 2`."""
-    dtype = data.dtype
-    inner = erf(multiply(data, const(sqrt(0.5), dtype)))
-    half = multiply(data, const(0.5, dtype))
-    return multiply(half, add(inner, const(1.0, dtype)))
-
-
-def _attention(data: Expr, name: str, shape: Shape, mask: Expr | None) -> Expr:
-    """`softmax(q k' / sqrt(width) + mask) v` of every head, side by side: `[batch * seq, hidden]`."""
+    """One layer: `[batch * seq, hidden]` in and out; `mask` is `[batch, 1, 1, seq]`."""
     query, key, value = (
         layers.dense_add_bias(data, shape.hidden, f"{name}_{part}") for part in ("query", "key", "value")
     )
-    width = shape.hidden // shape.heads
-    scores: Expr = nn.batch_matmul(shape.by_head(query), shape.by_head(key))
-    scores = multiply(scores, const(1.0 / sqrt(width), data.dtype))
-    if mask is not None:
-        scores = _masked(scores, shape, mask)
-    weights = nn.softmax(scores, axis=-1)
-    mixed = nn.batch_matmul(weights, shape.by_head(value, transposed=True))
-    mixed = reshape(mixed, newshape=(shape.batch, shape.heads, shape.seq, width))
-    mixed = transpose(mixed, axes=(0, 2, 1, 3))
-    return reshape(mixed, newshape=(shape.batch * shape.seq, shape.hidden))
-
-
-def _masked(scores: Expr, shape: Shape, mask: Expr) -> Expr:
-    """The scores `[batch * heads, seq, seq]` plus the mask of the sequence they belong to, over the keys."""
-    by_batch = reshape(scores, newshape=(shape.batch, shape.heads, shape.seq, shape.seq))
-    total = add(by_batch, reshape(mask, newshape=(shape.batch, 1, 1, shape.seq)))
-    return reshape(total, newshape=(shape.batch * shape.heads, shape.seq, shape.seq))
+    attended = layers.dense_add_bias(attention(query, key, value, shape, mask), shape.hidden, f"{name}_output")
+    data = layers.layer_norm(add(data, attended), f"{name}_attention_norm", EPSILON)
+    return layers.layer_norm(add(data, feed_forward(data, name, ffn)), f"{name}_ffn_norm", EPSILON)
 
 
 def _embeddings(shape: Shape, vocab_size: int, dtype: str) -> Expr:
@@ -142,12 +83,7 @@ def _embeddings(shape: Shape, vocab_size: int, dtype: str) -> Expr:
     ids, segments = (var(name, shape=(shape.batch, shape.seq), dtype="int32") for name in ("data", "segments"))
     flat = (shape.batch * shape.seq,)
     positions = const(np.tile(np.arange(shape.seq), shape.batch), "int32")
-    body = _looked_up("token", vocab_size, shape.hidden, reshape(ids, newshape=flat), dtype)
-    body = add(body, _looked_up("position", shape.seq, shape.hidden, positions, dtype))
-    body = add(body, _looked_up("segment", 2, shape.hidden, reshape(segments, newshape=flat), dtype))
-    return layers.layer_norm(body, "embedding_norm", EPSILON)
-
-
-def _looked_up(name: str, rows: int, hidden: int, indices: Expr, dtype: str) -> Expr:
-    table = var(f"{name}_weight", shape=(rows, hidden), dtype=dtype)
-    return take(table, indices, axis=0)
+    body = layers.embedding(reshape(ids, newshape=flat), "token", vocab_size, shape.hidden, dtype)
+    body = add(body, layers.embedding(positions, "position", shape.seq, shape.hidden, dtype))
+    segment = layers.embedding(reshape(segments, newshape=flat), "segment", 2, shape.hidden, dtype)
+    return layers.layer_norm(add(body, segment), "embedding_norm", EPSILON)

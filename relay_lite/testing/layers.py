@@ -13,8 +13,12 @@ from te_lite.errors import require
 
 from ..ir.errors import GraphError
 from ..ir.make import var
-from ..ir.nodes import Expr, TupleGetItem
+from ..ir.nodes import Expr, TupleGetItem, const
 from ..op import nn
+from ..op.binary import add, multiply
+from ..op.elementwise import rsqrt
+from ..op.pick import take
+from ..op.reduce import mean
 
 _KERNEL = {"NCHW": "OIHW", "NHWC": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"}
 _DEPTHWISE = {"NCHW": "OIHW", "NHWC": "HWOI"}
@@ -70,6 +74,29 @@ def conv2d(
         data_layout=data_layout,
         kernel_layout=layout,
     )
+
+
+def conv1d_add_bias(data: Expr, name: str, channels: int, kernel: int, stride: int = 1, padding: int = 0) -> Expr:
+    """A convolution along the last axis of `[batch, channels, length]`; makes `{name}_weight`, OIW, and `_bias`."""
+    weight = _weight(data, name, channels, (kernel,), 1, "NCW", "OIW")
+    body = nn.conv1d(data, weight, strides=stride, padding=padding, channels=channels, kernel_size=kernel)
+    return bias_add(body, name, axis=1)
+
+
+def conv2d_add_bias(
+    data: Expr,
+    name: str,
+    channels: int,
+    kernel: int,
+    data_layout: str,
+    stride: int = 1,
+    padding: int = 0,
+    groups: int = 1,
+) -> Expr:
+    """A square convolution; makes `{name}_weight` and `{name}_bias`."""
+    sides = (kernel, kernel), (stride, stride), (padding, padding)
+    body = conv2d(data, name, channels, *sides, groups=groups, data_layout=data_layout)
+    return bias_add(body, name, axis=data_layout.index("C"))
 
 
 def conv3d(
@@ -145,10 +172,22 @@ def batch_norm_infer(
     return TupleGetItem(nn.batch_norm(data, gamma, beta, mean, variance, axis, epsilon, center, scale), 0)
 
 
-def layer_norm(data: Expr, name: str, epsilon: float = 1e-5) -> Expr:
-    """A layer norm over the last axis; makes `{name}_gamma` and `{name}_beta`."""
-    gamma, beta = _vector(data, f"{name}_gamma", -1), _vector(data, f"{name}_beta", -1)
-    return nn.layer_norm(data, gamma, beta, axis=-1, epsilon=epsilon)
+def layer_norm(data: Expr, name: str, epsilon: float = 1e-5, axis: int = -1) -> Expr:
+    """A layer norm over one axis; makes `{name}_gamma` and `{name}_beta`."""
+    gamma, beta = _vector(data, f"{name}_gamma", axis), _vector(data, f"{name}_beta", axis)
+    return nn.layer_norm(data, gamma, beta, axis=axis, epsilon=epsilon)
+
+
+def rms_norm(data: Expr, name: str, epsilon: float = 1e-6) -> Expr:
+    """`x / sqrt(mean(x^2) + epsilon) * gamma` over the last axis; makes `{name}_gamma` (1910.07467)."""
+    squares = mean(multiply(data, data), axis=-1, keepdims=True)
+    spread = rsqrt(add(squares, const(epsilon, data.dtype)))
+    return multiply(multiply(data, spread), _vector(data, f"{name}_gamma", -1))
+
+
+def embedding(indices: Expr, name: str, rows: int, units: int, dtype: str) -> Expr:
+    """A row of a table for each index; makes `{name}_weight` `[rows, units]`."""
+    return take(var(f"{name}_weight", shape=(rows, units), dtype=dtype), indices, axis=0)
 
 
 def dense(data: Expr, units: int, name: str) -> Expr:

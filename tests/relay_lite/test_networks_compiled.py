@@ -27,6 +27,7 @@ from relay_lite.testing.live import calm_scores, live_inputs, live_params
 from relay_lite.tuning.tune_network import has_large_tiles
 from tests.drawn_programs import drawn_program
 from tests.relay_lite.test_build import poison
+from tests.relay_lite.test_networks import SMALL
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = dict[str, Array]
@@ -50,6 +51,13 @@ DEFAULT: dict[str, dict[str, Any]] = {
     "mlp/NHWC": {"batch_size": 3},
     "bert-base/NHWC": {"batch_size": 2, "vocab_size": 31, **SMALL_BERT},
     "lstm/NHWC": {"batch_size": 3, "iterations": 3, "num_hidden": 11},
+    "mobilenet_v2/NHWC": {"batch_size": 2, "image_shape": (33, 40, 3)},
+    "mobilenet_v3_small/NHWC": {"image_shape": (40, 33, 3)},
+    "mobilenet_v3_large/NCHW": {"batch_size": 2, "image_shape": (3, 33, 40)},
+    "efficientnet_b0/NHWC": {"batch_size": 2, "image_shape": (33, 40, 3)},
+    **{f"{name}/NHWC": {"batch_size": 2, **SMALL[name]} for name in list(SMALL)[1:]},
+    "swin_t/NCHW": {**SMALL["swin_t"], "image_shape": (3, 32, 64)},
+    "gpt2/NCHW": SMALL["gpt2"],
 }
 DRAWN: dict[str, dict[str, Any]] = {
     "resnet-18/NCHW": {"batch_size": 2, "image_shape": (3, 40, 33)},
@@ -63,7 +71,10 @@ DRAWN: dict[str, dict[str, Any]] = {
 
 LONG = {
     "resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "densenet-121/NHWC", "resnet-34/NHWC", "vgg-16/NHWC",
-    "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet/NCHW",
+    "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet/NCHW", "mobilenet_v2/NHWC",
+    "mobilenet_v3_small/NHWC", "mobilenet_v3_large/NCHW", "efficientnet_b0/NHWC", "convnext_tiny/NHWC", "swin_t/NHWC",
+    "swin_t/NCHW", "vit_b_16/NHWC", "deit_tiny/NHWC", "gpt2/NHWC", "llama-135m/NHWC", "t5-small-encoder/NHWC",
+    "whisper-tiny-encoder/NHWC",
 }  # fmt: skip
 """Networks of many kernels, or large ones, of kinds that others have too: for `make test-long`."""
 

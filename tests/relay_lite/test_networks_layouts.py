@@ -8,7 +8,23 @@ import numpy as np
 import pytest
 
 from relay_lite import reference
-from relay_lite.testing import dcgan, densenet, dqn, inception_v3, mobilenet, resnet, resnet_3d, squeezenet, vgg
+from relay_lite.testing import (
+    convnext,
+    dcgan,
+    densenet,
+    dqn,
+    efficientnet,
+    inception_v3,
+    mobilenet,
+    mobilenet_v2,
+    mobilenet_v3,
+    resnet,
+    resnet_3d,
+    squeezenet,
+    swin,
+    vgg,
+    vit,
+)
 from relay_lite.testing.init import Workload
 from relay_lite.testing.live import before_softmax, live_params
 
@@ -20,7 +36,7 @@ def turned(name: str, value: np.ndarray) -> np.ndarray:
     """A weight of an NCHW network as the NHWC network wants it."""
     if value.ndim < 4:
         return value
-    depthwise = name.startswith("separable_conv_block") and "conv2" not in name
+    depthwise = "depthwise" in name or (name.startswith("separable_conv_block") and "conv2" not in name)
     return value.transpose((2, 3, 0, 1) if depthwise else _TURN[value.ndim])
 
 
@@ -49,6 +65,9 @@ def _image(layout: str, size: tuple[int, int], channels: int = 3) -> tuple[int, 
     return (channels, *size) if layout == "NCHW" else (*size, channels)
 
 
+VIT = {"hidden": 24, "num_heads": 3, "num_layers": 1, "patch": 8}
+SWIN = {"hidden": 12, "depths": (1, 1), "heads": (2, 3), "window": 3}
+CONVNEXT = {"depths": (1, 1), "widths": (8, 12)}
 CASES: dict[str, tuple[Build, tuple[int, int], str]] = {
     "resnet-18": (lambda x, s: resnet.get_workload(2, 7, 18, _image(x, s), x), (40, 33), ""),
     "resnet-50": (lambda x, s: resnet.get_workload(2, 7, 50, _image(x, s), x), (31, 40), ""),
@@ -59,10 +78,19 @@ CASES: dict[str, tuple[Build, tuple[int, int], str]] = {
     "densenet": (lambda x, s: densenet.get_workload(121, 7, 2, _image(x, s), layout=x), (33, 37), ""),
     "vgg": (lambda x, s: vgg.get_workload(2, 7, _image(x, s), batch_norm=True, layout=x), (32, 39), ""),
     "dqn": (lambda x, s: dqn.get_workload(2, 7, _image(x, s, 4), layout=x), (36, 39), ""),
+    "mobilenet v2": (lambda x, s: mobilenet_v2.get_workload(2, 7, _image(x, s), layout=x), (33, 40), ""),
+    "mobilenet v3": (lambda x, s: mobilenet_v3.get_workload(2, 7, "small", _image(x, s), layout=x), (40, 33), ""),
+    "efficientnet": (lambda x, s: efficientnet.get_workload(2, 7, _image(x, s), layout=x), (33, 40), ""),
+    "convnext": (lambda x, s: convnext.get_workload(2, 7, _image(x, s), layout=x, **CONVNEXT), (19, 25), ""),
+    "vit": (lambda x, s: vit.get_workload(2, 7, _image(x, s), layout=x, **VIT), (16, 24), ""),
+    "swin": (lambda x, s: swin.get_workload(2, 7, _image(x, s), layout=x, **SWIN), (24, 48), ""),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = {"mobilenet v2", "mobilenet v3", "efficientnet"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in CASES])
 def test_layouts_agree(name: str) -> None:
     build, size, fixed = CASES[name]
     agree(build("NCHW", size), build("NHWC", size), fixed)

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from relay_lite import reference
-from relay_lite.ir.module import IRModule
 from relay_lite.testing import bert, lstm, mlp
+from tests.relay_lite.plain import Arrays, Plain, close
 
 special = pytest.importorskip("scipy.special")
-
-Arrays = dict[str, np.ndarray]
 
 
 def scrambled(params: Arrays, rng: np.random.Generator) -> Arrays:
@@ -24,26 +22,12 @@ def scrambled(params: Arrays, rng: np.random.Generator) -> Arrays:
     return {name: one(name, value) for name, value in params.items()}
 
 
-def close(graph: IRModule, inputs: Arrays, params: Arrays, expected: np.ndarray) -> None:
-    got = reference.run(graph, inputs, params)
-    assert got.shape == expected.shape and np.ptp(expected) > 1e-2
-    np.testing.assert_allclose(got, expected, atol=2e-6 * np.abs(expected).max())
-
-
-class Plain:
+class Bert(Plain):
     """A published BERT encoder layer after layer, one head of one sequence at a time."""
 
     def __init__(self, params: Arrays, heads: int) -> None:
-        self.p = {name: value.astype("float64") for name, value in params.items()}
+        super().__init__(params)
         self.heads = heads
-
-    def affine(self, x: np.ndarray, name: str) -> np.ndarray:
-        return x @ self.p[f"{name}_weight"].T + self.p[f"{name}_bias"]
-
-    def norm(self, x: np.ndarray, name: str) -> np.ndarray:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        spread = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-12)
-        return centred / spread * self.p[f"{name}_gamma"] + self.p[f"{name}_beta"]
 
     def attention(self, x: np.ndarray, name: str, mask: np.ndarray) -> np.ndarray:
         query, key, value = (self.affine(x, f"{name}_{part}") for part in ("query", "key", "value"))
@@ -56,10 +40,10 @@ class Plain:
         return self.affine(out, f"{name}_output")
 
     def layer(self, x: np.ndarray, name: str, mask: np.ndarray) -> np.ndarray:
-        x = self.norm(x + self.attention(x, name, mask), f"{name}_attention_norm")
+        x = self.norm(x + self.attention(x, name, mask), f"{name}_attention_norm", 1e-12)
         wide = self.affine(x, f"{name}_ffn_in")
         wide = wide * special.ndtr(wide)
-        return self.norm(x + self.affine(wide, f"{name}_ffn_out"), f"{name}_ffn_norm")
+        return self.norm(x + self.affine(wide, f"{name}_ffn_out"), f"{name}_ffn_norm", 1e-12)
 
 
 SIZE = {"batch_size": 2, "seq_len": 7, "num_layers": 3, "hidden": 24, "num_heads": 3, "ffn": 40}
@@ -70,7 +54,7 @@ def test_bert_encoder() -> None:
     graph, params = bert.get_workload(**SIZE)
     params = scrambled(params, rng)
     data = rng.normal(0, 1, (2, 7, 24)).astype("float32")
-    plain = Plain(params, 3)
+    plain = Bert(params, 3)
     expected = data.astype("float64")
     for index in range(3):
         expected = np.stack([plain.layer(x, f"layer{index}", np.zeros(7)) for x in expected])
@@ -86,12 +70,12 @@ def test_bert_from_tokens() -> None:
     segments = rng.integers(0, 2, (2, 7)).astype("int32")
     mask = np.zeros((2, 7), "float32")
     mask[0, 5:] = -1e9
-    plain = Plain(params, 3)
+    plain = Bert(params, 3)
     expected = []
     for row in range(2):
         tables = plain.p
         x = tables["token_weight"][ids[row]] + tables["position_weight"] + tables["segment_weight"][segments[row]]
-        x = plain.norm(x, "embedding_norm")
+        x = plain.norm(x, "embedding_norm", 1e-12)
         for index in range(3):
             x = plain.layer(x, f"layer{index}", mask[row])
         expected.append(x)
@@ -108,7 +92,7 @@ def test_lstm() -> None:
     graph, params = lstm.get_workload(4, 5, batch_size=3)
     params = scrambled(params, rng)
     data = rng.normal(0, 1, (3, 5)).astype("float32")
-    plain = Plain(params, 1)
+    plain = Plain(params)
     hidden = memory = np.zeros((3, 5))
     for step in range(4):
         gates = plain.affine(data, f"i2h_{step}") + plain.affine(hidden, f"h2h_{step}")
@@ -123,7 +107,7 @@ def test_mlp() -> None:
     graph, params = mlp.get_workload(3, image_shape=(5, 7, 1))
     params = scrambled(params, rng)
     data = rng.normal(0, 1, (3, 5, 7, 1)).astype("float32")
-    plain = Plain(params, 1)
+    plain = Plain(params)
     x = data.reshape(3, 35)
     for name in ("fc1", "fc2"):
         x = np.maximum(plain.affine(x, name), 0)

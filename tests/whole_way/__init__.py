@@ -13,6 +13,8 @@ farm.py           many batches in processes with a time limit
 shrink.py         the smallest description that still fails in the same way
 totals.py         what was run so far, in a committed file
 graphs.py         the same for random networks
+asks.py           the first round of a search; named.py: tasks of networks by name and of ONNX models
+lanes.py          what is looked at of programs in lanes
 
 `python -m tests.whole_way --seeds 0:1000 --jobs 2` runs a range of seeds, `--graphs` networks.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.whole_way --seeds 0:1000 [--jobs N] [--graphs] [--special] [--record]`: run, shrink, add up.
+"""`python -m tests.whole_way --seeds 0:1000 [--jobs N] [--graphs | --special | --asks] [--record]`: run, add up.
 
 `--file FILE` tries one description, JSON as it is printed here, `--corpus` all that once failed.  Exits with 1 when
 something was found.  Batches run in forks of this process, which therefore runs nothing itself that makes threads.
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 from codegen_cuda import emulator_build
 
 from . import corpus, totals
+from .asks import jobs_of_models
 from .farm import farm
 from .kinds import KINDS, Kind
 from .outcome import Finding, Outcome
@@ -37,16 +39,21 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=90.0, help="seconds without news that make a hang")
     parser.add_argument("--special", action="store_true", help="inputs and divisors at the edges of their dtype")
     parser.add_argument("--graphs", action="store_true", help="networks instead of single computations")
+    parser.add_argument("--asks", action="store_true", help="the first round of a search, of computations and networks")
+    parser.add_argument("--onnx", type=Path, metavar="DIR", help="with --asks: the models in a folder instead of seeds")
     parser.add_argument("--record", action="store_true", help="add the result to totals.json, skip what is there")
     parser.add_argument("--shrink", type=int, default=1, help="how many findings of each sort are shrunk")
     parser.add_argument("--corpus", action="store_true", help="what once failed, instead of seeds")
     parser.add_argument("--file", type=Path, help="one description as JSON, tried with several draws")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.onnx and (options.record or not options.asks):
+        parser.error("--onnx goes with --asks, and what it finds has no seeds to record")
+    return options
 
 
 def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
-    kind = KINDS["graphs" if options.graphs else "special" if options.special else "dags"]
+    kind = KINDS[next((name for name in ("graphs", "special", "asks") if getattr(options, name)), "dags")]
     with tempfile.TemporaryDirectory(prefix="whole_way_") as folder:
         tempfile.tempdir = folder
         try:
@@ -71,12 +78,15 @@ def run(options: argparse.Namespace, kind: Kind) -> int:
     if options.file:
         given = kind.read(options.file.read_text())
         jobs = kind.jobs(given, Finding("", "", "any", ""), 0)
+    elif options.onnx:
+        jobs = jobs_of_models(options.onnx)
     else:
         done = totals.done(kind.name) if options.record else set()
         jobs = [kind.job(s, kind.draw(s)) for s in seeds_of(options.seeds) if s not in done]
     found = report(jobs, kind, options)
     if not options.file:
-        shrink_all(found, kind, options)
+        given = {job.seed: job.given for job in jobs} if options.onnx else {}
+        shrink_all(found, kind, options, given)
     return 1 if found else 0
 
 
@@ -111,13 +121,16 @@ def report(jobs: list[Any], kind: Kind, options: argparse.Namespace) -> list[tup
     return found
 
 
-def shrink_all(found: list[tuple[Outcome, Finding]], kind: Kind, options: argparse.Namespace) -> None:
-    """Print the smallest description of each sort of finding."""
+def shrink_all(
+    found: list[tuple[Outcome, Finding]], kind: Kind, options: argparse.Namespace, known: Mapping[int, Any]
+) -> None:
+    """Print the smallest description of each sort of finding; `known` has those that are not drawn by their seed."""
     seen: Counter[str] = Counter()
     for outcome, finding in found:
         seen[finding.signature] += 1
         if seen[finding.signature] <= options.shrink:
-            small = shrunk(kind.draw(outcome.seed), finding, outcome.seed, kind, options)
+            given = known[outcome.seed] if known else kind.draw(outcome.seed)
+            small = shrunk(given, finding, outcome.seed, kind, options)
             print(f"--- seed {outcome.seed}: {finding.signature}\n    {finding.text}\n{kind.text(small)}")
             print(kind.write(small), flush=True)
     for signature, count in seen.most_common():

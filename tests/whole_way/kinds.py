@@ -1,4 +1,4 @@
-"""What can be run by seed: single computations, those with special values, and networks."""
+"""What can be run by seed: single computations, those with special values, networks, and rounds of a search."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from . import description, network, network_oracle, numpy_oracle, shrink, shrink_network
+from . import asks, description, network, network_oracle, numpy_oracle, shrink, shrink_network
 from .batch import Job, run_batch
 from .draw import draw
 from .network_run import NetworkJob, run_networks
@@ -54,6 +54,10 @@ def _dags(name: str, special: bool) -> Kind:
 KINDS = {
     "dags": _dags("dags", False),
     "special": _dags("special", True),
+    "asks": Kind(
+        "asks", asks.drawn, asks.AskJob, asks.again, asks.run_asks, asks.smaller,
+        lambda given: asks.made(given, "cuda"), asks.text_of, asks.to_json, asks.from_json,
+    ),
     "graphs": Kind(
         "graphs", network.draw, NetworkJob, lambda n, finding, seed: [NetworkJob(seed, n)], run_networks,
         shrink_network.smaller, network_oracle.evaluate, shrink_network.text_of, network.to_json, network.from_json,

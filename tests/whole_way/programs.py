@@ -10,9 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import te_lite as te
-from ansor.analytical import CPU, GPUS, Machine, seconds
-from ansor.core.hardware import HardwareParams
-from ansor.features import extract, state_features
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra.generate import extra_sketches
 from ansor.space.programs import Programs as Lanes
@@ -21,7 +18,6 @@ from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space
 from ansor.space.states import concrete
 from ansor.space.variants import random_variant
-from te_lite.bounds import infer_bounds
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.errors import TeError
 from te_lite.replay import replay
@@ -31,13 +27,9 @@ from tests.schedule_fuzz import Fuzzer
 
 from .build import tensors
 from .description import Dag
+from .lanes import CHECKS, HARDWARE
 from .outcome import Finding, Outcome, raised
 
-HARDWARE = {
-    "c": HardwareParams(4, 64, 64, 0, 0, 0, 0, 0),
-    "cuda": HardwareParams(-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32),
-}
-MACHINES: dict[str, Machine] = {"c": CPU("server", 4, 2.5e9, 64, 64), "cuda": GPUS["H200"]}
 TARGETS = ("c", "cuda")
 ROWS = 5
 
@@ -154,19 +146,9 @@ class Programs:
         return self.phase("draw a schedule", target, drawn)
 
     def _compare_lanes(self, many: Lanes, state: te.State, lane: int, target: str) -> None:
-        hardware, machine = HARDWARE[target], MACHINES[target]
-        lanes = self.phase("features", target, lambda: extract(many, hardware))
-        alone = self.phase("features", target, lambda: state_features(state, hardware))
-        if not np.isfinite(lanes).all():
-            self.found("features", "features", target, "some features are not finite")
-        if not np.array_equal(lanes[lane], alone):
-            self.found("features", "features", target, "the features of a lane are not those of its state")
-        times = self.phase("estimate", target, lambda: seconds(many, machine))
-        time = self.phase("estimate", target, lambda: seconds(Lanes(infer_bounds(state)), machine))
-        if not (np.isfinite(times).all() and (times > 0).all()):
-            self.found("features", "estimate", target, "some estimated times are not positive numbers")
-        if times[lane] != time[0]:
-            self.found("features", "estimate", target, "the estimate of a lane is not that of its state")
+        for name, check in CHECKS.items():
+            for text in self.phase(name, target, lambda check=check: list(check(many, {lane: state}, target))):
+                self.found("features", name, target, text)
 
     # ---------------------------------------------------------------------------------------- to loop programs
 

@@ -8,6 +8,7 @@ import math
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +18,14 @@ import pytest
 from codegen_cuda.cuda_program import CudaProgram
 from te_lite.stmt import Buffer
 
-from . import numpy_oracle
+from . import asks, numpy_oracle
+from .asks import AskJob, run_asks
 from .bounded import Value, compared, floats, mismatch
 from .description import Dag, Expr, Input, Stage
 from .farm import farm
 from .guarded import Arrays
 from .kinds import KINDS
+from .named import Tasks
 from .outcome import Outcome
 from .random_inputs import random_inputs
 from .run_cuda import apart
@@ -59,6 +62,16 @@ def test_a_few_special_values() -> None:
     assert not findings("--seeds", "16,18", "--special")
 
 
+def test_first_rounds_of_searches() -> None:
+    """A dozen tasks: two computations and four kernels of a layer of GPT-2, on both targets."""
+    small = {"num_layers": 1, "hidden": 24, "num_heads": 3, "seq_len": 9, "vocab_size": 50, "max_positions": 9}
+    given = [asks.drawn(1), asks.drawn(2), Tasks("gpt2", options=small, only=(0, 3, 4, 7))]
+    outcomes = run_asks([AskJob(seed, g) for seed, g in enumerate(given)])
+    assert [o.findings for o in outcomes] == [[], [], []]
+    programs = sum([o.programs for o in outcomes], Counter())
+    assert programs["tasks for c"] == programs["tasks for cuda"] == 6 and programs["programs asked for"] > 48
+
+
 @pytest.mark.long
 def test_special_values() -> None:
     assert not findings(*seeds(0, 50), "--special")
@@ -71,7 +84,7 @@ def test_what_once_failed() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
-@pytest.mark.parametrize(("kind", "count"), [((), 200), (("--special",), 100), (("--graphs",), 40)])
+@pytest.mark.parametrize(("kind", "count"), [((), 200), (("--special",), 100), (("--graphs",), 40), (("--asks",), 24)])
 def test_more(kind: tuple[str, ...], count: int, part: int) -> None:
     assert not findings(*seeds(1000 + part * count, count), *kind)
 
