@@ -19,7 +19,7 @@ from .emit import cast, known_if_empty
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
 from .table import IGNORED, find
-from .versions import NEWEST, OPSETS
+from .versions import NEWEST, OLDEST_FORMS, OPSETS
 
 Shapes = Mapping[str, Sequence[int]]
 WEIGHTS_COPIED = 4
@@ -41,7 +41,7 @@ def from_onnx(
     empty; otherwise weights of floats are parameters.  The parameters of `main` are the inputs in the model's order,
     then the weights; its result is a tensor, or a tuple when the model has several outputs.
 
-    Raises GraphError for a model that cannot be read, a version outside 7 to 25, inputs that are not static, operators
+    Raises GraphError for a model that cannot be read, a version outside 1 to 25, inputs that are not static, operators
     that are not supported (all are named), and nodes that are not well formed.
     """
     read = read_model(model)
@@ -103,10 +103,16 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
 
 
 def is_read(op: str, opsets: Mapping[str, int]) -> bool:
-    """Whether there is a converter that was written for the definition of `op` at these opsets."""
+    """Whether there is a converter that was written for the definition of `op` at these opsets.
+
+    Below opset 7 only definitions that hold there too are read: others have attributes that mean other things.
+    """
     if op not in CONTROL and find(op, opsets) is None:
         return False
-    return "::" in op or (definition(op, opsets[""]) or 0) in range(1, NEWEST[op] + 1)
+    if "::" in op:
+        return True
+    holds, opset = definition(op, opsets[""]) or 0, opsets[""]
+    return holds in range(1, NEWEST[op] + 1) and (opset >= OLDEST_FORMS or definition(op, OLDEST_FORMS) == holds)
 
 
 def _some(names: Sequence[str], shown: int = 4) -> str:

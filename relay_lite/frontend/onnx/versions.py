@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-OPSETS = range(7, 26)
+OPSETS = range(1, 26)
 """The versions of the default domain that are read."""
+
+OLDEST_FORMS = 7
+"""Of older versions, operators are read whose definition still holds at this one."""
 
 _BY_VERSION: Mapping[int, str] = {
     1: "Not",
     7: "And Or Xor",
-    9: "Scatter Shrink Upsample",
+    9: "Scatter Shrink TfIdfVectorizer Upsample",
     10: "ConvInteger MatMulInteger QLinearConv ReverseSequence",
-    11: "BitShift Compress DynamicQuantizeLinear OneHot Range Unique",
+    11: "BitShift Compress DynamicQuantizeLinear NonMaxSuppression OneHot Range Unique",
     12: "Celu Einsum",
     13: (
         "Abs ArgMax ArgMin Ceil Clip Concat DepthToSpace Erf Exp Expand Floor Gather GatherElements GatherND "
@@ -37,13 +40,13 @@ _BY_VERSION: Mapping[int, str] = {
     20: "AffineGrid DFT Gelu IsInf IsNaN ReduceMax ReduceMin",
     21: "GroupNormalization QLinearMatMul",
     22: (
-        "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Dropout Elu EyeLike GRU "
-        "GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization "
-        "LSTM LpNormalization LpPool MaxPool Mish NegativeLogLikelihoodLoss RNN Round Selu Sin Sinh "
-        "Softplus Softsign Tan ThresholdedRelu"
+        "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh DeformConv Det Dropout Elu EyeLike "
+        "GRU GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization "
+        "LSTM LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish NegativeLogLikelihoodLoss RNN RoiAlign Round "
+        "Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu"
     ),
     23: "Attention RMSNormalization RotaryEmbedding",
-    24: "Swish TopK",
+    24: "Swish TensorScatter TopK",
     25: (
         "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If Loop Pad QuantizeLinear "
         "Reshape Scan Shape Size Squeeze Transpose Unsqueeze"
