@@ -10,8 +10,10 @@ import numpy as np
 from te_lite.expr import FLOATS
 
 from ...ir.nodes import Expr
+from ...op.quantized import DTYPES, centred_pair
+from ...op.quantized import dequantize as unfolded
 from .conv import conv
-from .emit import add, binary, call, cast, const, mul, reshape, sub
+from .emit import add, binary, call, cast, const, mul, reshape, sub, value_of
 from .matmul import matmul
 from .model import dtype_name
 from .node import Converters, Node
@@ -26,8 +28,24 @@ def quantize(node: Node) -> Expr:
     node.integer("saturate", 1)
     node.require(node.integer("precision", 0) == 0, "precision must be 0, that of the input")
     x = x if x.dtype in FLOATS else cast(x, "float32")
+    held = _affine(node, x, dtype, zero, cast(scale, x.dtype))
+    if held is not None:
+        return call("qnn.quantize", x, *held[1:], axis=held[0])
     scale, spread = _along(node, cast(scale, x.dtype), x), None if zero is None else _along(node, zero, x)
     return _saturated(call("round", binary("divide", x, scale)), spread, dtype)
+
+
+def _affine(node: Node, x: Expr, dtype: str, zero: Expr | None, scale: Expr) -> tuple[int, Expr, Expr] | None:
+    """Axis, scale and zero point of an operator of the graph; None for a form that it does not have."""
+    size, named, rank = node.integer("block_size", 0), node.integer("axis", 1), len(x.shape)
+    known = value_of(scale) is not None and (zero is None or value_of(zero) is not None)
+    if not known or size or dtype not in DTYPES or scale.dtype not in FLOATS or not prod(x.shape):
+        return None
+    zero = const(np.zeros(scale.shape), dtype) if zero is None else zero
+    if prod(scale.shape) == prod(zero.shape) == 1 and max(len(scale.shape), len(zero.shape)) < 2:
+        return -1, reshape(scale, ()), reshape(zero, ())
+    axis = node.axis(named, rank)
+    return (axis, scale, zero) if scale.shape == zero.shape == x.shape[axis : axis + 1] else None
 
 
 def _quantized_dtype(node: Node, zero: Expr | None) -> str:
@@ -68,6 +86,9 @@ def dequantize(node: Node) -> Expr:
     )
     code = node.integer("output_dtype", 0)
     dtype = dtype_name(code, str(node)) if code else scale.dtype
+    held = _affine(node, x, x.dtype, zero, scale)
+    if held is not None:  # not folded where `x` is a constant: a product may read its integers
+        return cast(unfolded(x, *held[1:], held[0]), dtype)
     whole = cast(x, "int32") if zero is None else sub(cast(x, "int32"), _along(node, cast(zero, "int32"), x))
     return cast(mul(cast(whole, scale.dtype), _along(node, scale, x)), dtype)
 
@@ -84,12 +105,22 @@ def dynamic_quantize(node: Node) -> list[Expr]:
     return [_saturated(call("round", binary("divide", x, scale)), zero, "uint8"), scale, zero]
 
 
-def _centred(node: Node, index: int, zero_index: int, rows: bool = False) -> Expr:
-    """An input as int32 without its zero point, which is one value, or one a row (of the last axes) or column."""
-    x, zero = cast(node.input(index), "int32"), node.optional(zero_index)
-    if zero is None:
-        return x
-    return sub(x, _spread(cast(zero, "int32"), rows))
+def _centred(node: Node, first: int, second: int, zeros: tuple[int, int], kernel: bool) -> Node:
+    """The node with two inputs alone, integers without their zero points.
+
+    A zero point is one value, or one a row of the first and one a column (a channel of a `kernel`) of the second.
+    """
+    a, b = node.input(first), node.input(second)
+    found = [None if _nothing(node, i) else node.optional(i) for i in zeros]
+    left = None if found[0] is None else _spread(found[0], rows=True)
+    right = None if found[1] is None else _by_channel(found[1], len(b.shape), 0) if kernel else _spread(found[1], False)
+    return _integers(node, *centred_pair(a, left, b, right))
+
+
+def _nothing(node: Node, index: int) -> bool:
+    """Whether a zero point is known to be 0, or absent."""
+    known = node.known(index)
+    return node.optional(index) is None or (known is not None and not known.any())
 
 
 def _spread(v: Expr, rows: bool) -> Expr:
@@ -101,7 +132,7 @@ def _spread(v: Expr, rows: bool) -> Expr:
 
 def matmul_integer(node: Node) -> Expr:
     """MatMulInteger: a product of integers in int32."""
-    return matmul(_integers(node, _centred(node, 0, 2, rows=True), _centred(node, 1, 3)))
+    return matmul(_centred(node, 0, 1, (2, 3), kernel=False), out_dtype="int32")
 
 
 def _integers(node: Node, *inputs: Expr | None) -> Node:
@@ -111,7 +142,7 @@ def _integers(node: Node, *inputs: Expr | None) -> Node:
 
 def qlinear_matmul(node: Node) -> Expr:
     """QLinearMatMul: the product in int32, scaled to the output's scale and saturated."""
-    total = matmul(_integers(node, _centred(node, 0, 2, rows=True), _centred(node, 3, 5)))
+    total = matmul(_centred(node, 0, 3, (2, 5), kernel=False), out_dtype="int32")
     a, b, y = (node.input(i) for i in (1, 4, 6))
     return _requantized(node, total, mul(_spread(a, True), _spread(b, False)), y, 7)
 
@@ -126,13 +157,7 @@ def _requantized(node: Node, total: Expr, scale: Expr, out_scale: Expr, zero: in
 
 def conv_integer(node: Node) -> Expr:
     """ConvInteger: a convolution of integers in int32."""
-    return conv(_integers(node, _centred(node, 0, 2), _centred_kernel(node, 1, 3)))
-
-
-def _centred_kernel(node: Node, index: int, zero_index: int) -> Expr:
-    """A kernel as int32 without its zero point, which is one value or one an output channel."""
-    w, zero = cast(node.input(index), "int32"), node.optional(zero_index)
-    return w if zero is None else sub(w, _by_channel(cast(zero, "int32"), len(w.shape), 0))
+    return conv(_centred(node, 0, 1, (2, 3), kernel=True), out_dtype="int32")
 
 
 def _by_channel(v: Expr, rank: int, axis: int) -> Expr:
@@ -142,7 +167,8 @@ def _by_channel(v: Expr, rank: int, axis: int) -> Expr:
 
 def qlinear_conv(node: Node) -> Expr:
     """QLinearConv: the convolution in int32 with its bias, scaled to the output's scale and saturated."""
-    total = conv(_integers(node, _centred(node, 0, 2), _centred_kernel(node, 3, 5), node.optional(8)))
+    sums = _centred(node, 0, 3, (2, 5), kernel=True)
+    total = conv(_integers(node, *sums.inputs, node.optional(8)), out_dtype="int32")
     weights = _by_channel(node.input(4), len(total.shape), 1)
     return _requantized(node, total, mul(reshape(node.input(1), ()), weights), node.input(6), 7)
 
