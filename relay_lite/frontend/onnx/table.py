@@ -28,6 +28,7 @@ from . import (
     sample,
     scatter,
     select,
+    sequence,
     signal,
 )
 from . import movement as layout
@@ -64,6 +65,7 @@ TABLE: Converters = {
     **sample.CONVERTERS,
     **scatter.CONVERTERS,
     **select.CONVERTERS,
+    **sequence.CONVERTERS,
     **signal.CONVERTERS,
 }
 

@@ -19,7 +19,10 @@ _BY_VERSION: Mapping[int, str] = {
     7: "And Or Xor",
     9: "Scatter Shrink TfIdfVectorizer Upsample",
     10: "ConvInteger MatMulInteger QLinearConv ReverseSequence",
-    11: "BitShift Compress DynamicQuantizeLinear NonMaxSuppression OneHot Range Unique",
+    11: (
+        "BitShift Compress DynamicQuantizeLinear NonMaxSuppression OneHot Range Unique ConcatFromSequence "
+        "SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength"
+    ),
     12: "Celu Einsum",
     13: (
         "Abs ArgMax ArgMin Ceil Clip Concat DepthToSpace Erf Exp Expand Floor Gather GatherElements GatherND "
@@ -28,9 +31,9 @@ _BY_VERSION: Mapping[int, str] = {
         "Sqrt Sum Tanh Tile"
     ),
     14: "Add CumSum Div Mul Relu Sub Trilu",
-    15: "BatchNormalization Pow",
+    15: "BatchNormalization Optional Pow",
     16: "GreaterOrEqual LeakyRelu LessOrEqual PRelu Where",
-    17: "BlackmanWindow HammingWindow HannWindow LayerNormalization MelWeightMatrix STFT",
+    17: "SequenceMap BlackmanWindow HammingWindow HannWindow LayerNormalization MelWeightMatrix STFT",
     18: (
         "OptionalGetElement OptionalHasElement BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im "
         "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceProd ReduceSumSquare ScatterElements "
@@ -46,7 +49,7 @@ _BY_VERSION: Mapping[int, str] = {
         "Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu"
     ),
     23: "Attention RMSNormalization RotaryEmbedding",
-    24: "Swish TensorScatter TopK",
+    24: "SplitToSequence Swish TensorScatter TopK",
     25: (
         "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If Loop Pad QuantizeLinear "
         "Reshape Scan Shape Size Squeeze Transpose Unsqueeze"
