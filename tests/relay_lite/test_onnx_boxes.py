@@ -138,6 +138,41 @@ def test_tensor_scatter(axis: int, mode: str) -> None:
     np.testing.assert_array_equal(run(module, b.feeds), want)
 
 
+@pytest.mark.parametrize("length", [None, 6, 7, 9])
+def test_the_real_signal_of_half_a_spectrum(length: int | None) -> None:
+    b = Builder(20)
+    x = b.input((3, 5, 2))
+    more = [] if length is None else [b.array(length, np.int64)]
+    module, _ = from_onnx(b.model(b.add("DFT", x, *more, inverse=1, onesided=1)))
+    want = np.fft.irfft(b.feeds[x][..., 0] + 1j * b.feeds[x][..., 1], length, axis=1)[..., None]
+    np.testing.assert_allclose(run(module, b.feeds), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (2, 1), (0, -1)])
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("past", [False, True])
+def test_attention_in_a_window(past: bool, causal: int, window: tuple[int, int]) -> None:
+    """Of opset 25, by a loop over the queries: a past, or a cache of which each item uses its own length."""
+    b, rows, columns = Builder(25), 3, 7
+    q, k, v = b.input((2, 2, rows, 4)), b.input((2, 2, columns - 2 * past, 4)), b.input((2, 2, columns - 2 * past, 5))
+    used = np.array([5, 2])
+    more = [b.input((2, 2, 2, 4)), b.input((2, 2, 2, 5))] if past else ["", "", fed(b, used)]
+    y = b.add(
+        "Attention", q, k, v, "", *more, is_causal=causal, left_window_size=window[0], right_window_size=window[1]
+    )
+    got = run(from_onnx(b.model(y))[0], b.feeds)
+    keys, values = (
+        np.concatenate([b.feeds[more[i]], b.feeds[n]], 2) if past else b.feeds[n] for i, n in ((0, k), (1, v))
+    )
+    for item, head, i in np.ndindex(2, 2, rows):
+        at = i + (2 if past else int(used[item]) - rows)
+        seen = [j for j in range(columns if past else used[item]) if (not causal or j <= at)
+                and (window[0] < 0 or j >= at - window[0]) and (window[1] < 0 or j <= at + window[1])]  # fmt: skip
+        scores = np.exp(keys[item, head, seen].astype(np.float64) @ b.feeds[q][item, head, i] / 2)
+        want = scores @ values[item, head, seen] / max(scores.sum(), 1e-30)
+        np.testing.assert_allclose(got[item, head, i], want, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 3), (2, 3)])
 @pytest.mark.parametrize("skips", [0, 2])

@@ -48,10 +48,10 @@ _BY_VERSION: Mapping[int, str] = {
         "LSTM LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish NegativeLogLikelihoodLoss RNN RoiAlign Round "
         "Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu"
     ),
-    23: "Attention RMSNormalization RotaryEmbedding",
+    23: "RMSNormalization RotaryEmbedding",
     24: "SplitToSequence Swish TensorScatter TopK",
     25: (
-        "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If Loop Pad QuantizeLinear "
+        "Attention Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If Loop Pad QuantizeLinear "
         "Reshape Scan Shape Size Squeeze Transpose Unsqueeze"
     ),
 }
