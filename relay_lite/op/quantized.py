@@ -106,16 +106,12 @@ def _spread(v: Expr, rank: int, axis: int) -> Expr:
 # ------------------------------------------------------------------------------------------ products of integers
 
 
-def centred_pair(a: Expr, a_zero: Expr | None, b: Expr, b_zero: Expr | None) -> tuple[Expr, Expr]:
-    """Integers of 8 bits without their zero points (None: 0; they must broadcast), both of one dtype.
+def centred(data: Expr, zero: Expr | None) -> Expr:
+    """Integers of 8 bits without their zero point (None: 0; it must broadcast), in int32, the dtype of the sums.
 
-    They stay as they are where there is nothing to take away and no other dtype; differences have 16 bits.
+    Products of narrower ones widen an element whenever it is read, which costs more than the memory saved: of 64
+    channels, 28 x 28, a convolution by its default program takes 1.3 ms from int32, 3.0 from int16 and 14 from int8
+    (one core with AVX-512).
     """
-    if a_zero is None and b_zero is None and a.dtype == b.dtype:
-        return a, b
-    return _centred(a, a_zero), _centred(b, b_zero)
-
-
-def _centred(data: Expr, zero: Expr | None) -> Expr:
-    held = call("cast", data, dtype="int16")
-    return held if zero is None else call("subtract", held, call("cast", zero, dtype="int16"))
+    held = call("cast", data, dtype="int32")
+    return held if zero is None else call("subtract", held, call("cast", zero, dtype="int32"))

@@ -1,6 +1,6 @@
 """`RealizeQuantized`: products of dequantised tensors run on the integers themselves.
 
-    conv(dequantize(x, sx, zx), dequantize(w, sw, zw))   ->   cast(conv(x - zx, w - zw, out_dtype="int32")) * (sx * sw)
+    conv(dequantize(x, sx, zx), dequantize(w, sw, zw))   ->   cast(conv(x - zx, w - zw)) * (sx * sw)
 
 Sums are exact in int32.  What follows (a bias, an activation, the quantisation of the result) works on the floats of
 the sums element by element and becomes part of the same kernel, so that integers are what kernels hand to each other.
@@ -18,7 +18,7 @@ import numpy as np
 from ..ir.make import call
 from ..ir.nodes import Array, Call, Constant, Expr, Tuple, children, const, rebuild
 from ..ir.visit import constant_value, expand_to, is_op, post_order, with_body
-from ..op.quantized import centred_pair, dequantized_form, quantized_form
+from ..op.quantized import centred, dequantized_form, quantized_form
 from .fold_constant import fold
 from .sequential import Pass
 
@@ -154,8 +154,8 @@ class _Walk:
         by, into = ways(node)
         if weight.axis not in (None, by) or _bound(node, data, weight, by) >= MOST:
             return None
-        operands = centred_pair(data.expr, data.centre, weight.expr, weight.centre)
-        sums = Call(node.op, operands, {**node.attrs, "out_dtype": "int32"})
+        operands = tuple(centred(side.expr, side.centre) for side in (data, weight))
+        sums = Call(node.op, operands, {**node.attrs, "out_dtype": ""})
         scale = const(data.scale * weight.scale, "float32")
         spread = scale if weight.axis is None else expand_to(scale, len(node.shape), into)
         return call("multiply", call("cast", sums, dtype="float32"), spread)

@@ -17,8 +17,8 @@ CONV = {1: "nn.conv1d", 2: "nn.conv2d", 3: "nn.conv3d"}
 CONV_TRANSPOSE = {1: "nn.conv1d_transpose", 2: "nn.conv2d_transpose", 3: "nn.conv3d_transpose"}
 
 
-def conv(node: Node, out_dtype: str = "") -> Expr:
-    """Conv: X (N, C, spatial), W (CO, C / group, kernel), optional B (CO); sums in `out_dtype`, or that of X."""
+def conv(node: Node) -> Expr:
+    """Conv: X (N, C, spatial), W (CO, C / group, kernel), optional B (CO)."""
     x, weight = node.input(0), node.input(1)
     n = len(x.shape) - 2
     node.require(n in CONV, "the data must have 1 to 3 spatial axes", shape=x.shape)
@@ -29,7 +29,7 @@ def conv(node: Node, out_dtype: str = "") -> Expr:
     x, padding = _absorb_pad(x, window)
     out = call(
         CONV[n], x, weight, strides=window.strides, padding=padding, dilation=window.dilation,
-        groups=group, channels=weight.shape[0], kernel_size=window.kernel, out_dtype=out_dtype,
+        groups=group, channels=weight.shape[0], kernel_size=window.kernel,
     )  # fmt: skip
     return _with_bias(node, out)
 

@@ -46,11 +46,8 @@ def _plus_c(node: Node, out: Expr) -> Expr:
     return add(out, c)
 
 
-def matmul(node: Node, out_dtype: str = "") -> Expr:
-    """MatMul, as `numpy.matmul`: a vector gets an axis for the time of the product, leading axes broadcast.
-
-    Sums are in `out_dtype`, or the dtype of the operands.
-    """
+def matmul(node: Node) -> Expr:
+    """MatMul, as `numpy.matmul`: a vector gets an axis for the time of the product, leading axes broadcast."""
     a, b = node.input(0), node.input(1)
     node.require(a.shape and b.shape, "operands must have at least one axis", a=a.shape, b=b.shape)
     left = reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
@@ -58,7 +55,7 @@ def matmul(node: Node, out_dtype: str = "") -> Expr:
     law = "the operands must agree on the extent they are multiplied over"
     node.require(left.shape[-1] == right.shape[-2], law, a=a.shape, b=b.shape)
     batch = _batch(node, left.shape[:-2], right.shape[:-2])
-    out = product(left, right, weights=node.known(1) is not None, out_dtype=out_dtype)
+    out = product(left, right, weights=node.known(1) is not None)
     rows = () if len(a.shape) == 1 else left.shape[-2:-1]
     columns = () if len(b.shape) == 1 else right.shape[-1:]
     return reshape(out, (*batch, *rows, *columns))

@@ -10,7 +10,7 @@ import numpy as np
 from te_lite.expr import FLOATS
 
 from ...ir.nodes import Expr
-from ...op.quantized import DTYPES, centred_pair
+from ...op.quantized import DTYPES
 from ...op.quantized import dequantize as unfolded
 from .conv import conv
 from .emit import add, binary, call, cast, const, mul, reshape, sub, value_of
@@ -105,22 +105,12 @@ def dynamic_quantize(node: Node) -> list[Expr]:
     return [_saturated(call("round", binary("divide", x, scale)), zero, "uint8"), scale, zero]
 
 
-def _centred(node: Node, first: int, second: int, zeros: tuple[int, int], kernel: bool) -> Node:
-    """The node with two inputs alone, integers without their zero points.
-
-    A zero point is one value, or one a row of the first and one a column (a channel of a `kernel`) of the second.
-    """
-    a, b = node.input(first), node.input(second)
-    found = [None if _nothing(node, i) else node.optional(i) for i in zeros]
-    left = None if found[0] is None else _spread(found[0], rows=True)
-    right = None if found[1] is None else _by_channel(found[1], len(b.shape), 0) if kernel else _spread(found[1], False)
-    return _integers(node, *centred_pair(a, left, b, right))
-
-
-def _nothing(node: Node, index: int) -> bool:
-    """Whether a zero point is known to be 0, or absent."""
-    known = node.known(index)
-    return node.optional(index) is None or (known is not None and not known.any())
+def _centred(node: Node, index: int, zero_index: int, rows: bool = False) -> Expr:
+    """An input as int32 without its zero point, which is one value, or one a row (of the last axes) or column."""
+    x, zero = cast(node.input(index), "int32"), node.optional(zero_index)
+    if zero is None:
+        return x
+    return sub(x, _spread(cast(zero, "int32"), rows))
 
 
 def _spread(v: Expr, rows: bool) -> Expr:
@@ -132,7 +122,7 @@ def _spread(v: Expr, rows: bool) -> Expr:
 
 def matmul_integer(node: Node) -> Expr:
     """MatMulInteger: a product of integers in int32."""
-    return matmul(_centred(node, 0, 1, (2, 3), kernel=False), out_dtype="int32")
+    return matmul(_integers(node, _centred(node, 0, 2, rows=True), _centred(node, 1, 3)))
 
 
 def _integers(node: Node, *inputs: Expr | None) -> Node:
@@ -142,7 +132,7 @@ def _integers(node: Node, *inputs: Expr | None) -> Node:
 
 def qlinear_matmul(node: Node) -> Expr:
     """QLinearMatMul: the product in int32, scaled to the output's scale and saturated."""
-    total = matmul(_centred(node, 0, 3, (2, 5), kernel=False), out_dtype="int32")
+    total = matmul(_integers(node, _centred(node, 0, 2, rows=True), _centred(node, 3, 5)))
     a, b, y = (node.input(i) for i in (1, 4, 6))
     return _requantized(node, total, mul(_spread(a, True), _spread(b, False)), y, 7)
 
@@ -157,7 +147,13 @@ def _requantized(node: Node, total: Expr, scale: Expr, out_scale: Expr, zero: in
 
 def conv_integer(node: Node) -> Expr:
     """ConvInteger: a convolution of integers in int32."""
-    return conv(_centred(node, 0, 1, (2, 3), kernel=True), out_dtype="int32")
+    return conv(_integers(node, _centred(node, 0, 2), _centred_kernel(node, 1, 3)))
+
+
+def _centred_kernel(node: Node, index: int, zero_index: int) -> Expr:
+    """A kernel as int32 without its zero point, which is one value or one an output channel."""
+    w, zero = cast(node.input(index), "int32"), node.optional(zero_index)
+    return w if zero is None else sub(w, _by_channel(cast(zero, "int32"), len(w.shape), 0))
 
 
 def _by_channel(v: Expr, rank: int, axis: int) -> Expr:
@@ -167,8 +163,7 @@ def _by_channel(v: Expr, rank: int, axis: int) -> Expr:
 
 def qlinear_conv(node: Node) -> Expr:
     """QLinearConv: the convolution in int32 with its bias, scaled to the output's scale and saturated."""
-    sums = _centred(node, 0, 3, (2, 5), kernel=True)
-    total = conv(_integers(node, *sums.inputs, node.optional(8)), out_dtype="int32")
+    total = conv(_integers(node, _centred(node, 0, 2), _centred_kernel(node, 3, 5), node.optional(8)))
     weights = _by_channel(node.input(4), len(total.shape), 1)
     return _requantized(node, total, mul(reshape(node.input(1), ()), weights), node.input(6), 7)
 
