@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,7 +31,9 @@ from relay_lite.ir.reference import run
 from te_lite.errors import TeError
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-Arrays: TypeAlias = Sequence[Array]
+Value: TypeAlias = "Array | list[Array] | None"
+"""A tensor, a sequence of them, or nothing."""
+Arrays: TypeAlias = Sequence[Any]
 LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 LOSS_TESTS = ("test_sce_", "test_nllloss_")
 TARGETS = ("reference", "c")
@@ -73,42 +76,55 @@ def generated() -> Iterator[Case]:
         warnings.simplefilter("ignore")
         found = collect_testcases(None)
     for case in found:
-        yield Case(case.name, case.model, lambda case=case: _arrays(case.data_sets[0]), case.rtol, case.atol)
+        yield Case(case.name, case.model, partial(_arrays, case), case.rtol, case.atol)
 
 
-def _arrays(data: tuple[Sequence[Any], Sequence[Any]]) -> tuple[Arrays, Arrays]:
-    """Tensors, some of which are protocol buffers, as arrays."""
-    inputs, outputs = ([_array(value) for value in group] for group in data)
+def _arrays(case: Any) -> tuple[Arrays, Arrays]:
+    """The values of a generated test, some of which are protocol buffers, as arrays."""
+    inputs, outputs = ([_array(value) for value in group] for group in case.data_sets[0])
     return inputs, outputs
 
 
-def _array(value: Any) -> Array:
-    """The values of a tensor; of a sequence or an optional, which are refused by their type, nothing."""
-    if isinstance(value, onnx.TensorProto):
-        return numpy_helper.to_array(value)
-    return value if isinstance(value, np.ndarray | np.generic) else np.empty(0, np.float32)
+def _array(value: Any) -> Value:
+    """The values of a tensor or of those of a sequence; of an optional without a value nothing."""
+    match value:
+        case onnx.TensorProto():
+            return numpy_helper.to_array(value)
+        case onnx.SequenceProto():
+            return [np.asarray(v) for v in numpy_helper.to_list(value)]
+        case onnx.OptionalProto():
+            return _array(numpy_helper.to_optional(value))
+        case None:
+            return None
+        case list():
+            return [np.asarray(_array(v)) for v in value]
+    return np.asarray(value)
 
 
 def stored(folder: Path) -> Iterator[Case]:
     """The tests in `FOLDER/test_*/`."""
     for path in sorted(folder.glob("test_*/model.onnx")):
-        yield Case(path.parent.name, onnx.load(path), lambda path=path: _data_set(path.parent / "test_data_set_0"))
+        yield Case(path.parent.name, onnx.load(path), partial(_data_set, path.parent / "test_data_set_0"))
 
 
 def _data_set(folder: Path) -> tuple[Arrays, Arrays]:
     """The tensors `input_K.pb` and `output_K.pb`."""
     kinds = ("input", "output")
-    files = [[folder / f"{kind}_{k}.pb" for k in range(len(list(folder.glob(f"{kind}_*.pb"))))] for kind in kinds]
-    inputs, outputs = ([_tensor(f) for f in group] for group in files)
+    graph = onnx.load(folder.parent / "model.onnx").graph
+    types = [[value.type for value in group] for group in (graph.input, graph.output)]
+    inputs, outputs = (
+        [_stored(folder / f"{kind}_{k}.pb", t) for k, t in enumerate(group)]
+        for kind, group in zip(kinds, types, strict=True)
+    )
     return inputs, outputs
 
 
-def _tensor(file: Path) -> Array:
-    """The values of a stored tensor; of a sequence or an optional, which are refused by their type, nothing."""
-    try:
-        return numpy_helper.to_array(onnx.load_tensor(file))
-    except Exception:  # protocol buffers have no type: other messages fail to parse in ways that vary by version
-        return np.empty(0, np.float32)
+def _stored(file: Path, kind: Any) -> Value:
+    """The value of a file of a type."""
+    messages: dict[str, Any] = {"optional_type": onnx.OptionalProto, "sequence_type": onnx.SequenceProto}
+    message = messages.get(kind.WhichOneof("value"), onnx.TensorProto)()
+    message.ParseFromString(file.read_bytes())
+    return _array(message)
 
 
 def is_core(case: Case, losses: bool = False) -> bool:
@@ -150,7 +166,14 @@ def _agrees_elsewhere(case: Case, target: str, known: Sequence[int]) -> bool:
         want = session.run(None, dict(zip(names, case.data()[0], strict=True)))
     except Exception:  # it has exceptions of its own for what it does not run, and has no say then
         return False
-    return not any(_apart(got, other, case) for got, other in zip(_results(case, target, known), want, strict=True))
+    return not any(
+        _apart(got, other, case) for got, other in zip(_results(case, target, known), _flat(want), strict=True)
+    )
+
+
+def _flat(values: Arrays) -> list[Array]:
+    """The tensors of a list of tensors and sequences."""
+    return [np.asarray(a) for v in values if v is not None for a in (v if isinstance(v, list) else [v])]
 
 
 def _nothing(case: Case) -> list[int]:
@@ -158,7 +181,7 @@ def _nothing(case: Case) -> list[int]:
 
 
 def _lists(case: Case) -> list[int]:
-    return [k for k in _all_but_the_first(case) if case.data()[0][k].ndim < 2]
+    return [k for k in _all_but_the_first(case) if np.ndim(case.data()[0][k]) < 2]
 
 
 def _all_but_the_first(case: Case) -> list[int]:
@@ -171,7 +194,7 @@ def _everything(case: Case) -> list[int]:
 
 def _difference(case: Case, target: str, known: Sequence[int]) -> str:
     """What is wrong with the results of a test, "" when nothing is.  Raises TeError for what is refused."""
-    pairs = zip(_results(case, target, known), case.data()[1], strict=True)
+    pairs = zip(_results(case, target, known), _flat(case.data()[1]), strict=True)
     return next((text for text in (_apart(got, want, case) for got, want in pairs) if text), "")
 
 
@@ -183,7 +206,7 @@ def _results(case: Case, target: str, known: Sequence[int]) -> Arrays:
     else:
         network = relay.graph_executor.GraphModule(relay.build(module, target)["default"]())
         network.run(**feeds)
-        found = [np.asarray(network.get_output(k)) for k in range(len(case.model.graph.output))]
+        found = [np.asarray(network.get_output(k)) for k in range(len(_flat(case.data()[1])))]
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
@@ -193,11 +216,14 @@ def _imported(case: Case, known: Sequence[int]) -> tuple[relay.IRModule, Mapping
     model.CopyFrom(case.model)
     names = [value.name for value in model.graph.input]
     arrays = case.data()[0]
-    tensors = all(value.type.WhichOneof("value") == "tensor_type" for value in model.graph.input)
-    model.graph.initializer.extend(numpy_helper.from_array(arrays[k], names[k]) for k in known if tensors)
-    module, _ = from_onnx(model)
-    feeds = {name: a for k, (name, a) in enumerate(zip(names, arrays, strict=True)) if k not in known}
-    return module, feeds
+    shapes = {n: None for n, a in zip(names, arrays, strict=True) if a is None}
+    sequences = {n: a for n, a in zip(names, arrays, strict=True) if isinstance(a, list)}
+    single = {n: a for n, a in zip(names, arrays, strict=True) if n not in sequences and a is not None}
+    stated = {n: single.pop(n) for k, n in enumerate(names) if k in known and n in single}
+    model.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in stated.items())
+    module, _ = from_onnx(model, {**shapes, **{n: [v.shape for v in a] for n, a in sequences.items()}})
+    parts = {f"{n}[{k}]": v for n, a in sequences.items() for k, v in enumerate(a)}
+    return module, {**single, **parts}
 
 
 def _apart(got: Array, want: Array, case: Case) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from te_lite.c_text import ADD, BYTES, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText, ends
+from te_lite.dtype import INTEGER_BITS
 from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
 from te_lite.visit import children, substitute
 
@@ -57,6 +58,19 @@ def _masked(name: str, dtype: str, lanes: int) -> str:
         return f"static inline {v} {key}(const {TYPES[dtype]} *p) {{ {body} }}"
     body = f"{prefix}_mask_storeu_{unit}(p, {mask}, ({register})x);"
     return f"static inline void {key}({TYPES[dtype]} *p, {v} x) {{ {body} }}"
+
+
+def _between(source: str, dtype: str) -> list[str]:
+    """The integers by way of which one of few bits is widened, or one is narrowed, by a factor of two at a time.
+
+    A machine has instructions for that; gcc takes vectors apart for a larger factor.  Wider ones hold every value of a
+    narrower one with or without a sign.
+    """
+    if source not in INTEGER_BITS or dtype in ("bool", "float16"):
+        return []
+    first, last = BYTES[source], BYTES[dtype] + (dtype in FLOATS)
+    steps = [f"int{8 * size}" for size in (2, 4) if min(first, last) < size < max(first, last)]
+    return steps if first < last else steps[::-1]
 
 
 def _to_integers(key: str, source: str, dtype: str, given: str, made: str, mask: str) -> str:
@@ -194,11 +208,17 @@ class VectorText:
             case Cast(dtype=dtype, a=a) if a.dtype in FLOATS and dtype not in FLOATS:
                 return f"{self.prelude.to_integers(a.dtype, dtype, self.lanes)}({self.vector(a)})", POSTFIX
             case Cast(dtype=dtype, a=a):
-                return f"__builtin_convertvector({self.vector(a)}, {self.prelude.type(dtype, self.lanes)})", POSTFIX
+                return self._converted(self.vector(a), a.dtype, dtype), POSTFIX
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
                 test = self.scalar.expr(cond, TERNARY + 1)
                 return f"{test} ? {self._branch(a)} : {self._branch(b)}", TERNARY
         raise AssertionError(type(e).__name__)
+
+    def _converted(self, text: str, source: str, dtype: str) -> str:
+        """The text of a vector in another dtype."""
+        for step in (*_between(source, dtype), dtype):
+            text = f"__builtin_convertvector({text}, {self.prelude.type(step, self.lanes)})"
+        return text
 
     def _same_in_all_lanes(self, e: Expr) -> str:
         text = self.scalar.expr(self.scalar.widths.value(e), UNARY)

@@ -10,7 +10,7 @@ from pathlib import Path
 from relay_lite.frontend.onnx.control import CONTROL
 from relay_lite.frontend.onnx.importer import is_read
 from relay_lite.frontend.onnx.table import TABLE
-from relay_lite.frontend.onnx.versions import NEWEST, OPSETS
+from relay_lite.frontend.onnx.versions import NEWEST, OLDEST_FORMS, OPSETS
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "onnx_operators.md"
 
@@ -20,8 +20,9 @@ Written by `python -m tests.onnx_operator_table` from what `relay_lite.frontend.
 default domain, the opsets of a model at which each is read ({OPSETS.start} to {OPSETS.stop - 1} in all), and the newest
 definition that is read.  A definition that is newer is refused, and so is every other operator, with the names of its
 nodes; an attribute or input that a converter does not ask for is refused unless it has the value that ONNX gives it
-where it is absent.  An operator of another domain has its domain in front.  What a static graph needs before it runs
-(shapes, axes, the condition of an `If`, the trips of a `Loop`) must be known when the model is read.
+where it is absent.  At opsets below {OLDEST_FORMS} an operator is read whose definition still holds at {OLDEST_FORMS}.
+An operator of another domain has its domain in front.  What a static graph needs before it runs (shapes, axes, the
+condition of an `If`, the trips of a `Loop`) must be known when the model is read.
 """
 
 

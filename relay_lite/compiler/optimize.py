@@ -22,6 +22,7 @@ from ..transform import (
     FuseOps,
     Legalize,
     Pass,
+    RealizeQuantized,
     Sequential,
     SimplifyExpr,
     SimplifyExprPostAlterOp,
@@ -46,6 +47,7 @@ def optimize(
 def pipeline(target: Target, for_build: bool = False) -> Pass:
     """All passes for a target as one."""
     passes = [
+        RealizeQuantized(),
         Legalize(),
         SimplifyInference(),
         EliminateCommonSubexpr(),

@@ -20,6 +20,7 @@ from .fold_scale_axis_forward import ForwardFoldScaleAxis
 from .fuse_ops import FuseOps
 from .layout_rewrite import AutoSchedulerLayoutRewrite
 from .legalize import Legalize
+from .realize_quantized import RealizeQuantized
 from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
 from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from .simplify_inference import SimplifyInference
@@ -43,6 +44,7 @@ __all__ = [
     "Legalize",
     "Pass",
     "PassContext",
+    "RealizeQuantized",
     "RemoveUnusedFunctions",
     "Sequential",
     "SimplifyExpr",

@@ -41,6 +41,8 @@ SOUND: dict[str, tuple[tuple[Expr, ...], dict[str, Any]]] = {
     **{f"nn.conv{n}d": ((f(*(2, 3, 4, 5, 6)[: n + 2]), f(*(4, 3, 2, 3, 1)[: n + 2])), {}) for n in (1, 2, 3)},
     **{f"nn.conv{n}d_transpose": ((f(*(2, 3, 4, 5, 6)[: n + 2]), f(*(3, 4, 2, 3, 1)[: n + 2])), {}) for n in (1, 2, 3)},
     **{name: ((i(2, 3),), {"amount": 3}) for name in ("right_shift", "left_shift")},
+    "qnn.quantize": ((f(2, 3), f(3), relay.var("z", (3,), "uint8")), {}),
+    "qnn.dequantize": ((relay.var("q", (2, 3), "int8"), f(3), relay.var("z", (3,), "int8")), {}),
     "annotation.stop_fusion": ((f(2, 3),), {}),
     "nn.global_max_pool2d": ((f(2, 3, 4, 5),), {}),
     "nn.global_avg_pool2d": ((f(2, 3, 4, 5),), {}),

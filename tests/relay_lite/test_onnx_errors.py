@@ -56,7 +56,7 @@ def test_nodes_that_no_output_needs_are_not_read() -> None:
     assert operators(module) == ["nn.relu"]
 
 
-@pytest.mark.parametrize("opset", [1, 6, 26, 99])
+@pytest.mark.parametrize("opset", [0, 26, 99])
 def test_versions(opset: int) -> None:
     assert f"opset={opset}" in refusal(small()[1], opset=opset)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import sqrt
 
 import numpy as np
 
-from ...ir.nodes import Array, Expr
+from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, concatenate, const, div, mul, reshape, sub, transpose
 from .model import dtype_name
 from .node import Converters, Node
@@ -65,15 +66,42 @@ def _shared(x: Expr, heads: int) -> Expr:
 
 
 def _bias(node: Node, query: Expr, keys: Expr) -> Expr | None:
-    """What is added to the scores: the mask, and minus infinity for the keys behind a query; None for nothing."""
-    rows, columns = query.shape[2], keys.shape[2]
-    bias = _mask(node, query.dtype, columns)
-    if not node.integer("is_causal", 0):
+    """What is added to the scores: the mask, and minus infinity for keys that a query may not see; None for nothing."""
+    bias, seen = _mask(node, query.dtype, keys.shape[2]), _seen(node, query.shape[2], keys.shape[2])
+    if seen is None:
         return bias
-    past = node.optional(4)
-    seen: Array = np.tri(rows, columns, 0 if past is None else past.shape[2], dtype=bool)
-    causal = const(np.where(seen, 0, -np.inf), query.dtype)
-    return causal if bias is None else add(bias, causal)
+    hidden = call("where", seen, const(0, query.dtype), const(-np.inf, query.dtype))
+    return hidden if bias is None else add(bias, hidden)
+
+
+def _seen(node: Node, rows: int, columns: int) -> Expr | None:
+    """Which keys a query may see by its position: all that count, up to itself, or in a window; None for every one.
+
+    The first query stands behind the past, or behind the keys that count but for those of the queries themselves.
+    """
+    past, count = node.optional(4), node.optional(6) if node.opset >= 24 else None
+    first: Expr | int = 0 if past is None else past.shape[2]
+    known = []
+    if count is not None:
+        node.require(past is None and len(count.shape) == 1, "nonpad_kv_seqlen is one number an item, without a past")
+        count = reshape(narrow(count), (count.shape[0], 1, 1, 1))
+        first = sub(count, rows)
+        known.append(binary("less", const(np.arange(columns), "int32"), count))
+    left, right = _window(node)
+    distance = sub(const(np.arange(columns) - np.arange(rows)[:, None], "int32"), first)
+    known += [binary("less_equal", distance, right)] if right >= 0 else []
+    known += [binary("greater_equal", distance, -left)] if left >= 0 else []
+    return reduce(lambda a, b: call("logical_and", a, b), known) if known else None
+
+
+def _window(node: Node) -> tuple[int, int]:
+    """How many keys in front of a query and behind it are seen; -1 for all."""
+    left, right = -1, -1
+    if node.opset >= 25:
+        left, right = node.integer("left_window_size", -1), node.integer("right_window_size", -1)
+        law = "left_window_size and right_window_size must be at least -1"
+        node.require(min(left, right) >= -1, law, left=left, right=right)
+    return left, 0 if node.integer("is_causal", 0) else right
 
 
 def _mask(node: Node, dtype: str, columns: int) -> Expr | None:

@@ -69,7 +69,7 @@ def _count(node: Node, start: float, limit: float, delta: float) -> int:
 
 
 def has_element(node: Node) -> Expr:
-    """OptionalHasElement: of a tensor yes, of nothing no; optionals themselves are not supported."""
+    """OptionalHasElement: of a value yes, of nothing no."""
     return const(node.optional(0) is not None, "bool")
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ...ir.nodes import Expr
+from ...ir.nodes import Expr, Tuple
 from .emit import call, concatenate, const, reshape, value_of
 from .model import OnnxGraph
 from .node import Node
 from .select import pick
+from .sequence import fields
 
 Inline: TypeAlias = Callable[[OnnxGraph, Sequence[Expr]], list[Expr]]
 MOST_STEPS = 1024
@@ -61,18 +62,37 @@ def _stacked(parts: Sequence[Expr], axis: int) -> Expr:
 
 
 def scan(node: Node, inline: Inline) -> list[Expr]:
-    """Scan from opset 9 on: the body once a slice of the scanned inputs; last states, then stacked results."""
-    body, count = _graph(node, "body"), node.integer("num_scan_inputs")
-    node.require(node.opset >= 9, "Scan is read from opset 9 on", opset=node.opset)
-    node.require(1 <= count <= len(node.inputs), "num_scan_inputs must count inputs", num_scan_inputs=count)
+    """Scan: the body once a slice of the scanned inputs; last states, then stacked results."""
+    count = node.integer("num_scan_inputs")
+    node.require(1 <= count < len(node.inputs) + (node.opset >= 9), "num_scan_inputs must count inputs",
+                 num_scan_inputs=count)  # fmt: skip
+    if node.opset < 9:
+        return _scan_batch(node, inline, count)
     given = [node.input(i) for i in range(len(node.inputs))]
-    state, scanned = given[: len(given) - count], given[len(given) - count :]
+    return _steps(node, inline, given, count, node.integers("scan_input_directions", (0,) * count))
+
+
+def _scan_batch(node: Node, inline: Inline, count: int) -> list[Expr]:
+    """Scan of opset 8: every item of a batch (the first axis) for itself, scanned along the second."""
+    node.require(node.optional(0) is None, "sequence_lens is not supported: every sequence must have all its steps")
+    given = [node.input(i) for i in range(1, len(node.inputs))]
+    batches = {x.shape[0] if x.shape else 0 for x in given}
+    node.require(len(batches) == 1 and 0 not in batches, "the inputs must have one batch", batches=tuple(batches))
+    directions = node.integers("directions", (0,) * count)
+    items = [_steps(node, inline, [_slice(x, 0, b) for x in given], count, directions) for b in range(*batches)]
+    return [_stacked([item[k] for item in items], 0) for k in range(len(items[0]))]
+
+
+def _steps(node: Node, inline: Inline, given: Sequence[Expr], count: int, backwards: Sequence[int]) -> list[Expr]:
+    """The steps of a scan: `count` inputs are scanned (a direction of 1: from the end), those before are states."""
+    body = _graph(node, "body")
+    state, scanned = list(given[: len(given) - count]), given[len(given) - count :]
     zeros = (0,) * count
     axes = [node.axis(a, len(x.shape)) for a, x in zip(node.integers("scan_input_axes", zeros), scanned, strict=True)]
     extents = {x.shape[a] for a, x in zip(axes, scanned, strict=True)}
     law = f"the scanned axes must agree and have 1 to {MOST_STEPS} elements"
     node.require(len(extents) == 1 and 1 <= min(extents) <= MOST_STEPS, law, extents=tuple(extents))
-    backwards, rows = node.integers("scan_input_directions", zeros), list[list[Expr]]()
+    rows = list[list[Expr]]()
     for t in range(min(extents)):
         slices = [
             _slice(x, a, x.shape[a] - 1 - t if b else t) for x, a, b in zip(scanned, axes, backwards, strict=True)
@@ -97,4 +117,20 @@ def _slice(x: Expr, axis: int, at: int) -> Expr:
     return reshape(pick(x, {axis: range(at, at + 1)}), (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
-CONTROL: Mapping[str, Callable[[Node, Inline], list[Expr]]] = {"If": branch, "Loop": loop, "Scan": scan}
+def sequence_map(node: Node, inline: Inline) -> list[Expr]:
+    """SequenceMap: the body once a tensor of the first input, with those of other sequences; sequences of results."""
+    body, count = _graph(node, "body"), len(fields(node, 0))
+    node.require(1 <= count <= MOST_STEPS, f"a sequence of 1 to {MOST_STEPS} tensors is needed", length=count)
+    given = [node.input(i) for i in range(len(node.inputs))]
+    lengths = [len(e.fields) for e in given if isinstance(e, Tuple)]
+    node.require(set(lengths) == {count}, "the sequences must be equally long", lengths=lengths)
+    rows = [inline(body, [e.fields[k] if isinstance(e, Tuple) else e for e in given]) for k in range(count)]
+    return [Tuple(tuple(row[k] for row in rows)) for k in range(len(rows[0]))]
+
+
+CONTROL: Mapping[str, Callable[[Node, Inline], list[Expr]]] = {
+    "If": branch,
+    "Loop": loop,
+    "Scan": scan,
+    "SequenceMap": sequence_map,
+}

@@ -25,7 +25,7 @@ def conv(node: Node) -> Expr:
     node.require(len(weight.shape) == n + 2, "the weight needs the rank of the data", data=x.shape, weight=weight.shape)
     group = node.integer("group", 1)
     window = read_window(node, x.shape[2:], weight.shape[2:])
-    _check_channels(node, x.shape[1], weight.shape, group, window)
+    check_channels(node, x.shape[1], weight.shape, group, window)
     x, padding = _absorb_pad(x, window)
     out = call(
         CONV[n], x, weight, strides=window.strides, padding=padding, dilation=window.dilation,
@@ -34,7 +34,8 @@ def conv(node: Node) -> Expr:
     return _with_bias(node, out)
 
 
-def _check_channels(node: Node, channels: int, weight: Sequence[int], group: int, window: Window) -> None:
+def check_channels(node: Node, channels: int, weight: Sequence[int], group: int, window: Window) -> None:
+    """Refuse a weight (CO, C / group, kernel) that does not fit the window or the channels of the data."""
     law = "kernel_shape must be the spatial extents of the weight"
     node.require(window.kernel == tuple(weight[2:]), law, kernel_shape=window.kernel, weight=tuple(weight))
     fits = group >= 1 and weight[1] * group == channels and weight[0] % group == 0

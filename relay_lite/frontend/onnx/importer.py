@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansor.core.sizes import imported_limit
@@ -19,9 +20,9 @@ from .emit import cast, known_if_empty
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
 from .table import IGNORED, find
-from .versions import NEWEST, OPSETS
+from .versions import NEWEST, OLDEST_FORMS, OPSETS
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[Any] | None]
 WEIGHTS_COPIED = 4
 """How often what is computed may hold all weights: cast, transposed, ..."""
 
@@ -39,9 +40,11 @@ def from_onnx(
     them open.  `dtype`: that of inputs for which the model states none, or dtypes of inputs by name.  `opset`: read the
     default domain as this version.  With `freeze_params` the weights are constants of the graph and the dictionary is
     empty; otherwise weights of floats are parameters.  The parameters of `main` are the inputs in the model's order,
-    then the weights; its result is a tensor, or a tuple when the model has several outputs.
+    then the weights; its result is a tensor, or a tuple when the model has several outputs.  A sequence of tensors has
+    a list of shapes in `shape`, and is a parameter `NAME[K]` for each; in a result its tensors follow one another.
+    An optional input is taken to be there unless `shape` says None.
 
-    Raises GraphError for a model that cannot be read, a version outside 7 to 25, inputs that are not static, operators
+    Raises GraphError for a model that cannot be read, a version outside 1 to 25, inputs that are not static, operators
     that are not supported (all are named), and nodes that are not well formed.
     """
     read = read_model(model)
@@ -52,19 +55,21 @@ def from_onnx(
     nodes = _needed(graph)
     _refuse_unsupported(nodes, opsets)
     _check_names(graph.inputs, shape or {}, dtype)
-    inputs = [_input_var(value, shape or {}, dtype) for value in graph.inputs]
+    given = [_input(value, shape or {}, dtype) for value in graph.inputs]
     weights = sum(array.nbytes for array in graph.initializers.values())
     walk = _Walk(opsets, {} if freeze_params else _parameters(graph), weights)
-    walk.define(((v.name, e) for v, e in zip(graph.inputs, _as_declared(graph.inputs, inputs), strict=True)), "input")
+    walk.define(((v.name, e) for v, (_, e) in zip(graph.inputs, given, strict=True)), "input")
     walk.define(walk.weights(graph), "initializer")
     for node in nodes:
         walk.convert(node)
-    return _main(walk, graph, inputs)
+    return _main(walk, graph, [v for variables, _ in given for v in variables])
 
 
 def _main(walk: _Walk, graph: OnnxGraph, inputs: Sequence[Var]) -> tuple[IRModule, dict[str, Array]]:
     """The module of what was converted, and the values of the weights that it reads."""
-    outputs = [walk.read(name, "output of the graph") for name in graph.outputs]
+    read = [walk.read(name, "output of the graph") for name in graph.outputs]
+    outputs = [e for value in read for e in (value.fields if isinstance(value, Tuple) else (value,))]
+    require(outputs, GraphError, SUBJECT, "the outputs must hold a tensor", outputs=graph.outputs)
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     used = {id(e) for e in post_order(body)}
     weights = [v for v in walk.parameters.values() if id(v) in used]
@@ -103,10 +108,16 @@ def _refuse_unsupported(nodes: Iterable[OnnxNode], opsets: Mapping[str, int]) ->
 
 
 def is_read(op: str, opsets: Mapping[str, int]) -> bool:
-    """Whether there is a converter that was written for the definition of `op` at these opsets."""
+    """Whether there is a converter that was written for the definition of `op` at these opsets.
+
+    Below opset 7 only definitions that hold there too are read: others have attributes that mean other things.
+    """
     if op not in CONTROL and find(op, opsets) is None:
         return False
-    return "::" in op or (definition(op, opsets[""]) or 0) in range(1, NEWEST[op] + 1)
+    if "::" in op:
+        return True
+    holds, opset = definition(op, opsets[""]) or 0, opsets[""]
+    return holds in range(1, NEWEST[op] + 1) and (opset >= OLDEST_FORMS or definition(op, OLDEST_FORMS) == holds)
 
 
 def _some(names: Sequence[str], shown: int = 4) -> str:
@@ -125,7 +136,8 @@ def _input_var(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) 
     """The variable of an input; extents of `shape` must agree with those that the model states."""
     what = f"ONNX input {value.name!r}"
     declared = value.shape
-    extents = tuple(int(d) for d in shape[value.name]) if value.name in shape else declared
+    given = shape.get(value.name)
+    extents = declared if given is None else tuple(int(d) for d in given)
     static = extents is not None and all(isinstance(d, int) for d in extents)
     law = f"a static shape is needed, give shape={{{value.name!r}: (...)}}"
     require(static, GraphError, what, law, declared=declared)
@@ -144,9 +156,26 @@ def _agree(declared: Sequence[int | str | None], extents: Sequence[int | str | N
     return all(not isinstance(d, int) or d == e for d, e in zip(declared, extents, strict=True))
 
 
-def _as_declared(inputs: Sequence[OnnxInput], variables: Sequence[Var]) -> list[Expr]:
-    """Inputs in the dtypes that the model computes with."""
-    return [known_if_empty(v if i.dtype is None else cast(v, i.dtype)) for i, v in zip(inputs, variables, strict=True)]
+def _input(value: OnnxInput, shape: Shapes, dtype: str | Mapping[str, str]) -> tuple[list[Var], Expr | None]:
+    """The variables of an input, one a tensor, and its value in the dtype that the model computes with."""
+    if value.optional and value.name in shape and shape[value.name] is None:
+        return [], None
+    if not value.sequence:
+        variable = _input_var(value, shape, dtype)
+        return [variable], _as_declared(value, variable)
+    shapes = shape.get(value.name)
+    law = f"a sequence needs the shapes of its tensors, give shape={{{value.name!r}: [(...), ...]}}"
+    listed = shapes is not None and all(isinstance(s, Sequence) for s in shapes)
+    require(listed, GraphError, f"ONNX input {value.name!r}", law, shape=shapes)
+    parts = [replace(value, name=f"{value.name}[{k}]", sequence=False) for k in range(len(shapes or ()))]
+    kinds = dtype if isinstance(dtype, str) else {part.name: dtype[value.name] for part in parts if value.name in dtype}
+    variables = [_input_var(p, {p.name: s}, kinds) for p, s in zip(parts, shapes or (), strict=True)]
+    return variables, Tuple(tuple(_as_declared(value, v) for v in variables))
+
+
+def _as_declared(value: OnnxInput, variable: Var) -> Expr:
+    """An input in the dtype that the model computes with."""
+    return known_if_empty(variable if value.dtype is None else cast(variable, value.dtype))
 
 
 def _parameters(graph: OnnxGraph) -> dict[str, Var]:
@@ -166,7 +195,7 @@ class _Walk:
         self.dropped: dict[str, str] = {}
         self.computed, self.most = 0, imported_limit() + WEIGHTS_COPIED * weights
 
-    def define(self, pairs: Iterable[tuple[str, Expr]], what: str) -> None:
+    def define(self, pairs: Iterable[tuple[str, Expr | None]], what: str) -> None:
         """Enter names; each may be defined only once."""
         for name, e in pairs:
             fresh = name not in self.scope and name not in self.dropped
@@ -193,12 +222,16 @@ class _Walk:
             raise GraphError(f"{reader}: inputs must be defined by an earlier node, got {name!r}")
         return found
 
+    def is_nothing(self, name: str) -> bool:
+        """Whether there is no value: of the empty name, and of an optional input that is not given."""
+        return name in self.scope and self.scope[name] is None
+
     def convert(self, node: OnnxNode) -> None:
         """Enter the outputs of a node."""
         outputs = node.outputs
         while outputs and not outputs[-1]:
             outputs = outputs[:-1]
-        inputs = tuple(None if not name else self.read(name, f"ONNX {node}") for name in node.inputs)
+        inputs = tuple(None if self.is_nothing(name) else self.read(name, f"ONNX {node}") for name in node.inputs)
         asked = Node(node.op, node.name, self.opsets[""], inputs, outputs, node.attrs, self.values)
         made = self.converted(node, asked)
         self.count(made, inputs, f"ONNX {node}")

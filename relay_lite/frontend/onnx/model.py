@@ -27,11 +27,16 @@ SUBJECT = "ONNX model"
 
 @dataclass(frozen=True, eq=False)
 class OnnxInput:
-    """A graph input as declared; an extent that the model leaves open is its symbol, or None; so is an open shape."""
+    """A graph input as declared; an extent that the model leaves open is its symbol, or None; so is an open shape.
+
+    Of a `sequence` they are those of each of its tensors; an `optional` input may be nothing.
+    """
 
     name: str
     dtype: str | None
     shape: tuple[int | str | None, ...] | None
+    sequence: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,12 +148,18 @@ def _domain(value: str | bytes) -> str:
 def _input(onnx: Any, value: Any) -> OnnxInput:
     name = _text(value.name)
     what = f"ONNX input {name!r}"
-    require(value.type.WhichOneof("value") in (None, "tensor_type"), GraphError, what, "only tensors are supported")
-    tensor = value.type.tensor_type
+    optional = value.type.HasField("optional_type")
+    kind = value.type.optional_type.elem_type if optional else value.type
+    sequence = kind.HasField("sequence_type")
+    kind = kind.sequence_type.elem_type if sequence else kind
+    law = "only tensors, sequences of them, and such as are optional are supported"
+    require(kind.WhichOneof("value") in (None, "tensor_type"), GraphError, what, law)
+    tensor = kind.tensor_type
     dtype = dtype_name(tensor.elem_type, what) if tensor.elem_type else None
     if not tensor.HasField("shape"):
-        return OnnxInput(name, dtype, None)
-    return OnnxInput(name, dtype, tuple(_extent(d, what) for d in tensor.shape.dim))
+        return OnnxInput(name, dtype, None, sequence, optional)
+    extents = tuple(_extent(d, what) for d in tensor.shape.dim)
+    return OnnxInput(name, dtype, extents, sequence, optional)
 
 
 def _extent(dim: Any, what: str) -> int | str | None:

@@ -14,7 +14,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ...ir.errors import GraphError
-from ...ir.nodes import Array, Expr
+from ...ir.nodes import Array, Call, Expr
 from .emit import value_of
 
 
@@ -72,6 +72,9 @@ class Node:
         """The value of an input when it is a constant or a parameter, else None."""
         e = self.optional(index)
         value = value_of(e)
+        if value is None and isinstance(e, Call) and e.op.name == "qnn.dequantize":
+            parts = [value_of(a) for a in e.args]
+            return None if any(p is None for p in parts) else np.asarray(e.op.numpy(parts, e.attrs))
         return self.parameters.get(id(e)) if value is None else value
 
     def scalar(self, index: int) -> Any:

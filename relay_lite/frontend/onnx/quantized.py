@@ -10,8 +10,10 @@ import numpy as np
 from te_lite.expr import FLOATS
 
 from ...ir.nodes import Expr
+from ...op.quantized import DTYPES
+from ...op.quantized import dequantize as unfolded
 from .conv import conv
-from .emit import add, binary, call, cast, const, mul, reshape, sub
+from .emit import add, binary, call, cast, const, mul, reshape, sub, value_of
 from .matmul import matmul
 from .model import dtype_name
 from .node import Converters, Node
@@ -26,8 +28,24 @@ def quantize(node: Node) -> Expr:
     node.integer("saturate", 1)
     node.require(node.integer("precision", 0) == 0, "precision must be 0, that of the input")
     x = x if x.dtype in FLOATS else cast(x, "float32")
+    held = _affine(node, x, dtype, zero, cast(scale, x.dtype))
+    if held is not None:
+        return call("qnn.quantize", x, *held[1:], axis=held[0])
     scale, spread = _along(node, cast(scale, x.dtype), x), None if zero is None else _along(node, zero, x)
     return _saturated(call("round", binary("divide", x, scale)), spread, dtype)
+
+
+def _affine(node: Node, x: Expr, dtype: str, zero: Expr | None, scale: Expr) -> tuple[int, Expr, Expr] | None:
+    """Axis, scale and zero point of an operator of the graph; None for a form that it does not have."""
+    size, named, rank = node.integer("block_size", 0), node.integer("axis", 1), len(x.shape)
+    known = value_of(scale) is not None and (zero is None or value_of(zero) is not None)
+    if not known or size or dtype not in DTYPES or scale.dtype not in FLOATS or not prod(x.shape):
+        return None
+    zero = const(np.zeros(scale.shape), dtype) if zero is None else zero
+    if prod(scale.shape) == prod(zero.shape) == 1 and max(len(scale.shape), len(zero.shape)) < 2:
+        return -1, reshape(scale, ()), reshape(zero, ())
+    axis = node.axis(named, rank)
+    return (axis, scale, zero) if scale.shape == zero.shape == x.shape[axis : axis + 1] else None
 
 
 def _quantized_dtype(node: Node, zero: Expr | None) -> str:
@@ -68,6 +86,9 @@ def dequantize(node: Node) -> Expr:
     )
     code = node.integer("output_dtype", 0)
     dtype = dtype_name(code, str(node)) if code else scale.dtype
+    held = _affine(node, x, x.dtype, zero, scale)
+    if held is not None:  # not folded where `x` is a constant: a product may read its integers
+        return cast(unfolded(x, *held[1:], held[0]), dtype)
     whole = cast(x, "int32") if zero is None else sub(cast(x, "int32"), _along(node, cast(zero, "int32"), x))
     return cast(mul(cast(whole, scale.dtype), _along(node, scale, x)), dtype)
 

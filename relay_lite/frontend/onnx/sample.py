@@ -34,19 +34,19 @@ def grid_sample(node: Node) -> Expr:
     node.require(padding in PADDINGS, f"padding_mode must be one of {', '.join(PADDINGS)}", padding_mode=padding)
     corners = bool(node.integer("align_corners", 0))
     points = prod(grid.shape[1:-1])
-    axes = [_Axis(extent, padding, corners) for extent in x.shape[2:]]
+    axes = [Axis(extent, padding, corners) for extent in x.shape[2:]]
     places = [reshape(pick(grid, {n + 1: range(n - 1 - d, n - d)}), (x.shape[0], points)) for d in range(n)]
     taps = [axis.taps(place, mode) for axis, place in zip(axes, places, strict=True)]
     flat = reshape(x, (*x.shape[:2], prod(x.shape[2:])))
     total: Expr | None = None
     for chosen in every(*taps):
-        part = _read(flat, axes, chosen)
+        part = read_at(flat, axes, chosen)
         total = part if total is None else add(total, part)
     assert total is not None
     return reshape(total, (*x.shape[:2], *grid.shape[1:-1]))
 
 
-def _read(flat: Expr, axes: Sequence[_Axis], chosen: Sequence[Tap]) -> Expr:
+def read_at(flat: Expr, axes: Sequence[Axis], chosen: Sequence[Tap]) -> Expr:
     """The elements (N, C, points) at one tap an axis, times its weights."""
     at: Expr | None = None
     weight: Expr | None = None
@@ -63,7 +63,7 @@ def _read(flat: Expr, axes: Sequence[_Axis], chosen: Sequence[Tap]) -> Expr:
     return value if weight is None else mul(value, call("expand_dims", cast(weight, flat.dtype), axis=1))
 
 
-class _Axis:
+class Axis:
     """A spatial axis: how positions of the grid become elements."""
 
     def __init__(self, extent: int, padding: str, corners: bool) -> None:
@@ -75,10 +75,10 @@ class _Axis:
         at = self.moved(self.place(place), mode)
         if mode == "nearest":
             return [(at, None)]
+        if mode == "linear":
+            return linear_taps(at)
         below = call("floor", at)
         part = sub(at, below)
-        if mode == "linear":
-            return [(below, sub(1.0, part)), (add(below, 1.0), part)]
         distances = (add(part, 1.0), part, sub(1.0, part), sub(2.0, part))
         weights = [_far(distances[0]), _near(distances[1]), _near(distances[2]), _far(distances[3])]
         return [(add(below, float(k)), w) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
@@ -119,6 +119,13 @@ class _Axis:
             seen = call("logical_and", binary("greater_equal", at, 0.0), binary("less", at, float(self.extent)))
             return self.clamped(at), cast(seen, at.dtype)
         return self.clamped(at if self.padding == "border" else self.reflected(at)), None
+
+
+def linear_taps(at: Expr) -> list[Tap]:
+    """The elements before and behind a position, each with the weight of how near it is."""
+    below = call("floor", at)
+    part = sub(at, below)
+    return [(below, sub(1.0, part)), (add(below, 1.0), part)]
 
 
 def _near(d: Expr) -> Expr:

@@ -14,7 +14,7 @@ import numpy as np
 from te_lite.expr import FLOATS
 
 from ...ir.nodes import Expr
-from .emit import add, binary, call, const, mul, reshape, transpose, value_of
+from .emit import add, binary, broadcast_to, call, const, mul, reshape, sub, transpose, value_of
 from .node import Converters, Node
 from .select import narrow
 
@@ -115,7 +115,7 @@ def scatter_elements(node: Node) -> Expr:
     at, new = (_padded(v, widths, fill) for v, fill in ((where, -1), (updates, 0)))
     at, new, flat = (reshape(transpose(v, order), (prod(x.shape) // extent, v.shape[axis])) for v in (at, new, x))
     hit = binary("equal", call("expand_dims", at, axis=1), const(np.arange(extent).reshape(1, extent, 1), "int32"))
-    out = reshape(_elements(node, flat, new, hit, count), [x.shape[a] for a in order])
+    out = reshape(elements(_reduction(node), flat, new, hit, count), [x.shape[a] for a in order])
     return transpose(out, [order.index(a) for a in range(len(order))])
 
 
@@ -123,9 +123,11 @@ def _padded(x: Expr, widths: Sequence[tuple[int, int]], fill: int) -> Expr:
     return call("nn.pad", x, pad_width=tuple(widths), pad_value=fill) if any(any(w) for w in widths) else x
 
 
-def _elements(node: Node, x: Expr, updates: Expr, hit: Expr, count: int) -> Expr:
-    """`x` (lines, extent) with the `updates` (lines, count) that `hit` (lines, extent, count) sends to each element."""
-    reduction = _reduction(node)
+def elements(reduction: str, x: Expr, updates: Expr, hit: Expr, count: int) -> Expr:
+    """`x` (lines, extent) with the `updates` (lines, count) that `hit` (lines, extent, count) sends to each element.
+
+    They are joined by `reduction`, one of the graph's; with "" the last one replaces the element.
+    """
     if not reduction:
         order = const(np.arange(count).reshape(1, 1, count), "int32")
         last = call("max", call("where", hit, order, const(-1, "int32")), axis=(2,), keepdims=False)
@@ -135,7 +137,31 @@ def _elements(node: Node, x: Expr, updates: Expr, hit: Expr, count: int) -> Expr
     return binary(JOIN[reduction], x, call(reduction, spread, axis=(2,), keepdims=False))
 
 
+def tensor_scatter(node: Node) -> Expr:
+    """TensorScatter: a cache with the update written at the index of each item of the batch, along `axis`.
+
+    The writing goes on at the beginning when `mode` is circular.
+    """
+    x, update, start = node.input(0), node.input(1), node.optional(2)
+    rank, mode = len(x.shape), node.text("mode", "linear")
+    axis = node.axis(node.integer("axis", -2), rank)
+    node.require(mode in ("linear", "circular"), "mode must be linear or circular", mode=mode)
+    fits = len(update.shape) == rank and axis > 0 and update.shape[axis] <= x.shape[axis]
+    fits = fits and all(u == d or a == axis for a, (u, d) in enumerate(zip(update.shape, x.shape, strict=False)))
+    node.require(fits, "the update must fit the cache, and the axis not be the batch", cache=x.shape,
+                 update=update.shape, axis=axis)  # fmt: skip
+    first = const(np.zeros(x.shape[0]), "int32") if start is None else narrow(start)
+    node.require(first.shape == x.shape[:1], "one index an item of the batch is needed", write_indices=first.shape)
+    line = (1,) * axis + (x.shape[axis],) + (1,) * (rank - axis - 1)
+    back = sub(const(np.arange(x.shape[axis]).reshape(line), "int32"), reshape(first, (x.shape[0], *(1,) * (rank - 1))))
+    back = call("where", binary("less", back, 0), add(back, x.shape[axis]), back) if mode == "circular" else back
+    written = call("logical_and", binary("greater_equal", back, 0), binary("less", back, update.shape[axis]))
+    inside = broadcast_to(call("clip", back, a_min=0.0, a_max=float(update.shape[axis] - 1)), x.shape)
+    return call("where", written, call("gather", update, inside, axis=axis), x)
+
+
 CONVERTERS: Converters = {
+    "TensorScatter": {24: tensor_scatter},
     "GatherND": {11: gather_nd},
     "ScatterND": {11: scatter_nd},
     "Scatter": {9: scatter_elements},

@@ -43,15 +43,26 @@ def _dft(node: Node, axis: int) -> Expr:
     x, inverse, onesided = node.input(0), bool(node.integer("inverse", 0)), bool(node.integer("onesided", 0))
     rank, given = len(x.shape), node.scalar(1)
     node.require(rank >= 2 and x.shape[-1] in (1, 2), "the last axis must hold 1 or 2 parts", shape=x.shape)
-    node.require(not (inverse and onesided), "an inverse transform that is one-sided is not supported")
+    halved = inverse and onesided
+    node.require(not halved or x.shape[-1] == 2, "a one-sided spectrum must have 2 parts", shape=x.shape)
     axis = node.axis(axis, rank)
     node.require(axis != rank - 1, "the axis must not be that of the parts", axis=axis)
-    length = x.shape[axis] if given is None else int(given)
+    length = int(given) if given is not None else 2 * (x.shape[axis] - 1) if halved else x.shape[axis]
     node.require(length >= 1, "dft_length must be at least 1", dft_length=length)
-    x = _resized(x, axis, length)
+    x = _resized(x, axis, length // 2 + 1 if halved else length)
     order = [a for a in range(rank - 1) if a != axis] + [axis]
     parts = [transpose(reshape(pick(x, {rank - 1: range(k, k + 1)}), x.shape[:-1]), order) for k in range(x.shape[-1])]
-    return _transformed(parts, length, inverse, onesided, [order.index(a) for a in range(rank - 1)])
+    back = [order.index(a) for a in range(rank - 1)]
+    return _real_signal(parts, length, back) if halved else _transformed(parts, length, inverse, onesided, back)
+
+
+def _real_signal(parts: list[Expr], length: int, back: list[int]) -> Expr:
+    """The real signal of the first half of a spectrum, whose other half is its mirror image conjugated."""
+    k = np.arange(length // 2 + 1)[:, None]
+    angle, count = 2 * np.pi * k * np.arange(length) / length, np.where((k == 0) | (2 * k == length), 1, 2)
+    cos, sin = (const(f * count / length, parts[0].dtype) for f in (np.cos(angle), np.sin(angle)))
+    signal = sub(product(parts[0], cos, weights=True), product(parts[1], sin, weights=True))
+    return call("expand_dims", transpose(signal, back), axis=len(back))
 
 
 def _transformed(parts: list[Expr], length: int, inverse: bool, onesided: bool, back: list[int]) -> Expr:

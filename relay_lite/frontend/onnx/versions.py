@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-OPSETS = range(7, 26)
+OPSETS = range(1, 26)
 """The versions of the default domain that are read."""
+
+OLDEST_FORMS = 7
+"""Of older versions, operators are read whose definition still holds at this one."""
 
 _BY_VERSION: Mapping[int, str] = {
     1: "Not",
     7: "And Or Xor",
-    9: "Scatter Shrink Upsample",
+    9: "Scatter Shrink TfIdfVectorizer Upsample",
     10: "ConvInteger MatMulInteger QLinearConv ReverseSequence",
-    11: "BitShift Compress DynamicQuantizeLinear OneHot Range Unique",
+    11: (
+        "BitShift Compress DynamicQuantizeLinear NonMaxSuppression OneHot Range Unique ConcatFromSequence "
+        "SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength"
+    ),
     12: "Celu Einsum",
     13: (
         "Abs ArgMax ArgMin Ceil Clip Concat DepthToSpace Erf Exp Expand Floor Gather GatherElements GatherND "
@@ -25,9 +31,9 @@ _BY_VERSION: Mapping[int, str] = {
         "Sqrt Sum Tanh Tile"
     ),
     14: "Add CumSum Div Mul Relu Sub Trilu",
-    15: "BatchNormalization Pow",
+    15: "BatchNormalization Optional Pow",
     16: "GreaterOrEqual LeakyRelu LessOrEqual PRelu Where",
-    17: "BlackmanWindow HammingWindow HannWindow LayerNormalization MelWeightMatrix STFT",
+    17: "SequenceMap BlackmanWindow HammingWindow HannWindow LayerNormalization MelWeightMatrix STFT",
     18: (
         "OptionalGetElement OptionalHasElement BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im "
         "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean ReduceProd ReduceSumSquare ScatterElements "
@@ -37,15 +43,15 @@ _BY_VERSION: Mapping[int, str] = {
     20: "AffineGrid DFT Gelu IsInf IsNaN ReduceMax ReduceMin",
     21: "GroupNormalization QLinearMatMul",
     22: (
-        "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Dropout Elu EyeLike GRU "
-        "GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization "
-        "LSTM LpNormalization LpPool MaxPool Mish NegativeLogLikelihoodLoss RNN Round Selu Sin Sinh "
-        "Softplus Softsign Tan ThresholdedRelu"
+        "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh DeformConv Det Dropout Elu EyeLike "
+        "GRU GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization "
+        "LSTM LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish NegativeLogLikelihoodLoss RNN RoiAlign Round "
+        "Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu"
     ),
-    23: "Attention RMSNormalization RotaryEmbedding",
-    24: "Swish TopK",
+    23: "RMSNormalization RotaryEmbedding",
+    24: "SplitToSequence Swish TensorScatter TopK",
     25: (
-        "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If Loop Pad QuantizeLinear "
+        "Attention Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If Loop Pad QuantizeLinear "
         "Reshape Scan Shape Size Squeeze Transpose Unsqueeze"
     ),
 }
