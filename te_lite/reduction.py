@@ -9,7 +9,6 @@ from typing import Any
 
 from .dtype import INTEGER_BITS, largest
 from .errors import ExprError, require
-from .laws import stored
 from .expr import (
     DTYPES,
     FLOATS,
@@ -30,6 +29,7 @@ from .expr import (
     logical_or,
     select,
 )
+from .laws import stored
 
 
 def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
@@ -63,13 +63,13 @@ def max_value(dtype: str) -> Const:
 
 
 def least(dtype: str) -> Const:
-    """What is below or equal to every value of `dtype`: -inf of floats that have it, False of bool; the identity of `max`."""
+    """What is below or equal to every value of `dtype`: -inf where there is one; the identity of `max`."""
     infinite = dtype in FLOATS and stored(-math.inf, dtype) == -math.inf
     return const(-math.inf, dtype) if infinite else min_value(dtype)
 
 
 def greatest(dtype: str) -> Const:
-    """What is above or equal to every value of `dtype`: inf of floats that have it, True of bool; the identity of `min`."""
+    """What is above or equal to every value of `dtype`: inf where there is one; the identity of `min`."""
     infinite = dtype in FLOATS and stored(math.inf, dtype) == math.inf
     return const(math.inf, dtype) if infinite else max_value(dtype)
 

@@ -32,27 +32,19 @@ def helper_body(name: str, key: str, dtype: str, number: str, held: str) -> str:
     `number` and `held` are the types, as text, of its values and of what memory holds.
     """
     if STORED[dtype] != "float32":
-        read = "b & 15" if is_unsigned(dtype) else "(b & 7) - (b & 8)"
-        return _function(name, key, number, held, read, "x & 15")
-    if dtype == "bfloat16":
-        return (
-            f"{number} {key}({held} b) {{ {_BITS}; v.u = (unsigned)b << 16; return v.f; }}"
-            if name == "decode"
-            else (
-                f"{held} {key}({number} x) {{ {_BITS}; v.f = x; "
-                "return x == x ? (v.u + 0x7fff + ((v.u >> 16) & 1)) >> 16 : (v.u >> 16) | 0x40; }"
-            )
-        )
-    form = _Format.of(dtype)
-    return (
-        f"{number} {key}({held} b) {form.decode()}" if name == "decode" else f"{held} {key}({number} x) {form.encode()}"
-    )
+        read = "{ return b & 15; }" if is_unsigned(dtype) else "{ return (b & 7) - (b & 8); }"
+        write = "{ return x & 15; }"
+    elif dtype == "bfloat16":
+        read, write = _READ_BFLOAT16, _WRITE_BFLOAT16
+    else:
+        read, write = _Format.of(dtype).decode(), _Format.of(dtype).encode()
+    return f"{number} {key}({held} b) {read}" if name == "decode" else f"{held} {key}({number} x) {write}"
 
 
-def _function(name: str, key: str, number: str, held: str, read: str, write: str) -> str:
-    if name == "decode":
-        return f"{number} {key}({held} b) {{ return {read}; }}"
-    return f"{held} {key}({number} x) {{ return {write}; }}"
+_READ_BFLOAT16 = f"{{ {_BITS}; v.u = (unsigned)b << 16; return v.f; }}"
+_WRITE_BFLOAT16 = (
+    f"{{ {_BITS}; v.f = x; return x == x ? (v.u + 0x7fff + ((v.u >> 16) & 1)) >> 16 : (v.u >> 16) | 0x40; }}"
+)
 
 
 @dataclass(frozen=True)
