@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper
 
