@@ -96,7 +96,7 @@ class Module:
 
     def _argument(self, k: int, item: Any) -> Array:
         where = f"{self.entry_name}: argument {k} ({self.func.args[k].name})"
-        is_array = hasattr(item, "__array_interface__")
+        is_array = hasattr(item, "__array_interface__") or hasattr(item, "__array__")
         require(is_array, CallError, where, "must be a NumPy array", type=type(item).__name__)
         a = np.asarray(item)
         if a.dtype != self._dtypes[k] or a.shape != self._shapes[k]:

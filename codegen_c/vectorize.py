@@ -22,7 +22,9 @@ from .host import Options
 from .indices import Indices
 
 MASKED_DTYPES = ("int32", "int64", "float32", "float64")
-VECTOR_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
+VECTOR_DTYPES = (
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
+)  # fmt: skip
 MAX_PIECES = 8
 
 

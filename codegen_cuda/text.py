@@ -6,15 +6,18 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from te_lite.c_text import ADD, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
+from te_lite.c_text import ADD, BYTES, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
+from te_lite.dtype import STORED
 from te_lite.expr import FLOATS, Binary, Call, Cast, Const, Expr
 from te_lite.interval import INDEX_DTYPES
+from te_lite.stored_text import bits_of
 
 TYPES = {
-    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "int32": "int",
-    "int64": "long long", "float16": "half", "float32": "float", "float64": "double",
-}  # fmt: skip
-UNSIGNED = {"int8": "unsigned char", "int16": "unsigned short", "int32": "unsigned", "int64": "unsigned long long"}
+    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short",
+    "int32": "int", "uint32": "unsigned", "int64": "long long", "uint64": "unsigned long long",
+    "float16": "half", "float32": "float", "float64": "double",
+} | {dtype: "unsigned char" if BYTES[dtype] == 1 else "unsigned short" for dtype in STORED}  # fmt: skip
+UNSIGNED = {f"int{bits}": TYPES[f"uint{bits}"] for bits in (8, 16, 32, 64)}
 CUDA = Dialect("CUDA", TYPES, UNSIGNED, "static __device__ __forceinline__")
 SHIFT = ADD - 1
 
@@ -23,6 +26,8 @@ _SHORTER: dict[str, Callable[[str, str], str]] = {"rsqrt": lambda x, f: f"rsqrt{
 
 def literal(value: int | float | bool, dtype: str) -> tuple[str, int]:
     """A constant of `dtype` and how tightly it binds."""
+    if dtype in STORED:
+        return str(bits_of(value, dtype)), POSTFIX
     if dtype == "bool":
         return ("true" if value else "false"), POSTFIX
     if dtype == "float16":
@@ -31,6 +36,8 @@ def literal(value: int | float | bool, dtype: str) -> tuple[str, int]:
         text = _float(float(value), dtype)
     elif dtype == "int64":
         text = f"(-{2**63 - 1}LL - 1)" if value == -(2**63) else f"{int(value)}LL"
+    elif dtype in ("uint32", "uint64"):
+        text = f"{int(value)}U" + ("LL" if dtype == "uint64" else "")
     else:
         text = "(-2147483647 - 1)" if value == -(2**31) else str(int(value))
     return text, UNARY if text[0] == "-" or text.startswith("(double)") else POSTFIX
@@ -111,6 +118,8 @@ class CudaText(CText):
         if dtype in INDEX_DTYPES and op in ("+", "-", "*") and self.widths.may_wrap(e):
             u = UNSIGNED[dtype]  # overflow of signed integers is undefined, that of unsigned ones is not
             return f"({TYPES[dtype]})(({u}){self.expr(a, UNARY)} {op} ({u}){self.expr(b, UNARY)})", UNARY
+        if dtype == "uint16" and op == "*":  # of shorts C makes ints, which such a product leaves
+            return f"(unsigned short)((unsigned){self.expr(a, UNARY)} * {self.expr(b, UNARY)})", UNARY
         if dtype == "bool" and op in ("+", "-", "*"):
             return f"(bool)({self.expr(a, MUL)} {op} {self.expr(b, MUL + 1)})", UNARY
         return super()._binary(e)

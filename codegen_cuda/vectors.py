@@ -31,7 +31,8 @@ from .text import CudaText
 _NATIVE = {
     "float32": {2: "float2", 4: "float4"}, "float64": {2: "double2"}, "float16": {2: "half2"},
     "int32": {2: "int2", 4: "int4"}, "int64": {2: "longlong2"}, "int16": {2: "short2", 4: "short4"},
-    "int8": {2: "char2", 4: "char4"}, "uint8": {2: "uchar2", 4: "uchar4"},
+    "int8": {2: "char2", 4: "char4"}, "uint8": {2: "uchar2", 4: "uchar4"}, "uint16": {2: "ushort2", 4: "ushort4"},
+    "uint32": {2: "uint2", 4: "uint4"}, "uint64": {2: "ulonglong2"},
 }  # fmt: skip
 _RAW = {2: "short", 4: "int", 8: "int2", 16: "int4"}
 _FIELDS = "xyzw"

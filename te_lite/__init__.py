@@ -6,7 +6,7 @@ Read the modules in this order; none imports one that comes after it.
     their ranges        interval, visit, reduction, linear, simplify
     computations        tensor, text, access, computation
     states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
-    loop programs       stmt, stmt_text, names, width, c_text
+    loop programs       stmt, stmt_text, names, width, stored_text, c_text
     bounds              data_arithmetic, reads, loop_scope, bounds, nest, index_span, footprint
     verifier            verify_span, verify_points, verify_form, verify_bounds, verify_walk, verify_access
     verdicts            verify_clash, verify_digits, verify_phases, verify_races, verify

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .dtype import INTEGER_BITS, STORED, is_unsigned
+
 Array = NDArray[Any]
 
 
@@ -30,9 +32,19 @@ def int_power(a: Array, b: Array) -> Array:
 
 
 def convert(x: Array, dtype: Any) -> Array:
-    """`x` as numbers of `dtype`: integers wrap, floats lose their fraction and stop at the ends, NaN becomes 0."""
+    """`x` as numbers of `dtype`: integers wrap, floats lose their fraction and stop at the ends, NaN becomes 0.
+
+    From and to a stored dtype it goes through the one that is computed with.
+    """
     found = np.asarray(x)
     kind = np.dtype(dtype)
+    source, target = STORED.get(found.dtype.name), STORED.get(kind.name)
+    if source is not None and kind != np.dtype(source):
+        return convert(found.astype(source), kind)
+    if target is not None and found.dtype != np.dtype(target):
+        whole = found.dtype.kind == "f" and kind.name in INTEGER_BITS
+        least, most = (0, 15) if is_unsigned(kind.name) else (-8, 7)
+        return np.asarray(convert(np.clip(found, least, most) if whole else found, target)).astype(kind)[()]
     if found.dtype.kind != "f" or kind.kind not in "iu":
         return found.astype(kind)[()]
     ends, values = np.iinfo(kind), found if found.dtype.itemsize > 2 else found.astype(np.float32)

@@ -12,6 +12,9 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from .dtype import DTYPES, STORED, is_unsigned
 from .errors import ExprError, require
 from .expr import (
     FLOATS,
@@ -28,20 +31,20 @@ from .expr import (
     Var,
 )
 from .interval import INDEX_DTYPES, dtype_interval
+from .stored_text import bits_of, helper_body
 from .width import Widths
 
-BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8,
-}  # fmt: skip
+BYTES = {dtype: np.dtype(dtype).itemsize for dtype in DTYPES}
 TYPES = {
-    "bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t",
-    "int64": "int64_t", "float16": "_Float16", "float32": "float", "float64": "double",
-}  # fmt: skip
+    "bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t",
+    "int32": "int32_t", "uint32": "uint32_t", "int64": "int64_t", "uint64": "uint64_t",
+    "float16": "_Float16", "float32": "float", "float64": "double",
+} | {dtype: f"uint{8 * BYTES[dtype]}_t" for dtype in STORED}  # fmt: skip
 SHORT = {
-    "bool": "b8", "int8": "i8", "uint8": "u8", "int16": "i16", "int32": "i32", "int64": "i64",
-    "float16": "f16", "float32": "f32", "float64": "f64",
-}  # fmt: skip
-NARROW_INTS = ("int8", "uint8", "int16")
+    "bool": "b8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32", "uint32": "u32",
+    "int64": "i64", "uint64": "u64", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
+} | {dtype: dtype for dtype in STORED if dtype != "bfloat16"}  # fmt: skip
+NARROW_INTS = ("int8", "uint8", "int16", "uint16")
 
 TERNARY, OR, AND, EQUAL, LESS, ADD, MUL, UNARY, POSTFIX = 3, 4, 5, 9, 10, 12, 13, 14, 15
 _LEVEL = {"+": ADD, "-": ADD, "*": MUL, "/": MUL, "//": MUL, "%": MUL, "&&": AND, "||": OR}
@@ -66,10 +69,14 @@ def literal(value: int | float | bool, dtype: str, dialect: Dialect = C) -> str:
     """A constant of `dtype` as C text; infinities and NaN by their macros of math.h."""
     if dtype == "bool":
         return "true" if value else "false"
+    if dtype in STORED:
+        return str(bits_of(value, dtype))
     if dtype not in FLOATS:
         number = int(value)
         if dtype == "int64":
             return f"(-INT64_C({2**63 - 1}) - 1)" if number == -(2**63) else f"INT64_C({number})"
+        if dtype in ("uint32", "uint64"):
+            return f"UINT{dtype[4:]}_C({number})"
         return "(-2147483647 - 1)" if number == -(2**31) else str(number)
     number_f = float(value)
     if math.isnan(number_f):
@@ -89,7 +96,7 @@ def _subtracted(c: Const) -> bool:
 
 def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
     t, u = dialect.types[dtype], dialect.unsigned.get(dtype, dialect.types[dtype])
-    head, signed = f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) ", not dtype.startswith("u")
+    head, signed = f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) ", not is_unsigned(dtype)
     special = "b == 0 ? 0 : " + (f"b == -1 ? ({t})(0 - ({u})a) : " if signed else "")
     match name:
         case "min" | "max":
@@ -116,6 +123,8 @@ def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
             negative = "if (b < 0) return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? a : 0; " if signed else ""
             square = f"for (; b > 0; b /= 2, x = ({u})(1u * x * x)) if (b % 2) out = ({u})(1u * out * x);"
             return f"{head}{{ {negative}{u} out = 1, x = ({u})a; {square} return ({t})out; }}"
+        case "decode" | "encode":
+            return helper_body(name, f"{name}_{SHORT[dtype]}", dtype, dialect.types[STORED[dtype]], t)
         case "f32_to" | "f64_to":
             return f"{t} {name}_{SHORT[dtype]}({dialect.types[FLOAT_OF[name]]} x) {{ {_saturated(name, dtype, t)} }}"
     raise ExprError(f"helper: no helper function is called {name!r}")
@@ -128,7 +137,7 @@ def ends(dtype: str, source: str) -> tuple[str, str, str, str]:
     """The lowest and the highest value of an integer dtype as C text; then the lowest one, and the first one above
     all, as text of the float dtype `source`."""
     low, high = (int(end) for end in dtype_interval(dtype))
-    suffix = "LL" if dtype == "int64" else ""
+    suffix = {"int64": "LL", "uint64": "ULL", "uint32": "U"}.get(dtype, "")
     least = f"(-{high}{suffix} - 1)" if low else "0"
     return least, f"{high}{suffix}", literal(low, source), literal(high + 1, source)
 
@@ -209,6 +218,10 @@ class CText:
                 return f"{test} ? {then} : {self.expr(b, TERNARY)}", TERNARY
             case Cast(dtype="bool", a=a):
                 return f"{self.expr(a, EQUAL + 1)} != 0", EQUAL
+            case Cast(dtype=dtype, a=a) if a.dtype in STORED:
+                return self.call_helper("decode", a.dtype, self.expr(a)), POSTFIX
+            case Cast(dtype=dtype, a=a) if dtype in STORED:
+                return self.call_helper("encode", dtype, self.expr(a)), POSTFIX
             case Cast(dtype=dtype, a=Var() as a) if dtype in INDEX_DTYPES:
                 return f"({self.dialect.types[dtype]}){self.var(a)}", UNARY
             case Cast(dtype=dtype, a=a) if a.dtype in FLOATS and dtype not in FLOATS:
@@ -248,7 +261,7 @@ class CText:
         lo, hi = self.widths.range(b)[0]
         if lo <= 0 <= hi or (lo <= -1 <= hi and a.dtype not in NARROW_INTS):
             return f"{_DIVISIONS[op]}0"
-        plain = op == "/" or a.dtype == "uint8" or (self.nonnegative(a) and self.nonnegative(b))
+        plain = op == "/" or is_unsigned(a.dtype) or (self.nonnegative(a) and self.nonnegative(b))
         return "" if plain else _DIVISIONS[op]
 
     def _float_floor(self, op: str, a: Expr, b: Expr, dtype: str) -> tuple[str, int]:
@@ -291,7 +304,7 @@ class CText:
         if e.func in ("floor", "ceil", "round", "trunc"):
             return self._text(a)
         require(e.func == "abs", ExprError, "C text", "the function has no text for integers", func=e.func)
-        if a.dtype == "uint8":
+        if is_unsigned(a.dtype):
             return self._text(a)
         if a.dtype not in NARROW_INTS:  # not C's abs: gcc makes abs(x * c) of abs(x) * c, which wraps otherwise
             return self.call_helper("abs", a.dtype, self.expr(a)), POSTFIX

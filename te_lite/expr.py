@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .dtype import DTYPES, FLOATS, INDEX, promote
+from .dtype import DTYPES, FLOATS, INDEX, STORED, promote
 from .element import BufferLoad, Combiner, Load, Reduce
 from .errors import ExprError, require
 from .node import (
@@ -105,4 +105,7 @@ def call(func: str, *args: ExprLike) -> Expr:
         require(dtype in FLOATS, ExprError, func, "the argument must be a float", dtype=dtype)
     if len(operands) == 2:
         operands = pair(*operands)
+    if dtype in STORED or operands[0].dtype in STORED:
+        inside = call(func, *[cast(STORED[a.dtype], a) for a in operands])
+        return inside if func == "isnan" else cast(dtype, inside)
     return Call(func, operands, dtype)

@@ -106,7 +106,7 @@ def fold_cast(value: Number, source: str, target: str) -> Number | None:
         return value != 0
     if target in FLOATS:
         with np.errstate(all="ignore"):
-            return float(np.asarray(value, np.float64 if source in FLOATS else np.int64).astype(target))
+            return float(np.asarray(float(value) if source in FLOATS else int(value)).astype(target))
     if source not in FLOATS:
         return wrapped(int(value), target)
     if not math.isfinite(value):

@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Union
 
-from .dtype import DTYPES, FLOATS, INDEX, is_unsigned, promote, python_number
+from .dtype import DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, promote, python_number
 from .errors import ExprError, require
 from .hooks import Hook
 from .laws import OTHER, fold, fold_cast, fold_compare, law, stored
@@ -118,12 +118,12 @@ class Expr:
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, Expr | int | float):
             return NotImplemented
-        return Compare("==", *pair(self, other))
+        return Compare("==", *_computable(*pair(self, other)))
 
     def __ne__(self, other: object) -> Any:
         if not isinstance(other, Expr | int | float):
             return NotImplemented
-        return Compare("!=", *pair(self, other))
+        return Compare("!=", *_computable(*pair(self, other)))
 
     def equal(self, other: ExprLike) -> Expr:
         """The expression `self == other`, folded when both are constant."""
@@ -329,6 +329,12 @@ def pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     return cast(wide, a), cast(wide, b)
 
 
+def _computable(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Two expressions of one dtype as operands: stored dtypes become those that are computed with."""
+    within = STORED.get(a.dtype)
+    return (a, b) if within is None else (cast(within, a), cast(within, b))
+
+
 def _number_like(value: int | float, other: Expr) -> Expr:
     if isinstance(value, float) and other.dtype not in FLOATS and not value.is_integer():
         raise ExprError(f"constant {value!r}: does not fit the other operand, which is {other.dtype}")
@@ -338,6 +344,8 @@ def _number_like(value: int | float, other: Expr) -> Expr:
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """Build `a op b`, folding constants and neutral elements by the laws of the dtype."""
     a, b = pair(a, b)
+    if a.dtype in STORED:
+        return cast(a.dtype, binary(op, *_computable(a, b)))
     if isinstance(b, Const):
         if isinstance(a, Const):
             value = fold(op, a.value, b.value, a.dtype)
@@ -356,17 +364,34 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
 
 def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """Build `a op b` of dtype bool, folding constants."""
-    a, b = pair(a, b)
+    a, b = _computable(*pair(a, b))
     if isinstance(a, Const) and isinstance(b, Const):
         return Const(fold_compare(op, a.value, b.value, a.dtype), "bool")
     return Compare(op, a, b)
 
 
 def cast(dtype: str, a: ExprLike) -> Expr:
-    """Convert `a` to `dtype`: the same dtype is a no-op, constants fold (no float that the integer has no room for)."""
+    """Convert `a` to `dtype`: the same dtype is a no-op, constants fold (no float that the integer has no room for).
+
+    From and to a stored dtype it goes through the one that is computed with.
+    """
     require(dtype in DTYPES, ExprError, "cast", f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
     a = as_expr(a)
     if a.dtype == dtype:
         return a
     value = fold_cast(a.value, a.dtype, dtype) if isinstance(a, Const) else None
-    return Cast(dtype, a) if value is None else Const(value, dtype)
+    if value is not None:
+        return Const(value, dtype)
+    source, target = STORED.get(a.dtype), STORED.get(dtype)
+    if source is not None and dtype != source:
+        return cast(dtype, Cast(source, a))
+    return Cast(dtype, a) if target is None else Cast(dtype, _ended(a, dtype, target))
+
+
+def _ended(a: Expr, dtype: str, within: str) -> Expr:
+    """`a` in the dtype `within`, from which a cast to the stored `dtype` follows; of floats the nearest of integers."""
+    whole = cast(within, a)
+    if a.dtype not in FLOATS or dtype not in INTEGER_BITS:
+        return whole
+    low, high = (0, 15) if is_unsigned(dtype) else (-8, 7)
+    return binary("min", binary("max", whole, Const(low, within)), Const(high, within))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .dtype import INTEGER_BITS
+from .dtype import INTEGER_BITS, largest
 from .errors import ExprError, require
 from .expr import (
     DTYPES,
@@ -29,6 +29,7 @@ from .expr import (
     logical_or,
     select,
 )
+from .laws import stored
 
 
 def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
@@ -41,16 +42,13 @@ def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
     return IterVar(name, INDEX, extent if isinstance(extent, Expr) else int(extent), "reduce")
 
 
-_LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308}
-
-
 def min_value(dtype: str) -> Const:
     """The lowest finite value of `dtype`."""
     if dtype == "bool":
         return const(False, dtype)
     if dtype in FLOATS:
-        return const(_LOWEST[dtype], dtype)
-    bits = int(dtype.lstrip("uint"))
+        return const(-largest(dtype), dtype)
+    bits = INTEGER_BITS[dtype]
     return const(0 if dtype.startswith("u") else -(1 << (bits - 1)), dtype)
 
 
@@ -59,19 +57,21 @@ def max_value(dtype: str) -> Const:
     if dtype == "bool":
         return const(True, dtype)
     if dtype in FLOATS:
-        return const(-_LOWEST[dtype], dtype)
-    bits = int(dtype.lstrip("uint"))
+        return const(largest(dtype), dtype)
+    bits = INTEGER_BITS[dtype]
     return const((1 << (bits if dtype.startswith("u") else bits - 1)) - 1, dtype)
 
 
 def least(dtype: str) -> Const:
-    """What is below or equal to every value of `dtype`: -inf of floats, False of bool; the identity of `max`."""
-    return min_value(dtype) if dtype in INTEGER_BITS else const(-math.inf if dtype in FLOATS else False, dtype)
+    """What is below or equal to every value of `dtype`: -inf where there is one; the identity of `max`."""
+    infinite = dtype in FLOATS and stored(-math.inf, dtype) == -math.inf
+    return const(-math.inf, dtype) if infinite else min_value(dtype)
 
 
 def greatest(dtype: str) -> Const:
-    """What is above or equal to every value of `dtype`: inf of floats, True of bool; the identity of `min`."""
-    return max_value(dtype) if dtype in INTEGER_BITS else const(math.inf if dtype in FLOATS else True, dtype)
+    """What is above or equal to every value of `dtype`: inf where there is one; the identity of `min`."""
+    infinite = dtype in FLOATS and stored(math.inf, dtype) == math.inf
+    return const(math.inf, dtype) if infinite else max_value(dtype)
 
 
 def _axes(axis: IterVar | Sequence[IterVar], subject: str) -> tuple[IterVar, ...]:

@@ -211,5 +211,6 @@ def _strided_view(array: Array, indices: list[Array], ndim: int) -> Array | None
         for d, step in enumerate(steps):
             strides[d] += step * stride
             shape[d] = index.shape[d] if step else shape[d]
-    flat = np.ndarray((1,), array.dtype, array, offset)
-    return np.lib.stride_tricks.as_strided(flat, shape, strides, writeable=False)
+    view: Array = np.ndarray(shape, array.dtype, array, offset, strides)  # `as_strided` knows no float8
+    view.flags.writeable = False
+    return view

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .dtype import STORED
 from .expr import (
     FLOATS,
     INDEX,
@@ -187,6 +188,8 @@ def _negative(value: int | float | bool) -> bool:
 def _const(e: Const) -> str:
     if e.dtype == "bool":
         return "true" if e.value else "false"
+    if e.dtype in STORED:
+        return f"{e.dtype}({e.value!r})"
     if e.dtype in FLOATS:
         return repr(float(e.value)) + {"float16": "h", "float32": "f", "float64": ""}[e.dtype]
     return str(e.value) if e.dtype == INDEX else f"{e.dtype}({e.value})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .dtype import STORED, largest
 from .expr import (
     FLOATS,
     Binary,
@@ -24,7 +25,6 @@ _TIGHT = ("*", "/")
 _CALLED = {"//": "floordiv", "%": "floormod", "min": "min", "max": "max"}
 _ASSIGN = {"sum": " += ", "max": " max= ", "min": " min= "}
 MAX_LINE = 256
-_LARGEST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
 
 
 def const_text(e: Const) -> str:
@@ -35,8 +35,9 @@ def const_text(e: Const) -> str:
     if e.dtype == "bool":
         return f"(bool){int(e.value)}"
     if e.dtype in FLOATS:
-        text = f"{max(min(e.value, _LARGEST[e.dtype]), -_LARGEST[e.dtype]):g}"
-        return text + {"float32": "f", "float16": "h", "float64": ""}[e.dtype]
+        most = largest(e.dtype)
+        text = f"{max(min(e.value, most), -most):g}"
+        return f"({e.dtype}){text}" if e.dtype in STORED else text + {"float32": "f", "float16": "h"}.get(e.dtype, "")
     return str(e.value) if e.dtype == "int32" else f"({e.dtype}){e.value}"
 
 

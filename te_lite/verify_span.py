@@ -18,9 +18,11 @@ Span = tuple[int, int]
 Boxes = Mapping[Var, Span]
 
 INDICES = ("int32", "int64")
-_RANGES: dict[str, Span] = {"bool": (0, 1), "uint8": (0, 255)} | {
-    f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)
-}
+_RANGES: dict[str, Span] = (
+    {"bool": (0, 1)}
+    | {f"int{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (4, 8, 16, 32, 64)}
+    | {f"uint{bits}": (0, (1 << bits) - 1) for bits in (4, 8, 16, 32, 64)}
+)
 _WIDEST: Span = _RANGES["int64"]
 
 

@@ -18,7 +18,7 @@ from te_lite.visit import children, rebuild
 from te_lite.visit import with_children as copy
 
 FLOATS = ("float16", "float32", "float64")
-INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 DTYPES = ("bool", *INTEGERS, *FLOATS)
 Array = np.ndarray[Any, np.dtype[Any]]
 Valued = tuple[Array, Array]  # values, and where they are defined

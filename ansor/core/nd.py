@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.dtype import STORED
 from te_lite.errors import require
 
 from .backends import backend
@@ -84,7 +85,12 @@ class NDArray:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        if self.dtype in STORED:  # the interface has no word for them; NumPy asks `__array__` then
+            raise AttributeError(f"{self.dtype} has no array interface")
         return self._array.__array_interface__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self._array, dtype, copy=copy)
 
     @property
     def shape(self) -> tuple[int, ...]:

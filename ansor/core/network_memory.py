@@ -49,7 +49,7 @@ class HostMemory:
         return NDArray(self._memory[storage].view(dtype).reshape(tuple(shape)), self.device)
 
     def attach(self, storage: int, array: Any) -> None:
-        require(hasattr(array, "__array_interface__"), GraphError, "zero copy", "an array of this machine is needed",
+        require(hasattr(array, "__array__"), GraphError, "zero copy", "an array of this machine is needed",
                 type=type(array).__name__)  # fmt: skip
         host = np.asarray(array)
         sound = host.flags.c_contiguous and host.ctypes.data % ALIGNMENT == 0

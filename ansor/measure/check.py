@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from te_lite import ComputeDAG
+from te_lite.dtype import FLOATS, computed
+from te_lite.interval import dtype_interval
 from te_lite.reference import evaluate
 from te_lite.tensor import Tensor
 
@@ -32,8 +34,10 @@ SAFETY = 2.0
 def poison(shape: tuple[int, ...], dtype: str) -> Array:
     """What outputs hold before a run: NaN, the lowest integer, or True."""
     kind = np.dtype(dtype)
-    value: Any = np.nan if kind.kind == "f" else True if kind.kind == "b" else np.iinfo(kind).min + 77
-    return np.full(shape, value, kind)
+    if dtype in FLOATS:
+        return np.full(shape, np.nan, np.float64).astype(kind)
+    low, high = dtype_interval(dtype)
+    return np.full(shape, True if dtype == "bool" else min(int(low) + 77, int(high))).astype(kind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +80,12 @@ def accepted_values(dag: ComputeDAG, inputs: Mapping[Tensor, Array]) -> dict[Ten
 
 
 def accepted(reference: Array, error: Array | None, dtype: str) -> Accepted:
-    """What is right where the reference (float64, or exact) may be off by `error` (float64); None is nothing."""
+    """What is right where the reference (float64, or exact) may be off by `error` (float64); None is nothing.
+
+    Of a stored dtype, the ends are of the dtype that is computed with.
+    """
     with np.errstate(all="ignore"):
+        reference, dtype = reference.astype(computed(str(reference.dtype))), computed(dtype)
         if np.dtype(dtype).kind != "f":
             return _whole(reference, error, np.dtype(dtype))
         if error is None:
@@ -117,6 +125,7 @@ def _around(reference: Array, error: Array, dtype: str) -> Accepted:
 
 def mismatch(got: Array, right: Accepted) -> str:
     """Empty when `got` is right, else one sentence with the number of wrong elements and the worst of them."""
+    got = got.astype(computed(str(got.dtype)))
     fine = (got >= right.low) & (got <= right.high)
     if fine.all():
         return ""

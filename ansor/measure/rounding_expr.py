@@ -17,8 +17,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
+from te_lite.dtype import largest
 from te_lite.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select
 from te_lite.tensor import Tensor
 
@@ -33,18 +35,13 @@ _NOT_NEGATIVE = frozenset({"sqrt", "log", "log2", "rsqrt", "cosh"})
 
 def unit(dtype: str) -> float:
     """Half of the epsilon of a float dtype: the largest relative error of one operation."""
-    return float(np.finfo(np.dtype(dtype)).eps) / 2
-
-
-def largest(dtype: str) -> float:
-    """The largest finite value of a float dtype."""
-    return float(np.finfo(np.dtype(dtype)).max)
+    return float(ml_dtypes.finfo(np.dtype(dtype)).eps) / 2
 
 
 def least(dtype: str) -> float:
-    """What may be lost of a value near zero: all below the smallest normal number (of float16: of its steps)."""
-    kind = np.finfo(np.dtype(dtype))
-    return float(kind.smallest_subnormal if dtype == "float16" else kind.smallest_normal)
+    """What may be lost of a value near zero: all below the smallest normal number (of small floats: of their steps)."""
+    kind = ml_dtypes.finfo(np.dtype(dtype))
+    return float(kind.smallest_normal if dtype in ("float32", REAL) else kind.smallest_subnormal)
 
 
 def real(e: Expr) -> Expr:

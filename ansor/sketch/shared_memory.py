@@ -13,6 +13,7 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from te_lite.bounds import Bounds
+from te_lite.c_text import BYTES
 from te_lite.double_buffer import stored_elements, tile_count
 from te_lite.index_span import span_at_least
 from te_lite.lanes import ceildiv, larger, product, smaller
@@ -23,12 +24,10 @@ from te_lite.storage import storage_class
 
 from .predicates import NO_SPLIT, named_axes, split_steps
 
-_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "float64": 8, "int64": 8}
-
 
 def element_bytes(dtype: str) -> int:
     """The size of one element in bytes."""
-    return _BYTES.get(dtype, 4)
+    return BYTES[dtype]
 
 
 def shared_bytes(bounds: Bounds) -> dict[int, Any]:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ansor.core.sizes import require_tensor
+from te_lite.dtype import STORED
 from te_lite.errors import require
 from te_lite.expr import DTYPES
 
@@ -33,10 +34,16 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
 
 
 def write_arrays(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
-    """Write an `.npz` file.  Any name will do, which `numpy.savez` with its keyword arguments cannot say."""
+    """Write an `.npz` file.  Any name will do, which `numpy.savez` with its keyword arguments cannot say.
+
+    NumPy's format has no word for the stored dtypes: they are written as bits, and the comment of an entry names them.
+    """
     with zipfile.ZipFile(file, "w") as stored:
         for name, array in arrays.items():
-            with stored.open(f"{name}.npy", "w", force_zip64=True) as entry:
+            info = zipfile.ZipInfo(f"{name}.npy")
+            if str(array.dtype) in STORED:
+                info.comment, array = str(array.dtype).encode(), array.view(f"u{array.itemsize}")
+            with stored.open(info, "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
 
@@ -82,4 +89,12 @@ def _array(stored: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
         values = np.frombuffer(entry.read(), dtype)
         require(values.nbytes == length, GraphError, subject, law, shape=shape, bytes=values.nbytes)
     made: Array = values.reshape(shape, order="F" if columns else "C").copy()
+    return made if not info.comment else _named(made, info.comment.decode("ascii", "replace"), subject)
+
+
+def _named(bits: Array, dtype: str, subject: str) -> Array:
+    """Bits as an array of the stored dtype that a comment names."""
+    known = dtype in STORED and str(bits.dtype) == f"uint{8 * np.dtype(dtype).itemsize}"
+    require(known, GraphError, subject, f"its comment must name a dtype of {', '.join(STORED)}", comment=dtype[:50])
+    made: Array = bits.view(dtype)
     return made

@@ -82,7 +82,7 @@ def _power(a: Array, b: Array) -> Array:
 
 def _whole(x: TensorType, what: str) -> str:
     require(x.dtype not in FLOATS and x.dtype != "bool", GraphError, what, "integers are needed", dtype=x.dtype)
-    return x.dtype
+    return numbers(x, what)
 
 
 ARITHMETIC: tuple[tuple[str, Check, Binary, Te], ...] = (

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from te_lite.dtype import STORED, computed
 from te_lite.errors import ExprError, require
 from te_lite.expr import DTYPES, FLOATS
 from te_lite.topi.utils import normal_axis
@@ -80,14 +81,15 @@ def same_dtype(found: Sequence[TensorType], what: str) -> str:
 
 
 def floats(t: TensorType, what: str) -> str:
-    """The dtype of `t`, which must be a float."""
+    """The dtype of `t`, which must be a float that is computed with."""
     require(t.dtype in FLOATS, GraphError, what, "a tensor of floats is needed", dtype=t.dtype)
-    return t.dtype
+    return numbers(t, what)
 
 
 def numbers(t: TensorType, what: str) -> str:
-    """The dtype of `t`, which must not be bool."""
+    """The dtype of `t`, which must not be bool, nor one that is only stored."""
     require(t.dtype != "bool", GraphError, what, "a tensor of numbers is needed", dtype=t.dtype)
+    require(t.dtype not in STORED, GraphError, what, f"{t.dtype} is only stored: cast to {computed(t.dtype)} first")
     return t.dtype
 
 

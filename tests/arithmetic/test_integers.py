@@ -18,7 +18,7 @@ from te_lite.expr import Const, binary, call, cast, const
 from te_lite.topi.broadcast import mod
 from tests.arithmetic.backends import results
 
-BITS = {"int8": 8, "uint8": 8, "int16": 16, "int32": 32, "int64": 64}
+BITS = {f"{sign}int{bits}": bits for bits in (8, 16, 32, 64) for sign in ("", "u")}
 
 
 def ends(dtype: str) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from functools import partial, reduce
 
 import numpy as np
 
+from te_lite.dtype import computed, largest
 from te_lite.errors import require
 from te_lite.expr import FLOATS
 
@@ -100,18 +101,28 @@ def reciprocal(node: Node) -> Expr:
 
 
 def to_dtype(node: Node) -> Expr:
-    """Cast; to the dtype it has it is nothing.  Whether it saturates is asked of dtypes that are not supported."""
-    node.integer("saturate", 1)
-    return _converted(node.input(0), dtype_name(node.integer("to"), str(node)))
+    """Cast; to the dtype it has it is nothing.  Of numbers too large a float of 8 bits is its largest (saturate)."""
+    return converted(node.input(0), dtype_name(node.integer("to"), str(node)), bool(node.integer("saturate", 1)))
 
 
 def like(node: Node) -> Expr:
     """CastLike: the dtype of the second input."""
-    node.integer("saturate", 1)
-    return _converted(node.input(0), node.input(1).dtype)
+    return converted(node.input(0), node.input(1).dtype, bool(node.integer("saturate", 1)))
 
 
-def _converted(x: Expr, dtype: str) -> Expr:
+def converted(x: Expr, dtype: str, saturate: bool) -> Expr:
+    """`x` in another dtype; a float of 8 bits stops at its largest number if asked to, infinities too.
+
+    Floats of 4 bits always do, and have no NaN: it becomes their largest number, as in ONNX's tests.
+    """
+    if x.dtype == dtype:
+        return x
+    x = cast(x, computed(x.dtype))
+    if saturate and dtype.startswith("float8"):
+        x = x if x.dtype in FLOATS else cast(x, "float32")
+        x = call("clip", x, a_min=-largest(dtype), a_max=largest(dtype))
+    if dtype.startswith("float4") and x.dtype in FLOATS:
+        x = call("where", binary("equal", x, x), x, const(largest(dtype), x.dtype))
     return binary("not_equal", x, 0) if dtype == "bool" and x.dtype != "bool" else cast(x, dtype)
 
 

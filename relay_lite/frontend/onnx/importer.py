@@ -19,6 +19,7 @@ from .control import CONTROL
 from .emit import cast, known_if_empty
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
+from .stored import converted_wide
 from .table import IGNORED, find
 from .versions import NEWEST, OLDEST_FORMS, OPSETS
 
@@ -266,7 +267,7 @@ class _Walk:
             return CONTROL[op](asked, lambda graph, values: self.inline(asked, graph, values))
         converter = find(op, self.opsets)
         assert converter is not None
-        return converter(asked)
+        return converted_wide(converter, asked)
 
     def inline(self, node: Node, graph: OnnxGraph, values: Sequence[Expr]) -> list[Expr]:
         """The outputs of a graph inside of a node, `values` being those of its inputs; its names end with it."""

@@ -23,6 +23,11 @@ from ...ir.errors import GraphError
 from ...ir.nodes import Array
 
 SUBJECT = "ONNX model"
+_NAMES = {
+    "float": "float32", "double": "float64", "float4e2m1": "float4_e2m1fn", "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz", "float8e5m2": "float8_e5m2", "float8e5m2fnuz": "float8_e5m2fnuz",
+}  # fmt: skip
+"""Dtypes that ONNX calls otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,12 +235,25 @@ def definition(op: str, opset: int) -> int | None:
         return None
 
 
+def kinds(op: str, opset: int, domain: str = "") -> tuple[list[str], list[str]]:
+    """The names of the types of the inputs and of the outputs in the definition of an operator; the last may repeat.
+
+    Both are empty for an operator that ONNX does not define.
+    """
+    onnx = _package()
+    try:
+        schema = onnx.defs.get_schema(op, opset, domain)
+    except onnx.defs.SchemaError:
+        return [], []
+    return [p.type_str for p in schema.inputs], [p.type_str for p in schema.outputs]
+
+
 def dtype_name(code: int, what: str) -> str:
-    """The dtype that ONNX means by a number.  Raises GraphError for one the graph does not know (bfloat16 ...)."""
+    """The dtype that ONNX means by a number.  Raises GraphError for one the graph does not know (strings ...)."""
     onnx = _package()
     known = code in onnx.TensorProto.DataType.values() and code != onnx.TensorProto.UNDEFINED
     require(known, GraphError, what, "an ONNX element type is needed", code=code)
     word = str(onnx.TensorProto.DataType.Name(code)).lower()
-    name = {"float": "float32", "double": "float64"}.get(word, word)
+    name = _NAMES.get(word, word)
     require(name in DTYPES, GraphError, what, f"dtypes are {', '.join(DTYPES)}", dtype=word)
     return name

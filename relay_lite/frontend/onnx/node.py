@@ -6,7 +6,7 @@ Every question names the node when the answer is refused, so a converter reads a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,6 +41,10 @@ class Node:
     def require(self, ok: object, law: str, **got: object) -> None:
         """Raise GraphError that names the node unless `ok`."""
         require(ok, GraphError, str(self), law, **got)
+
+    def with_inputs(self, inputs: tuple[Expr | None, ...]) -> Node:
+        """The node with other inputs; what is asked of it counts as asked of this one."""
+        return replace(self, inputs=inputs)
 
     def input(self, index: int) -> Expr:
         """An input that must be there."""

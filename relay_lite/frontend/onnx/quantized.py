@@ -8,30 +8,35 @@ from math import prod
 import numpy as np
 
 from te_lite.expr import FLOATS
+from te_lite.interval import dtype_interval
 
 from ...ir.nodes import Expr
 from ...op.quantized import DTYPES
 from ...op.quantized import dequantize as unfolded
 from .conv import conv
+from .elementwise import converted
 from .emit import add, binary, call, cast, const, mul, reshape, sub, value_of
 from .matmul import matmul
 from .model import dtype_name
 from .node import Converters, Node
 
-INTEGERS = ("int8", "uint8", "int16")
+INTEGERS = ("int4", "uint4", "int8", "uint8", "int16", "uint16")
+FLOATS_STORED = ("float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 
 
 def quantize(node: Node) -> Expr:
     """QuantizeLinear: x / scale to the nearest integer (of two the even one), plus the zero point, saturated."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
     dtype = _quantized_dtype(node, zero)
-    node.integer("saturate", 1)
+    saturate = bool(node.integer("saturate", 1))
     node.require(node.integer("precision", 0) == 0, "precision must be 0, that of the input")
     x = x if x.dtype in FLOATS else cast(x, "float32")
     held = _affine(node, x, dtype, zero, cast(scale, x.dtype))
     if held is not None:
         return call("qnn.quantize", x, *held[1:], axis=held[0])
     scale, spread = _along(node, cast(scale, x.dtype), x), None if zero is None else _along(node, zero, x)
+    if dtype in FLOATS_STORED:  # a zero point of floats is 0
+        return converted(binary("divide", x, scale), dtype, saturate)
     return _saturated(call("round", binary("divide", x, scale)), spread, dtype)
 
 
@@ -51,15 +56,16 @@ def _affine(node: Node, x: Expr, dtype: str, zero: Expr | None, scale: Expr) -> 
 def _quantized_dtype(node: Node, zero: Expr | None) -> str:
     code = node.integer("output_dtype", 0)
     dtype = zero.dtype if zero is not None else dtype_name(code, str(node)) if code else "uint8"
-    node.require(dtype in INTEGERS, f"quantised dtypes are {', '.join(INTEGERS)}", dtype=dtype)
+    kinds = (*INTEGERS, *FLOATS_STORED)
+    node.require(dtype in kinds, f"quantised dtypes are {', '.join(kinds)}", dtype=dtype)
     return dtype
 
 
 def _saturated(x: Expr, zero: Expr | None, dtype: str) -> Expr:
     """Floats of whole numbers, with the zero point added, as integers; what is outside goes to the limit."""
-    info = np.iinfo(dtype)
+    low, high = dtype_interval(dtype)
     moved = x if zero is None else add(x, cast(zero, x.dtype))
-    return cast(call("clip", moved, a_min=float(info.min), a_max=float(info.max)), dtype)
+    return cast(call("clip", moved, a_min=low, a_max=high), dtype)
 
 
 def _along(node: Node, v: Expr, x: Expr) -> Expr:
@@ -81,11 +87,12 @@ def _along(node: Node, v: Expr, x: Expr) -> Expr:
 def dequantize(node: Node) -> Expr:
     """DequantizeLinear: (x - zero point) * scale, in the dtype of the scale."""
     x, scale, zero = node.input(0), node.input(1), node.optional(2)
-    node.require(
-        x.dtype in (*INTEGERS, "int32"), f"quantised dtypes are {', '.join(INTEGERS)} and int32", dtype=x.dtype
-    )
+    kinds = (*INTEGERS, *FLOATS_STORED, "int32")
+    node.require(x.dtype in kinds, f"quantised dtypes are {', '.join(kinds)}", dtype=x.dtype)
     code = node.integer("output_dtype", 0)
     dtype = dtype_name(code, str(node)) if code else scale.dtype
+    if x.dtype in FLOATS_STORED:  # a zero point of floats is 0
+        return cast(mul(cast(x, scale.dtype), _along(node, scale, x)), dtype)
     held = _affine(node, x, x.dtype, zero, scale)
     if held is not None:  # not folded where `x` is a constant: a product may read its integers
         return cast(unfolded(x, *held[1:], held[0]), dtype)

@@ -1,0 +1,41 @@
+"""Operators on stored dtypes: inputs are cast to what is computed with, and outputs are rounded once, at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from te_lite.dtype import STORED, computed
+
+from ...ir.nodes import Expr
+from .emit import cast
+from .model import kinds
+from .node import Converter, Node
+
+KEPT = ("Cast", "CastLike", "DequantizeLinear", "Identity", "QuantizeLinear", "Shape", "Size")
+"""What converts dtypes itself, or reads no values."""
+
+
+def converted_wide(converter: Converter, node: Node) -> Expr | Sequence[Expr]:
+    """The outputs of a node; where it reads stored dtypes, it is computed as ONNX's pages say for the wider ones."""
+    if node.op in KEPT or not any(_stored(e) for e in node.inputs):
+        return converter(node)
+    domain, _, op = node.op.rpartition("::")
+    given, made = kinds(op, node.opset, domain)
+    wide = node.with_inputs(tuple([_widened(e) for e in node.inputs]))
+    narrow = {_at(given, k): e.dtype for k, e in enumerate(node.inputs) if e is not None and _stored(e)}
+    found = converter(wide)
+    outputs = [found] if isinstance(found, Expr) else list(found)
+    return [cast(e, narrow.get(_at(made, k), e.dtype)) for k, e in enumerate(outputs)]
+
+
+def _stored(e: Expr | None) -> bool:
+    return e is not None and e.dtype in STORED
+
+
+def _widened(e: Expr | None) -> Expr | None:
+    return e if e is None else cast(e, computed(e.dtype))
+
+
+def _at(names: Sequence[str], index: int) -> str:
+    """The name of a type; the last one repeats, and an operator that ONNX does not define has one for all."""
+    return names[min(index, len(names) - 1)] if names else ""
