@@ -1,6 +1,7 @@
 """Real models of torchvision, timm and transformers, through torch's exporters: which pass, and why others do not.
 
-    python -m benchmarks.zoo [--model NAME]... [--exporter NAME]... [--again] [--json FILE]
+    python -m benchmarks.zoo [--model NAME]... [--exporter NAME]... [--exported FOLDER]
+        [--jobs N] [--again] [--json FILE]
     python -m benchmarks.zoo --export-only FOLDER [--full-size] [--model NAME]... [--exporter NAME]...
 
 Needs the extra `zoo` (torch, torchvision, timm, transformers, onnxscript); nothing is downloaded.  Every model is made
@@ -9,27 +10,30 @@ inputs.  It passes when no output is further from onnxruntime's (with its own op
 value of that output, and when the results of the two inputs differ by more than 1e-2 of it.  The default programs are
 emitted for CUDA, too, which takes no GPU.
 
-A model runs in a process of its own with a time limit: one that crashes or hangs costs itself only.  Results are written
-to `--json` after every model; those that are there already are not made again, unless `--again`.
-`--export-only` writes `MODEL-EXPORTER.onnx` into a folder and does nothing else.
+A model runs in a process of its own with a time limit: one that crashes or hangs costs itself only.  Results are
+written to `--json` after every model; those that are there already are not made again, unless `--again`.
+`--export-only` writes `MODEL-EXPORTER.onnx` into a folder and does nothing else; `--exported` reads what is in a folder
+instead of exporting it, and keeps there what it exports.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
-from benchmarks.zoo_check import EXPORTERS, LIMIT, Result, export
+from benchmarks.zoo_check import EXPORTERS, LIMIT, Result, export, exported_path, random_inputs
 from benchmarks.zoo_models import MODELS, live_model
 
 OUTCOMES = ("pass", "refused", "wrong", "vacuous", "crashed", "not exported")
@@ -38,47 +42,49 @@ SECONDS = 900
 Results = dict[str, dict[str, Result]]
 
 
-def check_model(name: str, exporters: Sequence[str], seconds: float) -> list[Result]:
+def check_model(name: str, exporters: Sequence[str], folder: Path, seconds: float) -> list[Result]:
     """What becomes of a model from each exporter, in a process that is started again after one that ended it."""
     found: list[Result] = []
     while left := exporters[len(found) :]:
-        lines, ended = _lines(name, left, seconds)
+        lines, ended = _lines([str(folder), name, *left], seconds)
         found += [Result(**json.loads(line)) for line in lines]
-        if ended:
+        if len(lines) < len(left):
             found.append(Result(left[len(lines)], "crashed", ended))
     return found
 
 
-def _lines(name: str, exporters: Sequence[str], seconds: float) -> tuple[list[str], str]:
-    """The lines that a process wrote, and how it ended when it wrote too few."""
-    command = [sys.executable, "-m", "benchmarks.zoo_check", name, *exporters]
+def _lines(arguments: Sequence[str], seconds: float) -> tuple[list[str], str]:
+    """The lines that a process wrote, and how it ended."""
+    command = [sys.executable, "-m", "benchmarks.zoo_check", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as error:
         text = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
         return _whole(text), f"it took more than {seconds:.0f} s"
-    lines, said = _whole(done.stdout), done.stderr.strip().splitlines()
-    ended = f"exit status {done.returncode}: {said[-1] if said else ''}"
-    return lines, "" if len(lines) == len(exporters) else ended
+    said = done.stderr.strip().splitlines()
+    return _whole(done.stdout), f"exit status {done.returncode}: {said[-1] if said else ''}"
 
 
 def _whole(text: str) -> list[str]:
     return [line for line in text[: text.rfind("\n") + 1].splitlines() if line.startswith("{")]
 
 
-def check_all(
-    models: Sequence[str], exporters: Sequence[str], file: str | None, again: bool, seconds: float
-) -> Results:
-    """Check what `file` lacks, and write it there."""
-    results = _read(file)
-    for name in models:
-        known = {} if again else results.get(name, {})
+def check_all(models: Sequence[str], exporters: Sequence[str], folder: Path, options: argparse.Namespace) -> Results:
+    """Check what the file `options.json` lacks, and write it there; `options.jobs` models at a time."""
+    results = _read(options.json)
+
+    def check(name: str) -> tuple[list[Result], float]:
+        known = {} if options.again else results.get(name, {})
         start = time.perf_counter()
-        made = check_model(name, [e for e in exporters if e not in known], seconds)
-        results[name] = {**results.get(name, {}), **{r.exporter: r for r in made}}
-        print(f"{name}: {', '.join(r.outcome for r in made) or 'known'} ({time.perf_counter() - start:.0f} s)", flush=True)
-        if made:
-            report.write_json(file, _figures(results))
+        made = check_model(name, [e for e in exporters if e not in known], folder, options.time_limit)
+        return made, time.perf_counter() - start
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for name, (made, took) in zip(models, pool.map(check, models), strict=True):
+            results[name] = {**results.get(name, {}), **{r.exporter: r for r in made}}
+            print(f"{name}: {', '.join(r.outcome for r in made) or 'known'} ({took:.0f} s)", flush=True)
+            if made:
+                report.write_json(options.json, _figures(results))
     return results
 
 
@@ -129,15 +135,11 @@ def _cell(found: Result | None) -> str:
 
 def export_only(folder: Path, models: Sequence[str], exporters: Sequence[str], full_size: bool) -> None:
     """Write the models into a folder."""
-    torch: Any = import_module("torch")
-    torch.set_grad_enabled(False)
-    folder.mkdir(parents=True, exist_ok=True)
     for name in models:
         model, inputs = live_model(name, full_size)
-        tensors = [i.draw(torch, torch.Generator().manual_seed(1)) for i in inputs]
         for exporter in exporters:
-            path = folder / f"{name}-{exporter}.onnx"
-            reason = export(model, tensors, path, exporter)
+            path = exported_path(folder, name, exporter)
+            reason = export(model, random_inputs(inputs, 1), path, exporter)
             print(f"{path}: {reason or 'written'}", flush=True)
 
 
@@ -146,15 +148,21 @@ def main() -> None:
     p.add_argument("--model", action="append", choices=MODELS, metavar="NAME", help="one of the models (all)")
     p.add_argument("--exporter", action="append", choices=EXPORTERS, help="one of the exporters (all)")
     p.add_argument("--again", action="store_true", help="also make what the file of --json holds already")
+    p.add_argument("--jobs", type=int, default=1, metavar="N", help="how many models at a time (1)")
     p.add_argument("--time-limit", type=float, default=SECONDS, metavar="SECONDS", help="of one model")
+    p.add_argument("--exported", type=Path, metavar="FOLDER", help="where ONNX files are, and where they are kept")
     p.add_argument("--export-only", type=Path, metavar="FOLDER", help="write the ONNX files and stop")
     p.add_argument("--full-size", action="store_true", help="of --export-only: images of 224 x 224, all layers")
     options = p.parse_args()
     models, exporters = options.model or list(MODELS), options.exporter or list(EXPORTERS)
+    folder = options.export_only or options.exported
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     if options.export_only is not None:
-        export_only(options.export_only, models, exporters, options.full_size)
+        export_only(folder, models, exporters, options.full_size)
         return
-    results = check_all(models, exporters, options.json, options.again, options.time_limit)
+    with tempfile.TemporaryDirectory() as fresh:
+        results = check_all(models, exporters, folder or Path(fresh), options)
     _print(results, models, exporters)
 
 

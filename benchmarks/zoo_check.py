@@ -1,6 +1,6 @@
 """One model of the zoo: exported, imported, compiled, compared with onnxruntime; its emission for CUDA.
 
-    python -m benchmarks.zoo_check MODEL EXPORTER...      # one JSON line an exporter; `benchmarks.zoo` starts it
+python -m benchmarks.zoo_check FOLDER MODEL EXPORTER...      # one JSON line an exporter; `benchmarks.zoo` starts it
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ import onnxruntime
 
 import relay_lite as relay
 from ansor.core.target import Target
-from benchmarks.zoo_models import live_model
+from benchmarks.zoo_models import MODELS, Input, live_model
 from relay_lite.compiler.group_programs import choose_programs
 from relay_lite.compiler.optimize import optimize
 from relay_lite.frontend import from_onnx
@@ -67,6 +67,18 @@ class Result:
     cuda: str = ""
 
 
+def exported_path(folder: Path, name: str, exporter: str) -> Path:
+    """Where a model from an exporter is."""
+    return folder / f"{name}-{exporter}.onnx"
+
+
+def random_inputs(inputs: Sequence[Input], seed: int) -> list[Any]:
+    """Random tensors for the inputs of a model."""
+    torch: Any = import_module("torch")
+    generator = torch.Generator().manual_seed(seed)
+    return [i.draw(torch, generator) for i in inputs]
+
+
 def export(model: Any, inputs: Sequence[Any], path: Path, exporter: str) -> str:
     """Write the model to `path`; why the exporter cannot, or ""."""
     new, opset = EXPORTERS[exporter]
@@ -76,9 +88,14 @@ def export(model: Any, inputs: Sequence[Any], path: Path, exporter: str) -> str:
             warnings.simplefilter("ignore")
             torch.onnx.export(model, tuple(inputs), str(path), opset_version=opset, dynamo=new)
     except Exception as error:  # exporters raise what they like
+        path.unlink(missing_ok=True)
         return _short(error)
-    found = max(o.version for o in onnx.load(path, load_external_data=False).opset_import if o.domain in ("", "ai.onnx"))
-    return "" if found == opset else f"it gave opset {found}"
+    opsets = onnx.load(path, load_external_data=False).opset_import
+    found = next(o.version for o in opsets if o.domain in ("", "ai.onnx"))
+    if found == opset:
+        return ""
+    path.unlink()
+    return f"it gave opset {found}"
 
 
 def _short(error: BaseException) -> str:
@@ -88,19 +105,24 @@ def _short(error: BaseException) -> str:
 
 
 class Checker:
-    """A model and two random inputs; graphs that were compiled already are known by their digest."""
+    """A model and two random inputs; graphs that were compiled already are known by their digest.
 
-    def __init__(self, name: str) -> None:
-        torch: Any = import_module("torch")
-        self.model, inputs = live_model(name)
-        generator = torch.Generator().manual_seed(1)
-        self.inputs = [[i.draw(torch, generator) for i in inputs] for _ in range(2)]
+    A file `MODEL-EXPORTER.onnx` that is in the folder is read, others are written there.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.inputs = [random_inputs(MODELS[name].inputs, seed) for seed in (1, 2)]
         self.done: dict[str, tuple[str, Result]] = {}
 
-    def result(self, exporter: str, folder: Path) -> Result:
+    @cached_property
+    def model(self) -> Any:
+        return live_model(self.name)[0]
+
+    def result(self, exporter: str) -> Result:
         """What becomes of the model from one exporter."""
-        path = folder / f"{exporter}.onnx"
-        reason = export(self.model, self.inputs[0], path, exporter)
+        path = exported_path(self.folder, self.name, exporter)
+        reason = "" if path.exists() else export(self.model, self.inputs[0], path, exporter)
         if reason:
             return Result(exporter, "not exported", reason)
         try:
@@ -198,13 +220,10 @@ def _parts(e: Expr, number: Mapping[int, int]) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    name, *exporters = sys.argv[1:]
-    torch: Any = import_module("torch")
-    torch.set_grad_enabled(False)
-    checker = Checker(name)
-    with tempfile.TemporaryDirectory() as folder:
-        for exporter in exporters:
-            print(json.dumps(asdict(checker.result(exporter, Path(folder)))), flush=True)
+    folder, name, *exporters = sys.argv[1:]
+    checker = Checker(name, Path(folder))
+    for exporter in exporters:
+        print(json.dumps(asdict(checker.result(exporter))), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ LEAST_VARIANCE = 0.1
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor: normal random numbers, or integers in [low, high) when `high` is given."""
+    """A tensor: normal random numbers, or integers in [low, high) when `high` is given.
+
+    With a `high` of 2 it is a mask, of ones and, after as many of them as are drawn, zeros.
+    """
 
     shape: tuple[int, ...]
     high: int = 0
@@ -32,6 +35,9 @@ class Input:
     def draw(self, torch: Any, generator: Any, batch: int | None = None) -> Any:
         """A random one; `batch` takes the place of its first extent."""
         shape = (self.shape[0] if batch is None else batch, *self.shape[1:])
+        if self.high == len((False, True)):
+            count = torch.randint(1, shape[1] + 1, (shape[0], 1), generator=generator)
+            return (torch.arange(shape[1]) < count).long()
         if self.high:
             return torch.randint(self.low, self.high, shape, generator=generator)
         return torch.randn(shape, generator=generator)
@@ -132,8 +138,8 @@ def _states(model: Any, tokens: Any) -> Any:
     return model(input_ids=tokens).last_hidden_state
 
 
-def _logits(model: Any, tokens: Any) -> Any:
-    return model(input_ids=tokens, use_cache=False).logits
+def _logits(model: Any, tokens: Any, mask: Any) -> Any:
+    return model(input_ids=tokens, attention_mask=mask, use_cache=False).logits
 
 
 def _whisper() -> Entry:
@@ -213,12 +219,12 @@ MODELS: Mapping[str, Entry] = {
     "bert_4": _bert(4),
     "distilbert": _text("DistilBertModel", (TOKENS, MASK), _masked, dim=64, n_layers=2, n_heads=4, hidden_dim=128,
                         vocab_size=VOCABULARY, max_position_embeddings=32),
-    "gpt2": _text("GPT2LMHeadModel", (TOKENS,), _logits, "GPT2Config", n_embd=64, n_layer=2, n_head=4, n_positions=32,
-                  vocab_size=VOCABULARY, bos_token_id=0, eos_token_id=0),
+    "gpt2": _text("GPT2LMHeadModel", (TOKENS, MASK), _logits, "GPT2Config", n_embd=64, n_layer=2, n_head=4,
+                  n_positions=32, vocab_size=VOCABULARY, bos_token_id=0, eos_token_id=0),
     "t5_encoder": _text("T5EncoderModel", (TOKENS,), _states, "T5Config", d_model=64, d_kv=16, d_ff=128, num_layers=2,
                         num_heads=4, vocab_size=VOCABULARY),
     "whisper_encoder": _whisper(),
-    "llama": _text("LlamaForCausalLM", (TOKENS,), _logits, "LlamaConfig", **SMALL, num_key_value_heads=2,
+    "llama": _text("LlamaForCausalLM", (TOKENS, MASK), _logits, "LlamaConfig", **SMALL, num_key_value_heads=2,
                    vocab_size=VOCABULARY, max_position_embeddings=32),
     "clip_text": _clip_text(),
     "clip_vision": _clip_vision(),
@@ -231,21 +237,22 @@ MODELS: Mapping[str, Entry] = {
 def live_model(name: str, full_size: bool = False, seed: int = 0) -> tuple[Any, tuple[Input, ...]]:
     """The module of a model, in evaluation mode with weights drawn from `seed`, and its inputs.
 
-    Vectors are drawn around 1 where they scale and around 0 where they shift, all else so that products keep the size of
-    the data: zeros of an initialization (heads, layer scales) would hide what stands before them.  Batch normalizations
-    get the statistics that random inputs have.
+    Vectors are drawn around 1 where they scale and around 0 where they shift, all else so that products keep the size
+    of the data: zeros of an initialization (heads, layer scales) would hide what stands before them.  Batch
+    normalizations get the statistics that random inputs have.
     """
     torch: Any = import_module("torch")
     entry = MODELS[name]
     torch.manual_seed(seed)
     make = entry.full if full_size else entry.make
     assert make is not None, f"{name} has no full size here"
-    model = make().eval().requires_grad_(False)
+    model = make().eval()
     inputs = entry.full_inputs if full_size else entry.inputs
     generator = torch.Generator().manual_seed(seed)
-    for key, weight in model.named_parameters():
-        weight.copy_(_drawn(torch, key, weight, generator))
-    _calibrate(torch, model, [i.draw(torch, generator, CALIBRATED) for i in inputs])
+    with torch.no_grad():
+        for key, weight in model.named_parameters():
+            weight.copy_(_drawn(torch, key, weight, generator))
+        _calibrate(torch, model, [i.draw(torch, generator, CALIBRATED) for i in inputs])
     return model, inputs
 
 
@@ -268,8 +275,7 @@ def _calibrate(torch: Any, model: Any, inputs: Sequence[Any]) -> None:
         norm.reset_running_stats()
         norm.momentum = 1.0
         norm.train()
-    with torch.no_grad():
-        model(*inputs)
+    model(*inputs)
     for norm in norms:
         norm.eval()
         norm.running_var.clamp_(min=LEAST_VARIANCE * float(norm.running_var.mean()))
