@@ -1,12 +1,13 @@
-"""Attention and rotary embeddings of opset 23, as the products, sums and softmax that they are made of."""
+"""Attention and rotary embeddings, of opset 23 on, as the products, sums and softmax that they are made of."""
 
 from __future__ import annotations
 
+from functools import reduce
 from math import sqrt
 
 import numpy as np
 
-from ...ir.nodes import Array, Expr
+from ...ir.nodes import Expr
 from .emit import add, binary, call, cast, concatenate, const, div, mul, reshape, sub, transpose
 from .model import dtype_name
 from .node import Converters, Node
@@ -65,15 +66,44 @@ def _shared(x: Expr, heads: int) -> Expr:
 
 
 def _bias(node: Node, query: Expr, keys: Expr) -> Expr | None:
-    """What is added to the scores: the mask, and minus infinity for the keys behind a query; None for nothing."""
+    """What is added to the scores: the mask, and minus infinity for padding and for the keys behind a query.
+
+    None stands for nothing.
+    """
     rows, columns = query.shape[2], keys.shape[2]
-    bias = _mask(node, query.dtype, columns)
-    if not node.integer("is_causal", 0):
-        return bias
+    valid = _valid_keys(node, query.shape[0])
+    parts = [_mask(node, query.dtype, columns)]
+    if valid is not None:
+        parts.append(_hidden(binary("less", const(np.arange(columns), valid.dtype), valid), query.dtype))
+    if node.integer("is_causal", 0):
+        parts.append(_hidden(_seen(node, rows, columns, valid), query.dtype))
+    given = [part for part in parts if part is not None]
+    return reduce(add, given) if given else None
+
+
+def _valid_keys(node: Node, batch: int) -> Expr | None:
+    """How many keys of each sample are no padding, as (batch, 1, 1, 1); None where all are."""
+    valid = node.optional(6)
+    if valid is None:
+        return None
+    alone = node.optional(4) is None and node.optional(5) is None
+    node.require(alone, "nonpad_kv_seqlen must not be there together with a past")
+    node.require(valid.shape == (batch,), "nonpad_kv_seqlen must hold a number for each sample", shape=valid.shape)
+    return reshape(valid, (batch, 1, 1, 1))
+
+
+def _seen(node: Node, rows: int, columns: int, valid: Expr | None) -> Expr:
+    """Which keys are not behind a query: those up to its own, the last valid one being that of the last query."""
     past = node.optional(4)
-    seen: Array = np.tri(rows, columns, 0 if past is None else past.shape[2], dtype=bool)
-    causal = const(np.where(seen, 0, -np.inf), query.dtype)
-    return causal if bias is None else add(bias, causal)
+    if valid is None:
+        return const(np.tri(rows, columns, 0 if past is None else past.shape[2]), "bool")
+    first = const(np.arange(columns) - np.arange(rows)[:, None] + rows - 1, valid.dtype)
+    return binary("less", first, valid)
+
+
+def _hidden(shown: Expr, dtype: str) -> Expr:
+    """Minus infinity where `shown` does not hold, else 0."""
+    return call("where", shown, const(0, dtype), const(-np.inf, dtype))
 
 
 def _mask(node: Node, dtype: str, columns: int) -> Expr | None:
@@ -82,7 +112,7 @@ def _mask(node: Node, dtype: str, columns: int) -> Expr | None:
     if mask is None:
         return None
     if mask.dtype == "bool":
-        mask = call("where", mask, const(0, dtype), const(-np.inf, dtype))
+        mask = _hidden(mask, dtype)
     missing = columns - mask.shape[-1]
     if missing <= 0:
         return mask

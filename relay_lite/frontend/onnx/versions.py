@@ -42,8 +42,8 @@ _BY_VERSION: Mapping[int, str] = {
         "LSTM LpNormalization LpPool MaxPool Mish NegativeLogLikelihoodLoss RNN Round Selu Sin Sinh "
         "Softplus Softsign Tan ThresholdedRelu"
     ),
-    23: "Attention RMSNormalization RotaryEmbedding",
-    24: "Swish TopK",
+    23: "RMSNormalization RotaryEmbedding",
+    24: "Attention Swish TopK",
     25: (
         "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If Loop Pad QuantizeLinear "
         "Reshape Scan Shape Size Squeeze Transpose Unsqueeze"
