@@ -54,6 +54,7 @@ EXPORTERS: Mapping[str, tuple[bool, int]] = {
     "new-23": (True, 23),
 }
 """Whether it is torch's new exporter, and the opset it is asked for."""
+CUDA = "cuda -arch=sm_90"
 LENGTH = 300
 
 
@@ -102,7 +103,9 @@ def export(model: Any, inputs: Sequence[Any], path: Path, exporter: str) -> str:
 
 
 def _short(error: BaseException) -> str:
-    """The type and the first line of an error."""
+    """The type and the first line of an error, or of the one that it came from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0] if lines else ''}"[:LENGTH]
 
@@ -186,15 +189,15 @@ def cuda_text(module: IRModule, emitted: set[str]) -> str:
 
     `emitted` holds the workloads that were emitted before, which are left out.
     """
-    backend, target = network_backend("cuda"), Target("cuda")
+    backend, target = network_backend("cuda"), Target(CUDA)
     try:
         with PassContext(opt_level=3):
             fused = optimize(module, {}, target, for_build=True)
         for function in group_uses(fused):
             key = "" if reshaped_params(function) is not None else lower_group(function, "cuda").workload_key
             if key and key not in emitted:
-                program = choose_program(function, target, lambda func: backend.accept(func, "cuda"))
-                backend.code(program.func, "cuda")
+                program = choose_program(function, target, lambda func: backend.accept(func, CUDA))
+                backend.code(program.func, CUDA)
                 emitted.add(key)
     except TeError as refusal:
         return f"refused: {refusal}"
