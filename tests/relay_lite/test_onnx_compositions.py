@@ -232,3 +232,32 @@ def test_the_last_of_equal_elements(last: int) -> None:
     b.feeds[x] = np.round(b.feeds[x])
     y = b.add("ArgMax", x, axis=1, select_last_index=last)
     compare(b.model(y, declared={y: TensorProto.INT64}), b.feeds)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("mask", [False, True])
+def test_attention_with_padded_keys(causal: int, mask: bool) -> None:
+    """Opset 24: each sample says how many keys count; with fewer than queries, the first queries see none."""
+    b, (batch, heads, rows, columns, size) = Builder(24), (4, 2, 3, 5, 4)
+    names = [b.input((batch, heads, n, size)) for n in (rows, columns, columns)]
+    query, keys, values = (b.feeds[n].astype(np.float64) for n in names)
+    given = b.input((rows, columns)) if mask else ""
+    valid = np.array([5, 3, 1, 0])
+    y = b.add("Attention", *names, given, "", "", fed(b, valid), is_causal=causal)
+    scores = query @ keys.swapaxes(2, 3) / 2 + (b.feeds[given] if mask else 0)
+    behind = np.arange(columns) - np.arange(rows)[:, None]
+    for sample, count in enumerate(valid):
+        hidden = (np.arange(columns) >= count) | (causal * (behind > count - rows)).astype(bool)
+        scores[sample, :, hidden] = -np.inf
+    weights = np.exp(scores)
+    want = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30) @ values
+    np.testing.assert_allclose(result(b, y), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_of_opset_24(causal: int) -> None:
+    """As torch's exporter writes it, and what it shows of the scores."""
+    b = Builder(24)
+    names = [b.input((2, 3, n, 8)) for n in (4, 6, 6)]
+    outs = b.add("Attention", *names, outputs=4, is_causal=causal, softcap=2.0, qk_matmul_output_mode=1)
+    compare(b.model(outs[0], outs[3]), b.feeds)
