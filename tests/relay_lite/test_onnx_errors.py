@@ -219,7 +219,7 @@ MALFORMED = {
     "Pad mode": node_of("Pad", (2, 3), np.array([1, 1, 0, 0]), mode="around"),
     "Cast to": node_of("Cast", (2, 3)),
     "Cast text": node_of("Cast", (2, 3), to=TensorProto.STRING),
-    "Cast bfloat16": node_of("Cast", (2, 3), to=TensorProto.BFLOAT16),
+    "Cast complex64": node_of("Cast", (2, 3), to=TensorProto.COMPLEX64),
     "Constant": node_of("Constant"),
     "Constant text": node_of("Constant", value_string="a"),
     "Range": node_of("Range", np.array(0), np.array(3), np.array(0)),
