@@ -25,14 +25,13 @@ import relay_lite as relay
 from ansor.core.target import Target
 from benchmarks.zoo_models import MODELS, Input, live_model
 from relay_lite.compiler.extract import group_uses
-from relay_lite.compiler.group_programs import choose_program
+from relay_lite.compiler.group_programs import choose_program, wanted
 from relay_lite.compiler.optimize import optimize
 from relay_lite.frontend import from_onnx
 from relay_lite.ir.module import IRModule, main_function
 from relay_lite.ir.nodes import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from relay_lite.ir.reference import run
 from relay_lite.ir.visit import post_order
-from relay_lite.op.lower_group import lower_group
 from relay_lite.runtime.assemble import reshaped_params
 from relay_lite.runtime.devices import network_backend
 from relay_lite.transform import PassContext
@@ -194,11 +193,13 @@ def cuda_text(module: IRModule, emitted: set[str]) -> str:
         with PassContext(opt_level=3):
             fused = optimize(module, {}, target, for_build=True)
         for function in group_uses(fused):
-            key = "" if reshaped_params(function) is not None else lower_group(function, "cuda").workload_key
-            if key and key not in emitted:
-                program = choose_program(function, target, lambda func: backend.accept(func, CUDA))
+            if reshaped_params(function) is not None:
+                continue
+            need = wanted(function, target)
+            if need.group.workload_key not in emitted:
+                program = choose_program(need, target, lambda func: backend.accept(func, CUDA))
                 backend.code(program.func, CUDA)
-                emitted.add(key)
+                emitted.add(need.group.workload_key)
     except TeError as refusal:
         return f"refused: {refusal}"
     except Exception as crash:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from ansor.core.nd import in_host_memory
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 from te_lite.timing import Timing
@@ -96,8 +97,7 @@ class Module:
 
     def _argument(self, k: int, item: Any) -> Array:
         where = f"{self.entry_name}: argument {k} ({self.func.args[k].name})"
-        is_array = hasattr(item, "__array_interface__") or hasattr(item, "__array__")
-        require(is_array, CallError, where, "must be a NumPy array", type=type(item).__name__)
+        require(in_host_memory(item), CallError, where, "must be a NumPy array", type=type(item).__name__)
         a = np.asarray(item)
         if a.dtype != self._dtypes[k] or a.shape != self._shapes[k]:
             wanted = f"{self._dtypes[k]} of shape {self._shapes[k]}"

@@ -38,3 +38,8 @@ OF_THE_COMPILER = ("te_lite", "codegen_c", "codegen_cuda", "arithmetic")
 def verify_after_every_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.path.parent.name in OF_THE_COMPILER and "unverified" not in request.keywords:
         monkeypatch.setattr(lowering, "PASSES", tuple(verified(p) for p in lowering.PASSES))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests come first: at the end one process would wait for them."""
+    items.sort(key=lambda item: item.path.parent.name != "whole_way")

@@ -8,6 +8,7 @@ zero that min and max make of two zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -169,11 +170,19 @@ def _binary(op: str, dtype: str, a: Valued, b: Valued) -> Valued:
     if dtype in FLOATS:
         quotient = np.floor(x / y)
         table = {"+": x + y, "-": x - y, "*": x * y, "/": x / y, "//": quotient, "%": x - quotient * y}
-        return table[op], ok
+        return table[op], ok & _product_is_exact(quotient, y) if op == "%" else ok
     exact = _exact(op, x.astype(object), y.astype(object))
     if dtype == "bool":
         return exact != 0, ok
     return np.array([int(v) & (2**64 - 1) for v in exact], np.uint64).astype(dtype), ok
+
+
+def _product_is_exact(x: Array, y: Array) -> Array:
+    """Whether `x * y` needs no rounding, which a fused multiply-add leaves out; products that are not finite do."""
+    finite = np.isfinite(x) & np.isfinite(y)
+    exact = [not f or (np.isfinite(p) and Fraction(float(a)) * Fraction(float(b)) == Fraction(float(p)))
+             for a, b, p, f in zip(x, y, x * y, finite, strict=True)]  # fmt: skip
+    return np.array(exact, bool)
 
 
 def _exact(op: str, x: Array, y: Array) -> Array:

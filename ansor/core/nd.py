@@ -116,6 +116,11 @@ class NDArray:
         return f"<NDArray shape={self.shape} {self.dtype} on {self.device}>\n{self._array}"
 
 
+def in_host_memory(array: Any) -> bool:
+    """Whether NumPy can read an object where it lies; stored dtypes have no array interface (see `NDArray`)."""
+    return isinstance(array, np.ndarray | NDArray) or hasattr(array, "__array_interface__")
+
+
 class DeviceNDArray:
     """An array in the memory of a device, copied there and back by the device's backend."""
 

@@ -11,7 +11,7 @@ from te_lite.errors import require
 
 from .backend import Array, CompiledNetwork
 from .errors import GraphError
-from .nd import DeviceId, NDArray, aligned_empty, cpu
+from .nd import DeviceId, NDArray, aligned_empty, cpu, in_host_memory
 
 ALIGNMENT = 64
 
@@ -49,8 +49,8 @@ class HostMemory:
         return NDArray(self._memory[storage].view(dtype).reshape(tuple(shape)), self.device)
 
     def attach(self, storage: int, array: Any) -> None:
-        require(hasattr(array, "__array__"), GraphError, "zero copy", "an array of this machine is needed",
-                type=type(array).__name__)  # fmt: skip
+        law = "an array of this machine is needed"
+        require(in_host_memory(array), GraphError, "zero copy", law, type=type(array).__name__)
         host = np.asarray(array)
         sound = host.flags.c_contiguous and host.ctypes.data % ALIGNMENT == 0
         law = f"the array must be contiguous and start at a multiple of {ALIGNMENT} bytes"

@@ -8,6 +8,7 @@ from __future__ import annotations
 DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.autotvm.tuner.xgb_model", "xgboost"): "takes a third of a second to load; needed when a tuner learns",
     ("ansor.cluster.engine", "<module>"): "Ray and its modules come with the extra [cluster]",
+    ("ansor.core.kernel_store", "<module>"): "asks a package that is there already where its files lie",
     ("ansor.core.registry", "<module>"): "the one place that reaches upward: backends and front ends, by name",
     ("ansor.cost_model.trees", "xgboost"): "takes a third of a second to load; needed when a model learns",
     ("codegen_cuda.device", "pycuda.driver"): "comes with the extra [cuda], and needs a driver",

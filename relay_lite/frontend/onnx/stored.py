@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from te_lite.dtype import STORED, computed
 
 from ...ir.nodes import Expr
+from ...ir.types import TensorType
 from .emit import cast
 from .model import kinds
 from .node import Converter, Node
@@ -29,11 +30,11 @@ def converted_wide(converter: Converter, node: Node) -> Expr | Sequence[Expr]:
 
 
 def _stored(e: Expr | None) -> bool:
-    return e is not None and e.dtype in STORED
+    return e is not None and isinstance(e.type, TensorType) and e.type.dtype in STORED
 
 
 def _widened(e: Expr | None) -> Expr | None:
-    return e if e is None else cast(e, computed(e.dtype))
+    return cast(e, computed(e.dtype)) if e is not None and isinstance(e.type, TensorType) else e
 
 
 def _at(names: Sequence[str], index: int) -> str:
