@@ -29,6 +29,7 @@ from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
 from te_lite import ComputeDAG, Tensor, topi
 from te_lite.bounds import infer_bounds
+from te_lite.expr import Expr
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import ATTACHED, ROOT, State
@@ -187,6 +188,44 @@ def test_rows_that_are_read_along_are_packed() -> None:
     nhwc = ComputeDAG(benchmarks.conv2d(1, 5, 5, 8, 136, 3, 1, 1))
     assert not rule_sketches(wide_dense, "c", "packed_read") and not rule_sketches(DAGS["matmul"], "c", "packed_read")
     assert rule_sketches(nhwc, "c", "packed_read") and not rule_sketches(DAGS["wide_matmul"], "cuda", "packed_read")
+
+
+OPERANDS: dict[str, tuple[int, Callable[[Tensor, Tensor, Tensor, Expr, Expr], Expr]]] = {
+    "of an inlined copy": (0, lambda b, copy, one, k, j: copy[k, j]),
+    "of itself and an inlined copy": (3, lambda b, copy, one, k, j: b[k, j] * copy[k, j]),
+    "of itself, and down in an inlined copy": (3, lambda b, copy, one, k, j: b[k, j] * copy[j % 14, k]),
+    "beside a scalar": (3, lambda b, copy, one, k, j: b[k, j] * one[()]),
+}
+
+
+@pytest.mark.parametrize("name", OPERANDS)
+def test_panels_are_packed_for_reductions_that_read_them_directly(name: str) -> None:
+    """Of an operand that is read through an inlined stage, nothing in the reduction would read the copy."""
+    count, operand = OPERANDS[name]
+    a, b, one = te.placeholder((9, 14), name="A"), te.placeholder((14, 130), name="B"), te.placeholder((), name="one")
+    copy = te.compute((14, 130), lambda k, j: b[k, j], name="copy")
+    k = te.reduce_axis((0, 14), name="k")
+    c = te.compute((9, 130), lambda i, j: te.sum(a[i, k] * operand(b, copy, one, k, j), axis=k), name="C")
+    dag = ComputeDAG([t for t in (a, b, one, c) if name == "beside a scalar" or t is not one])
+    sketches = rule_sketches(dag, "c", "packed_read")
+    assert len(sketches) == count
+    for state in [p for sketch in sketches for p in programs(sketch, "c", 1)]:
+        assert [s.op.name for s in state.stages if s.op.name.endswith(".local")].count("B.local") == 1
+        assert Oracle(dag, np.random.default_rng(6)).mismatch(te.lower(state), run) is None
+
+
+def test_panels_of_reductions_whose_length_varies_are_packed() -> None:
+    a, b = te.placeholder((9, 14), name="A"), te.placeholder((14, 130), name="B")
+
+    def below_the_diagonal(i: Expr, j: Expr) -> Expr:
+        k = te.reduce_axis((0, i + 1), name="k")
+        return te.sum(a[i, k] * b[k, j], axis=k)
+
+    dag = ComputeDAG([a, b, te.compute((9, 130), below_the_diagonal, name="C")])
+    sketches = rule_sketches(dag, "c", "packed_read")
+    assert len(sketches) == 3
+    for state in [p for sketch in sketches for p in programs(sketch, "c", 2)]:
+        assert Oracle(dag, np.random.default_rng(7)).mismatch(te.lower(state), run) is None
 
 
 def test_unknown_rules_are_refused() -> None:

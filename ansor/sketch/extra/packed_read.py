@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from te_lite.reads import reads_by_producer
 from te_lite.replay import apply
-from te_lite.state import INLINED, State
+from te_lite.state import State
 from te_lite.step import CacheRead
 
 from ...core.schedule_primitives import compute_at
@@ -19,21 +19,23 @@ from ..generate import generate_sketches
 from ..predicates import needs_tiling
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
-from .padded_shared import axes_of
+from .padded_shared import axes_of, extents_of
 
 SHORTEST_ROW_BYTES = 512
 
 
 def panels(state: State, reader: int) -> list[int]:
-    """The inputs that a tiled reduction reads row by row, the lanes of its innermost space axis side by side."""
+    """The inputs that a tiled reduction reads row by row, the lanes of its innermost space axis side by side.
+
+    Only what it reads directly counts: a cache read redirects no reads inside of the stages inlined into it.
+    """
     op = state.stages[reader].op
-    space, extents = len(op.axis), [int(v.extent) for v in (*op.axis, *op.reduce_axis)]  # type: ignore[arg-type]
-    hidden = frozenset(n for n, s in enumerate(state.stages) if s.where == INLINED)
+    space, extents = len(op.axis), extents_of(op)
     found = []
-    for k, reads in enumerate(reads_by_producer(state.ops, hidden)):
+    for k, reads in enumerate(reads_by_producer(state.ops, inlined=frozenset())):
         source = state.stages[k]
         mine = [read.forms for read in reads if read.reader == reader]
-        if not source.is_placeholder or not mine:
+        if not source.is_placeholder or not source.op.shape or not mine:
             continue
         row = source.op.shape[-1] * element_bytes(source.op.dtype)
         along = all(space - 1 in axes_of(form[-1], extents) for form in mine)

@@ -13,6 +13,7 @@ from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
 from te_lite.replay import apply
 from te_lite.state import ATTACHED, INLINED, State
 from te_lite.step import StorageAlign
+from te_lite.tensor import Operation
 
 from ..generate import generate_sketches
 from ..rule import SketchContext
@@ -20,6 +21,11 @@ from ..shared_memory import element_bytes
 
 BANK_BYTES = 128
 PAD_BYTES = 16
+
+
+def extents_of(op: Operation) -> list[int]:
+    """The extents of the axes of a stage, spatial first; 2 stands for one that varies."""
+    return [v.extent if isinstance(v.extent, int) else 2 for v in (*op.axis, *op.reduce_axis)]
 
 
 def axes_of(form: Form, extents: Sequence[int]) -> frozenset[int]:
@@ -50,8 +56,7 @@ def strided_axis(state: State, k: int) -> int | None:
     attach = state.stages[k].attach
     assert attach is not None
     reader = state.stages[attach.stage].op
-    axes = (*reader.axis, *reader.reduce_axis)
-    extents = [v.extent if isinstance(v.extent, int) else 2 for v in axes]
+    extents = extents_of(reader)
     space = set(range(len(reader.axis)))
     forms = [r.forms for r in reads_by_producer(state.ops, hidden)[k] if r.reader == attach.stage]
     along = [d for form in forms for d, index in enumerate(form) if axes_of(index, extents) & space]
