@@ -12,7 +12,7 @@ own already (`double_buffer.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .expr import BufferLoad
 from .independent import apart
@@ -74,14 +74,26 @@ def meeting_places(kernel: Stmt, threads: Sequence[For]) -> frozenset[Buffer]:
 
 @dataclass(frozen=True)
 class _Barriers:
-    """Puts them between the accesses of `places`."""
+    """Puts them between the accesses of `places`.
+
+    What becomes of a statement after certain accesses is kept: a loop asks for it three times, and so does each of
+    the loops inside of it.
+    """
 
     places: frozenset[Buffer]
+    _known: dict[tuple[int, Pending], tuple[Stmt, Stmt, Pending]] = field(default_factory=dict)
 
     def accesses(self, s: Stmt) -> Pending:
         return accesses(s).within(self.places)
 
     def visit(self, s: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
+        """The statement with its barriers, itself where it needs none, and what is pending after it."""
+        key = (id(s), pending)
+        if key not in self._known:
+            self._known[key] = (s, *self._visit(s, pending))
+        return self._known[key][1:]
+
+    def _visit(self, s: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         match s:
             case Store() | If() | ThreadReduce():
                 own = self.accesses(s)
@@ -97,13 +109,14 @@ class _Barriers:
                 for x in stmts:
                     y, pending = self.visit(x, pending)
                     new.append(y)
-                return seq(*new), pending
+                same = all(x is y for x, y in zip(stmts, new, strict=True))
+                return (s if same else seq(*new)), pending
             case For():
                 return self.visit_loop(s, pending)
             case _:
                 (inner,) = bodies(s)
                 body, after = self.visit(inner, pending)
-                return with_bodies(s, (body,)), after
+                return (s if body is inner else with_bodies(s, (body,))), after
 
     def visit_loop(self, loop: For, pending: Pending) -> tuple[Stmt, Pending]:
         """A loop needs a barrier before it only when its body does not begin with one of its own."""
@@ -116,7 +129,7 @@ class _Barriers:
             barrier = _count(again) > _count(body)
         else:
             barrier, after = pending.conflicts(own), own
-        new = with_bodies(loop, (body,))
+        new = loop if body is loop.body else with_bodies(loop, (body,))
         before = Pending() if barrier else pending
         return (seq(Barrier(), new) if barrier else new), before.join(after)
 

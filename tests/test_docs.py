@@ -11,8 +11,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,9 +64,20 @@ def agrees(shown: str, printed: str) -> bool:
     return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
 
 
-@pytest.mark.parametrize(
-    "document", [d for d in DOCUMENTS if blocks(d.read_text())], ids=lambda d: str(d.relative_to(ROOT))
-)
+LONG = {"README.md", "docs/01_from_expression_to_c.md", "docs/02_from_a_sketch_to_a_search.md",
+        "docs/03_a_whole_network.md"}  # fmt: skip
+"""Documents that search or compile networks: for `make test-long`."""
+
+
+def programs() -> Iterator[Any]:
+    """The documents with Python in them; marked where they are long."""
+    for document in DOCUMENTS:
+        name = str(document.relative_to(ROOT))
+        if blocks(document.read_text()):
+            yield pytest.param(document, id=name, marks=[pytest.mark.long] if name in LONG else [])
+
+
+@pytest.mark.parametrize("document", programs())
 def test_the_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     parts = blocks(document.read_text())
     script, folder = tmp_path / document.name, tmp_path / "run"

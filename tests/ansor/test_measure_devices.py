@@ -83,6 +83,7 @@ def test_results_come_in_the_order_of_the_inputs(fleet: Fleet, matmul_task: Any,
     assert {r.device for r in one} == {"c 1 (fast)"}
 
 
+@pytest.mark.long
 def test_a_seed_decides_the_search_however_many_devices_there_are(fleet: Fleet, matmul_task: Any) -> None:
     fleet(["jitter"], "fast,fast,fast")
     asked = []

@@ -71,7 +71,7 @@ DRAWN: dict[str, dict[str, Any]] = {
 
 LONG = {
     "resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "densenet-121/NHWC", "resnet-34/NHWC", "vgg-16/NHWC",
-    "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet/NCHW", "mobilenet_v2/NHWC",
+    "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet/NCHW", "mobilenet/NHWC", "mobilenet_v2/NHWC",
     "mobilenet_v3_small/NHWC", "mobilenet_v3_large/NCHW", "efficientnet_b0/NHWC", "convnext_tiny/NHWC", "swin_t/NHWC",
     "swin_t/NCHW", "vit_b_16/NHWC", "deit_tiny/NHWC", "gpt2/NHWC", "llama-135m/NHWC", "t5-small-encoder/NHWC",
     "whisper-tiny-encoder/NHWC",

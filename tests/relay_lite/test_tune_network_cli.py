@@ -152,6 +152,7 @@ def test_ctrl_c(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert capsys.readouterr().err == "stopped; everything measured is in log.json\n"
 
 
+@pytest.mark.long
 def test_a_wrong_network_is_found_and_times_add_up(here: Path) -> None:
     """A weight changed by a hundredth after compiling is an error; without records nothing is estimated."""
     network = load_network("mlp", batch_size=2, image_size=(5, 3), seed=1)

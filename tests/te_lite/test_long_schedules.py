@@ -5,9 +5,12 @@ import time
 import pytest
 
 import te_lite as te
+from te_lite.element import Buffer
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
 from te_lite.step import Annotate, CacheRead, Fuse, Pragma, Reorder, Split, Step
+from te_lite.stmt import Barrier, For, ForKind, Stmt, Store, seq, stmts_of
+from te_lite.sync import insert_barriers
 
 STEPS = 600
 
@@ -53,3 +56,15 @@ def test_the_printed_schedule_makes_the_same_state(name):
     schedule = te.Schedule(dag)
     exec(python_schedule(state), dict(python_names(dag), s=schedule, te=te))
     assert str(schedule.state) == str(state)
+
+
+@pytest.mark.parametrize("depth", [1, 5, 40])
+def test_barriers_of_deep_nests(depth: int) -> None:
+    """What every loop wants to know of its body is found out once: 3 ** 40 visits would not end."""
+    tile, out = Buffer("tile", "float32", (64,), "shared"), Buffer("out", "float32", (64,))
+    body: Stmt = seq(Store(tile, te.Var("t"), te.const(1, "float32")), Store(out, te.Var("t"), tile[te.Var("u")]))
+    for k in range(depth):
+        body = For(te.Var(f"i{k}"), 2, ForKind.SERIAL, body)
+    found = insert_barriers(body, ())
+    assert sum(isinstance(s, Barrier) for s in stmts_of(found)) == 2
+    assert insert_barriers(found, ()) is found

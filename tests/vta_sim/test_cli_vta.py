@@ -20,6 +20,7 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     return code, out, err
 
 
+@pytest.mark.long
 def test_tune_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Small pictures, few trials; a second run of the command has nothing left to measure."""
     log = tmp_path / "vta.log"

@@ -169,6 +169,7 @@ def packed() -> relay.Function:
     return graph_pack(quantized(), 1, 16, 8, device_annot=True)
 
 
+@pytest.mark.long
 def test_a_library_goes_through_a_file() -> None:
     """What is loaded computes the same, with the configurations that were chosen when it was built."""
     pairs = records()
