@@ -77,7 +77,7 @@ def programs() -> Iterator[Any]:
             yield pytest.param(document, id=name, marks=[pytest.mark.long] if name in LONG else [])
 
 
-@pytest.mark.parametrize("document", programs())
+@pytest.mark.parametrize("document", list(programs()))
 def test_the_python_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     parts = blocks(document.read_text())
     script, folder = tmp_path / document.name, tmp_path / "run"
