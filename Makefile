@@ -46,12 +46,11 @@ tune-network: $(VENV)/.installed
 tune-vta: $(VENV)/.installed
 	$(RUN) -m ansor vta tune --trials $(VTA_TRIALS) --log $(VTA_LOG)
 
-# Three processes for two cores: some tests wait.
 test: $(VENV)/.installed
-	$(RUN) -m pytest -n 3 -m "not slow and not long and not gpu"
+	$(RUN) -m pytest -n 2 -m "not slow and not long and not gpu"
 
 test-long: $(VENV)/.installed
-	$(RUN) -m pytest -n 3 -m "long and not gpu"
+	$(RUN) -m pytest -n 2 -m "long and not gpu"
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
