@@ -118,7 +118,8 @@ def cost_row(name: str, target: str, programs: int) -> list[Any]:
 def trial_row(target: str, trials: int) -> list[Any]:
     """Medians: ms of a trial of a small convolution without and with the verifier, what that adds, and its share."""
     task = ansor.SearchTask(compute_dag=te.ComputeDAG(CASES["conv2d 7x7x512"]()), target=target)
-    lowering, emitting = [importlib.import_module(name) for name in ("te_lite.lower", TRIALS[target])]
+    lowering: Any = importlib.import_module("te_lite.lower")
+    emitting: Any = importlib.import_module(TRIALS[target])
     verify, own = lowering.verify, 0.0
     seconds: tuple[list[float], list[float]] = ([], [])
     shares: list[float] = []
@@ -135,7 +136,7 @@ def trial_row(target: str, trials: int) -> list[Any]:
             for which in (0, 1) if k % 2 else (1, 0):
                 lowering.verify = emitting.verify = (WITHOUT, watched)[which]
                 own = 0.0
-                _, spent = timed(lambda state=state: _trial(bench, task, state))  # type: ignore[misc]
+                _, spent = timed(lambda state=state: _trial(bench, task, state, target == "c"))  # type: ignore[misc]
                 seconds[which].extend([spent] if k else [])
                 shares.extend([own / spent * 100] if k and which else [])
     lowering.verify = emitting.verify = verify
@@ -147,12 +148,12 @@ def _job(task: ansor.SearchTask) -> dict[str, Any]:
     return dict(task_payload(task))
 
 
-def _trial(bench: Workbench, task: ansor.SearchTask, state: State) -> None:
+def _trial(bench: Workbench, task: ansor.SearchTask, state: State, runs: bool) -> None:
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as place:
         os.environ["CODEGEN_C_CACHE"], os.environ["CODEGEN_CUDA_CACHE"] = cache, "off"
         job = {**_job(task), "op": "build", "steps": [to_json(s) for s in state.steps], "directory": place}
         built = bench.do(job)
-        if task.target.kind != "c":
+        if not runs:
             return
         bench.do({
             **_job(task), "op": "run", "directory": place, "packed": built["packed"], "number": 1, "repeat": 1,
