@@ -13,7 +13,7 @@ from ..ir.visit import free_vars
 from ..op.binary import add
 from ..op.shape import reshape
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 from .transformer import Shape, attention, feed_forward
 
 EPSILON = 1e-12
@@ -53,19 +53,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    seq_len: int = 128,
-    num_layers: int = 12,
-    hidden: int = 768,
-    num_heads: int = 12,
-    ffn: int = 3072,
-    vocab_size: int | None = None,
-    dtype: str = "float32",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    net = get_net(batch_size, seq_len, num_layers, hidden, num_heads, ffn, vocab_size, dtype)
-    return create_workload(net, inputs=INPUTS)
+get_workload = workload_of(get_net, inputs=INPUTS)
 
 
 def encoder_layer(data: Expr, name: str, shape: Shape, ffn: int, mask: Expr | None) -> Expr:

@@ -11,7 +11,7 @@ from ..op import nn
 from ..op.binary import add, multiply
 from . import layers
 from .activations import gelu
-from .init import Workload, create_workload
+from .init import workload_of
 
 EPSILON = 1e-6
 TINY_DEPTHS, TINY_WIDTHS = (3, 3, 9, 3), (96, 192, 384, 768)
@@ -47,17 +47,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-    depths: Sequence[int] = TINY_DEPTHS,
-    widths: Sequence[int] = TINY_WIDTHS,
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, layout, depths, widths))
+get_workload = workload_of(get_net)
 
 
 def _block(data: Expr, name: str, width: int, layout: str) -> Expr:

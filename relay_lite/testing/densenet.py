@@ -14,7 +14,7 @@ from ..ir.visit import free_vars
 from ..op import nn
 from ..op.join import concatenate
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 
 _SPECS = {
     121: (64, 32, (6, 12, 24, 16)),
@@ -58,16 +58,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    densenet_size: int = 121,
-    classes: int = 1000,
-    batch_size: int = 4,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype, layout))
+get_workload = workload_of(get_net)
 
 
 def _block(data: Expr, index: int, count: int, growth: int, layout: str) -> Expr:

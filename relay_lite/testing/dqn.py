@@ -6,7 +6,7 @@ from ..ir.nodes import Function
 from ..ir.visit import free_vars
 from ..op import nn
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 
 _CONVOLUTIONS = (("conv1", 32, 8, 4), ("conv2", 64, 4, 2), ("conv3", 64, 3, 1))
 
@@ -32,12 +32,4 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int,
-    num_actions: int = 18,
-    image_shape: tuple[int, ...] = (4, 84, 84),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_actions, image_shape, dtype, layout))
+get_workload = workload_of(get_net)

@@ -8,7 +8,7 @@ from ..op import nn
 from ..op.elementwise import sigmoid
 from . import layers
 from .activations import silu
-from .init import Workload, create_workload
+from .init import workload_of
 from .inverted_residual import Block, Excite, Style
 
 _STAGES = (
@@ -39,15 +39,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, layout))
+get_workload = workload_of(get_net)
 
 
 def _blocks(channels: int) -> list[Block]:

@@ -15,7 +15,7 @@ from ..op.pick import strided_slice
 from ..op.shape import reshape
 from . import layers
 from .activations import gelu_tanh
-from .init import Workload, create_workload
+from .init import workload_of
 from .transformer import Shape, causal_mask, pre_norm_layer, self_attention
 
 
@@ -49,17 +49,4 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    seq_len: int = 128,
-    num_layers: int = 12,
-    hidden: int = 768,
-    num_heads: int = 12,
-    vocab_size: int = 50257,
-    max_positions: int = 1024,
-    dtype: str = "float32",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(
-        get_net(batch_size, seq_len, num_layers, hidden, num_heads, vocab_size, max_positions, dtype)
-    )
+get_workload = workload_of(get_net)

@@ -6,9 +6,10 @@ parameter after parameter in the order of the function; all the others are const
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import wraps
 from math import prod, sqrt
-from typing import TypeAlias
+from typing import ParamSpec, TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ..ir.errors import GraphError
 from ..ir.module import IRModule
 from ..ir.nodes import Array, Expr, Function
 
+P = ParamSpec("P")
 Workload: TypeAlias = tuple[IRModule, dict[str, Array]]
 
 _FILL = {"bias": 0.0, "gamma": 1.0, "beta": 0.0, "mean": 0.0, "var": 1.0}
@@ -103,3 +105,15 @@ def create_workload(
             fill(var.name, array, rng)
             params[var.name] = array
     return module, params
+
+
+def workload_of(get_net: Callable[P, Function], inputs: Collection[str] = ("data",)) -> Callable[P, Workload]:
+    """The function `get_workload` of a network: `get_net` with the same arguments, through `create_workload`."""
+
+    @wraps(get_net)
+    def get_workload(*args: P.args, **kwargs: P.kwargs) -> Workload:
+        return create_workload(get_net(*args, **kwargs), inputs=inputs)
+
+    get_workload.__name__ = get_workload.__qualname__ = "get_workload"
+    get_workload.__doc__ = "The network of `get_net` as a module, and its parameters."
+    return get_workload

@@ -17,7 +17,7 @@ from ..op.pick import strided_slice
 from ..op.shape import reshape
 from . import layers
 from .activations import silu
-from .init import Workload, create_workload
+from .init import workload_of
 from .transformer import Shape, causal_mask, mixed
 
 EPSILON = 1e-5
@@ -56,20 +56,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    seq_len: int = 128,
-    num_layers: int = 30,
-    hidden: int = 576,
-    num_heads: int = 9,
-    num_key_heads: int = 3,
-    ffn: int = 1536,
-    vocab_size: int = 49152,
-    dtype: str = "float32",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    net = get_net(batch_size, seq_len, num_layers, hidden, num_heads, num_key_heads, ffn, vocab_size, dtype)
-    return create_workload(net)
+get_workload = workload_of(get_net)
 
 
 def _attention(data: Expr, name: str, shape: Shape, key_heads: int, mask: Expr) -> Expr:

@@ -13,7 +13,7 @@ from ..op.create import zeros
 from ..op.elementwise import sigmoid, tanh
 from ..op.join import split
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 
 
 def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32") -> Function:
@@ -31,9 +31,7 @@ def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = 
     return Function(free_vars(hidden), hidden)
 
 
-def get_workload(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = "float32") -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(iterations, num_hidden, batch_size, dtype))
+get_workload = workload_of(get_net)
 
 
 def lstm_cell(data: Expr, hidden: Expr, memory: Expr, name: str) -> tuple[Expr, Expr]:

@@ -7,7 +7,7 @@ from ..ir.nodes import Function
 from ..ir.visit import free_vars
 from ..op import nn
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 
 
 def get_net(
@@ -25,8 +25,4 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int, num_classes: int = 10, image_shape: tuple[int, ...] = (1, 28, 28), dtype: str = "float32"
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
+get_workload = workload_of(get_net)

@@ -7,7 +7,7 @@ from ..ir.visit import free_vars
 from ..op import nn
 from . import layers
 from .activations import relu6
-from .init import Workload, create_workload
+from .init import workload_of
 from .inverted_residual import Block, Style
 
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
@@ -35,15 +35,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, layout))
+get_workload = workload_of(get_net)
 
 
 def _blocks(channels: int) -> list[Block]:

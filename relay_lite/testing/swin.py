@@ -18,7 +18,7 @@ from ..op.pick import strided_slice
 from ..op.reduce import mean
 from ..op.shape import reshape, transpose
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 from .transformer import Shape, pre_norm_layer, self_attention
 from .vit import patches
 
@@ -116,19 +116,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-    hidden: int = 96,
-    depths: Sequence[int] = TINY_DEPTHS,
-    heads: Sequence[int] = TINY_HEADS,
-    window: int = 7,
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, layout, hidden, depths, heads, window))
+get_workload = workload_of(get_net)
 
 
 def rolled(data: Expr, shift: int) -> Expr:

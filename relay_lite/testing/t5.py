@@ -11,7 +11,7 @@ from ..op.binary import add
 from ..op.elementwise import relu
 from ..op.shape import reshape, transpose
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 from .transformer import Shape, attention
 
 BUCKETS, FARTHEST = 32, 128
@@ -46,18 +46,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    seq_len: int = 128,
-    num_layers: int = 6,
-    hidden: int = 512,
-    num_heads: int = 8,
-    ffn: int = 2048,
-    vocab_size: int = 32128,
-    dtype: str = "float32",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, seq_len, num_layers, hidden, num_heads, ffn, vocab_size, dtype))
+get_workload = workload_of(get_net)
 
 
 def buckets(seq: int) -> Array:

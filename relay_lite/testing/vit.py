@@ -15,7 +15,7 @@ from ..op.join import concatenate
 from ..op.pick import strided_slice
 from ..op.shape import broadcast_to, reshape, transpose
 from . import layers
-from .init import Workload, create_workload
+from .init import workload_of
 from .transformer import Shape, pre_norm_layer, self_attention
 
 EPSILON = 1e-6
@@ -54,20 +54,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-    patch: int = 16,
-    num_layers: int = 12,
-    hidden: int = 768,
-    num_heads: int = 12,
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    net = get_net(batch_size, num_classes, image_shape, dtype, layout, patch, num_layers, hidden, num_heads)
-    return create_workload(net)
+get_workload = workload_of(get_net)
 
 
 def patches(data: Expr, patch: int, hidden: int, layout: str) -> Expr:

@@ -16,7 +16,7 @@ from ..op.binary import add
 from ..op.shape import reshape, transpose
 from . import layers
 from .activations import gelu
-from .init import Workload, create_workload
+from .init import workload_of
 from .transformer import Shape, attention, pre_norm_layer
 
 LONGEST = 10000.0
@@ -50,17 +50,7 @@ def get_net(
     return Function(free_vars(body), body)
 
 
-def get_workload(
-    batch_size: int = 1,
-    frames: int = 3000,
-    mels: int = 80,
-    num_layers: int = 4,
-    hidden: int = 384,
-    num_heads: int = 6,
-    dtype: str = "float32",
-) -> Workload:
-    """The network of `get_net` as a module, and its parameters."""
-    return create_workload(get_net(batch_size, frames, mels, num_layers, hidden, num_heads, dtype))
+get_workload = workload_of(get_net)
 
 
 def sinusoids(seq: int, hidden: int) -> Array:
