@@ -32,7 +32,7 @@ KERNEL_FLAGS = (
 )  # fmt: skip
 CHECK_FLAGS = (
     "-fsanitize=thread", "-fsanitize=bounds,alignment,integer-divide-by-zero", "-fno-tree-sra",
-    "-fno-tree-loop-distribute-patterns",
+    "-fno-tree-loop-distribute-patterns", "-fno-tree-loop-im",
 )  # fmt: skip
 HOST_FLAGS = ("-std=c++20", "-O2", "-U_FORTIFY_SOURCE", "-rdynamic")
 DYNAMIC = "emu_dynamic_shared"

@@ -100,9 +100,7 @@ def _with_extent(v: IterVar, env: dict[Var, Expr]) -> IterVar:
 
 
 def _reduce_over(e: Reduce, env: dict[Var, Expr], axes: tuple[IterVar, ...], extra: Expr | None = None) -> Reduce:
-    condition = None if e.condition is None else substitute(e.condition, env)
-    if extra is not None:
-        condition = extra if condition is None else logical_and(condition, extra)
+    condition = _inside_first(extra, None if e.condition is None else substitute(e.condition, env))
     sources = tuple([substitute(s, env) for s in e.sources])
     return Reduce(e.combiner, sources, axes, condition, e.value_index, e.init)
 
@@ -166,10 +164,15 @@ def _partial_body(
 
 def _unreduced(e: Reduce, env: dict[Var, Expr], guard: Expr | None) -> tuple[Expr, ...]:
     """Sources as plain values where nothing is left to reduce; the identity where the condition fails."""
-    conditions = [substitute(e.condition, env)] if e.condition is not None else []
-    conditions += [guard] if guard is not None else []
+    condition = _inside_first(guard, None if e.condition is None else substitute(e.condition, env))
     out = []
     for source, identity in zip(e.sources, e.combiner.identity, strict=True):
         value = substitute(source, env)
-        out.append(if_then_else(logical_and(*conditions), value, as_expr(identity)) if conditions else value)
+        out.append(value if condition is None else if_then_else(condition, value, as_expr(identity)))
     return tuple(out)
+
+
+def _inside_first(inside: Expr | None, condition: Expr | None) -> Expr | None:
+    """Both, if any: what `condition` reads from memory has no value at a point that is not `inside`."""
+    both = [e for e in (inside, condition) if e is not None]
+    return logical_and(*both) if both else None

@@ -279,7 +279,7 @@ def _stores(s: Stmt) -> frozenset[Buffer]:
 def _check_copies(facts: Facts, pipeline: Pipeline, copies: Sequence[Stmt], compute: Stmt) -> None:
     """Copies are moved to another turn and below a condition: they must need no other stage there, and no barrier."""
     names = ", ".join(facts.stages[k].op.name for k in pipeline.stages)
-    late = {x.buffer for x in stmts_of(compute) if isinstance(x, Alloc)}
+    late = _stores(compute) | {x.buffer for x in stmts_of(compute) if isinstance(x, Alloc)}
     for s in [x for copy in copies for x in stmts_of(copy)]:
         law = "what is fetched ahead must not come through shared memory or from a stage of the same loop"
         read = {e.buffer for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}

@@ -21,7 +21,7 @@ from .schedule import Schedule
 from .state import ROOT, State
 from .stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
 from .sync import insert_barriers
-from .tensor import Tensor
+from .tensor import ComputeOp, Tensor
 from .unroll import unroll_loops
 from .verify import verify
 from .vthread import sink_lanes
@@ -41,15 +41,20 @@ def lower(
     program stays in its buffers.
     """
     func = unverified(schedule, args, name)
-    verify(func)
+    listed = _state(schedule).dag.tensors if args is None else args
+    verify(func, [b for t, b in zip(listed, func.args, strict=True) if isinstance(t.op, ComputeOp)])
     return func
+
+
+def _state(schedule: State | Schedule) -> State:
+    return schedule if isinstance(schedule, State) else schedule.state
 
 
 def unverified(
     schedule: State | Schedule, args: Sequence[Tensor] | None = None, name: str = "default_function"
 ) -> LoweredFunc:
     """As `lower`, without a look at the result: for those who look at it themselves."""
-    state = schedule if isinstance(schedule, State) else schedule.state
+    state = _state(schedule)
     listed = tuple(state.dag.tensors if args is None else args)
     twice = [t.name for t in listed if listed.count(t) > 1]
     require(not twice, LowerError, name, "an argument is listed twice", arguments=twice)

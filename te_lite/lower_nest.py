@@ -221,8 +221,9 @@ class NestBuilder:
         index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
         return BufferLoad(self.low.buffers[k, output], index)
 
-    def _guarded(self, k: int, guards: list[Expr], body: Stmt) -> Stmt:
-        guards = guards + self._one_thread(k)
+    def _guarded(self, k: int, guards: list[Expr], body: Stmt, condition: Sequence[Expr] = ()) -> Stmt:
+        """`body` at points inside; what `condition` reads from memory has no value at others, so it comes last."""
+        guards = [*guards, *self._one_thread(k), *condition]
         return If(logical_and(*guards), body) if guards else body
 
     def _one_thread(self, k: int) -> list[Expr]:
@@ -245,12 +246,14 @@ class NestBuilder:
         if not isinstance(first, Reduce):
             stores = [self._store(k, o, point, self._value(e, point.env)) for o, e in enumerate(bodies)]
             return self._guarded(k, point.guards, seq(*stores))
-        guards = list(point.guards)
-        if first.condition is not None:
-            guards += self._open([self._value(first.condition, point.env)])
         sources = [self._value(s, point.env) for s in first.sources]
         own = [self._own(k, o, point) for o in range(len(sources))]
-        return self._guarded(k, guards, self._combine(k, first.combiner, own, sources, point))
+        combine = self._combine(k, first.combiner, own, sources, point)
+        return self._guarded(k, point.guards, combine, self._condition(first, point))
+
+    def _condition(self, reduction: Reduce, point: Point) -> list[Expr]:
+        """What a point must fulfil to be folded, unless it always does."""
+        return [] if reduction.condition is None else self._open([self._value(reduction.condition, point.env)])
 
     def _combine(self, k: int, combiner: Combiner, own: list[Expr], sources: list[Expr], point: Point) -> Stmt:
         """`own := combiner(own, sources)`; several values go through temporaries, as they depend on each other."""
@@ -306,9 +309,7 @@ class NestBuilder:
         return body
 
     def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point) -> Stmt:
-        guards = list(point.guards)
-        if reduction.condition is not None:
-            guards += self._open([self._value(reduction.condition, point.env)])
+        guards = point.guards + self._condition(reduction, point)
         sources = [self._value(s, point.env) for s in reduction.sources]
         results = combined(reduction.combiner, [b[0] for b in part], sources)
         body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], as_expr(0), value))

@@ -9,11 +9,12 @@ program only, and shares no argument with the code that made it.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain
 
 from .errors import UnsafeError
-from .stmt import LoweredFunc
+from .stmt import Buffer, LoweredFunc
 from .verify_access import Counterexample, Open, Shown, settle
 from .verify_races import meetings, settle_meeting
 from .verify_walk import Access, Walk
@@ -49,9 +50,9 @@ Verdict = Proven | Refuted | Unproven
 _SAFE: weakref.WeakSet[LoweredFunc] = weakref.WeakSet()
 
 
-def verdict(func: LoweredFunc) -> Verdict:
-    """What is known of a program."""
-    walk = Walk(func)
+def verdict(func: LoweredFunc, outputs: Collection[Buffer] = ()) -> Verdict:
+    """What is known of a program; the arguments `outputs` hold nothing when it begins."""
+    walk = Walk(func, outputs)
     if walk.findings:
         first = walk.findings[0]
         return Refuted(first.law, first.sentence)
@@ -78,11 +79,14 @@ def distinct(accesses: list[Access]) -> list[Access]:
     return list({(id(a.index), id(a.scope), a.buffer.size): a for a in accesses}.values())
 
 
-def verify(func: LoweredFunc) -> None:
-    """Raise UnsafeError, one sentence, unless the program is proven; one that was is not looked at again."""
+def verify(func: LoweredFunc, outputs: Collection[Buffer] = ()) -> None:
+    """Raise UnsafeError, one sentence, unless the program is proven; one that was is not looked at again.
+
+    `outputs` are arguments that hold nothing when the program begins; the others may be read and written.
+    """
     if func in _SAFE:
         return
-    match verdict(func):
+    match verdict(func, outputs):
         case Refuted(law=law, sentence=sentence):
             raise UnsafeError(f"{func.name}: {law}: {sentence}", law)
         case Unproven(law=law, sentence=sentence):

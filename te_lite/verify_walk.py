@@ -10,13 +10,14 @@ Laws, by the names under which a breach is reported:
     kernels     block and thread loops are the outermost nest, blocks before threads, one loop an axis
     meetings    barriers and thread reductions are in kernels; a reduction names a thread loop and fits it
     vectors     a vectorized loop is innermost and has no barrier
+    written     a buffer that holds nothing yet, allocated or an output, is read only after a store to it
 
 Two more, `in_bounds` and `races`, are settled from the accesses that it collects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from .expr import (
@@ -48,7 +49,10 @@ TAGS = {
     ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
     ForKind.THREAD: ("threadIdx.x", "threadIdx.y", "threadIdx.z"),
 }
-LAWS = ("variables", "buffers", "scopes", "lowered", "dtypes", "kernels", "meetings", "vectors", "in_bounds", "races")
+LAWS = (
+    "variables", "buffers", "scopes", "lowered", "dtypes", "kernels", "meetings", "vectors", "written", "in_bounds",
+    "races",
+)  # fmt: skip
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 _OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -162,15 +166,17 @@ class Access:
 class Walk:
     """The findings of a program, how many accesses are in bounds at first sight, and the others.
 
-    `written` and `read` are the accesses of what lives outside of a loop whose iterations run at once.
+    `written` and `read` are the accesses of what lives outside of a loop whose iterations run at once.  Buffers are
+    `unwritten` until a statement stores to them: `outputs`, and what the program allocates.
     """
 
-    def __init__(self, func: LoweredFunc) -> None:
+    def __init__(self, func: LoweredFunc, outputs: Collection[Buffer] = ()) -> None:
         self.findings: list[Finding] = []
         self.proven = 0
         self.open: list[Access] = []
         self.written: list[Access] = []
         self.read: list[Access] = []
+        self.unwritten = set(outputs)
         self.forms = Forms()
         for k, b in enumerate(func.args):
             if b in func.args[:k]:
@@ -211,6 +217,7 @@ class Walk:
         self.access(s.buffer, s.index, scope, s, writes=True)
         self.expr(s.index, scope, s)
         self.expr(s.value, scope, s)
+        self.unwritten.discard(s.buffer)
 
     def alloc(self, s: Alloc, scope: Scope) -> None:
         b = s.buffer
@@ -220,6 +227,7 @@ class Walk:
             self.find("scopes", f"the scope of {b.name} must be one of {', '.join(SCOPES)}, got scope={b.scope!r}")
         if b.storage == "shared" and not scope.kernel:
             self.find("scopes", f"the shared buffer {b.name} is allocated outside of a kernel")
+        self.unwritten.add(b)
 
     def loop(self, s: For, scope: Scope) -> None:
         if s.var in scope.spans.boxes:
@@ -274,6 +282,7 @@ class Walk:
             self.known(b, scope, s)
         for e in s.src:
             self.expr(e, scope, s)
+        self.unwritten.difference_update(s.dst)
         loops = [x for x in scope.loops if x.var is s.thread]
         if not loops or loops[0].kind is not ForKind.THREAD:
             self.find("meetings", f"{s.thread.name} of `{text}` is not the variable of a thread loop")
@@ -327,12 +336,18 @@ class Walk:
             text = f"the buffer {buffer.name} of `{head_text(s)}` is neither argument nor allocated around it"
             self.find("buffers", text)
 
+    def used(self, buffer: Buffer, s: Stmt) -> None:
+        if buffer in self.unwritten:
+            self.find("written", f"`{head_text(s)}` reads {buffer.name}, to which no statement before it stores")
+
     def access(self, buffer: Buffer, index: Expr, scope: Scope, s: Stmt, writes: bool) -> None:
         self.known(buffer, scope, s)
         if index.dtype == "bool" or index.dtype in FLOATS:
             self.find("dtypes", f"the index `{pretty(index)}` of {buffer.name} is {index.dtype}, not an integer")
             return
         found = Access(s, buffer, index, scope, self.forms, writes)
+        if not (writes or scope.never):
+            self.used(buffer, s)
         if scope.turns and buffer in scope.turns[-1].outside and not scope.never:
             (self.written if writes else self.read).append(found)
         low, high = scope.spans.of(index)

@@ -206,3 +206,14 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EmulatorError, match=r"g\+\+ is not on PATH; install g\+\+"):
         run(kernel("float* x", "x[t] = 41.5f;"), "k", 1, 1, [np.zeros(4, np.float32)])
+
+
+def test_what_is_read_under_a_condition_is_not_read_elsewhere() -> None:
+    """A compiler may load before the loop what cannot trap; the text says that block 0 reads nothing."""
+    out = np.zeros((2, 64), np.int8)
+    body = """__shared__ signed char s[1];
+  if (blockIdx.x == 1 && t == 0) s[0] = 5;
+  __syncthreads();
+  for (int j = 0; j < 8; ++j) out[blockIdx.x * 64 + t * 8 + j] = (int)blockIdx.x >= 1 ? s[0] : -1;"""
+    run(kernel("signed char* __restrict__ out", body), "k", 2, 8, [out])
+    np.testing.assert_array_equal(out, np.repeat(np.array([[-1], [5]], np.int8), 64, axis=1))

@@ -194,6 +194,24 @@ def test_what_passes_through_shared_memory_is_not_fetched_ahead() -> None:
     assert "must not come through shared memory or from a stage of the same loop, got reads=['A.shared']" in text
 
 
+def test_what_an_output_gets_in_the_same_loop_is_not_fetched_ahead() -> None:
+    """The output is an argument, so no allocation in the loop tells that it is made there."""
+    a = te.placeholder((4, 8), name="A")
+    t = te.compute((4,), lambda i: a[i, 0] + 1.0, name="T")
+    k = te.reduce_axis((0, 8), "k")
+    c = te.compute((4,), lambda i: te.sum(a[i, k] * t[i], axis=k), name="C")
+    s = te.create_schedule([t.op, c.op])
+    copy = s.cache_read(t, "shared", [c])
+    (i,), (k,) = s[c].op.axis, s[c].op.reduce_axis
+    s[c].bind(i, "blockIdx.x")
+    s[copy].compute_at(s[c], k)
+    s[t].compute_at(s[c], k)
+    te.lower(s)
+    s[copy].double_buffer()
+    with pytest.raises(LowerError, match=r"from a stage of the same loop, got reads=\['T'\]"):
+        te.lower(s)
+
+
 def test_a_double_buffered_stage_is_not_cached_afterwards() -> None:
     a = te.placeholder((8,), name="A")
     b = te.compute((8,), lambda i: a[i] * 2.0, name="B")

@@ -49,6 +49,24 @@ def scalar_sum_in_parts() -> Made:
     return [x, c], s
 
 
+def chosen_sum_in_parts(outer: bool) -> Made:
+    """What is added is decided by memory, which ends before the parts do: 37 numbers in parts of 8."""
+    x, k = te.placeholder((37,), name="x"), te.reduce_axis((0, 37), "k")
+    c = te.compute((), lambda: te.sum(x[k], axis=k, where=x[k] > 0.5), name="chosen")
+    s = te.create_schedule(c.op)
+    s.rfactor(c, s[c].split(k, factor=8)[not outer])
+    return [x, c], s
+
+
+def chosen_sum_by_threads() -> Made:
+    x, k = te.placeholder((37,), name="x"), te.reduce_axis((0, 37), "k")
+    c = te.compute((), lambda: te.sum(x[k], axis=k, where=x[k] > 0.5), name="chosen")
+    s = te.create_schedule(c.op)
+    s[c].bind(s[c].split(k, factor=8)[1], X)
+    s[c].bind(s[c].fuse(), BX)
+    return [x, c], s
+
+
 def scalar_sum_by_threads() -> Made:
     x, c, k = total()
     s = te.create_schedule(c.op)
@@ -215,12 +233,14 @@ def pool_by_threads(s: te.Schedule, area: Tensor, out: Tensor) -> None:
 PROGRAMS: dict[str, Callable[[], Made]] = {
     f.__name__: f
     for f in (
-        scalar_sum, scalar_sum_in_parts, scalar_sum_by_threads, scalar_input, argmax_by_threads,
+        scalar_sum, scalar_sum_in_parts, scalar_sum_by_threads, chosen_sum_by_threads, scalar_input, argmax_by_threads,
         argmax_by_threads_of_two_axes, argmax_in_parts_by_threads, two_outputs, output_that_is_partly_read,
         output_computed_at_its_reader, input_read_twice, producer_of_two_at_their_root, chain_of_attached_stages,
         softmax_in_one_kernel,
     )
 } | {
+    "chosen_sum_in_outer_parts": partial(chosen_sum_in_parts, True),
+    "chosen_sum_in_inner_parts": partial(chosen_sum_in_parts, False),
     "pool_tiled": lambda: adaptive_pool(pool_tiled),
     "pool_in_parts": lambda: adaptive_pool(pool_in_parts),
     "pool_by_threads": lambda: adaptive_pool(pool_by_threads),

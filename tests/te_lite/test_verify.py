@@ -144,6 +144,16 @@ BROKEN: dict[str, dict[str, tuple[str, LoweredFunc]]] = {
         "the next turn of a loop": ("of thread loop t reads", func(block(thread(serial(seq(
             Store(OUT, B * 4 + T, ZERO), Barrier(), Store(IN, B * 4 + T, OUT[B * 4 + 3 - T]))))))),
     },
+    "written": {
+        "own": ("reads l, to which no statement before it stores", func(Alloc(LOCAL, Store(OUT, const(0), LOCAL[0])))),
+        "too late": ("`out.0. = l.0.` reads l", func(Alloc(LOCAL, serial(seq(
+            Store(OUT, const(0), LOCAL[0]), Store(LOCAL, const(0), ZERO)))))),
+        "made of itself": ("reads l", func(Alloc(LOCAL, Store(LOCAL, const(0), LOCAL[0] + 1.0)))),
+        "forgotten": ("reads l", func(serial(seq(
+            Alloc(LOCAL, Store(LOCAL, const(0), ZERO)), Alloc(LOCAL, Store(OUT, K, LOCAL[0])))))),
+        "summed": ("reads l", func(in_kernel(reduce_to(LOCAL, LOCAL[0])))),
+        "in a condition": ("`if l.0. > 0.0f:` reads l", func(Alloc(LOCAL, If(LOCAL[0] > 0.0, SET)))),
+    },
 }  # fmt: skip
 CASES = [(check, case) for check, cases in BROKEN.items() for case in cases]
 
@@ -158,6 +168,13 @@ def test_each_check_bites(check: str, case: str) -> None:
     assert re.search(sentence, found[0])
     with pytest.raises(UnsafeError, match=rf"f: {first.law}: "):
         verify(program)
+
+
+def test_an_output_holds_nothing_before_a_store() -> None:
+    program = func(serial(Store(OUT, K, OUT[K] + 1.0)))
+    assert isinstance(verdict(program), Proven)
+    with pytest.raises(UnsafeError, match=r"f: written: `out.i. = out.i. . 1.0f` reads out, to which no statement"):
+        verify(program, [OUT])
 
 
 def test_every_check_has_a_breaking_program() -> None:
