@@ -161,7 +161,7 @@ def _groups(stmts: Iterable[Stmt]) -> list[list[Stmt]]:
 
 
 def kernel_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
-    """The kernels of a program in order, and the global buffers besides its arguments.
+    """The kernels of a program in order, and the global buffers besides its arguments, each once.
 
     Raises EmitError when a thread loop stands inside other statements, or threads share a global allocation.
     """
@@ -173,4 +173,4 @@ def kernel_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
             alone = prod(nest.grid) * prod(nest.block) == 1
             require(alone, EmitError, buffer.name, "threads cannot allocate global memory", kernel=nest.block)
             scratch.append(buffer)
-    return nests, scratch
+    return nests, list(dict.fromkeys(scratch))

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 
-from .expr import Binary, Const, Expr
+from .expr import INDEX, Binary, Const, Expr
 from .interval import INF, Interval
+from .laws import wrapped
 
 LEAF, DIV, MOD = range(3)
 _OPS = {DIV: "//", MOD: "%"}
@@ -186,7 +187,8 @@ class LinearSpace:
         if out is None:
             return Const(const, dtype)
         if const:
-            out = Binary("+" if const > 0 else "-", out, Const(abs(const), dtype))
+            minus = const < 0 and (dtype == INDEX or -const == wrapped(-const, dtype))
+            out = Binary("-" if minus else "+", out, Const(-const if minus else const, dtype))
         return out
 
     def atom_expr(self, atom: Atom) -> Expr:

@@ -19,6 +19,7 @@ from typing import Any
 from .errors import ExprError, require
 from .expr import (
     FLOATS,
+    INDEX,
     Binary,
     BufferLoad,
     Call,
@@ -123,7 +124,7 @@ class Simplifier:
                 out = self._choice(cond, a, b, dtype)
             case _:
                 out = None
-        if out is None or (not out.terms and not isinstance(e, Const) and wrapped(out.const, dtype) != out.const):
+        if out is None or (not isinstance(e, Const) and _outside(out)):
             out = self._opaque(e, dtype)
         self._forms[id(e)] = (e, out)
         return out
@@ -165,15 +166,18 @@ class Simplifier:
         c = y.const
         if y.terms or c == 0:
             return None
-        if op == "/":
-            lo, hi = x.bounds
-            if lo < 0 < hi:
-                return None
-            out = self._space.div(x if lo >= 0 else x.scaled(-1), abs(c))
-            return out if (lo >= 0) == (c > 0) else out.scaled(-1)
-        if op == "//":
-            return self._space.div(x if c > 0 else x.scaled(-1), abs(c))
-        return self._space.mod(x, c) if c > 0 else self._space.mod(x.scaled(-1), -c).scaled(-1)
+        lo, hi = x.bounds
+        if op == "/" and lo < 0 < hi:
+            return None
+        turned = lo < 0 if op == "/" else c < 0
+        num = x.scaled(-1) if turned else x
+        if _outside(num) or (x.dtype != INDEX and wrapped(abs(c), x.dtype) != abs(c)):
+            return None
+        if op == "%":
+            out = self._space.mod(num, abs(c))
+            return out.scaled(-1) if turned else out
+        out = self._space.div(num, abs(c))
+        return out.scaled(-1) if op == "/" and turned != (c < 0) else out
 
     def _extreme(self, op: str, x: Lin, y: Lin) -> Lin | None:
         """The min or max of two forms if it is always the same one."""
@@ -365,6 +369,11 @@ class Simplifier:
             return self._negated(x) is y
         lo, hi = self._space.add(a, b).bounds
         return hi <= -1 if is_or else lo >= -1
+
+
+def _outside(x: Lin) -> bool:
+    """Whether `x` is known to have values that its dtype has not; index arithmetic of int32 has room."""
+    return (not x.terms or x.dtype != INDEX) and any(abs(v) != INF and wrapped(int(v), x.dtype) != v for v in x.bounds)
 
 
 def _head(e: Expr) -> Any:

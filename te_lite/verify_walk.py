@@ -299,7 +299,11 @@ class Walk:
 
     def expr(self, e: Expr, scope: Scope, s: Stmt) -> None:
         """Look at every node of `e`, once in a scope."""
-        if isinstance(e, Const) or id(e) in scope.seen:
+        if isinstance(e, Const):
+            if e.dtype == "int64" and not -(1 << 63) <= e.value < 1 << 63:
+                self.find("dtypes", f"the constant {e.value} in `{head_text(s)}` does not fit int64")
+            return
+        if id(e) in scope.seen:
             return
         scope.seen.add(id(e))
         if isinstance(e, Var):

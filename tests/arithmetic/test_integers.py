@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.expr import Const, binary, call, cast, const
+from te_lite.expr import Const, Expr, binary, call, cast, const
 from te_lite.topi.broadcast import mod
 from tests.arithmetic.backends import results
 
@@ -58,7 +58,7 @@ WANT: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def expression(op: str, a: te.Expr, b: te.Expr) -> te.Expr:
+def expression(op: str, a: Expr, b: Expr) -> Expr:
     match op:
         case "truncated mod":
             return mod(a, b)
@@ -136,6 +136,31 @@ def test_floats_to_integers() -> None:
     for backend, found in results(outputs, inputs).items():
         for k, (got, right) in enumerate(zip(found, want, strict=True)):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, output {k}")
+
+
+def test_axes_of_64_bits_at_the_ends() -> None:
+    """Arithmetic of an axis that was cast to int64, and what is compared with it, wraps as other values do."""
+    low, high = ends("int64")
+    numbers = (low, low + 1, low + 7, -1, 0, 3, high - 7, high)
+    cases = [(op, c, swap) for op in ("+", "-", "*", "//", "%") for c in numbers for swap in (False, True)]
+
+    def value(i: Expr, op: str, c: int, swap: bool) -> Expr:
+        a, b = cast("int64", i), const(c, "int64")
+        return binary(op, b, a) if swap else binary(op, a, b)
+
+    def body(i: Expr) -> tuple[Expr, ...]:
+        return tuple(
+            [x for case in cases for x in (value(i, *case), cast("int64", value(i, *case) < const(5, "int64")))]
+        )
+
+    outputs = te.compute((8,), body, name="t")
+    want = []
+    for op, c, swap in cases:
+        numbers_of = [wrap(WANT[op](*((c, i) if swap else (i, c))), "int64") for i in range(8)]
+        want += [np.array(numbers_of), np.array([n < 5 for n in numbers_of], "int64")]
+    for backend, found in results(outputs, {}).items():
+        for got, right, at in zip(found, want, [x for case in cases for x in (case, case)], strict=True):
+            np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {at}")
 
 
 def test_integers_to_integers_wrap() -> None:
