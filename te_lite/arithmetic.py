@@ -1,7 +1,7 @@
-"""Integer arithmetic in NumPy where C leaves it undefined; the table is in docs/arithmetic.md.
+"""Arithmetic where C leaves it undefined or NumPy departs from C; the tables are in docs/arithmetic.md.
 
-All operations wrap around to their dtype; a quotient and a remainder of a division by zero are 0; what does not fit a
-conversion from floats becomes the nearest integer of the dtype, and NaN becomes 0.
+All operations of integers wrap around to their dtype; a quotient and a remainder of a division by zero are 0; what does
+not fit a conversion from floats becomes the nearest integer of the dtype, and NaN becomes 0.
 """
 
 from __future__ import annotations
@@ -29,6 +29,16 @@ def int_power(a: Array, b: Array) -> Array:
     odd = np.where(b & 1, a, a * a)
     inverse = np.where(np.abs(a) == 1, odd, 0)
     return np.asarray(np.where(b < 0, inverse, power)).astype(np.asarray(a).dtype)[()]
+
+
+def float_power(a: Array, b: Array) -> Array:
+    """`a ** b` of floats, as C99 has it.
+
+    NumPy takes the square root where the exponent is one number, 0.5: NaN for `-inf` and `-0.0` for itself, while the
+    powers are `inf` and `0.0`.
+    """
+    edge = (b == 0.5) & ((a == 0) | (a == -np.inf))
+    return np.asarray(np.power(np.where(edge, np.abs(a), a).astype(np.asarray(a).dtype), b))[()]
 
 
 def convert(x: Array, dtype: Any) -> Array:

@@ -97,6 +97,7 @@ def _subtracted(c: Const) -> bool:
 def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
     t, u = dialect.types[dtype], dialect.unsigned.get(dtype, dialect.types[dtype])
     head, signed = f"{t} {name}_{SHORT[dtype]}({t} a, {t} b) ", not is_unsigned(dtype)
+    suffix = "" if dtype == "float64" else "f"
     special = "b == 0 ? 0 : " + (f"b == -1 ? ({t})(0 - ({u})a) : " if signed else "")
     match name:
         case "min" | "max":
@@ -119,6 +120,12 @@ def _helper_body(name: str, dtype: str, dialect: Dialect) -> str:
             return f"{head}{{ return {special}a / b; }}"
         case "abs":
             return f"{t} abs_{SHORT[dtype]}({t} a) {{ return a < 0 ? ({t})(0 - ({u})a) : a; }}"
+        case "pow":
+            hidden = "__attribute__((noinline)) " if dialect is C else ""
+            return f"{hidden}{head}{{ return pow{suffix}(a, b); }}"
+        case "root":
+            root = f"sqrt{suffix}(a + 0.0{suffix})"
+            return f"{t} root_{SHORT[dtype]}({t} a) {{ return a == -INFINITY ? INFINITY : {root}; }}"
         case "ipow":
             negative = "if (b < 0) return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? a : 0; " if signed else ""
             square = f"for (; b > 0; b /= 2, x = ({u})(1u * x * x)) if (b % 2) out = ({u})(1u * out * x);"
@@ -222,7 +229,7 @@ class CText:
                 return self.call_helper("decode", a.dtype, self.expr(a)), POSTFIX
             case Cast(dtype=dtype, a=a) if dtype in STORED:
                 return self.call_helper("encode", dtype, self.expr(a)), POSTFIX
-            case Cast(dtype=dtype, a=Var() as a) if dtype in INDEX_DTYPES:
+            case Cast(dtype=dtype, a=Var() as a) if {dtype, a.dtype} <= {*INDEX_DTYPES}:
                 return f"({self.dialect.types[dtype]}){self.var(a)}", UNARY
             case Cast(dtype=dtype, a=a) if a.dtype in FLOATS and dtype not in FLOATS:
                 source = "f64_to" if a.dtype == "float64" else "f32_to"
@@ -284,7 +291,7 @@ class CText:
             return self._int_call(e)
         args = [self._as_float(a) for a in e.args]
         if e.func == "pow":
-            text, own = f"pow{f}({', '.join(args)})", POSTFIX
+            text, own = self._power(e, args, f), POSTFIX
         else:
             require(e.func in _FLOAT_CALLS, ExprError, "C text", "the function has no C text", func=e.func)
             text = _FLOAT_CALLS[e.func](args[0], f)
@@ -292,6 +299,20 @@ class CText:
         if dtype == "float16":
             text, own = f"({self.dialect.types[dtype]})({text})", UNARY
         return text, own
+
+    def _power(self, e: Call, args: list[str], f: str) -> str:
+        """A power of floats.
+
+        In vectors gcc takes `pow(x, 0.5)` for the square root, which departs at -inf and -0.0 (its
+        `vect_recog_pow_pattern`), so it must not see that exponent, nor one that it may come to know.
+        """
+        dtype = "float32" if f else "float64"
+        match e.args[1]:
+            case Const(value=0.5):
+                return self.call_helper("root", dtype, args[0])
+            case Const():
+                return f"pow{f}({', '.join(args)})"
+        return self.call_helper("pow", dtype, *args)
 
     def _as_float(self, e: Expr) -> str:
         return f"(float)({self.expr(e)})" if e.dtype == "float16" else self.expr(e)

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from .arithmetic import convert, int_power, trunc_divide
+from .arithmetic import convert, float_power, int_power, trunc_divide
 from .errors import InterpError, require
 from .expr import (
     FLOATS,
@@ -251,7 +251,7 @@ _INT_CALLS: dict[str, Callable[[Value], Value]] = {
 def _call(e: Call, args: list[Code]) -> Code:
     float_args = e.args[0].dtype in FLOATS
     if e.func == "pow":
-        return _apply(np.power if float_args else int_power, *args)
+        return _apply(float_power if float_args else int_power, *args)
     if e.func in _BIT_CALLS:
         return _apply(_BIT_CALLS[e.func], *args)
     table = _FLOAT_CALLS if float_args else _INT_CALLS

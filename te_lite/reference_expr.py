@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arithmetic import convert, int_power, trunc_divide
+from .arithmetic import convert, float_power, int_power, trunc_divide
 from .errors import InterpError, require
 from .expr import FLOATS, INDEX, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from .tensor import Tensor
@@ -36,7 +36,7 @@ def _trunc_div(a: Array, b: Array) -> Array:
 
 
 def _power(a: Array, b: Array) -> Array:
-    return np.power(a, b) if a.dtype.kind == "f" else int_power(a, b)
+    return float_power(a, b) if a.dtype.kind == "f" else int_power(a, b)
 
 
 def _floor_div(a: Array, b: Array) -> Array:

@@ -279,6 +279,96 @@ def test_a_compiled_network_answers_as_numpy_does() -> None:
         assert_same(module.get_output(k).numpy(), want, layer)
 
 
+# ------------------------------------------------------------------------------------------------- powers
+
+BASES = [-INF, -2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 2.0, INF, NAN]
+EXPONENTS = [-INF, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, INF, NAN]
+
+
+def c99_power(base: float, exponent: float) -> float:
+    """Python's power is that of C, but for the exceptions it raises."""
+    try:
+        return math.pow(base, exponent)
+    except ValueError:
+        odd = exponent == round(exponent) and exponent % 2 == 1
+        return NAN if base else math.copysign(INF, base) if odd else INF
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_powers_of_special_values(dtype: str) -> None:
+    """NumPy's own takes a root where the exponent is one number, 0.5, which departs at -inf and -0.0."""
+    data, size = np.array(BASES, dtype), len(BASES)
+    x = te.placeholder((size,), dtype, "x")
+    powers = [lambda i, e=e: te.power(x[i], te.const(e, dtype)) for e in EXPONENTS]
+    outs = [te.compute((size,), power, f"y{k}") for k, power in enumerate(powers)]
+    wanted = [np.array([c99_power(b, e) for b in BASES], dtype) for e in EXPONENTS]
+    serial, threads = te.create_schedule([y.op for y in outs]), te.create_schedule([y.op for y in outs])
+    for y in outs:
+        threads[y].bind(y.op.axis[0], te.thread_axis("threadIdx.x"))
+    runs: dict[str, tuple[Schedule, Callable[[LoweredFunc, list[Array]], object]]] = {
+        "interpreter": (serial, interp.run),
+        "C": (serial, lambda f, a: codegen_c.build(f)(*a)),
+        "emulator": (threads, lambda f, a: run_program(emit(f), a)),
+    }
+    for who, (schedule, run) in runs.items():
+        args = arguments([x, *outs], data)
+        run(lower(schedule, [x, *outs]), args)
+        for e, got, want in zip(EXPONENTS, args[1:], wanted, strict=True):
+            assert equal_where_defined(got, want, np.ones(size, bool)), f"{who}, {e}: {got}, wanted {want}"
+    found = evaluate([x, *outs], {x: data})
+    assert all(equal_where_defined(found[y], want, np.ones(size, bool)) for y, want in zip(outs, wanted, strict=True))
+
+
+def test_an_exponent_that_only_the_compiler_knows() -> None:
+    """The root of a quarter is one half, and so is the second of four exponents when the loop over them is unrolled."""
+    x = te.placeholder((len(BASES),), "float64", "x")
+    known = te.compute(x.shape, lambda i: te.power(x[i], te.sqrt(te.const(0.25, "float64"))), "known")
+    drawn = te.compute((4, len(BASES)), lambda k, i: te.power(x[i], k.astype("float64") * 0.5), "drawn")
+    s = te.create_schedule([known.op, drawn.op])
+    s[known].vectorize(s[known].split(known.op.axis[0], nparts=1)[1])
+    s[drawn].unroll(drawn.op.axis[0])
+    args = arguments([x, known, drawn], np.array(BASES))
+    codegen_c.build(lower(s, [x, known, drawn]))(*args)
+    wanted = [[c99_power(b, e) for b in BASES] for e in (0.0, 0.5, 1.0, 1.5)]
+    for got, want in zip([args[1], *args[2]], [wanted[1], *wanted], strict=True):
+        assert equal_where_defined(got, np.array(want), np.ones(len(BASES), bool)), f"{got}, wanted {want}"
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+def test_powers_in_graphs(exponent: float) -> None:
+    data, want = np.array(BASES, "float32"), np.array([c99_power(b, exponent) for b in BASES], "float32")
+    x = relay.var("x", shape=(len(BASES),))
+    got = run_graph(relay.Function([x], relay.power(x, relay.const(exponent))), [data])
+    assert equal_where_defined(got, want, np.ones(len(BASES), bool))
+
+
+@pytest.mark.parametrize("source, dtype", [("float32", "int32"), ("float64", "int64"), ("float32", "int8")])
+def test_floats_in_registers_become_integers_as_others_do(source: str, dtype: str) -> None:
+    """In C an element that many products share is read once, into a variable, and is not a loop variable for that."""
+    rng, ends = np.random.default_rng(4), [INF, -INF, NAN, 1e30, -3e9, 2.5, -2.5]
+    x, y = rng.choice(ends, (8, 6)).astype(source), rng.choice(ends, (6, 16)).astype(source)
+    a, b = te.placeholder(x.shape, source, "a"), te.placeholder(y.shape, source, "b")
+    k = te.reduce_axis((0, 6), "k")
+    c = te.compute(
+        (8, 16), lambda i, j: te.min(te.maximum(te.cast(dtype, a[i, k]), te.cast(dtype, b[k, j])), axis=k), "c"
+    )
+    s = te.create_schedule(c.op)
+    (rows, row), (columns, column) = s[c].split(c.op.axis[0], factor=4), s[c].split(c.op.axis[1], factor=2)
+    s[c].reorder(rows, columns, k, row, column)
+    func = lower(s, [a, b, c])
+    assert "a_v" in codegen_c.emit(func)
+    got = np.full((8, 16), 77, dtype)
+    codegen_c.build(func)(x, y, got)
+    nearest = [np.array([[whole(v, dtype) for v in row] for row in t.tolist()], dtype) for t in (x, y)]
+    np.testing.assert_array_equal(got, np.maximum(nearest[0][:, :, None], nearest[1][None]).min(1))
+
+
+def whole(value: float, dtype: str) -> int:
+    """The nearest integer of a dtype, towards zero; 0 for NaN."""
+    ends = np.iinfo(dtype)
+    return 0 if math.isnan(value) else int(min(max(value, ends.min), ends.max))
+
+
 # ------------------------------------------------------------------------------------------ drawn expressions
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from te_lite import Tensor, topi
-from te_lite.arithmetic import trunc_divide
+from te_lite.arithmetic import float_power, trunc_divide
 from te_lite.errors import require
 from te_lite.expr import FLOATS
 from te_lite.topi.broadcast import broadcast_shape
@@ -77,7 +77,7 @@ def _floor_mod(a: Array, b: Array) -> Array:
 
 def _power(a: Array, b: Array) -> Array:
     """Integers have no negative powers: such an exponent counts as 0."""
-    return np.asarray(np.power(a, b if b.dtype.kind == "f" else np.maximum(b, 0)), a.dtype)
+    return np.asarray(float_power(a, b if b.dtype.kind == "f" else np.maximum(b, 0)), a.dtype)
 
 
 def _whole(x: TensorType, what: str) -> str:

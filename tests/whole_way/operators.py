@@ -110,9 +110,9 @@ def _floats(op: str, a: Value, b: Value) -> Value:
     if op == "//":
         return rounded(floor, high - low, a.dtype, sure=sure)
     rest, slip = a.v - b.v * floor, np.abs(b.v) * (high - low)
-    product = np.abs(b.v * floor) + np.abs(floor) * b.e + slip
+    largest = np.maximum(np.abs(quotient), np.abs(b.v * floor) + np.abs(floor) * b.e + slip)
     error = a.e + np.abs(floor) * b.e + slip + 2.0 ** -DIGITS[a.dtype] * np.abs(b.v * floor) * 2
-    return rounded(rest, np.where(product < 0.99 * LARGEST[a.dtype], error, np.inf), a.dtype, sure=sure)
+    return rounded(rest, np.where(largest < 0.99 * LARGEST[a.dtype], error, np.inf), a.dtype, sure=sure)
 
 
 def _nan_or_infinite(op: str, a: Value, b: Value) -> Array:
@@ -240,7 +240,8 @@ def _at_the_edge(function: str, x: Value) -> Array:
 
 def _power(x: Value, y: Value) -> Value:
     x, y = alike(x, y)
-    v = np.power(x.v, y.v)
+    root = (y.v == 0.5) & ((x.v == 0) | (x.v == -np.inf))  # of one exponent NumPy takes a root: NaN and -0.0
+    v = np.power(np.where(root, np.abs(x.v), x.v), y.v)
     relative = np.abs(y.v) * x.e / np.maximum(x.v - x.e, 0) + np.abs(np.log(np.abs(x.v))) * y.e
     given = x.e + y.e == 0
     relative = np.where(given, 0.0, relative)

@@ -7,6 +7,7 @@ from functools import partial, reduce
 
 import numpy as np
 
+from te_lite.arithmetic import float_power
 from te_lite.dtype import computed, largest
 from te_lite.errors import require
 from te_lite.expr import FLOATS
@@ -65,7 +66,7 @@ def power(node: Node) -> Expr:
         if short is not None:
             return short
     if base is not None and exponent is not None:
-        return const(np.power(base, exponent), x.dtype)
+        return const(float_power(base, exponent), x.dtype)
     if x.dtype in FLOATS or y.dtype not in FLOATS:
         return binary("power", x, cast(y, x.dtype))
     return cast(binary("power", cast(x, y.dtype), y), x.dtype)
