@@ -51,7 +51,9 @@ def workload(network: str, rng: np.random.Generator) -> tuple[Function, Arrays, 
     return graph["main"], inputs, params
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    "network", [pytest.param(n, marks=[pytest.mark.long] if n.startswith("resnet3d") else []) for n in NETWORKS]
+)
 def test_optimised_networks_mean_the_same(network: str) -> None:
     rng = np.random.default_rng(len(network))
     function, inputs, params = workload(network, rng)

@@ -74,7 +74,7 @@ LONG = {
     "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet/NCHW", "mobilenet/NHWC", "mobilenet_v2/NHWC",
     "mobilenet_v3_small/NHWC", "mobilenet_v3_large/NCHW", "efficientnet_b0/NHWC", "convnext_tiny/NHWC", "swin_t/NHWC",
     "swin_t/NCHW", "vit_b_16/NHWC", "deit_tiny/NHWC", "gpt2/NHWC", "llama-135m/NHWC", "t5-small-encoder/NHWC",
-    "whisper-tiny-encoder/NHWC",
+    "whisper-tiny-encoder/NHWC", "gpt2/NCHW",
 }  # fmt: skip
 """Networks of many kernels, or large ones, of kinds that others have too: for `make test-long`."""
 

@@ -25,7 +25,15 @@ def imported(family: str, opset: int) -> tuple[relay.IRModule, Builder, np.ndarr
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
-@pytest.mark.parametrize("family", ["resnext", "mobilenet_v3", "inception", "unet", "bert", "vit"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "mobilenet_v3",
+        "inception",
+        "vit",
+        *(pytest.param(f, marks=pytest.mark.long) for f in ("resnext", "unet", "bert")),
+    ],
+)
 def test_a_family_compiles_for_c(family: str) -> None:
     module, b, want = imported(family, 17)
     lib = relay.build(module, "c")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import onnx
 import pytest
 
@@ -18,10 +20,18 @@ from tests.relay_lite.onnx_models import Builder
 DEFAULT = sorted(op for op in {*TABLE, *CONTROL} if "::" not in op)
 
 
+@cache
+def every_definition() -> dict[str, list[int]]:
+    """The versions of the operators that the installed onnx knows, up to the last opset that is read."""
+    found: dict[str, list[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain and schema.since_version < OPSETS.stop:
+            found.setdefault(schema.name, []).append(schema.since_version)
+    return found
+
+
 def definitions(op: str) -> list[int]:
-    """The versions of an operator that the installed onnx knows, up to the last opset that is read."""
-    found = [s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and not s.domain]
-    return sorted(v for v in found if v < OPSETS.stop)
+    return sorted(every_definition().get(op, []))
 
 
 def test_the_document_is_up_to_date() -> None:
