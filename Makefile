@@ -26,14 +26,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[dev]"
 	touch $@
 
 tune: $(VENV)/.installed
 	$(RUN) -m ansor tune $(LAYER) --target c --trials $(TRIALS) --log $(LOG) --compare
 
 $(VENV)/.installed-cuda: $(VENV)/.installed
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable ".[cuda]" || \
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[cuda]" || \
 		echo "the packages of the extra [cuda] could not be installed" >&2
 	$(RUN) -c "import pycuda" 2> /dev/null && touch $@ || true
 

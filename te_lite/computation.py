@@ -8,8 +8,8 @@ import json
 import math
 from collections.abc import Sequence
 from functools import cached_property
-
-import networkx as nx
+from importlib import import_module
+from typing import Any
 
 from .access import AccessInfo, access_info
 from .errors import ExprError, require
@@ -36,9 +36,9 @@ class Computation:
         return access_info(self.ops)
 
     @cached_property
-    def graph(self) -> nx.DiGraph[int]:
-        """Nodes are stage numbers (attribute `op`); an edge leads from producer to consumer."""
-        graph: nx.DiGraph[int] = nx.DiGraph()
+    def graph(self) -> Any:
+        """A `networkx.DiGraph`: nodes are stage numbers (attribute `op`), an edge leads from producer to consumer."""
+        graph = import_module("networkx").DiGraph()
         graph.add_nodes_from((k, {"op": op}) for k, op in enumerate(self.ops))
         graph.add_edges_from((p, k) for k, reads in enumerate(self.access.read_from) for p in reads)
         return graph

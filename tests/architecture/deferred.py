@@ -12,6 +12,7 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.core.registry", "<module>"): "the one place that reaches upward: backends and front ends, by name",
     ("ansor.cost_model.trees", "xgboost"): "takes a third of a second to load; needed when a model learns",
     ("codegen_cuda.device", "pycuda.driver"): "comes with the extra [cuda], and needs a driver",
+    ("te_lite.computation", "networkx"): "takes a tenth of a second to load; needed when someone looks at the graph",
     ("relay_lite.frontend.onnx.model", "onnx"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.external_data_helper"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.inliner"): "comes with the extra [onnx]",
