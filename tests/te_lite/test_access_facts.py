@@ -32,6 +32,11 @@ def test_elementwise_stages_are_strictly_inlineable(access: AccessInfo) -> None:
     assert [k for k in range(11) if access.is_strictly_inlineable(k)] == [BIAS_ADD, BN_MUL, BN_ADD, RELU]
 
 
+def test_the_graph_leads_from_producers_to_consumers(dag: te.ComputeDAG) -> None:
+    assert list(dag.graph.nodes) == list(range(11)) and dag.graph.nodes[CONV]["op"] is dag.ops[CONV]
+    assert list(dag.graph.predecessors(CONV)) == [PAD, KERNEL] and list(dag.graph.successors(RELU)) == []
+
+
 def test_the_last_stage_is_the_only_output(access: AccessInfo) -> None:
     assert [k for k in range(11) if access.is_output(k)] == [RELU]
 
