@@ -352,14 +352,28 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
             return Binary(op, a, b) if value is None else Const(value, a.dtype)
         given = law(op, "right", b.value, a.dtype)
         if given is not None:
-            return a if given == OTHER else Const(stored(0, a.dtype), a.dtype)
+            return a if given == OTHER else _zero(a)
     elif isinstance(a, Const):
         given = law(op, "left", a.value, a.dtype)
         if given is not None:
-            return b if given == OTHER else Const(stored(0, a.dtype), a.dtype)
+            return b if given == OTHER else _zero(b)
     elif a is b and op in ("min", "max"):
         return a
     return Binary(op, a, b)
+
+
+def _zero(instead: Expr) -> Expr:
+    """Zero instead of an operation on an expression; data stays data, for what it meets is not to become an index."""
+    zero, dtype = Const(stored(0, instead.dtype), instead.dtype), instead.dtype
+    return zero if dtype not in ("int32", "int64") or _is_index(instead) else Call("trunc", (zero,), dtype)
+
+
+def _is_index(e: Expr) -> bool:
+    match e:
+        case Binary():
+            return _is_index(e.a) and _is_index(e.b)
+        case _:
+            return isinstance(e, Var | Const)
 
 
 def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:

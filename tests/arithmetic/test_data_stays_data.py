@@ -101,3 +101,27 @@ def test_conditions_that_fold(seed: int) -> None:
     for backend, found in results(outputs, given, (*USUAL, "C unrolled")).items():
         for got, right, form in zip(found, want, forms, strict=True):
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {form}")
+
+
+ZEROS: list[tuple[str, Any]] = [
+    ("x * 0", lambda x: x * 0), ("0 * x", lambda x: 0 * x), ("x % 1", lambda x: x % 1),
+    *((f"{side} {op} 0", lambda x, op=op, left=side == "left": binary(op, *((const(0), x) if left else (x, const(0)))))
+      for op in ("//", "%", "/") for side in ("left", "right")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["min", "max", "+", "-"])
+def test_data_that_folds_to_zero(op: str) -> None:
+    """The index that it meets leaves the dtype, and is cut to it before they meet."""
+    x = te.placeholder((N,), "int32", name="x")
+    given: Arrays = {x: np.arange(N, dtype="int32") - 3}
+    cases = [(name, zero, end) for name, zero in ZEROS for end in (2**31 - 1, -(2**31))]
+    met = lambda i, end: i + 7 + end if end > 0 else const(end) - (i + 7)  # noqa: E731
+    outputs = te.compute(
+        (N,), lambda i: tuple([binary(op, zero(x[i]), met(i, end)) for _, zero, end in cases]), name="t"
+    )
+    wanted = [[wrap(WANT[op](0, wrap(end + (p + 7 if end > 0 else -p - 7), "int32")), "int32") for p in range(N)]
+              for _, _, end in cases]  # fmt: skip
+    for backend, found in results(outputs, given, (*USUAL, "C unrolled")).items():
+        for got, right, (name, _, end) in zip(found, wanted, cases, strict=True):
+            np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {name}, {end}")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite.expr import Const, Expr, binary, call, cast, const
+from te_lite.expr import Call, Const, Expr, binary, call, cast, const
 from te_lite.topi.broadcast import mod
 from tests.arithmetic.backends import results
 
@@ -113,7 +113,8 @@ def test_divisions_by_constants_that_trap() -> None:
 def test_a_fold_by_zero_is_zero(op: str, dtype: str) -> None:
     x = te.placeholder((1,), dtype, name="x")[0]
     for folded in (binary(op, x, const(0, dtype)), binary(op, const(5, dtype), const(0, dtype))):
-        assert isinstance(folded, Const) and folded.value == 0 and folded.dtype == dtype
+        zero = folded.args[0] if isinstance(folded, Call) and folded.func == "trunc" else folded
+        assert isinstance(zero, Const) and zero.value == 0 and folded.dtype == dtype
 
 
 def saturated(x: float, dtype: str) -> int:
