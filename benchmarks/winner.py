@@ -23,6 +23,7 @@ import numpy as np
 import ansor
 from ansor.cli.catalog import register_catalog
 from benchmarks.report import parser, table, write_json
+from codegen_cuda.module import open_device
 
 SEEDS, REPEAT = (1, 2, 3), 5
 TOLERANCE = 1e-5
@@ -90,7 +91,7 @@ def main() -> None:
         searched(log := Path(folder) / "log.json", given.target, given.size, given.trials)
         figures = winner(log, given.target, given.size)
     table([[k, *v] if isinstance(v, list) else [k, v, "", ""] for k, v in figures.items()], ["", *map(str, SEEDS)])
-    write_json(given.json, figures)
+    write_json(given.json, figures, open_device().cuda.Device(0).name() if given.target == "cuda" else None)
 
 
 if __name__ == "__main__":
