@@ -13,7 +13,22 @@ from itertools import pairwise
 
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Expr, Var
-from te_lite.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, seq, with_bodies
+from te_lite.stmt import (
+    Alloc,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    bodies,
+    exprs_of,
+    map_exprs,
+    seq,
+    stmts_of,
+    with_bodies,
+)
 from te_lite.visit import children, free_vars, transform
 
 from .host import Options
@@ -70,7 +85,7 @@ def merge_copies(s: Stmt, buffer: Buffer, indices: Indices) -> Stmt:
         places = _copied_from(s, buffer, indices)
         if places is not None:
             rest = [x for x in s.body.stmts if not _is_copy(x, s.buffer, buffer)]
-            return map_stores(seq(*rest), s.buffer, buffer, places, indices)
+            return redirected(seq(*rest), s.buffer, buffer, places, indices)
     return with_bodies(s, tuple([merge_copies(b, buffer, indices) for b in bodies(s)]))
 
 
@@ -88,19 +103,31 @@ def _is_copy(s: Stmt, a: Buffer, b: Buffer) -> bool:
 
 
 def _copied_from(s: Alloc, buffer: Buffer, indices: Indices) -> dict[int, int] | None:
-    """The place in `buffer` of each register of `s`; None when they are not plain copies at constant places."""
+    """The place in `buffer` of each register of `s`; None when they are not plain copies at constant places.
+
+    In between nothing looks at `buffer`, and registers that change are copied back, last of all.
+    """
     places: dict[int, int] = {}
-    for part in bodies(s.body):
+    back: set[int] = set()
+    parts = bodies(s.body)
+    rest = [k for k, part in enumerate(parts) if not _is_copy(part, s.buffer, buffer)]
+    for k, part in enumerate(parts):
         store = _store_of(part)
-        if store is None or not _is_copy(part, s.buffer, buffer):
+        if store is None or k in rest:
             continue
         assert isinstance(store.value, BufferLoad)
         inner, outer = indices.linear(store.index), indices.linear(store.value.index)
         if store.buffer is buffer:
             inner, outer = outer, inner
+            back.add(inner.const)
+        if rest and (k < rest[-1] if store.buffer is buffer else k > rest[0]):
+            return None
         if not inner.same_terms(outer) or places.setdefault(inner.const, outer.const) != outer.const:
             return None
-    return places if places and _all_at(s, places, indices) else None
+    work = [parts[k] for k in rest]
+    apart = not any(True for part in work for _ in accesses(part, buffer))
+    kept = back == {*places} or not any(x.buffer is s.buffer for p in work for x in stmts_of(p) if isinstance(x, Store))
+    return places if places and apart and kept and _all_at(s, places, indices) else None
 
 
 def _all_at(s: Alloc, places: dict[int, int], indices: Indices) -> bool:
@@ -113,20 +140,22 @@ def _all_at(s: Alloc, places: dict[int, int], indices: Indices) -> bool:
     return True
 
 
-def map_stores(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indices: Indices) -> Stmt:
+def redirected(s: Stmt, old: Buffer, new: Buffer, places: dict[int, int], indices: Indices) -> Stmt:
     """`s` with the elements of `old` replaced by those of `new` at `places`."""
 
     def moved(index: Expr) -> Expr:
         form = indices.linear(index)
         return Linear(form.terms, places[form.const]).expr()
 
-    def redirect(e: Expr) -> Expr | None:
+    def load(e: Expr) -> Expr | None:
         return BufferLoad(new, moved(e.index)) if isinstance(e, BufferLoad) and e.buffer is old else None
 
-    if isinstance(s, Store):
-        value = transform(s.value, redirect)
-        return Store(new, moved(s.index), value) if s.buffer is old else Store(s.buffer, s.index, value)
-    return with_bodies(s, tuple([map_stores(b, old, new, places, indices) for b in bodies(s)]))
+    def stores(s: Stmt) -> Stmt:
+        if isinstance(s, Store):
+            return Store(new, moved(s.index), s.value) if s.buffer is old else s
+        return with_bodies(s, tuple(map(stores, bodies(s))))
+
+    return stores(map_exprs(s, lambda e: transform(e, load)))
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,9 @@ from codegen_c.indices import Indices
 from codegen_c.promote import promote
 from codegen_c.registers import scalarise
 from codegen_c.vectorize import legalise
-from te_lite.expr import Expr, cast, const, if_then_else, maximum
+from te_lite.expr import Expr, Var, cast, const, if_then_else, maximum
 from te_lite.interp import run
-from te_lite.stmt import Alloc, Buffer, For, If, LoweredFunc, Store, seq, stmts_of
+from te_lite.stmt import Alloc, Buffer, For, If, LoweredFunc, Stmt, Store, seq, stmts_of
 
 from .c_programs import P, S, U, V, assert_close, func, nest, poisoned, random_array, v
 
@@ -112,3 +114,43 @@ def test_the_outermost_nest_that_fits_is_promoted():
     body = passes(f, codegen_c.Options()).body
     assert isinstance(body, For) and body.var is k0 and isinstance(body.body, For) and body.body.var is i
     assert isinstance(body.body.body, Alloc) and body.body.body.buffer.size == 64
+
+
+def around_a_copy(rest: Callable[[Buffer, Buffer, Buffer, Var], Stmt]) -> LoweredFunc:
+    """t = x; then for every k a copy u of t[k], what `rest(t, u, y, k)` does, and z[k] = t[k]."""
+    x, y, z = (Buffer(n, "float32", (2,)) for n in "xyz")
+    t, u = Buffer("t", "float32", (2,)), Buffer("u", "float32", (1,))
+    i, k = v("i", "k")
+    copied = Alloc(u, seq(Store(u, const(0), t[k]), rest(t, u, y, k)))
+    after = nest((k, 2, S), seq(Store(y, k, const(0.0)), copied, Store(z, k, t[k])))
+    return func([x, y, z], Alloc(t, seq(nest((i, 2, S), Store(t, i, x[i])), after)))
+
+
+RESTS: dict[str, Callable[[Buffer, Buffer, Buffer, Var], Stmt]] = {
+    "read": lambda t, u, y, k: Store(y, k, u[0] * const(2.0)),
+    "read by a condition": lambda t, u, y, k: If(u[0] > const(0.0), Store(y, k, const(1.0))),
+    "the other changes": lambda t, u, y, k: seq(Store(t, k, t[k] + const(1.0)), Store(y, k, u[0])),
+    "the copy changes": lambda t, u, y, k: seq(Store(u, const(0), u[0] + const(1.0)), Store(y, k, u[0])),
+    "the copy changes and goes back": lambda t, u, y, k: seq(
+        Store(u, const(0), u[0] + const(1.0)), Store(y, k, u[0]), Store(t, k, u[0])
+    ),
+    "it goes back too early": lambda t, u, y, k: seq(
+        Store(u, const(0), u[0] + const(1.0)),
+        Store(t, k, u[0]),
+        Store(u, const(0), u[0] + const(1.0)),
+        Store(y, k, u[0]),
+    ),
+    "the copy changes after it went back": lambda t, u, y, k: seq(
+        Store(t, k, u[0]), Store(u, const(0), u[0] + const(1.0)), Store(y, k, u[0])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESTS)
+def test_copies_of_registers(name: str) -> None:
+    f = around_a_copy(RESTS[name])
+    x = np.array([1.5, -2.5], "float32")
+    wanted, got = ([np.full(2, np.nan, "float32") for _ in range(2)] for _ in range(2))
+    run(f, [x, *wanted])
+    codegen_c.build(f)(x, *got)
+    np.testing.assert_array_equal(got, wanted)
