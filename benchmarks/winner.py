@@ -37,11 +37,11 @@ def task_of(target: str, size: int) -> ansor.SearchTask:
 def retimed(log: Path, target: str, size: int, seed: int) -> dict[str, float]:
     """Seconds of the best program of a log on random inputs, and its worst error relative to the sums of magnitudes."""
     program, rng = task_of(target, size).build_best(log), np.random.default_rng(seed)
-    a, b = (rng.standard_normal((size, size), np.float32) for _ in range(2))
-    out = np.full((size, size), np.nan, np.float32)
+    inputs = [rng.standard_normal((size, size), np.float32) for _ in range(2)]
+    a, b, out = map(ansor.nd.array, [*inputs, np.full((size, size), np.nan, np.float32)])
     program(a, b, out)
-    wide = [x.astype("float64") for x in (a, b)]
-    error = np.abs(out - wide[0] @ wide[1]) / (np.abs(wide[0]) @ np.abs(wide[1]))
+    wide = [x.astype("float64") for x in inputs]
+    error = np.abs(out.asnumpy() - wide[0] @ wide[1]) / (np.abs(wide[0]) @ np.abs(wide[1]))
     timing = program.time(a, b, out, repeat=REPEAT, min_repeat_ms=100)
     return {"seconds": float(np.median(timing.results)), "error": float(np.max(error))}
 

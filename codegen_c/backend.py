@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.backend import Backend
+from ansor.core.nd import aligned_empty
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
@@ -30,7 +31,6 @@ from .module import build
 from .network import CNetworkBackend
 
 Array = np.ndarray[Any, np.dtype[Any]]
-ALIGNMENT = 64
 SOURCE, LIBRARY = "program.c", "program.so"
 GROWTH = 1.618
 
@@ -78,9 +78,7 @@ class CDevice:
 
     def put(self, array: Array) -> Array:
         """An aligned copy."""
-        raw = np.empty(array.nbytes + ALIGNMENT, np.uint8)
-        start = -raw.ctypes.data % ALIGNMENT
-        handle: Array = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+        handle = aligned_empty(array.shape, array.dtype)
         handle[...] = array
         return handle
 

@@ -11,7 +11,8 @@ from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
 from ansor.core.json_values import items, text
 from ansor.core.kernel_store import KernelStore
-from ansor.core.network_memory import ALIGNMENT, HostMemory
+from ansor.core.nd import ALIGNMENT
+from ansor.core.network_memory import HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.c_text import BYTES
 from te_lite.errors import require

@@ -11,9 +11,7 @@ from te_lite.errors import require
 
 from .backend import Array, CompiledNetwork
 from .errors import GraphError
-from .nd import DeviceId, NDArray, aligned_empty, cpu, in_host_memory
-
-ALIGNMENT = 64
+from .nd import ALIGNMENT, DeviceId, NDArray, aligned_empty, cpu, in_host_memory
 
 
 class HostMemory:

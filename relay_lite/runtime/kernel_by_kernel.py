@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ansor.core.backend import Backend, CompiledNetwork, Program
-from ansor.core.nd import DeviceId
-from ansor.core.network_memory import ALIGNMENT, HostMemory
+from ansor.core.nd import ALIGNMENT, DeviceId
+from ansor.core.network_memory import HostMemory
 from ansor.core.network_plan import ExecutionPlan, KernelCode, Step
 from ansor.core.scratch import scratch_folder
 from te_lite.errors import require
