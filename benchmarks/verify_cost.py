@@ -53,7 +53,7 @@ CASES: dict[str, Callable[[], list[Tensor]]] = {
 TARGETS = ("c", "cuda")
 TRIALS = {"c": "codegen_c.emit", "cuda -arch=sm_90": "codegen_cuda.emit"}
 """Targets, and the module that emits their programs; a device is not needed."""
-WITHOUT: Callable[[Any], None] = lambda func: None  # noqa: E731
+WITHOUT: Callable[..., None] = lambda *given: None  # noqa: E731
 
 
 def main() -> None:
@@ -105,7 +105,8 @@ def cost_row(name: str, target: str, programs: int) -> list[Any]:
     lowers, verifies = [], []
     for state in list(drawn(te.ComputeDAG(CASES[name]()), target, programs + 1)):
         func, lowering = fastest(lambda state=state: unverified(state))  # type: ignore[misc]
-        _, verifying = fastest(lambda func=func: verdict(func))  # type: ignore[misc]
+        computed = [b for t, b in zip(state.dag.tensors, func.args, strict=True) if isinstance(t.op, te.ComputeOp)]
+        _, verifying = fastest(lambda func=func, computed=computed: verdict(func, computed))  # type: ignore[misc]
         lowers.append(lowering)
         verifies.append(verifying)
     ratios = [v / x for v, x in zip(verifies, lowers, strict=True)][1:]
@@ -124,9 +125,9 @@ def trial_row(target: str, trials: int) -> list[Any]:
     seconds: tuple[list[float], list[float]] = ([], [])
     shares: list[float] = []
 
-    def watched(func: Any) -> None:
+    def watched(*given: Any) -> None:
         nonlocal own
-        own += timed(lambda: verify(func))[1]
+        own += timed(lambda: verify(*given))[1]
 
     bench = Workbench()
     with tempfile.TemporaryDirectory() as data:
