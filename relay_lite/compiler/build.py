@@ -12,6 +12,8 @@ from the store of the backend.
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,6 +36,8 @@ from .kernels import Maker
 from .optimize import optimize
 
 OPT_LEVEL = 3
+STAND_BACK = 10
+"""The niceness of compilers: all of Python is one thread, which they would keep from finding them work."""
 Params = Mapping[str, Any]
 
 
@@ -93,10 +97,18 @@ def compile_fused(fused: Function, target: Target) -> NetworkLibrary:
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """As many threads as there are processors; what they have not begun is dropped when a kernel fails."""
+    """As many threads as there are processors; what they have not begun is dropped when a kernel fails.
+
+    They and the compilers they start stand back where the thread that finds them work wants a processor.
+    """
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    pool = ThreadPoolExecutor(count)
+    pool = ThreadPoolExecutor(count, initializer=_stand_back)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _stand_back() -> None:
+    if sys.platform == "linux":  # elsewhere this is the priority of the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), STAND_BACK)
