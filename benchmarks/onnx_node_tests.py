@@ -340,12 +340,14 @@ def main() -> None:
             print(f"refused: {r.name}: {r.reason}")
     known = [r.known for r in results if r.outcome == "pass"]
     print(f"{len(known) - known.count(0)} of those that pass had inputs given as initializers")
+    shared = {}
     if options.shared is not None:
         names = {path.name for path in options.shared.glob("test_*")}
         count = sum(r.outcome in ("pass", "differs") for r in results if r.name in names)
-        print(f"{count} of the {sum(r.name in names for r in results)} tests that {options.shared} holds too pass")
+        shared = {"shared": sum(r.name in names for r in results), "shared_pass": count}
+        print(f"{count} of the {shared['shared']} tests that {options.shared} holds too pass")
     print(f"{len(results)} tests in {time.perf_counter() - start:.0f} s")
-    report.write_json(options.json, {"target": options.target, **summary(results), "tests": {
+    report.write_json(options.json, {"target": options.target, **summary(results), **shared, "tests": {
         outcome: [r.name for r in results if r.outcome == outcome] for outcome in OUTCOMES[1:]
     }})  # fmt: skip
 
