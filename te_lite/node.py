@@ -54,9 +54,8 @@ class Expr:
         try:
             return self._hash
         except AttributeError:
-            value = hash((type(self), *self._fields()))
-            object.__setattr__(self, "_hash", value)
-            return value
+            object.__setattr__(self, "_hash", hash((type(self), *self._fields())))
+            return self._hash
 
     def __bool__(self) -> bool:
         raise ExprError(f"the expression {self!r} has no truth value in Python; use te.if_then_else, te.all or te.any")
@@ -286,9 +285,6 @@ class Call(Expr):
     dtype: str = field()
 
 
-# ---------------------------------------------------------------------------------------------- construction
-
-
 def const(value: int | float | bool, dtype: str | None = None) -> Const:
     """A constant; without `dtype` Python's int, float and bool become int32, float32 and bool.
 
@@ -310,10 +306,9 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
     """`value` as an expression; Python numbers take `dtype`."""
     if isinstance(value, Expr):
         return value
-    value = python_number(value)
-    if not isinstance(value, int | float):
-        raise ExprError(f"expression: a number or an expression is needed, got value={value!r}")
-    return const(value, dtype)
+    number, needed = python_number(value), "a number or an expression is needed"
+    require(isinstance(number, int | float), ExprError, "expression", needed, value=number)
+    return const(number, dtype)
 
 
 def pair(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
@@ -346,17 +341,14 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     a, b = pair(a, b)
     if a.dtype in STORED:
         return cast(a.dtype, binary(op, *_computable(a, b)))
-    if isinstance(b, Const):
-        if isinstance(a, Const):
-            value = fold(op, a.value, b.value, a.dtype)
+    number, other, side = (b, a, "right") if isinstance(b, Const) else (a, b, "left")
+    if isinstance(number, Const):
+        if isinstance(other, Const):
+            value = fold(op, other.value, number.value, a.dtype)
             return Binary(op, a, b) if value is None else Const(value, a.dtype)
-        given = law(op, "right", b.value, a.dtype)
+        given = law(op, side, number.value, a.dtype)
         if given is not None:
-            return a if given == OTHER else _zero(a)
-    elif isinstance(a, Const):
-        given = law(op, "left", a.value, a.dtype)
-        if given is not None:
-            return b if given == OTHER else _zero(b)
+            return other if given == OTHER else _zero(other)
     elif a is b and op in ("min", "max"):
         return a
     return Binary(op, a, b)
@@ -369,11 +361,7 @@ def _zero(instead: Expr) -> Expr:
 
 
 def _is_index(e: Expr) -> bool:
-    match e:
-        case Binary():
-            return _is_index(e.a) and _is_index(e.b)
-        case _:
-            return isinstance(e, Var | Const)
+    return isinstance(e, Var | Const) or (isinstance(e, Binary) and _is_index(e.a) and _is_index(e.b))
 
 
 def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
