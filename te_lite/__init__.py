@@ -7,11 +7,11 @@ Read the modules in this order; none imports one that comes after it.
     computations        tensor, text, access, computation
     states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
     loop programs       stmt, stmt_text, names, width, stored_text, c_text
-    bounds              data_arithmetic, reads, loop_scope, bounds, nest, index_span, footprint
+    bounds              data_arithmetic, reads, loop_scope, overrun, bounds, nest, index_span, footprint
     verifier            verify_span, verify_points, verify_form, verify_bounds, verify_walk, verify_access
     verdicts            verify_clash, verify_digits, verify_phases, verify_races, verify
     dependence          interp_expr, independent
-    lowering            zero_terms, lower_facts, lower_nest, double_buffer, vthread, unroll, sync, lower
+    lowering            zero_terms, lower_facts, edges, lower_nest, double_buffer, vthread, unroll, sync, lower
     meaning             reference_expr, reference, interp_memory, interp_scope, interp
     printing            state_text, python_text, dag_json
     beside them         environment, timing, methods, topi

@@ -8,7 +8,7 @@ lanes): nothing here asks for the truth of an extent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -26,7 +26,8 @@ from .loop_scope import (
     standing_loops,
     thread_ranks,
 )
-from .loop_value import split_strides
+from .loop_value import split_strides, tiled_extent
+from .overrun import index_beyond, reach_beyond, runs_over
 from .reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
 from .region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
 from .state import ATTACHED, INLINED, ROOT, FuseRel, Iter, SplitRel, Stage, State, root_extent
@@ -148,11 +149,21 @@ class _Inference:
     def _read_region(self, k: int, read: Read, fixed: Atoms, shape: tuple[int, ...]) -> list[Region]:
         rank = self.storage[k]
         axes = self._axis_regions(read.reader, fixed, rank)
+        over = self._over(read.reader) if runs_over(self.state, k, self.listed) else []
         out = []
         for form, size in zip(read.forms, shape, strict=True):
             region = _form_region(form, axes)
-            out.append(Region(ZERO, size) if region is None else clip(region, size))
+            room = size + index_beyond(form, over)
+            out.append(Region(ZERO, size) if region is None else clip(region, room))
         return out
+
+    def _over(self, k: int) -> list[Any]:
+        """How far stage k is computed behind the end of each axis (`overrun.py`)."""
+        if not runs_over(self.state, k, self.listed):
+            return []
+        stage, rank = self.stages[k], len(self.stages[k].op.axis)
+        space = [reach_beyond(r, d) for r, d in zip(self.regions[k], stage.op.shape, strict=False)]
+        return space + [tiled_extent(stage, uid) - stage.vars[uid].extent for uid in range(rank, stage.num_roots)]
 
     def _stands(self, stage: int, uid: int, fixed: Atoms, rank: int) -> bool:
         """Whether iterator `uid` stands still: fixed outside, or a thread that does not share the storage.
@@ -169,7 +180,9 @@ class _Inference:
         key = (k, fixed | {(-1, rank)})
         if key not in self._axis_cache:
             stage = self.stages[k]
-            local = _LocalRegions(k, stage, lambda uid: self._stands(k, uid, fixed, rank))
+            over = runs_over(self.state, k, self.listed)
+            reduced = range(len(stage.op.axis), stage.num_roots) if over else range(0)
+            local = _LocalRegions(k, stage, lambda uid: self._stands(k, uid, fixed, rank), reduced)
             out = []
             for root, base in enumerate(self.regions[k]):
                 inner = local.region(root)
@@ -206,12 +219,16 @@ class _Inference:
 
 
 class _LocalRegions:
-    """The regions of a stage's iterators over its own loops, some of which stand still."""
+    """The regions of a stage's iterators over its own loops, some of which stand still.
 
-    def __init__(self, k: int, stage: Stage, stands: Any) -> None:
+    The axes `whole_tiles` (uids) run to the end of their last tile, the others end at their extents.
+    """
+
+    def __init__(self, k: int, stage: Stage, stands: Callable[[int], bool], whole_tiles: Collection[int]) -> None:
         self.k = k
         self.stage = stage
         self.stands = stands
+        self.whole_tiles = whole_tiles
         self.split_of = {rel.parent: rel for rel in stage.relations if isinstance(rel, SplitRel)}
         self.fuse_of = {p: rel for rel in stage.relations if isinstance(rel, FuseRel) for p in rel.parts}
         self.done: dict[int, Region] = {}
@@ -250,7 +267,7 @@ class _LocalRegions:
         count = len(list(takewhile(bool, runs)))
         self.full[uid] = count == len(runs)
         if self.full[uid]:
-            return Region(ZERO, extent)
+            return Region(ZERO, tiled_extent(self.stage, uid) if uid in self.whole_tiles else extent)
         if count > 1 and rel.inner_to_outer:
             parts = [(Region(ZERO, ceildiv(extent, strides[count - 1])), strides[count - 1]), *parts[count:]]
         elif count > 1:

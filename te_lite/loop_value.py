@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -37,6 +37,14 @@ def split_strides(stage: Stage, rel: SplitRel) -> list[Any]:
     return [*strides, 1]
 
 
+def tiled_extent(stage: Stage, uid: int) -> Any:
+    """How far the tiles reach that iterator `uid` is split into, the last one whole (an int or lanes)."""
+    for rel in stage.relations:
+        if isinstance(rel, SplitRel) and rel.parent == uid:
+            return split_strides(stage, rel)[0] * stage.vars[rel.children[0]].extent
+    return stage.vars[uid].extent
+
+
 def all_values(stage: Stage, variables: Mapping[int, Expr]) -> dict[int, Expr]:
     """The value of every iterator (by uid) that the loops in `variables` (by uid) determine."""
     values = dict(variables)
@@ -68,8 +76,8 @@ def root_values(stage: Stage, variables: Mapping[int, Expr], roots: Iterable[int
     return {r: values[r] for r in roots}
 
 
-def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
-    """What keeps the loops of splits that do not divide inside their parents.
+def split_guards(stage: Stage, variables: Mapping[int, Expr], free: Collection[int] = ()) -> list[Expr]:
+    """What keeps the loops of splits that do not divide inside their parents; those in `free` (uids) are not kept.
 
     Splitting from the inside out, only the whole can run over; from the outside in, every remainder can.  A loop
     that runs over and is the outermost part of another split needs no guard of its own: the whole has one.
@@ -82,7 +90,8 @@ def split_guards(stage: Stage, variables: Mapping[int, Expr]) -> list[Expr]:
     for rel in reversed(splits):
         far = [reach.get(c, stage.vars[c].length) for c in rel.children]
         reach[rel.parent], limits = _overruns(stage, rel, far, rel.parent in guarded_by_whole)
-        guards += [compare("<", _partial_value(stage, rel, values, start), limit) for start, limit in limits]
+        if rel.parent not in free:
+            guards += [compare("<", _partial_value(stage, rel, values, start), limit) for start, limit in limits]
     return guards[::-1]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from .edges import Edge, copies, neutral_axes, runs_beyond
 from .errors import LowerError, require
 from .expr import (
     BufferLoad,
@@ -17,15 +18,17 @@ from .expr import (
     as_expr,
     binary,
     compare,
+    if_then_else,
     logical_and,
 )
+from .laws import stored
 from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
 from .reads import reads_by_producer
-from .state import MIXED, REDUCE, FuseRel, Iter, Stage
+from .state import ATTACHED, MIXED, REDUCE, FuseRel, Iter, Stage
 from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
-from .visit import substitute, transform
+from .visit import substitute, transform, walk
 
 _KIND = {
     "none": ForKind.SERIAL,
@@ -39,12 +42,18 @@ _KIND = {
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a stage's loops: variables by uid, axis values, and what must hold to be inside."""
+    """One point of a stage's loops: variables by uid, axis values, and what must hold for it to be computed.
+
+    A stage that runs over is computed beyond the edge too: `inside` says where that is not, and `nearest` has the
+    axes that may be there, moved to the edge.
+    """
 
     variables: Mapping[int, Expr]
     local: list[Expr]
     env: dict[Var, Expr]
     guards: list[Expr]
+    inside: list[Expr]
+    nearest: dict[Var, Expr]
 
 
 class NestBuilder:
@@ -162,21 +171,30 @@ class NestBuilder:
             if d in values:
                 value = binary("+", low.minima[k][d], values[d]) if d < len(local) else values[d]
                 env[axis] = low.simplifier.simplify(value)
-        guards = split_guards(stage, variables) + self._axis_guards(k, env) + self._thread_guards(k, variables)
-        return Point(variables, local, env, self._open(guards))
+        bounded = [v for v in stage.op.reduce_axis if v in env and isinstance(v.extent, Expr)]
+        reduced = [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
+        edges, over = self._edges(k, env), self._runs_over(k)
+        inside = [guard for edge in edges for guard in edge.guards]
+        free = neutral_axes(low, k) if over and self._reads_in_storage(k, env) else ()
+        guards = split_guards(stage, variables, free)
+        guards += ([] if over else inside) + reduced + self._thread_guards(k, variables)
+        nearest = {edge.axis: edge.nearest for edge in edges} if over else {}
+        return Point(variables, local, env, self._open(guards), self._open(inside) if over else [], nearest)
 
-    def _axis_guards(self, k: int, env: Mapping[Var, Expr]) -> list[Expr]:
-        """What keeps the axes inside their extents: a region may begin before them or end behind."""
-        low, op = self.low, self.low.stages[k].op
-        guards: list[Expr] = []
-        for d, axis in enumerate(op.axis):
+    def _runs_over(self, k: int) -> bool:
+        """Whether stage k is computed beyond the edge of its axes."""
+        return not self.tensorized and not self._across_threads(self.low.stages[k]) and runs_beyond(self.low, k)
+
+    def _edges(self, k: int, env: Mapping[Var, Expr]) -> list[Edge]:
+        """The axes that may leave their extents: a region may begin before them or end behind."""
+        low, found = self.low, []
+        for d, axis in enumerate(low.stages[k].op.axis):
             first = low.minima[k][d]
             last = binary("+", first, int(low.regions(k)[d].extent) - 1)
-            guards += [] if low.simplifier.prove(compare(">=", first, 0)) else [compare(">=", env[axis], 0)]
-            inside = low.simplifier.prove(compare("<", last, axis.extent))
-            guards += [] if inside else [compare("<", env[axis], axis.extent)]
-        bounded = [v for v in op.reduce_axis if v in env and isinstance(v.extent, Expr)]
-        return guards + [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
+            before = not low.simplifier.prove(compare(">=", first, 0))
+            behind = not low.simplifier.prove(compare("<", last, axis.length))
+            found += [Edge(axis, env[axis], axis.length, before, behind)] if before or behind else []
+        return found
 
     def _thread_guards(self, k: int, variables: Mapping[int, Expr]) -> list[Expr]:
         """What keeps out the threads of the launch that a loop over fewer threads does not have."""
@@ -198,9 +216,12 @@ class NestBuilder:
 
     # ------------------------------------------------------------------------------------- statements
 
-    def _value(self, e: Expr, env: Mapping[Var, Expr]) -> Expr:
-        """An expression of the body at a point: axes replaced, reads turned into buffer reads."""
-        low = self.low
+    def _value(self, e: Expr, point: Point) -> Expr:
+        """An expression of the body at a point: axes replaced, reads turned into buffer reads.
+
+        What has no element for a point beyond the edge is read at the nearest point inside.
+        """
+        low, env, edge = self.low, point.env, {**point.env, **point.nearest}
 
         def swap(x: Expr) -> Expr | None:
             if isinstance(x, Var):
@@ -208,10 +229,30 @@ class NestBuilder:
             if isinstance(x, Load):
                 k, output = low.index_of[x.tensor.op.key], x.tensor.value_index
                 indices = [transform(i, swap) for i in x.indices]
+                if point.nearest and not self._in_storage(k, indices):
+                    indices = [transform(substitute(i, edge), swap) for i in x.indices]
                 return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
             return None
 
         return low.simplifier.simplify(transform(e, swap))
+
+    def _reads_in_storage(self, k: int, env: Mapping[Var, Expr]) -> bool:
+        """Whether all reads of the body of stage k at a point surely find an element."""
+        reads = [x for body in self.low.bodies[k] for x in walk(body) if isinstance(x, Load)]
+        return all(
+            self._in_storage(self.low.index_of[x.tensor.op.key], [substitute(i, env) for i in x.indices]) for x in reads
+        )
+
+    def _in_storage(self, k: int, indices: Sequence[Expr]) -> bool:
+        """Whether the storage of stage k surely has an element for these indices."""
+        low, prove = self.low, self.low.simplifier.prove
+        own = low.stages[k].where == ATTACHED
+        for d, index in enumerate(indices):
+            local = low.simplifier.simplify(binary("-", index, low.minima[k][d]) if own else index)
+            size = low.regions(k)[d].extent if own else low.stages[k].op.shape[d]
+            if not (prove(compare(">=", local, 0)) and prove(compare("<", local, size))):
+                return False
+        return True
 
     def _store(self, k: int, output: int, point: Point, value: Expr) -> Stmt:
         index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
@@ -244,16 +285,23 @@ class NestBuilder:
         bodies = self.low.bodies[k]
         first = bodies[0]
         if not isinstance(first, Reduce):
-            stores = [self._store(k, o, point, self._value(e, point.env)) for o, e in enumerate(bodies)]
+            stores = [self._store(k, o, point, self._zero_beyond(k, e, point)) for o, e in enumerate(bodies)]
             return self._guarded(k, point.guards, seq(*stores))
-        sources = [self._value(s, point.env) for s in first.sources]
+        sources = [self._value(s, point) for s in first.sources]
         own = [self._own(k, o, point) for o in range(len(sources))]
         combine = self._combine(k, first.combiner, own, sources, point)
         return self._guarded(k, point.guards, combine, self._condition(first, point))
 
+    def _zero_beyond(self, k: int, e: Expr, point: Point) -> Expr:
+        """The value of a body, or zero beyond the edge where that is what stage k has there."""
+        if not point.inside or not copies(self.low, k):
+            return self._value(e, point)
+        value, zero = self._value(e, replace(point, nearest={})), Const(stored(0, e.dtype), e.dtype)
+        return self.low.simplifier.simplify(if_then_else(logical_and(*point.inside), value, zero))
+
     def _condition(self, reduction: Reduce, point: Point) -> list[Expr]:
         """What a point must fulfil to be folded, unless it always does."""
-        return [] if reduction.condition is None else self._open([self._value(reduction.condition, point.env)])
+        return [] if reduction.condition is None else self._open([self._value(reduction.condition, point)])
 
     def _combine(self, k: int, combiner: Combiner, own: list[Expr], sources: list[Expr], point: Point) -> Stmt:
         """`own := combiner(own, sources)`; several values go through temporaries, as they depend on each other."""
@@ -310,7 +358,7 @@ class NestBuilder:
 
     def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point) -> Stmt:
         guards = point.guards + self._condition(reduction, point)
-        sources = [self._value(s, point.env) for s in reduction.sources]
+        sources = [self._value(s, point) for s in reduction.sources]
         results = combined(reduction.combiner, [b[0] for b in part], sources)
         body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], as_expr(0), value))
         return If(logical_and(*guards), body) if guards else body

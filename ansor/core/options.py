@@ -17,6 +17,8 @@ class SketchOptions:
     threads, then the loop that fetches inputs), or a size that is not positive.
     `max_innermost_reduce_factor` is not TVM's: a sum in registers that runs through a whole reduction on a CPU is
     stored once, so there the innermost part of a reduction may be longer than that of a space axis.
+    `max_padding` is not TVM's either: by how much of an extent with few divisors the tiles may run over it (0: tiles
+    always divide).
     """
 
     cpu_multi_level_tiling_structure: str = "SSRSRS"
@@ -24,6 +26,7 @@ class SketchOptions:
     max_innermost_split_factor: int = 64
     max_innermost_reduce_factor: int = 1024
     max_vectorize_size: int = 64
+    max_padding: float = 0.125
     disable_change_compute_location: int = 0
 
     def __post_init__(self) -> None:
@@ -37,3 +40,5 @@ class SketchOptions:
         for name in ("max_innermost_split_factor", "max_innermost_reduce_factor", "max_vectorize_size"):
             value = getattr(self, name)
             require(isinstance(value, int) and value > 0, TaskError, name, "a positive integer is needed", got=value)
+        law = "a number from 0 to 1 is needed"
+        require(0 <= self.max_padding <= 1, TaskError, "max_padding", law, got=self.max_padding)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..space.choices import Space
 from ..space.decisions.draw import Matrix
-from ..space.decisions.factor_tables import divisors
+from ..space.decisions.factor_tables import covered, divisors
 from ..space.decisions.parts import Tile
 
 
@@ -31,7 +31,8 @@ def neighbours(space: Space, row: np.ndarray) -> Matrix:
 
 def _moved_primes(tile: Tile, lengths: list[int]) -> Iterator[list[int]]:
     """The lengths after one prime went from one loop to another, the outermost loop (the rest) included."""
-    loops = [tile.extent // int(np.prod(lengths)), *lengths]
+    inner = int(np.prod(lengths))
+    loops = [covered(tile.extents, inner) // inner, *lengths]
     for source, length in enumerate(loops):
         for prime in (d for d in divisors(length)[1:] if len(divisors(d)) == 2):
             for target in range(len(loops)):

@@ -98,6 +98,7 @@ class SketchPolicy:
         "max_innermost_split_factor": 64,
         "max_innermost_reduce_factor": 1024,
         "max_vectorize_size": 64,
+        "max_padding": 0.125,
         "disable_change_compute_location": 0,
         "extra_sketch_rules": ",".join(EXTRA_RULES),
     }
@@ -110,6 +111,7 @@ class SketchPolicy:
         "evolutionary_search_population": (1, math.inf),
         "evolutionary_search_num_iters": (0, math.inf),
         "evolutionary_search_mutation_prob": (0, 1),
+        "max_padding": (0, 1),
         "disable_change_compute_location": (0, 1),
     }
 

@@ -1,7 +1,8 @@
 """How much shared memory each kernel of a program uses.
 
 `fetches` answers for a sketch and lengths, before any state is made, so that lengths that fit can be drawn; that
-figure is exact for affine reads without padding and a lower bound otherwise, so it never refuses what fits.
+figure is exact for affine reads without padding in tiles that divide, and a lower bound otherwise, so it never
+refuses what fits.
 `shared_bytes` answers for a bounded state and has the last word.
 """
 

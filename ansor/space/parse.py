@@ -113,7 +113,9 @@ def _shape(space: Space, steps: Sequence[Step]) -> Shape:
 
 
 def _row(space: Space, found: Structure, steps: Sequence[Step], shape: Shape) -> np.ndarray | None:
-    """The numbers of the steps; None when they have another structure, or one is none of its choice's values."""
+    """The numbers of the steps; None when they have another structure, one is none of its choice's values, or tiles
+    divide none of their extents.
+    """
     row: Matrix = np.zeros(space.width, np.int64)
     pattern = list(found.state.steps)
     for position, (decision, columns) in found.holes.items():
@@ -122,6 +124,8 @@ def _row(space: Space, found: Structure, steps: Sequence[Step], shape: Shape) ->
             return None
         pattern[position] = decision.write(pattern[position], numbers)
         row[list(columns)] = numbers
+    if any(all(e % int(row[t.columns].prod()) for e in t.extents) for t in space.tiles):
+        return None
     given = {name: dict(numbers) for name, numbers in shape}
     for c in space.choices:
         if c.kind in given:

@@ -9,7 +9,7 @@ from ansor.sketch import generate_sketches
 from ansor.sketch.predicates import traced_steps
 from ansor.space.choices import Group, Space, Variant
 from ansor.space.decisions.draw import Matrix
-from ansor.space.decisions.factor_tables import factor_table
+from ansor.space.decisions.factor_tables import padded_extents, tile_table
 from ansor.space.decisions.parts import Choice, Tile
 from ansor.space.decisions.splits import holes
 from ansor.space.decisions.table import DECISIONS
@@ -36,7 +36,7 @@ def space_of_sketch(sketch: State, target: str, max_innermost: int = 64) -> Spac
         levels = GPU_LEVELS if target == "cuda" and parts == 4 else ("serial",) * parts
         stage = stage_of_step(sketch, position)
         reduce = step.iter >= 5 * len(sketch.stages[stage].op.axis) and parts < 4
-        tiles.append(Tile(position, stage, step.extent, first, parts, max_innermost, reduce, levels))
+        tiles.append(Tile(position, stage, padded_extents(step.extent, 0.125), first, parts, max_innermost, reduce, levels))
         first += parts
     stages = sorted({t.stage for t in tiles}) or [len(sketch.stages) - 1]
     kinds: list[tuple[str, int, tuple[int, ...]]] = [("unroll", k, UNROLL[target]) for k in stages]
@@ -66,7 +66,7 @@ def variants_of(space: Space, n: int) -> list[Variant]:
 def random_rows(space: Space, n: int, rng: np.random.Generator) -> Matrix:
     out = np.zeros((n, space.width), np.int64)
     for t in space.tiles:
-        table = factor_table(t.extent, t.parts, t.max_innermost)
+        table = tile_table(t.extents, t.parts, t.max_innermost)
         out[:, t.columns] = table[rng.integers(len(table), size=n)]
     for c in space.choices:
         out[:, c.column] = np.array(c.values)[rng.integers(len(c.values), size=n)]
@@ -82,7 +82,7 @@ def valid(space: Space, rows: Matrix) -> np.ndarray:
     out = np.ones(len(rows), bool)
     for t in space.tiles:
         lengths = rows[:, t.columns]
-        out &= (lengths > 0).all(axis=1) & (t.extent % lengths.prod(axis=1) == 0)
+        out &= (lengths > 0).all(axis=1) & np.any([e % lengths.prod(axis=1) == 0 for e in t.extents], axis=0)
         out &= lengths[:, -1] <= t.max_innermost
     for c in space.choices:
         out &= np.isin(rows[:, c.column], c.values)
@@ -90,5 +90,5 @@ def valid(space: Space, rows: Matrix) -> np.ndarray:
 
 
 def point_count(space: Space) -> int:
-    sizes = [len(factor_table(t.extent, t.parts, t.max_innermost)) for t in space.tiles]
+    sizes = [len(tile_table(t.extents, t.parts, t.max_innermost)) for t in space.tiles]
     return int(np.prod([*sizes, *[len(c.values) for c in space.choices]], dtype=object))

@@ -16,7 +16,7 @@ from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS
 from ansor.evolve.selection import BASE, Scored, best_of, fitness
 from ansor.space.choices import Group, Space, Variant
 from ansor.space.decisions.draw import Matrix, pick, roulette
-from ansor.space.decisions.factor_tables import factor_table
+from ansor.space.decisions.factor_tables import tile_table
 from ansor.space.duplicates import Seen
 from ansor.space.limits import rows_fit
 from te_lite import ComputeDAG
@@ -56,7 +56,7 @@ class Additive:
     def maximum(self) -> float:
         total = 0.0
         for t in self.space.tiles:
-            table = factor_table(t.extent, t.parts, t.max_innermost)
+            table = tile_table(t.extents, t.parts, t.max_innermost)
             total += self.figures[np.arange(t.first, t.first + t.parts), table].sum(axis=1).max()
         return float(total + sum(self.figures[c.column, list(c.values)].max() for c in self.space.choices))
 

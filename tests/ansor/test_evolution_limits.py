@@ -119,8 +119,8 @@ def test_rows_fit_what_sampling_draws(name: str, least: int) -> None:
     assert len(rows) == 40 and rows_fit(space, rows, CUDA).all()
 
 
-def test_small_and_prime_outputs_may_use_less_than_a_warp() -> None:
-    for dag, least in ((te.ComputeDAG(outer(3, 5)), 1), (te.ComputeDAG(outer(2053, 1)), 1), (dag_of("matmul"), 32)):
+def test_small_outputs_may_use_less_than_a_warp_and_tiles_of_prime_ones_run_over() -> None:
+    for dag, least in ((te.ComputeDAG(outer(3, 5)), 1), (te.ComputeDAG(outer(2053, 1)), 32), (dag_of("matmul"), 32)):
         space = spaces_of(dag, "cuda")[0]
         rows = random_rows(space, 200, np.random.default_rng(1))
         assert rows_fit(space, rows, CUDA).tolist() == by_definition(space, rows, least, CUDA).tolist()

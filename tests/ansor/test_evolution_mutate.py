@@ -13,6 +13,7 @@ from ansor.evolve.crossover import crossover, parts_of
 from ansor.evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Change, Mutation, mutate
 from ansor.space.choices import Group, Space
 from ansor.space.decisions.draw import Matrix
+from ansor.space.decisions.factor_tables import covered
 from ansor.space.decisions.lengths import Lengths
 from ansor.space.decisions.parallel import Parallel
 from ansor.space.decisions.threads import Threads
@@ -68,7 +69,7 @@ def test_a_moved_factor_stays_in_one_tile_and_between_two_lengths(space: Space) 
     touched = np.zeros(len(rows), int)
     for t in space.tiles:
         old, new = rows[:, t.columns], changed[:, t.columns]
-        old, new = [np.column_stack([t.extent // x.prod(axis=1), x]) for x in (old, new)]
+        old, new = [np.column_stack([[covered(t.extents, n) // n for n in x.prod(axis=1)], x]) for x in (old, new)]
         moved = (old != new).sum(axis=1)
         assert set(moved.tolist()) <= {0, 2}
         touched += moved > 0
@@ -98,16 +99,16 @@ def test_what_does_not_apply_leaves_rows_alone() -> None:
 
 def test_a_prime_that_fits_no_innermost_length_is_never_moved() -> None:
     space = space_named("prime_matmul", "c")
-    one = replace(space, tiles=tuple([replace(t, extent=101, parts=1) for t in space.tiles[:1]]), choices=())
+    one = replace(space, tiles=tuple([replace(t, extents=(101,), parts=1) for t in space.tiles[:1]]), choices=())
     rows = np.ones((40, 1), np.int64)
     assert not Change(Lengths(), 1.0).apply(rows, one, np.random.default_rng(0))[1].any()
-    seven = replace(one, tiles=(replace(one.tiles[0], extent=7),))
+    seven = replace(one, tiles=(replace(one.tiles[0], extents=(7,)),))
     assert (Change(Lengths(), 1.0).apply(rows, seven, np.random.default_rng(0))[0] == 7).all()
 
 
 def test_the_draw_is_uniform_over_pairs_and_divisors() -> None:
     space = space_named("prime_matmul", "c")
-    one = replace(space, tiles=(replace(space.tiles[0], extent=16, parts=1, max_innermost=8),), choices=())
+    one = replace(space, tiles=(replace(space.tiles[0], extents=(16,), parts=1, max_innermost=8),), choices=())
     rows = np.full((4000, 1), 4)
     changed = Change(Lengths(), 1.0).apply(rows, one, np.random.default_rng(0))[0]
     values, counts = np.unique(changed, return_counts=True)

@@ -145,7 +145,7 @@ def test_drawn_threads_reach_all_that_the_limits_allow(limits: ThreadLimits) -> 
     tables = [factor_table(e, 4, 8).tolist() for e in extents]
     pairs = {(a[0] * b[0], a[1] * b[1]) for a in tables[0] for b in tables[1]}
     allowed = {p for p in pairs if p[0] <= limits.max_vthread and limits.min_threads <= p[1] <= limits.max_threads}
-    plan = thread_plan(extents, 4, limits, 8)
+    plan = thread_plan(tuple([(e,) for e in extents]), 4, limits, 8)
     assert set(plan.ways[-1]) == allowed
     assert (limits.max_vthread, limits.max_threads) in allowed
 
@@ -157,14 +157,14 @@ def test_innermost_lengths_are_as_long_as_allowed() -> None:
 
 def test_neighbours_reach_the_longest_innermost_length() -> None:
     space = replace(
-        space_named("prime_matmul", "c"), choices=(), tiles=(Tile(0, 0, 16, 0, 1, 8, False, ("serial",)),)
+        space_named("prime_matmul", "c"), choices=(), tiles=(Tile(0, 0, (16,), 0, 1, 8, False, ("serial",)),)
     )  # fmt: skip
     assert neighbours(space, np.array([4])).tolist() == [[8], [2]]
     assert neighbours(space, np.array([8])).tolist() == [[4]]
 
 
 def test_a_tile_that_its_innermost_length_may_take_whole_can_be_moved() -> None:
-    one = replace(space_named("prime_matmul", "c"), choices=(), tiles=(Tile(0, 0, 7, 0, 1, 7, False, ("serial",)),))
+    one = replace(space_named("prime_matmul", "c"), choices=(), tiles=(Tile(0, 0, (7,), 0, 1, 7, False, ("serial",)),))
     rows, rng = np.ones((20, 1), np.int64), np.random.default_rng(0)
     assert (MOVE_FACTOR.apply(rows, one, rng)[0] == 7).all()
     less = replace(one, tiles=(replace(one.tiles[0], max_innermost=6),))

@@ -13,7 +13,7 @@ from ansor.core.options import SketchOptions
 from ansor.sketch import generate_sketches
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Variant
-from ansor.space.decisions.factor_tables import factor_table
+from ansor.space.decisions.factor_tables import tile_table
 from ansor.space.programs import programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import random_space, space_of
@@ -70,7 +70,7 @@ def test_every_tile_is_reached(target: str) -> None:
     variant = variant_of(dag, target)
     rows = sample_rows(variant, 6000, np.random.default_rng(0), target, HARDWARE[target])
     for tile in variant.space.tiles:
-        table = {tuple(r) for r in factor_table(tile.extent, tile.parts, tile.max_innermost).tolist()}
+        table = {tuple(r) for r in tile_table(tile.extents, tile.parts, tile.max_innermost).tolist()}
         drawn = [tuple(r) for r in rows[:, tile.columns].tolist()]
         assert set(drawn) == table
         counts = [drawn.count(t) for t in table]

@@ -46,7 +46,7 @@ lowering = importlib.import_module("te_lite.lower")
 
 
 def no_split_guard(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lower_nest, "split_guards", lambda stage, variables: [])
+    m.setattr(lower_nest, "split_guards", lambda stage, variables, free: [])
 
 
 def guard_one_too_far(m: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def guard_one_too_early(m: pytest.MonkeyPatch) -> None:
 
 def only_the_first_guard(m: pytest.MonkeyPatch) -> None:
     original = loop_value.split_guards
-    m.setattr(lower_nest, "split_guards", lambda stage, variables: original(stage, variables)[:1])
+    m.setattr(lower_nest, "split_guards", lambda stage, variables, free: original(stage, variables, free)[:1])
 
 
 def swapped_strides(m: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ class FactorMoves:
     """What is needed to move factors, tabulated for the tiles that leave a choice.
 
     Position 0 of a tile is its outermost length, the rest, which has no column; positions beyond its innermost are
-    padding.  `columns` [tiles, positions] holds -1 where there is none.  The divisors > 1 of `values[v]`, in
+    padding.  `columns` [tiles, positions] holds -1 where there is none; so does `extents` [tiles, most of them], whose
+    first column is an extent of every tile.  The divisors > 1 of `values[v]`, in
     increasing order, are `divisors[starts[v] : starts[v + 1]]`; `keys` is `v * stride + divisor`.
     """
 
@@ -38,10 +39,17 @@ class FactorMoves:
         limit = v * self.stride + np.minimum(most, self.stride - 1)
         return first, np.searchsorted(self.keys, limit, side="right") - first
 
+    def outermost(self, tile: Index, inner: Index) -> Index:
+        """The turns of the outermost loop over tiles of `inner` points, in the first extent that they divide."""
+        extents = self.extents[tile]
+        divided = (extents > 0) & (extents % inner[:, None] == 0)
+        found: Index = extents[np.arange(len(inner)), np.argmax(divided, axis=1)] // inner
+        return found
+
 
 def _leaves_choice(tile: Tile) -> bool:
     """Some factor of the tile can be moved whatever its lengths are."""
-    return tile.extent > 1 and (tile.parts > 1 or divisors(tile.extent)[1] <= tile.max_innermost)
+    return any(e > 1 and (tile.parts > 1 or divisors(e)[1] <= tile.max_innermost) for e in tile.extents)
 
 
 @lru_cache(maxsize=256)
@@ -53,12 +61,15 @@ def factor_moves(tiles: tuple[Tile, ...]) -> FactorMoves | None:
     columns = np.full((len(tiles), 1 + max(t.parts for t in tiles)), -1, np.int64)
     for k, t in enumerate(tiles):
         columns[k, 1 : 1 + t.parts] = np.arange(t.first, t.first + t.parts)
-    values = sorted({d for t in tiles for d in divisors(t.extent)})
+    extents = np.full((len(tiles), max(len(t.extents) for t in tiles)), -1, np.int64)
+    for k, t in enumerate(tiles):
+        extents[k, : len(t.extents)] = t.extents
+    values = sorted({d for t in tiles for e in t.extents for d in divisors(e)})
     lists = [divisors(v)[1:] for v in values]
     stride = values[-1] + 1
     return FactorMoves(
         columns=columns,
-        extents=np.array([t.extent for t in tiles], np.int64),
+        extents=extents,
         innermost=np.array([t.parts for t in tiles], np.int64),
         limits=np.array([t.max_innermost for t in tiles], np.int64),
         values=np.array(values, np.int64),
@@ -82,7 +93,7 @@ def move_factors(tiles: tuple[Tile, ...], rows: Matrix, rng: np.random.Generator
     tile = rng.integers(len(table.columns), size=len(rows))
     columns, innermost = table.columns[tile], table.innermost[tile]
     lengths = np.where(columns >= 0, rows[n[:, None], columns], 1)
-    lengths[:, 0] = table.extents[tile] // lengths.prod(axis=1)
+    lengths[:, 0] = table.outermost(tile, lengths.prod(axis=1))
     room = table.limits[tile] // lengths[n, innermost]
     source, target = _pair(table, lengths, innermost, room, rng)
     most = np.where(target == innermost, room, lengths[n, source])

@@ -1,21 +1,56 @@
 """The ways to cut a loop into tiles: all ordered factorisations of an extent, tabulated once.
 
-A decision is then a row of a table.
+A decision is then a row of a table.  An extent with few divisors (197, 27) has hardly any: there the lengths may
+divide a slightly longer extent instead (200, 28), and the last tile runs over the edge (`te_lite/overrun.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
 MAX_INNERMOST = 64
+TILE_SIZES = (4, 8, 16, 32, 64)
+"""An extent has few divisors where none is within a factor of sqrt(2) of one of these, up to itself."""
+
+ROUNDED_TO = (2, 4, 8, 16, 32, 64)
 
 
 def divisors(n: int) -> list[int]:
     """The positive divisors of `n` in increasing order."""
     small = [d for d in range(1, int(n**0.5) + 1) if n % d == 0]
     return small + [n // d for d in reversed(small) if d * d != n]
+
+
+def has_few_divisors(extent: int) -> bool:
+    """Whether some size of a tile has no divisor of `extent` near it."""
+    near = [any(d * d <= 2 * t * t <= 4 * d * d for d in divisors(extent)) for t in TILE_SIZES if t <= extent]
+    return not all(near)
+
+
+def padded_extents(extent: int, most: float) -> tuple[int, ...]:
+    """What tiles of `extent` may divide: itself, and where it has few divisors, longer ones by up to `most` of it."""
+    if not has_few_divisors(extent):
+        return (extent,)
+    rounded = {-(-extent // m) * m for m in ROUNDED_TO}
+    return (extent, *sorted(e for e in rounded if extent < e <= (1 + most) * extent))
+
+
+def covered(extents: Sequence[int], inner: int) -> int:
+    """The first of `extents` that tiles of `inner` points divide; the least multiple of `inner` where none is."""
+    return next((e for e in extents if e % inner == 0), -(-extents[0] // inner) * inner)
+
+
+@lru_cache(maxsize=512)
+def tile_table(extents: tuple[int, ...], parts: int, max_innermost: int = MAX_INNERMOST) -> np.ndarray:
+    """The rows of the tables of several extents, each once: read-only int64 [number of tuples, parts]."""
+    if len(extents) == 1:
+        return factor_table(extents[0], parts, max_innermost)
+    out = np.unique(np.concatenate([factor_table(e, parts, max_innermost) for e in extents]), axis=0)
+    out.flags.writeable = False
+    return out
 
 
 @lru_cache(maxsize=512)

@@ -21,7 +21,7 @@ from ...core.hardware import HardwareParams
 from .decision import Decision, Draft, Phase
 from .draw import Mask, Matrix
 from .factor_moves import move_factors
-from .factor_tables import factor_table
+from .factor_tables import padded_extents, tile_table
 from .parts import Setting, Tile
 from .splits import holes, split_positions
 from .thread_plans import ThreadLimits, ThreadPlan, thread_limits, thread_plan, thread_splits
@@ -48,7 +48,9 @@ class Lengths(Decision[Tile]):
             reduce = sketch.stages[k].vars[relation.parent].kind == REDUCE
             most = options.max_innermost_reduce_factor if reduce and not gpu else options.max_innermost_split_factor
             levels = _levels(len(step.lengths), position in threaded)
-            out.append(Tile(position, k, step.extent, 0, len(step.lengths), most, reduce, levels))
+            padding = options.max_padding if gpu or not reduce else 0
+            extents = padded_extents(step.extent, padding)
+            out.append(Tile(position, k, extents, 0, len(step.lengths), most, reduce, levels))
         return out
 
     def draw(self, parts: Sequence[Tile], draft: Draft) -> None:
@@ -59,7 +61,7 @@ class Lengths(Decision[Tile]):
                 rows[:, tile.columns] = drawn
                 threaded.add(tile.step)
         for tile in [] if draft.small else [t for t in parts if t.step not in threaded]:
-            table = factor_table(tile.extent, tile.parts, tile.max_innermost)
+            table = tile_table(tile.extents, tile.parts, tile.max_innermost)
             rows[:, tile.columns] = table[rng.integers(len(table), size=len(rows))]
 
     def mutate(self, parts: tuple[Tile, ...], rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Mask]:
@@ -105,7 +107,7 @@ def _kernels(sketch: State, tiles: tuple[Tile, ...], hardware: HardwareParams) -
         mine = tuple([by_step[p] for p in positions if p in by_step])
         if mine:
             limits = thread_limits(sketch, k, hardware)
-            plan = thread_plan(tuple([t.extent for t in mine]), mine[0].parts, limits, mine[0].max_innermost)
+            plan = thread_plan(tuple([t.extents for t in mine]), mine[0].parts, limits, mine[0].max_innermost)
             reachable = min(threads for _, threads in plan.ways[-1])
             least = limits.min_threads if reachable >= limits.min_threads else 1
             out.append(_Kernel(mine, plan, replace(limits, min_threads=least)))

@@ -19,14 +19,15 @@ from ...core.target import Target
 class Tile:
     """The split at position `step` of the sketch's steps: columns `first .. first + parts - 1`.
 
-    The product of the columns divides `extent`; the last one is at most `max_innermost`.  `levels` names what the
-    lengths are on a GPU ("vthread", "thread" or "serial"), for the limits of a block; all "serial" on a CPU.
+    The product of the columns divides one of `extents`: that of the loop, and longer ones over which the last tile
+    runs.  The last column is at most `max_innermost`.  `levels` names what the lengths are on a GPU ("vthread",
+    "thread" or "serial"), for the limits of a block; all "serial" on a CPU.
     """
 
     kind: ClassVar[str] = "tile sizes"
     step: int
     stage: int
-    extent: int
+    extents: tuple[int, ...]
     first: int
     parts: int
     max_innermost: int

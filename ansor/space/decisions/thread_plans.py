@@ -16,7 +16,7 @@ from te_lite.state import ATTACHED, State
 
 from ...core.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
-from .factor_tables import factor_table
+from .factor_tables import tile_table
 
 Pair = tuple[int, int]
 
@@ -122,12 +122,14 @@ def _times(a: Pair, b: Pair) -> Pair:
 
 
 @lru_cache(maxsize=512)
-def thread_plan(extents: tuple[int, ...], parts: int, limits: ThreadLimits, max_innermost: int) -> ThreadPlan:
-    """How to draw the splits (`parts` lengths each) of axes with these extents.
+def thread_plan(
+    extents: tuple[tuple[int, ...], ...], parts: int, limits: ThreadLimits, max_innermost: int
+) -> ThreadPlan:
+    """How to draw the splits (`parts` lengths each) of axes with these extents (those of a `Tile` for each).
 
     When no assignment has `min_threads` threads, fewer are allowed.
     """
-    tables = tuple([factor_table(e, parts, max_innermost) for e in extents])
+    tables = tuple([tile_table(e, parts, max_innermost) for e in extents])
     groups = tuple([_by_threads(t, limits) for t in tables])
     reached: list[set[Pair]] = [{(1, 1)}]
     for pairs in groups:

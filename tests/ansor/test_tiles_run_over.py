@@ -1,0 +1,148 @@
+"""Tiles that do not divide: what is drawn, and that programs with them are right on every target."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import codegen_c
+import te_lite as te
+from ansor.core.hardware import HardwareParams
+from ansor.core.options import SketchOptions
+from ansor.core.target import Target
+from ansor.sketch import generate_sketches
+from ansor.sketch.extra import extra_sketches
+from ansor.space.decisions.factor_tables import covered, has_few_divisors, padded_extents, tile_table
+from ansor.space.spaces import space_of
+from codegen_cuda import emit
+from codegen_cuda.emulator import run_program
+from te_lite.interp import run
+from te_lite.reference import evaluate
+from te_lite.state import State
+from te_lite.step import Split
+from te_lite.stmt import If, LoweredFunc, Store, stmts_of
+from tests.drawn_programs import drawn_program
+from tests.oracle import Oracle
+
+HARDWARE = {t: HardwareParams(target=Target.of(t)).completed(Target.of(t)) for t in ("c", "cuda")}
+RULES = ("packed_read", "padded_shared", "double_buffer")
+LEAST = te.const(float("-inf"), "float32")
+
+
+def contraction(combine: Callable[..., te.Expr], source: Callable[[te.Expr, te.Expr], te.Expr]) -> list[te.Tensor]:
+    """out[i, j] = combine over k of source(A[i, k], B[k, j]), bounded below by a bias."""
+    a, b = te.placeholder((29, 37), name="A"), te.placeholder((37, 53), name="B")
+    bias, k = te.placeholder((53,), name="bias"), te.reduce_axis((0, 37), "k")
+    c = te.compute((29, 53), lambda i, j: combine(source(a[i, k], b[k, j]), axis=k), name="C")
+    return [a, b, bias, te.compute((29, 53), lambda i, j: te.maximum(c[i, j], bias[j]), name="D")]
+
+
+def convolution() -> list[te.Tensor]:
+    """A 3x3 convolution of stride 2 of 11 channels of 25x25 padded by 1, to 13."""
+    x, w = te.placeholder((1, 11, 25, 25), name="X"), te.placeholder((13, 11, 3, 3), name="W")
+    return [x, w, te.topi.nn.relu(te.topi.nn.conv2d_nchw(x, w, stride=2, padding=1, dilation=1))]
+
+
+PROGRAMS: dict[str, Callable[[], list[te.Tensor]]] = {
+    "sum of products": lambda: contraction(te.sum, lambda x, y: x * y),
+    "maximum": lambda: contraction(te.max, lambda x, y: x * y),
+    "minimum": lambda: contraction(te.min, lambda x, y: x + y),
+    "product": lambda: contraction(te.prod, lambda x, y: 1 + x * y / 64),
+    "sum of exponentials": lambda: contraction(te.sum, lambda x, y: te.exp(x * y)),
+    "convolution": convolution,
+}
+"""With zeros beyond the edge the source is the identity of those in `NEUTRAL`; the others keep their guards."""
+
+NEUTRAL = ("sum of products", "product", "convolution")
+OFTEN = ("sum of products", "maximum")
+
+
+def drawn(name: str, target: str, count: int, seed: int) -> Iterator[tuple[State, LoweredFunc]]:
+    """Programs of all sketches whose tiles run over, lowered."""
+    dag, rng = te.ComputeDAG(PROGRAMS[name]()), np.random.default_rng(seed)
+    sketches = generate_sketches(dag, target, HARDWARE[target])
+    sketches += extra_sketches(dag, target, HARDWARE[target], rules=RULES)
+    while count:
+        sketch = sketches[int(rng.integers(len(sketches)))]
+        state = drawn_program(sketch, target, HARDWARE[target], rng)
+        if state is not None and any(runs_over(step) for step in state.steps):
+            count -= 1
+            yield state, te.lower(state)
+
+
+def runs_over(step: object) -> bool:
+    return isinstance(step, Split) and step.extent % int(np.prod([n or 1 for n in step.lengths])) != 0
+
+
+def compiled(func: LoweredFunc, args: list[np.ndarray]) -> None:
+    codegen_c.build(func)(*args)
+
+
+def emulated(func: LoweredFunc, args: list[np.ndarray]) -> None:
+    run_program(emit(func), args)
+
+
+def test_extents_with_few_divisors() -> None:
+    assert [e for e in range(1, 129) if not has_few_divisors(e)] == [
+        e for e in range(1, 129) if all(any(e % d == 0 and t / 2 <= d * d / t <= 2 * t for d in range(1, e + 1))
+                                        for t in (4, 8, 16, 32, 64) if t <= e)
+    ]  # fmt: skip
+    assert not any(has_few_divisors(e) for e in (1, 2, 3, 28, 56, 112, 224, 256, 768, 1000, 2048))
+    assert padded_extents(197, 0.125) == (197, 198, 200, 208)
+    assert padded_extents(197, 0) == (197,) and padded_extents(7, 0.125) == (7,)
+
+
+@pytest.mark.parametrize("extent", [13, 27, 149, 197, 1021])
+def test_a_table_has_what_divides_each_extent_once(extent: int) -> None:
+    extents = padded_extents(extent, 0.125)
+    table = [tuple(row) for row in tile_table(extents, 2, 64).tolist()]
+    every = [(a, b) for a in range(1, 2 * extent) for b in range(1, 65) if any(e % (a * b) == 0 for e in extents)]
+    assert table == sorted(every)
+    assert {covered(extents, a * b) for a, b in table} <= set(extents)
+
+
+def test_one_parameter_turns_them_off() -> None:
+    (sketch, *_) = generate_sketches(te.ComputeDAG(PROGRAMS["sum of products"]()), "cuda", HARDWARE["cuda"])
+    for padding in (0.0, 0.125):
+        space = space_of(sketch, "cuda", HARDWARE["cuda"], SketchOptions(max_padding=padding))
+        assert any(len(t.extents) > 1 for t in space.tiles) == (padding > 0)
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in OFTEN else pytest.mark.long) for n in PROGRAMS])
+def test_programs_are_right(name: str, target: str) -> None:
+    oracle = Oracle(te.ComputeDAG(PROGRAMS[name]()), np.random.default_rng(5))
+    binary = compiled if target == "c" else emulated if shutil.which("g++") else None
+    for n, (state, func) in enumerate(drawn(name, target, 4, 11)):
+        assert oracle.mismatch(func, run) is None, state
+        if binary is not None and n % 3 == 0:
+            assert oracle.mismatch(func, binary) is None, state  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_infinities_and_nan_stay_in_their_rows(name: str) -> None:
+    """What tiles read beyond the edge is zero, and not the neighbour of what is inside: 0 * inf would be NaN."""
+    dag, rng = te.ComputeDAG(PROGRAMS[name]()), np.random.default_rng(3)
+    inputs = {t: rng.standard_normal(t.shape, np.float32) for t in dag.tensors[:-1]}
+    for value in inputs.values():
+        value[..., -1] = rng.choice(np.float32([np.inf, -np.inf, np.nan, 0.5]), value.shape[:-1])
+    with np.errstate(all="ignore"):
+        want = evaluate(dag.tensors, inputs, dtype="float64")[dag.tensors[-1]]
+        for state, func in drawn(name, "cuda", 2, 17):
+            got = np.full(want.shape, 7, np.float32)
+            run(func, [*[inputs[t].copy() for t in dag.tensors[:-1]], got])
+            assert (np.isnan(got) == np.isnan(want)).all(), state
+            assert (np.isposinf(got) == np.isposinf(want)).all() and (np.isneginf(got) == np.isneginf(want)).all()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_accumulators_run_unguarded_where_that_is_neutral(name: str) -> None:
+    """On a GPU: guards stand around writes to memory only, and around accumulators that zeros would change."""
+    guarded = 0
+    for _, func in drawn(name, "cuda", 5, 23):
+        for guard in [s for s in stmts_of(func.body) if isinstance(s, If)]:
+            guarded += any(isinstance(s, Store) and s.buffer.storage == "local" for s in stmts_of(guard.then))
+    assert (guarded == 0) == (name in NEUTRAL)
