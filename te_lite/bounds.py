@@ -113,7 +113,23 @@ class _Inference:
             reduce = [Region(ZERO, root_extent(v, stage.op.axis)) for v in stage.op.reduce_axis]
             self.regions[k] = (*spatial, *reduce)
             self.stages[k] = fill_extents(stage, self.regions[k])
+            if self._accumulates(k):
+                self._round_up(k)
         return Bounds(replace(self.state, stages=tuple(self.stages)), tuple(self.regions), tuple(self.scopes))
+
+    def _accumulates(self, k: int) -> bool:
+        """Whether stage k is a reduction that runs over, in tiles that threads do not share out."""
+        stage = self.stages[k]
+        return bool(stage.op.reduce_axis and runs_over(self.state, k, self.listed) and not self.ranks[k])
+
+    def _round_up(self, k: int) -> None:
+        """Give stage k room for whole tiles where its own do not divide its region."""
+        stage, rank = self.stages[k], len(self.stages[k].op.axis)
+        extents = [tiled_extent(stage, uid) for uid in range(rank)]
+        roots = [replace(v, extent=e) for v, e in zip(stage.vars, extents, strict=False)]
+        self.stages[k] = replace(stage, vars=(*roots, *stage.vars[rank:]))
+        regions = [Region(r.min, e) for r, e in zip(self.regions[k], extents, strict=False)]
+        self.regions[k] = (*regions, *self.regions[k][rank:])
 
     def _region(self, k: int) -> tuple[Region, ...]:
         """The region of the spatial axes of stage k."""

@@ -36,7 +36,8 @@ def space_of_sketch(sketch: State, target: str, max_innermost: int = 64) -> Spac
         levels = GPU_LEVELS if target == "cuda" and parts == 4 else ("serial",) * parts
         stage = stage_of_step(sketch, position)
         reduce = step.iter >= 5 * len(sketch.stages[stage].op.axis) and parts < 4
-        tiles.append(Tile(position, stage, padded_extents(step.extent, 0.125), first, parts, max_innermost, reduce, levels))
+        extents = padded_extents(step.extent, 0.125)
+        tiles.append(Tile(position, stage, extents, first, parts, max_innermost, reduce, levels))
         first += parts
     stages = sorted({t.stage for t in tiles}) or [len(sketch.stages) - 1]
     kinds: list[tuple[str, int, tuple[int, ...]]] = [("unroll", k, UNROLL[target]) for k in stages]
