@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from .element import Buffer
-from .expr import Combiner, Expr, Var
+from .expr import Combiner, Const, Expr, Var
 from .hooks import Hook
 
 __all__ = [
@@ -194,13 +194,15 @@ def exprs_of(s: Stmt) -> tuple[Expr, ...]:
 
 
 def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
-    """Apply `f` to every expression under `s`."""
+    """Apply `f` to every expression under `s`; a guard that then always holds is gone."""
     match s:
         case Store(buffer=buffer, index=index, value=value):
             i, v = f(index), f(value)
             return s if i is index and v is value else Store(buffer, i, v)
         case If(cond=cond, then=then):
             c, t = f(cond), map_exprs(then, f)
+            if isinstance(c, Const) and c.value:
+                return t
             return s if c is cond and t is then else If(c, t)
         case ThreadReduce(src=src):
             new = tuple([f(e) for e in src])
