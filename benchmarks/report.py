@@ -57,8 +57,11 @@ def circumstances(device: str | None = None) -> dict[str, Any]:
 
 
 def write_json(file: str | None, figures: dict[str, Any], device: str | None = None) -> None:
-    """Write `figures` with the circumstances of the run."""
+    """Write `figures` with the circumstances of the run; a file that is there is replaced at once or not at all."""
     if file is None:
         return
-    Path(file).parent.mkdir(parents=True, exist_ok=True)
-    Path(file).write_text(json.dumps({**circumstances(device), "figures": figures}, indent=1) + "\n")
+    path = Path(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.part")
+    scratch.write_text(json.dumps({**circumstances(device), "figures": figures}, indent=1) + "\n")
+    scratch.replace(path)

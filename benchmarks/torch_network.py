@@ -9,7 +9,6 @@ calls are timed one by one, to try the script.
 
 from __future__ import annotations
 
-import importlib
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
+from benchmarks.pytorch import Run, captured, exact_torch, formats
 from relay_lite.testing.residual import EPSILON
 from relay_lite.tuning.network import load_network
 from relay_lite.tuning.tune_network import TOLERANCE, largest_difference, reference_outputs
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Run = Callable[[], Any]
 NAME = "resnet-18"
 REPEAT, SECONDS = 5, 0.3
 STAGES, UNITS = 4, 2
@@ -83,14 +82,6 @@ def resnet18(torch: Any, params: Mapping[str, Array], layout: str) -> Any:
     ).eval()  # fmt: skip
 
 
-def exact_float32(torch: Any) -> None:
-    """TF32 off, the fastest algorithm of each convolution, no gradients."""
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
-    torch.set_grad_enabled(False)
-
-
 def seconds_per_call(torch: Any, run: Run) -> float:
     """The median of `REPEAT` figures, each from calls in a row that take about `SECONDS`, after a warm-up."""
     gpu = torch.cuda.is_available()
@@ -114,30 +105,11 @@ def seconds_per_call(torch: Any, run: Run) -> float:
     return statistics.median([batch(number) / number for _ in range(REPEAT)])
 
 
-def captured(torch: Any, run: Run) -> tuple[Run, Any]:
-    """`run` as the replay of a CUDA graph, and the tensor that a replay writes; as it is where there is no GPU."""
-    if not torch.cuda.is_available():
-        return run, run()
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = run()
-    graph.replay()
-    torch.cuda.synchronize()
-    return graph.replay, out
-
-
 def variants(torch: Any, make: Callable[[], Any], data: Any, want: Array) -> Iterator[tuple[str, dict[str, float]]]:
     """Microseconds of a run, called and in a CUDA graph, and the largest error; eager and compiled, in both formats."""
-    formats = {"NCHW": torch.contiguous_format, "channels_last": torch.channels_last}
-    for mode, layout in product(("eager", "compile"), formats):
-        x = data.contiguous(memory_format=formats[layout])
-        model = make().to(data.device, memory_format=formats[layout])
+    for mode, (layout, stored) in product(("eager", "compile"), formats(torch).items()):
+        x = data.contiguous(memory_format=stored)
+        model = make().to(data.device, memory_format=stored)
         run = partial(torch.compile(model) if mode == "compile" else model, x)
         for _ in range(3):
             run()
@@ -158,8 +130,7 @@ def main() -> None:
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--ours", help="our result for the same weights and the same input")
     options = p.parse_args()
-    torch: Any = importlib.import_module("torch")
-    exact_float32(torch)
+    torch = exact_torch()
     network = load_network(NAME, options.batch_size, options.layout, (options.image_size,), seed=options.seed)
     inputs = network.inputs(np.random.default_rng(options.seed))
     (want,) = reference_outputs(network, inputs)

@@ -1,0 +1,235 @@
+"""The rows of `benchmarks.operators`: what each computes, by us and by PyTorch, and the limits that it is held to.
+
+A row is named by an operator and its shape; sizes of products are rows x out x reduction:
+
+    linear MxNxK, dense MxNxK           data [M, K], weight [N, K] as networks store it, no bias
+    matmul MxNxK, batch_matmul BxMxNxK  [B, M, K] times [B, K, N]
+    conv2d NxHxWxCI->CO KHxKW           and perhaps ` stride S`, ` pad P` (default: the outputs of stride 1 are as many
+                                        as the inputs); ours is NHWC with a weight HWIO
+    softmax MxN, layer_norm MxN         along rows; layer_norm with gamma and beta
+    row_sums MxN, column_sums MxN       over the last axis, over the leading one
+    argmax MxN                          the position in each row, int32
+    global_avg_pool NxCxHxW             NCHW
+
+A file of rows is a CSV with a column `row`, and perhaps `part` (default: the name of the file) and a column of limits
+for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, `us` our time,
+`TB/s` the bytes of all inputs and outputs in our time, `s/trial` what a trial of the search took.  A row `geometric
+mean` is about the ratios of its part.
+"""
+
+from __future__ import annotations
+
+import csv
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ansor.core.errors import TaskError
+from te_lite import ComputeDAG, Tensor, placeholder, topi
+from te_lite.errors import require
+from te_lite.topi import benchmarks, nn
+
+OWN = Path(__file__).with_name("operators.csv")
+MEAN = "geometric mean"
+TARGETS = ("cuda", "c")
+Tensors = Sequence[Any]
+
+
+# ------------------------------------------------------------------------------------------------- operators
+
+
+def _same(*tensors: Any) -> Tensors:
+    return tensors
+
+
+@dataclass(frozen=True)
+class Library:
+    """PyTorch's operator: `call` takes what `enter` makes of tensors that lie as ours do; `leave` is the way back."""
+
+    call: Callable[..., Any]
+    enter: Callable[..., Tensors] = _same
+    leave: Callable[[Any], Any] = lambda result: result
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`shape` is a pattern, N in it a positive number; its groups are the arguments of `ours` and, after the module
+    torch, of `theirs`."""
+
+    shape: str
+    ours: Callable[..., Sequence[Tensor]]
+    theirs: Callable[..., Library]
+
+
+def _linear(m: int, n: int, k: int) -> Sequence[Tensor]:
+    data, weight = placeholder((m, k), name="data"), placeholder((n, k), name="weight")
+    return [data, weight, nn.dense(data, weight)]
+
+
+def _conv2d(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
+            pad: int | None) -> Sequence[Tensor]:  # fmt: skip
+    data, weight = placeholder((n, h, w, ci), name="data"), placeholder((kh, kw, ci, co), name="weight")
+    return [data, weight, nn.conv2d_nhwc(data, weight, stride or 1, _padding(kh, kw, pad), 1)]
+
+
+def _padding(kh: int, kw: int, pad: int | None) -> tuple[int, int]:
+    return ((kh - 1) // 2, (kw - 1) // 2) if pad is None else (pad, pad)
+
+
+def _torch_conv2d(torch: Any, n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
+                  pad: int | None) -> Library:  # fmt: skip
+    padding, conv = _padding(kh, kw, pad), torch.nn.functional.conv2d
+    return Library(
+        lambda data, weight: conv(data, weight, stride=stride or 1, padding=padding),
+        lambda data, weight: (data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1)),
+        lambda result: result.permute(0, 2, 3, 1),
+    )
+
+
+def _layer_norm(m: int, n: int) -> Sequence[Tensor]:
+    data = placeholder((m, n), name="data")
+    gamma, beta = [placeholder((n,), name=name) for name in ("gamma", "beta")]
+    return [data, gamma, beta, nn.layer_norm(data, gamma, beta)]
+
+
+def _torch_layer_norm(torch: Any, m: int, n: int) -> Library:
+    norm = torch.nn.functional.layer_norm
+    return Library(lambda data, gamma, beta: norm(data, (n,), gamma, beta))
+
+
+def _of_data(f: Callable[[Tensor], Tensor]) -> Callable[..., Sequence[Tensor]]:
+    """The computation `f` of one input."""
+
+    def tensors(*shape: int) -> Sequence[Tensor]:
+        data = placeholder(shape, name="data")
+        return [data, f(data)]
+
+    return tensors
+
+
+_LINEAR = Operator("NxNxN", _linear, lambda torch, *_: Library(torch.nn.functional.linear))
+
+OPERATORS: Mapping[str, Operator] = {
+    "linear": _LINEAR,
+    "dense": _LINEAR,
+    "matmul": Operator("NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul)),
+    "batch_matmul": Operator("NxNxNxN", benchmarks.batch_matmul, lambda torch, *_: Library(torch.bmm)),
+    "conv2d": Operator(r"NxNxNxN->N NxN(?: stride N)?(?: pad (\d+))?", _conv2d, _torch_conv2d),
+    "softmax": Operator("NxN", benchmarks.softmax, lambda torch, *_: Library(lambda x: torch.softmax(x, -1))),
+    "layer_norm": Operator("NxN", _layer_norm, _torch_layer_norm),
+    "row_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 1)), lambda torch, *_: Library(lambda x: x.sum(1))),
+    "column_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 0)), lambda torch, *_: Library(lambda x: x.sum(0))),
+    "argmax": Operator("NxN", _of_data(lambda x: topi.argmax(x, 1)), lambda torch, *_: Library(lambda x: x.argmax(1))),
+    "global_avg_pool": Operator(
+        "NxNxNxN", _of_data(lambda x: nn.global_pool(x, "avg")),
+        lambda torch, *_: Library(lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1)),
+    ),
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------- limits
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a figure must be: `ratio <= 0.9`."""
+
+    figure: str
+    sign: str
+    bound: float
+
+    def holds(self, figures: Mapping[str, float]) -> bool | None:
+        """Whether it is so; None where the figure was not taken."""
+        value = figures.get(self.figure)
+        return None if value is None else bool(SIGNS[self.sign](value, self.bound))
+
+    def __str__(self) -> str:
+        return f"{self.figure} {self.sign} {self.bound:g}"
+
+
+SIGNS = {"<=": operator.le, ">=": operator.ge}
+FIGURES = ("ratio", "us", "TB/s", "s/trial")
+_LIMIT = re.compile(rf"({'|'.join(FIGURES)}) (<=|>=) (\d+(?:\.\d+)?)")
+
+
+def limits_of(text: str) -> tuple[Limit, ...]:
+    """The limits of one field of a file of rows, none for an empty one.  Raises TaskError."""
+    found = [_LIMIT.fullmatch(part.strip()) for part in text.split(" and ")] if text.strip() else []
+    law = "limits are like `ratio <= 0.9 and TB/s >= 3.75`"
+    require(None not in found, TaskError, "limits", law, figures=FIGURES, text=text)
+    return tuple([Limit(m[1], m[2], float(m[3])) for m in found if m is not None])
+
+
+# ------------------------------------------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class Row:
+    """An operator at a shape, and its limits by target."""
+
+    name: str
+    part: str
+    limits: Mapping[str, tuple[Limit, ...]]
+
+    def _read(self) -> tuple[Operator, list[int | None]]:
+        kind, _, shape = self.name.partition(" ")
+        law = f"it must begin with one of {', '.join(OPERATORS)}"
+        require(kind in OPERATORS, TaskError, f"row {self.name!r}", law)
+        pattern = OPERATORS[kind].shape
+        found = re.fullmatch(pattern.replace("N", r"([1-9]\d*)"), shape)
+        require(found is not None, TaskError, f"row {self.name!r}", f"after the operator, {pattern} is needed")
+        assert found is not None
+        return OPERATORS[kind], [None if group is None else int(group) for group in found.groups()]
+
+    def tensors(self) -> list[Tensor]:
+        """Our computation: inputs, then the output.  Raises TaskError for a name that cannot be read."""
+        chosen, numbers = self._read()
+        return list(chosen.ours(*numbers))
+
+    def library(self, torch: Any) -> Library:
+        """PyTorch's operator."""
+        chosen, numbers = self._read()
+        return chosen.theirs(torch, *numbers)
+
+
+def moved_bytes(dag: ComputeDAG) -> int:
+    """The bytes of all inputs, read once, and of all outputs, written once."""
+    return sum(prod(t.shape) * np.dtype(t.dtype).itemsize for t in [*dag.inputs, *dag.outputs])
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a file, those of geometric means among them.  Raises TaskError for what cannot be read."""
+    with file.open(newline="") as text:
+        lines = list(csv.DictReader(text))
+    rows = []
+    for n, line in enumerate(lines, 2):
+        require(bool(line.get("row")), TaskError, f"{file}:{n}", "a column `row` is needed", found=list(line))
+        limits = {target: limits_of(line.get(target) or "") for target in TARGETS}
+        row = Row(line["row"].strip(), line.get("part") or file.stem, limits)
+        if row.name != MEAN:
+            row.tensors()
+        rows.append(row)
+    return rows
+
+
+def chosen_rows(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
+    """The rows, in order, whose part is one of `patterns`, or whose name one of them fits; without means.
+
+    Raises TaskError for a pattern that no row fits.
+    """
+    found = [r for r in rows if r.name != MEAN]
+    for pattern in patterns:
+        law = "it must be a part, a name or a pattern such as 'softmax *'"
+        require(any(_fits(r, pattern) for r in found), TaskError, f"--rows {pattern!r}", law)
+    return [r for r in found if not patterns or any(_fits(r, p) for p in patterns)]
+
+
+def _fits(row: Row, pattern: str) -> bool:
+    return row.part == pattern or fnmatchcase(row.name, pattern)
