@@ -235,6 +235,14 @@ def fetched_before_the_barrier(m: pytest.MonkeyPatch) -> None:
     m.setattr(double_buffer, "seq", swapped)
 
 
+def folded_beyond_the_edge(m: pytest.MonkeyPatch) -> None:
+    m.setattr(lower_nest, "neutral_axes", lambda low, k: list(range(low.stages[k].num_roots)))
+
+
+def copies_repeat_the_edge(m: pytest.MonkeyPatch) -> None:
+    m.setattr(lower_nest, "copies", lambda low, k: False)
+
+
 BUGS: list[Patch] = [
     no_split_guard, guard_one_too_far, guard_one_too_early, only_the_first_guard, swapped_strides, split_off_by_one,
     fused_parts_swapped, fused_without_remainder, no_barriers, no_barrier_between_iterations,
@@ -243,7 +251,7 @@ BUGS: list[Patch] = [
     remainder_always_tight, threads_not_relaxed, cache_read_transposed, inlined_with_swapped_axes, combined_in_place,
     last_thread_left_out, unrolled_once_too_few, rfactor_at_the_wrong_place, rfactor_condition_dropped,
     aligned_storage_too_small, loop_forgets_its_last_turn, one_tile_for_all_turns, fetched_beyond_the_last_turn,
-    fetched_before_the_barrier,
+    fetched_before_the_barrier, folded_beyond_the_edge, copies_repeat_the_edge,
 ]  # fmt: skip
 
 
