@@ -40,7 +40,7 @@ def cases() -> tuple[list[Row], dict[Variant, Space]]:
     space = space_named("prime_matmul", "c")
     variants = variants_of(space, 2)
     rng = np.random.default_rng(1)
-    rows = random_rows(space, 300, rng)
+    rows = random_rows(space, 1200, rng)
     return [(variants[int(rng.integers(2))], row) for row in rows], {v: space for v in variants}
 
 
