@@ -109,7 +109,7 @@ def _line(row: Row, found: Found, limits: Sequence[Limit]) -> list[str]:
     return [
         row.name, row.part, _number(figures.get("us"), 2), _number(found["torch_us"].get(best), 2), best or "",
         _number(figures.get("ratio"), 3), _number(None if bar is None else 100 * bar, 1),
-        _number(figures.get("TB/s"), 2), trials if "ours" in found["sides"] else "",
+        _number(figures.get("TB/s"), 3), trials if "ours" in found["sides"] else "",
         _number(figures.get("s/trial"), 2), " and ".join(map(str, limits)), verdict(limits, figures),
         found["commit"][:7],
     ]  # fmt: skip
