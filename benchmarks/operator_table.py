@@ -44,7 +44,9 @@ class Journal:
                 self._enter(found)
 
     def _enter(self, found: Found) -> None:
-        self._found[found["row"], place_of(found), found["sides"]] = found
+        key = found["row"], place_of(found), found["sides"]
+        if key not in self._found or self._found[key]["date"] <= found["date"]:
+            self._found[key] = found
 
     def add(self, found: Found, rows: Sequence[Row]) -> None:
         """Keep a row, and write the file anew; `rows` are those that means are about."""
