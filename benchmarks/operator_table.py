@@ -44,7 +44,9 @@ class Journal:
                 self._enter(found)
 
     def _enter(self, found: Found) -> None:
-        self._found[found["row"], place_of(found), found["sides"]] = found
+        key = found["row"], place_of(found), found["sides"]
+        if key not in self._found or self._found[key]["date"] <= found["date"]:
+            self._found[key] = found
 
     def add(self, found: Found, rows: Sequence[Row]) -> None:
         """Keep a row, and write the file anew; `rows` are those that means are about."""
@@ -109,7 +111,7 @@ def _line(row: Row, found: Found, limits: Sequence[Limit]) -> list[str]:
     return [
         row.name, row.part, _number(figures.get("us"), 2), _number(found["torch_us"].get(best), 2), best or "",
         _number(figures.get("ratio"), 3), _number(None if bar is None else 100 * bar, 1),
-        _number(figures.get("TB/s"), 2), trials if "ours" in found["sides"] else "",
+        _number(figures.get("TB/s"), 3), trials if "ours" in found["sides"] else "",
         _number(figures.get("s/trial"), 2), " and ".join(map(str, limits)), verdict(limits, figures),
         found["commit"][:7],
     ]  # fmt: skip

@@ -248,8 +248,8 @@ class Run:
             figures = {"failure": f"{type(error).__name__}: {error}", "figures": {}}
         target, machine, threads = self.place
         return {
-            "row": row.name, "part": row.part, "sides": self.sides, **report.circumstances(machine), "target": target,
-            "threads": threads, **figures,
+            "row": row.name, "part": row.part, "sides": self.sides, **report.circumstances(machine),
+            "commit": self.commit, "target": target, "threads": threads, **figures,
         }  # fmt: skip
 
 

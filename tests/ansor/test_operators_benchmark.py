@@ -86,7 +86,8 @@ def found_row(name: str, ratio: float, commit: str = "one", **more: Any) -> dict
     figures = operators.figures_of({"ours": [ratio, ratio, 2 * ratio], "eager": [1, 1, 1], "compile": [2, 2, 2]},
                                    {"trials": 4, "seconds": 2.0}, 10**6)  # fmt: skip
     return {
-        "row": name, "target": "c", "machine": "m", "threads": 2, "commit": commit, "sides": "ours and torch",
+        "row": name, "target": "c", "machine": "m", "threads": 2, "commit": commit, "date": "2026-11-23T05:00:00",
+        "sides": "ours and torch",
         "asked": 8, "trials": 8, "complete": True, "search": {"trials": 4, "seconds": 2.0}, **figures, **more,
     }  # fmt: skip
 
@@ -109,7 +110,9 @@ def test_what_is_known_is_kept_and_what_is_done_is_not_done_again(
     journal.add(found_row("softmax 3x5", 0.5, "zero"), rows)
     journal.add(found_row("softmax 3x5", 4.0), rows)
     journal.add(found_row("argmax 3x5", 1.0, complete=False), rows)
-    journal = Journal(None, [file])
+    older = str(tmp_path / "older.json")
+    Journal(older).add(found_row("softmax 3x5", 0.1, date="2026-11-22T23:00:00"), rows)
+    journal = Journal(None, [file, older])
     assert journal.places() == [place] and journal.means(rows, place)["mine"] == (pytest.approx(2.0), 2, 3)
     run = operators.Run(None, "c", place, "ours and torch", 8, tmp_path, "one", float("inf"))
     done = [run.is_done(journal.get(r.name, place, run.sides)) for r in rows]
