@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .expr import Const, Expr, IterVar, Load, Reduce, Var, binary, compare
+from .expr import Call, Const, Expr, IterVar, Load, Reduce, Select, Var, binary, compare
 from .laws import stored
 from .lower_facts import Facts
 from .overrun import runs_over
@@ -48,6 +48,15 @@ def _loads(low: Facts, k: int) -> Iterator[Load]:
 def copies(low: Facts, k: int) -> bool:
     """Whether stage k is zero beyond the edge."""
     return runs_beyond(low, k) and not isinstance(low.bodies[k][0], Reduce) and reads_memory(low, k)
+
+
+def asks_where(low: Facts, k: int) -> bool:
+    """Whether stage k has conditions, which may protect its reads: then both must be about the same point."""
+    conditional = [body for body in low.bodies[k] if isinstance(body, Reduce) and body.condition is not None]
+    nodes = (x for body in low.bodies[k] for x in walk(body))
+    return bool(conditional) or any(
+        isinstance(x, Select) or (isinstance(x, Call) and x.func == "if_then_else") for x in nodes
+    )
 
 
 def runs_beyond(low: Facts, k: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .edges import Edge, copies, neutral_axes, runs_beyond
+from .edges import Edge, asks_where, copies, neutral_axes, runs_beyond
 from .errors import LowerError, require
 from .expr import (
     BufferLoad,
@@ -175,10 +175,12 @@ class NestBuilder:
         reduced = [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
         edges, over = self._edges(k, env), self._runs_over(k)
         inside = [guard for edge in edges for guard in edge.guards]
-        free = neutral_axes(low, k) if over and self._reads_in_storage(k, env) else ()
-        guards = split_guards(stage, variables, free)
+        within = over and self._reads_in_storage(k, env)
+        guards = split_guards(stage, variables, neutral_axes(low, k) if within else ())
         guards += ([] if over else inside) + reduced + self._thread_guards(k, variables)
         nearest = {edge.axis: edge.nearest for edge in edges} if over else {}
+        if nearest and not within and asks_where(low, k) and not copies(low, k):
+            env, nearest = {**env, **nearest}, {}
         return Point(variables, local, env, self._open(guards), self._open(inside) if over else [], nearest)
 
     def _runs_over(self, k: int) -> bool:

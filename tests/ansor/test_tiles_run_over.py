@@ -46,6 +46,17 @@ def convolution() -> list[te.Tensor]:
     return [x, w, te.topi.nn.relu(te.topi.nn.conv2d_nchw(x, w, stride=2, padding=1, dilation=1))]
 
 
+def protected() -> list[te.Tensor]:
+    """Reads that lie inside where the row says so: the row of what is read runs against it, from its end."""
+    a, b = te.placeholder((90, 53), name="A"), te.placeholder((37, 53), name="B")
+    k = te.reduce_axis((0, 37), "k")
+
+    def read(i: te.Expr, j: te.Expr) -> te.Expr:
+        return te.if_then_else(te.logical_and(i % 4 >= 1, i >= 17), a[i % 4 * 20 - i + 12 + k, j], 0.0)
+
+    return [a, b, te.compute((29, 53), lambda i, j: te.sum(read(i, j) * b[k, j], axis=k), name="C")]
+
+
 PROGRAMS: dict[str, Callable[[], list[te.Tensor]]] = {
     "sum of products": lambda: contraction(te.sum, lambda x, y: x * y),
     "maximum": lambda: contraction(te.max, lambda x, y: x * y),
@@ -53,11 +64,12 @@ PROGRAMS: dict[str, Callable[[], list[te.Tensor]]] = {
     "product": lambda: contraction(te.prod, lambda x, y: 1 + x * y / 64),
     "sum of exponentials": lambda: contraction(te.sum, lambda x, y: te.exp(x * y)),
     "convolution": convolution,
+    "protected reads": protected,
 }
 """With zeros beyond the edge the source is the identity of those in `NEUTRAL`; the others keep their guards."""
 
 NEUTRAL = ("sum of products", "product", "convolution")
-OFTEN = ("sum of products", "maximum")
+OFTEN = ("sum of products", "protected reads")
 
 
 def drawn(name: str, target: str, count: int, seed: int) -> Iterator[tuple[State, LoweredFunc]]:
