@@ -52,10 +52,10 @@ def copies(low: Facts, k: int) -> bool:
 
 def asks_where(low: Facts, k: int) -> bool:
     """Whether stage k has conditions, which may protect its reads: then both must be about the same point."""
-    conditional = [body for body in low.bodies[k] if isinstance(body, Reduce) and body.condition is not None]
-    nodes = (x for body in low.bodies[k] for x in walk(body))
-    return bool(conditional) or any(
-        isinstance(x, Select) or (isinstance(x, Call) and x.func == "if_then_else") for x in nodes
+    return any(isinstance(body, Reduce) and body.condition is not None for body in low.bodies[k]) or any(
+        isinstance(x, Select) or (isinstance(x, Call) and x.func == "if_then_else")
+        for body in low.bodies[k]
+        for x in walk(body)
     )
 
 
