@@ -23,6 +23,7 @@ from .loop_scope import (
     enclosing_loops,
     privacy,
     scope_of,
+    shared_out,
     standing_loops,
     thread_ranks,
 )
@@ -33,6 +34,14 @@ from .state import ATTACHED, INLINED, ROOT, FuseRel, Iter, SplitRel, Stage, Stat
 from .storage import storage_class
 
 Atoms = frozenset[LoopKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Who keeps a stage: how private its storage is, and the threads that share its points out all the same."""
+
+    rank: int
+    shared_out: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -96,12 +105,17 @@ class _Inference:
         self.reads = reads_by_producer(state.ops, inlined)
         self.regions: list[tuple[Region, ...]] = [()] * len(self.stages)
         self.scopes = [scope_of(self.stages, k) for k in range(len(self.stages))]
-        self.storage = [privacy(stage, scope) for stage, scope in zip(self.stages, self.scopes, strict=True)]
+        self.keepers = [
+            Keeper(privacy(stage, scope), shared_out(stage, scope))
+            for stage, scope in zip(self.stages, self.scopes, strict=True)
+        ]
         self.listed = {t.op.key for t in state.dag.tensors}
-        self.ranks = [thread_ranks(s, BLOCKS + THREADS) for s in self.stages]
+        tags = frozenset(BLOCKS + THREADS)
+        apart = {keeper.shared_out for keeper in self.keepers}
+        self.ranks = {own: [thread_ranks(s, tags - own) for s in self.stages] for own in apart}
         self.backward = any(read.backward for reads in self.reads for read in reads)
         """Whether the coefficient of a loop in the start of a region may be negative."""
-        self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}
+        self._axis_cache: dict[tuple[int, Atoms, Keeper], tuple[Region, ...]] = {}
 
     def run(self) -> Bounds:
         for k in reversed(range(len(self.stages))):
@@ -146,51 +160,50 @@ class _Inference:
             )
 
     def _read_region(self, k: int, read: Read, fixed: Atoms, shape: tuple[int, ...]) -> list[Region]:
-        rank = self.storage[k]
-        axes = self._axis_regions(read.reader, fixed, rank)
+        axes = self._axis_regions(read.reader, fixed, self.keepers[k])
         out = []
         for form, size in zip(read.forms, shape, strict=True):
             region = _form_region(form, axes)
             out.append(Region(ZERO, size) if region is None else clip(region, size))
         return out
 
-    def _stands(self, stage: int, uid: int, fixed: Atoms, rank: int) -> bool:
+    def _stands(self, stage: int, uid: int, fixed: Atoms, keeper: Keeper) -> bool:
         """Whether iterator `uid` stands still: fixed outside, or a thread that does not share the storage.
 
         The axes of real threads are there in the whole kernel, those of virtual threads only inside their loop.
         """
-        thread = self.ranks[stage].get(uid)
+        thread = self.ranks[keeper.shared_out][stage].get(uid)
         if thread is not None:
-            return rank > thread
+            return keeper.rank > thread
         return (stage, uid) in fixed
 
-    def _axis_regions(self, k: int, fixed: Atoms, rank: int) -> tuple[Region, ...]:
-        """The region of each root axis of stage k while the loops `fixed` stand still."""
-        key = (k, fixed | {(-1, rank)})
+    def _axis_regions(self, k: int, fixed: Atoms, keeper: Keeper) -> tuple[Region, ...]:
+        """The region of each root axis of stage k while the loops `fixed` stand still, for what `keeper` keeps."""
+        key = (k, fixed, keeper)
         if key not in self._axis_cache:
             stage = self.stages[k]
-            local = _LocalRegions(k, stage, lambda uid: self._stands(k, uid, fixed, rank))
+            local = _LocalRegions(k, stage, lambda uid: self._stands(k, uid, fixed, keeper))
             out = []
             for root, base in enumerate(self.regions[k]):
                 inner = local.region(root)
-                out.append(inner.add(self._relax(base.min, fixed, rank)))
+                out.append(inner.add(self._relax(base.min, fixed, keeper)))
             self._axis_cache[key] = tuple(out)
         return self._axis_cache[key]
 
-    def _relax(self, low: Linear, fixed: Atoms, rank: int) -> Region:
+    def _relax(self, low: Linear, fixed: Atoms, keeper: Keeper) -> Region:
         """The values of `low` while only the loops `fixed` stand still."""
         terms: dict[Any, Any] = {}
         region = Region(ZERO, 1)
         for atom, c in low.terms.items():
             if isinstance(atom, LoopAtom):
-                if self._stands(atom.stage, atom.uid, self._part_of(fixed, atom), rank):
+                if self._stands(atom.stage, atom.uid, self._part_of(fixed, atom), keeper):
                     terms[atom] = c
                 else:
                     reach = atom.extent - 1
                     start = region.min.add(Linear({}, smaller(c, 0) * reach)) if self.backward else region.min
                     region = Region(start, region.extent + reach * abs(c))
             else:
-                base = self._relax(atom.base, fixed, rank)
+                base = self._relax(atom.base, fixed, keeper)
                 value = floormod(base, atom.divisor) if atom.mod else floordiv(base, atom.divisor)
                 region = region.add(value.multiple(c, self.backward))
         return region.add(Region(Linear(terms, low.const), 1))

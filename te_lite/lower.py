@@ -2,8 +2,8 @@
 
 The order of work: infer bounds; give every loop a variable and every stage a buffer; build the nest of each root
 stage with the stages computed inside it (`lower_nest.py`), shared tiles fetched ahead where that was asked for
-(`double_buffer.py`); wrap kernels in their block and thread loops; then the passes: virtual threads are sunk below
-barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put where threads meet in shared memory
+(`double_buffer.py`); wrap kernels in their block and thread loops; then the passes: private arrays that threads share
+out are cut to the part of each (`thread_parts.py`), virtual threads are sunk below barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put where threads meet in shared memory
 (`sync.py`).
 """
 
@@ -22,6 +22,7 @@ from .state import ROOT, State
 from .stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
 from .sync import insert_barriers
 from .tensor import ComputeOp, Tensor
+from .thread_parts import keep_own_parts
 from .unroll import unroll_loops
 from .verify import verify
 from .vthread import sink_lanes
@@ -89,6 +90,11 @@ def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:
 Pass = Callable[[Facts, int, Stmt], Stmt]
 
 
+def parts_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
+    """Of private arrays that threads share out, each keeps its part."""
+    return keep_own_parts(facts, k, nest)
+
+
 def sink_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Virtual threads, and vectorized loops that are not innermost, go down to single statements."""
     return sink_lanes(nest, facts.simplifier)
@@ -111,7 +117,7 @@ def _loops_around(inner: Stmt, outer: Stmt) -> Iterator[For]:
         outer = outer.body
 
 
-PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, barrier_pass)
+PASSES: tuple[Pass, ...] = (parts_pass, sink_pass, unroll_pass, barrier_pass)
 
 
 def _kernel(facts: Facts, k: int, nest: Stmt) -> Stmt:
