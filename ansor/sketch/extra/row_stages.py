@@ -15,7 +15,7 @@ reduction, which reads element by element (`cached`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from operator import is_
@@ -33,7 +33,7 @@ CHEAP_OPERATIONS = 2
 
 @dataclass(frozen=True)
 class RowProgram:
-    """Stage numbers of a computation whose rows have the shape `row`; `points` rows.
+    """Stage numbers of a computation whose rows have the shape `row`, numbered by `lead` axes, the last of length `last`.
 
     `kept` are computed rows, `values` elementwise numbers of a row, `inlined` is written into its readers; `cached` are
     inputs.  The output is not in any of these; a reduction may be the output.
@@ -42,7 +42,7 @@ class RowProgram:
     output: int
     lead: int
     row: tuple[int, ...]
-    points: int
+    last: int
     reductions: tuple[int, ...]
     values: tuple[int, ...]
     kept: tuple[int, ...]
@@ -60,17 +60,15 @@ def row_program(state: State) -> RowProgram | None:
     computed = [k for k, op in enumerate(state.ops) if isinstance(op, ComputeOp)]
     outputs = [k for k in computed if state.access.is_output(k)]
     folds = [k for k in computed if state.ops[k].reduce_axis]
-    extra = any(op.num_outputs != 1 for op in state.ops) or any(is_read_argument(state, k) for k in computed)
+    extra = any(op.num_outputs > 1 and not op.reduce_axis for op in state.ops)
+    extra = extra or any(is_read_argument(state, k) for k in computed)
     if len(outputs) != 1 or not folds or extra or any(needs_tiling(state, k) for k in folds):
         return None
     row = _reduced(state.ops[folds[0]])
     if row is None or prod(row) == 1 or any(_reduced(state.ops[k]) != row for k in folds):
         return None
-    for lead in _leads(state, folds[0], outputs[0], row):
-        found = _Rows(state, tuple(computed), outputs[0], lead, row).program()
-        if found is not None:
-            return found
-    return None
+    found = [_Rows(state, tuple(computed), outputs[0], lead, row).program() for lead in _leads(state, computed, row)]
+    return max([p for p in found if p is not None], key=lambda p: len(p.cached) + len(p.kept), default=None)
 
 
 def _reduced(op: Operation) -> tuple[int, ...] | None:
@@ -79,16 +77,12 @@ def _reduced(op: Operation) -> tuple[int, ...] | None:
     return None if any(isinstance(e, Expr) for e in extents) else tuple([int(e) for e in extents])  # type: ignore[arg-type]
 
 
-def _leads(state: State, fold: int, output: int, row: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """What the leading extents may be, by the shapes of a reduction and of the output."""
-    shape = state.ops[output].shape
-    if shape[-len(row) :] == row:
-        yield shape[: -len(row)]
-    folded = state.ops[fold].shape
-    if shape == folded:
-        yield folded
-        if folded[len(folded) - len(row) :] == (1,) * len(row):
-            yield folded[: -len(row)]
+def _leads(state: State, computed: Sequence[int], row: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """What the leading extents may be, by the shapes of the output and the reductions."""
+    rank = len(row)
+    shapes = [state.ops[k].shape for k in computed if state.access.is_output(k) or state.ops[k].reduce_axis]
+    ends = [s[: len(s) - rank] for s in shapes if s[len(s) - rank :] in (row, (1,) * rank)]
+    return list(dict.fromkeys([*ends, *shapes]))
 
 
 class _Rows:
@@ -112,7 +106,7 @@ class _Rows:
         kept = [k for k in inner if self.ops[k].shape == self.full]
         cached = [k for k, op in enumerate(self.ops) if isinstance(op, PlaceholderOp) and self._is_cached(k, reads[k])]
         numbers = [tuple(x) for x in (folds, values, kept, sorted(inlined), cached)]
-        return RowProgram(self.output, len(self.lead), self.row, prod(self.lead), *numbers)
+        return RowProgram(self.output, len(self.lead), self.row, (1, *self.lead)[-1], *numbers)
 
     def _fits(self, k: int) -> bool:
         """A stage that is not inlined is full or has one value a row."""

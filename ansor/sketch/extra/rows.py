@@ -17,23 +17,22 @@ thread gets the total.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
 from te_lite.step import CacheRead, ComputeInline, SetScope
 
-from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, compute_at, fuse, split
+from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .row_stages import RowProgram, row_program
 
-THREADS = (32, 64, 128, 256, 512, 1024)
+BLOCK, ROW, THREAD = "blockIdx.x", "threadIdx.y", "threadIdx.x"
 ROWS = (1, 2, 4, 8)
 MOST_ELEMENTS = 64
-BLOCK_THREADS = (64, 1024)
+LEAST_THREADS = 64
+MOST_WASTE = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +44,31 @@ class Shape:
     lanes: int
 
 
-def shapes(ctx: SketchContext, program: RowProgram) -> Iterator[Shape]:
-    """The ways to cut the rows of a program that are worth trying."""
-    warp, length = ctx.hardware.warp_size, program.length
-    lanes = widest_lanes(ctx, program)
-    vectors = -(-length // lanes)
-    for threads in THREADS:
-        if threads >= vectors + warp and threads > warp:
-            break
-        items = -(-vectors // threads)
-        for rows in ROWS:
-            fits = rows <= program.points and BLOCK_THREADS[0] <= rows * threads <= BLOCK_THREADS[1]
-            if fits and items * lanes <= MOST_ELEMENTS:
-                yield Shape(rows, threads, lanes)
+def shapes(ctx: SketchContext, program: RowProgram) -> list[Shape]:
+    """The ways to cut the rows of a program that are worth trying.
+
+    A block has `LEAST_THREADS` if it can, a thread at most `MOST_ELEMENTS` elements of a row.
+    """
+    most, lanes = ctx.hardware.max_threads_per_block, widest_lanes(ctx, program)
+    counts = thread_counts(-(-program.length // lanes), MOST_ELEMENTS // lanes, ctx.hardware.warp_size, most)
+    rows = [n for n in ROWS if n == 1 or _wasted(program, n) <= MOST_WASTE]
+    found = [Shape(n, threads, lanes) for threads in counts for n in rows if n * threads <= most]
+    return [x for x in found if x.rows * x.threads >= LEAST_THREADS] or found
+
+
+def thread_counts(vectors: int, most_items: int, warp: int, most: int) -> list[int]:
+    """Whole warps that take the vectors of a row in a power of two of items each, or in equal shares."""
+    counts = []
+    for items in range(1, most_items + 1):
+        threads = -(-vectors // (items * warp)) * warp
+        if threads <= most and (items & (items - 1) == 0 or threads * items == vectors or not counts):
+            counts.append(threads)
+    return list(dict.fromkeys(counts))
+
+
+def _wasted(program: RowProgram, rows: int) -> float:
+    """How many rows blocks of `rows` have too many, as a share of those that there are."""
+    return -program.last % rows / max(program.last, 1)
 
 
 def widest_lanes(ctx: SketchContext, program: RowProgram) -> int:
@@ -102,29 +113,30 @@ def _output_loops(state: State, program: RowProgram, k: int, shape: Shape) -> tu
     What has one value a row is stored by one thread of the row: a loop of one turn is bound to threads.
     """
     stage = state.stages[k]
-    shared = bool(stage.op.reduce_axis) or stage.op.shape[program.lead :] == program.row
-    space = [it.uid for it in stage.iters if it.kind == SPATIAL]
-    space = space[: program.lead] if shared and not stage.op.reduce_axis else space
-    state, (block, own, *alone) = _row_loops(state, k, space, [shape.rows] if shared else [shape.rows, 1])
-    for uid, tag in zip((block, own, *alone), ("blockIdx.x", "threadIdx.y", "threadIdx.x"), strict=False):
-        state = annotate(state, k, uid, tag)
-    return (_share_out(state, k, program, shape) if shared else state), own
+    along = bool(stage.op.reduce_axis) or stage.op.shape[program.lead :] == program.row
+    space = [it.uid for it in stage.iters if it.kind == SPATIAL][: program.lead]
+    state, at = _row_loops(state, k, space, shape.rows)
+    if along:
+        return _share_out(state, k, program, shape), at
+    state, unit = fuse(state, k, [])
+    state = reorder(state, k, [*(it.uid for it in state.stages[k].iters if it is not unit), unit.uid])
+    return annotate(state, k, unit.uid, THREAD), at
 
 
-def _row_loops(state: State, k: int, space: list[int], lengths: list[int]) -> tuple[State, list[int]]:
-    """The loops `space` as one, split into these lengths and the rest; loops of one turn where there are none."""
+def _row_loops(state: State, k: int, space: list[int], rows: int) -> tuple[State, int]:
+    """The loops `space` over blocks and over `rows` rows of a block; the inner one of them.
+
+    The last axis alone is split, so that a region of one row is one of an element along every axis.
+    """
     if not space:
-        made = []
-        for _ in (0, *lengths):
-            state, unit = fuse(state, k, [])
-            made.append(unit.uid)
-        return state, made[::-1]
-    uid = space[0]
+        state, block = fuse(state, k, [])
+        return annotate(state, k, block.uid, BLOCK), block.uid
+    state, (outer, own) = split(state, k, space[-1], [rows])
+    block = outer
     if len(space) > 1:
-        state, fused = fuse(state, k, space)
-        uid = fused.uid
-    state, loops = split(state, k, uid, lengths)
-    return state, [it.uid for it in loops]
+        state, block = fuse(state, k, [*space[:-1], outer.uid])
+    state = annotate(annotate(state, k, block.uid, BLOCK), k, own.uid, ROW)
+    return state, own.uid
 
 
 def _share_out(state: State, k: int, program: RowProgram, shape: Shape) -> State:
@@ -138,7 +150,7 @@ def _share_out(state: State, k: int, program: RowProgram, shape: Shape) -> State
         uid = fused.uid
     lengths = [shape.threads, shape.lanes] if shape.lanes > 1 else [shape.threads]
     state, (item, thread, *lane) = split(state, k, uid, lengths)
-    state = annotate(annotate(state, k, item.uid, "unroll"), k, thread.uid, "threadIdx.x")
+    state = annotate(annotate(state, k, item.uid, "unroll"), k, thread.uid, THREAD)
     for it in lane:
         state = annotate(state, k, it.uid, "unroll" if it.kind == REDUCE else "vectorize")
     return state
