@@ -56,6 +56,14 @@ class Bounds:
         """The class of the storage of stage k: `global`, `shared` or `local`."""
         return storage_class(self.scopes[k])
 
+    def kept_points(self, k: int) -> Any:
+        """The points of stage k that one storage keeps: its region, or a thread's part of what is shared out."""
+        stage = self.state.stages[k]
+        points = product([r.extent for r in self.regions[k][: len(stage.op.axis)]])
+        tags = shared_out(stage, self.scopes[k])
+        threads = [it.extent for it in stage.iters if it.annotation in tags]
+        return ceildiv(points, product(threads)) if threads else points
+
 
 def infer_bounds(state: State) -> Bounds:
     """Infer all extents.
