@@ -9,7 +9,7 @@ and as the thread is the same in all that one thread does, c*q + r tells its ele
 
     A[q*128 + threadIdx.x*4 + r] in 0..256     becomes     A[q*4 + r] in 0..8
 
-An access of another form may read what another thread computed, so it is refused.
+An access of another form may read what another thread computed, so it is refused; so are kernels with more threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def keep_own_parts(facts: Facts, k: int, nest: Stmt) -> Stmt:
         for buffer in facts.own_buffers(c) if tags else ():
             for it in stage.iters:
                 if it.annotation in tags and it.length > 1:
-                    thread = facts.thread_vars[k, it.annotation]
+                    thread, all_of_them = facts.thread_vars[k, it.annotation], facts.thread_extents[k][it.annotation]
+                    law = "all threads of the kernel must share it out"
+                    require(it.length == all_of_them, LowerError, buffer.name, law, axis=it.annotation)
                     nest, buffer = _Parts(nest, buffer, thread, it.length, facts.simplifier).kept()
     return nest
 

@@ -31,7 +31,7 @@ from .row_stages import RowProgram, row_program
 BLOCK, ROW, THREAD = "blockIdx.x", "threadIdx.y", "threadIdx.x"
 ROWS = (1, 2, 4, 8)
 MOST_ELEMENTS = 64
-LEAST_THREADS = 64
+LEAST_THREADS, MANY_THREADS = 64, 256
 MOST_WASTE = 1 / 8
 
 
@@ -47,12 +47,13 @@ class Shape:
 def shapes(ctx: SketchContext, program: RowProgram) -> list[Shape]:
     """The ways to cut the rows of a program that are worth trying.
 
-    A block has `LEAST_THREADS` if it can, a thread at most `MOST_ELEMENTS` elements of a row.
+    A thread has at most `MOST_ELEMENTS` elements of a row, a block `LEAST_THREADS` if it can, and several rows only while
+    they are no more than `MANY_THREADS`: larger blocks wait longer for their last row, and gain nothing.
     """
     most, lanes = ctx.hardware.max_threads_per_block, widest_lanes(ctx, program)
     counts = thread_counts(-(-program.length // lanes), MOST_ELEMENTS // lanes, ctx.hardware.warp_size, most)
     rows = [n for n in ROWS if n == 1 or _wasted(program, n) <= MOST_WASTE]
-    found = [Shape(n, threads, lanes) for threads in counts for n in rows if n * threads <= most]
+    found = [Shape(n, t, lanes) for t in counts for n in rows if n == 1 or n * t <= MANY_THREADS]
     return [x for x in found if x.rows * x.threads >= LEAST_THREADS] or found
 
 
