@@ -123,9 +123,7 @@ class _Rows:
             return False
         along = len(reader.axis) if reader.reduce_axis else space
         axes = [d if d < space else along + d - space for d in range(len(shape))]
-        return all(
-            size == 1 or _is_axis(form, axis) for form, axis, size in zip(read.forms, axes, shape, strict=True)
-        )
+        return all(size == 1 or _is_axis(form, axis) for form, axis, size in zip(read.forms, axes, shape, strict=True))
 
     def _is_cached(self, k: int, reads: Sequence[Read]) -> bool:
         """An input of rows that several stages or a reduction read, all at their place."""
