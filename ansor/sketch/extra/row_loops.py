@@ -23,16 +23,24 @@ from ..shared_memory import element_bytes
 from .row_stages import RowProgram, row_program
 
 VECTORS = (1, 2, 4)
+MOST_WASTE = 1 / 4
 LEAST_LANES = 4
 
 
 def lane_counts(ctx: SketchContext, program: RowProgram) -> list[int]:
-    """How many elements of a row are taken at a time: whole vectors, or the most that divide a short or odd row."""
+    """How many elements of a row are taken at a time: whole vectors, or parts of one for short rows.
+
+    The last ones may run over the end of the row, where lanes are masked, if the row is long enough for that.
+    """
     size = max(element_bytes(ctx.dag.init_state.ops[k].dtype) for k in (program.output, *program.reductions))
     vector = max(1, ctx.hardware.vector_unit_bytes // size)
-    counts = [vector * n for n in VECTORS if program.length % (vector * n) == 0]
-    part = [n for n in (vector // 2, vector // 4) if n >= LEAST_LANES and program.length % n == 0]
-    return counts or part[:1]
+    counts = [vector * n for n in VECTORS if _fits(program, vector * n)]
+    parts = [n for n in (vector // 2, vector // 4) if n >= LEAST_LANES and _fits(program, n)]
+    return counts or parts[:1]
+
+
+def _fits(program: RowProgram, lanes: int) -> bool:
+    return -program.length % lanes <= MOST_WASTE * program.length
 
 
 class _Loops:
