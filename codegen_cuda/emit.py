@@ -51,8 +51,8 @@ from .cuda_program import (
     kernel_nests,
 )
 from .errors import EmitError
-from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .launch_bounds import launch_bounds
+from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .registers import (
     copied_loops,
     index_vars,

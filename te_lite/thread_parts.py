@@ -93,7 +93,7 @@ class _Parts:
         first, period = self._at(index, 0), step * self.count
         rest = self.simplifier.simplify(binary("%", first, period))
         low, high = self.simplifier.bounds(rest)
-        self._require(low is not None and high is not None and 0 <= low and high < step)
+        self._require(low is not None and high is not None and low >= 0 and high < step)
         return self.simplifier.simplify(binary("+", binary("*", binary("//", first, period), step), rest))
 
     def _moved(self, s: Stmt, small: Buffer, step: int) -> Stmt:

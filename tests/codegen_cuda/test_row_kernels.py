@@ -23,7 +23,9 @@ EMULATES = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on
 def sketch(tensors: list[Tensor], threads: int) -> State:
     """The sketch with so many threads a row, and the fewest rows a block."""
     found = extra_sketches(te.ComputeDAG(tensors), "cuda", HARDWARE["cuda"], rules=["rows"])
-    return next(s for s in found if any(it.annotation == "threadIdx.x" and it.extent == threads for it in s.stages[-1].iters))
+    return next(
+        s for s in found if any(it.annotation == "threadIdx.x" and it.extent == threads for it in s.stages[-1].iters)
+    )
 
 
 def over_the_greatest(m: int, n: int) -> list[Tensor]:
