@@ -1,7 +1,7 @@
 """Rows in one kernel: softmax, norms, and whatever else folds rows and spreads the results over them again.
 
-Ansor makes a kernel of every reduction, which reads the row from memory again.  Here all stages of a row program
-(`row_stages.py`) are computed in the loops of the output over rows:
+Ansor reads the row from memory again for every reduction, with one warp, or in a kernel of its own.  Here all stages
+of a row program (`row_stages.py`) are computed in the loops of the output over rows:
 
     for block                                             blockIdx.x
       for row                                             threadIdx.y, `rows` of them
