@@ -106,9 +106,11 @@ class _Rows:
         values = [k for k in inner if self.ops[k].shape != self.full]
         kept = [k for k in inner if self.ops[k].shape == self.full]
         cached = [k for k, op in enumerate(self.ops) if isinstance(op, PlaceholderOp) and self._is_cached(k, reads[k])]
-        numbers = [tuple(x) for x in (folds, values, kept, sorted(inlined), cached)]
         together = _together([{r.reader for r in reads[k]} | ({k} if k in kept else set()) for k in (*kept, *cached)])
-        return RowProgram(self.output, len(self.lead), self.row, (1, *self.lead)[-1], *numbers, together)
+        return RowProgram(
+            self.output, len(self.lead), self.row, (1, *self.lead)[-1],
+            tuple(folds), tuple(values), tuple(kept), tuple(sorted(inlined)), tuple(cached), together,
+        )  # fmt: skip
 
     def _fits(self, k: int) -> bool:
         """A stage that is not inlined is full or has one value a row."""
