@@ -32,7 +32,7 @@ from tests.oracle import poisoned
 from tests.row_programs import ROW_CASES, RowCase, softmax
 
 Runner = Callable[[te.LoweredFunc, Sequence[np.ndarray]], None]
-SIZES = ((1, 31), (3, 33), (5, 64), (13, 128), (3, 1000), (2, 1023), (9, 384), (6, 97))
+SIZES = ((1, 31), (3, 33), (40, 10), (5, 64), (13, 128), (3, 1000), (2, 1023), (9, 384), (6, 97))
 PER_SIZE = 2
 
 
@@ -97,6 +97,7 @@ def test_what_mixes_rows_is_no_row_program() -> None:
 def test_threads_take_equal_shares_or_powers_of_two() -> None:
     assert thread_counts(768, 4, 32, 1024) == [192, 96, 64, 32]
     assert thread_counts(1024, 4, 32, 1024) == [256, 128, 64, 32]
+    assert thread_counts(49, 1, 32, 1024) == [64, 32] and thread_counts(10, 2, 32, 1024) == [8]
     assert thread_counts(50257, 1, 32, 1024) == [1024]
     assert thread_counts(65536, 4, 32, 1024) == []
 

@@ -29,7 +29,7 @@ from ..shared_memory import element_bytes
 from .row_stages import RowProgram, row_program
 
 BLOCK, ROW, THREAD = "blockIdx.x", "threadIdx.y", "threadIdx.x"
-ROWS = (1, 2, 4, 8)
+ROWS = (1, 2, 4, 8, 16)
 LEAST_THREADS, MANY_THREADS = 64, 256
 MOST_WASTE = 1 / 8
 MOST_ELEMENTS = 64
@@ -63,12 +63,14 @@ def shapes(ctx: SketchContext, program: RowProgram) -> list[Shape]:
 def thread_counts(length: int, lanes: int, warp: int, most: int, rows: int = 1) -> list[int]:
     """Whole warps that take the vectors of a row in a power of two of items each, or in equal shares.
 
-    A thread keeps `MOST_ELEMENTS` at most of all `rows` that are needed at a time.
+    Rows of half a warp or less get half of one, or less.  A thread keeps `MOST_ELEMENTS` at most of all `rows` that are
+    needed at a time.
     """
     counts: list[int] = []
     vectors = -(-length // lanes)
+    unit = min(warp, 1 << (vectors - 1).bit_length())
     for items in range(1, MOST_ELEMENTS // (lanes * rows) + 1):
-        threads = -(-vectors // (items * warp)) * warp
+        threads = -(-vectors // (items * unit)) * unit
         even = items & (items - 1) == 0 or threads * items == vectors or not counts
         if threads <= most and even and _fits_registers(threads, items * lanes * rows, warp):
             counts.append(threads)
