@@ -51,11 +51,11 @@ from .cuda_program import (
     kernel_nests,
 )
 from .errors import EmitError
+from .launch_bounds import launch_bounds
 from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .registers import (
     copied_loops,
     index_vars,
-    local_bytes,
     register_loops,
     rolled_loops,
     useful_copies,
@@ -65,7 +65,6 @@ from .shared import SharedArray, shared_layout
 from .text import TYPES, CudaText
 from .vectors import VectorStore, leaf_stores
 
-MANY_LOCAL_BYTES = 128
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
 
 
@@ -340,7 +339,7 @@ def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[C
     shared, dynamic = emitter.declare()
     emitter.stmt(emitter.nest.body)
     kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic)
-    bounds = f"{kernel.threads}, 1" if local_bytes(nest.body) >= MANY_LOCAL_BYTES else str(kernel.threads)
+    bounds = launch_bounds(nest, kernel.threads)
     head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(params)}) {{'
     return kernel, "\n".join([head, *emitter.lines, "}"]), emitter.text.helpers
 

@@ -3,8 +3,8 @@
 The order of work: infer bounds; give every loop a variable and every stage a buffer; build the nest of each root
 stage with the stages computed inside it (`lower_nest.py`), shared tiles fetched ahead where that was asked for
 (`double_buffer.py`); wrap kernels in their block and thread loops; then the passes: private arrays that threads share
-out are cut to the part of each (`thread_parts.py`), virtual threads are sunk below barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put where threads meet in shared memory
-(`sync.py`).
+out are cut to the part of each (`thread_parts.py`), virtual threads are sunk below barriers (`vthread.py`), loops are
+unrolled (`unroll.py`), barriers are put where threads meet in shared memory (`sync.py`).
 """
 
 from __future__ import annotations

@@ -36,11 +36,11 @@ def keep_own_parts(facts: Facts, k: int, nest: Stmt) -> Stmt:
         tags = shared_out(stage, facts.bounds.scopes[c]) if facts.roots[c] == k else ()
         for buffer in facts.own_buffers(c) if tags else ():
             for it in stage.iters:
-                if it.annotation in tags and it.length > 1:
-                    thread, all_of_them = facts.thread_vars[k, it.annotation], facts.thread_extents[k][it.annotation]
+                if it.annotation in tags:
+                    thread, every = facts.thread_vars[k, it.annotation], facts.thread_extents[k][it.annotation]
                     law = "all threads of the kernel must share it out"
-                    require(it.length == all_of_them, LowerError, buffer.name, law, axis=it.annotation)
-                    nest, buffer = _Parts(nest, buffer, thread, it.length, facts.simplifier).kept()
+                    require(it.length == every, LowerError, buffer.name, law, axis=it.annotation)
+                    nest, buffer = _Parts(nest, buffer, thread, every, facts.simplifier).kept()
     return nest
 
 
@@ -56,6 +56,8 @@ class _Parts:
 
     def kept(self) -> tuple[Stmt, Buffer]:
         """The nest with a smaller buffer, and this."""
+        if self.count == 1:
+            return self.nest, self.buffer
         steps = {self._step(index) for index in self._indices()}
         step = steps.pop() if steps else 1
         self._require(not steps and step > 0)
@@ -91,7 +93,7 @@ class _Parts:
         first, period = self._at(index, 0), step * self.count
         rest = self.simplifier.simplify(binary("%", first, period))
         low, high = self.simplifier.bounds(rest)
-        self._require(low is not None and high is not None and 0 <= low and high < step)
+        self._require(low is not None and high is not None and low >= 0 and high < step)
         return self.simplifier.simplify(binary("+", binary("*", binary("//", first, period), step), rest))
 
     def _moved(self, s: Stmt, small: Buffer, step: int) -> Stmt:

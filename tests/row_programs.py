@@ -118,9 +118,9 @@ def squares(m: int, n: int) -> list[Tensor]:
 
 def log_sum_exp(m: int, n: int) -> list[Tensor]:
     a = te.placeholder((m, n), name="A")
-    k, l = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="l")
+    k, r = te.reduce_axis((0, n), name="k"), te.reduce_axis((0, n), name="r")
     most = te.compute((m,), lambda i: te.max(a[i, k], axis=k), name="most")
-    total = te.compute((m,), lambda i: te.sum(te.exp(a[i, l] - most[i]), axis=l), name="total")
+    total = te.compute((m,), lambda i: te.sum(te.exp(a[i, r] - most[i]), axis=r), name="total")
     return [a, te.compute((m,), lambda i: te.log(total[i]) + most[i], name="lse")]
 
 

@@ -32,7 +32,7 @@ from tests.oracle import poisoned
 from tests.row_programs import ROW_CASES, RowCase, softmax
 
 Runner = Callable[[te.LoweredFunc, Sequence[np.ndarray]], None]
-SIZES = ((1, 31), (3, 33), (5, 64), (13, 128), (3, 1000), (2, 1023), (9, 384), (6, 97))
+SIZES = ((1, 31), (3, 33), (40, 10), (5, 64), (13, 128), (3, 1000), (2, 1023), (9, 384), (6, 97))
 PER_SIZE = 2
 
 
@@ -76,18 +76,16 @@ def test_everything_is_one_kernel_that_reads_its_rows_once(name: str) -> None:
         assert all(len(sketch.access.read_by[k]) == 1 for k in whole if sketch.stages[k].op.shape == SHAPE_OF[name])
 
 
-SHAPE_OF = {
-    name: next(t for t in case.tensors(12, 256) if t.name == "A").shape for name, case in ROW_CASES.items()
-}
+SHAPE_OF = {name: next(t for t in case.tensors(12, 256) if t.name == "A").shape for name, case in ROW_CASES.items()}
 
 
 def test_what_mixes_rows_is_no_row_program() -> None:
     a = te.placeholder((6, 64), name="A")
-    k, l = te.reduce_axis((0, 64), name="k"), te.reduce_axis((0, 6), name="l")
+    k, r = te.reduce_axis((0, 64), name="k"), te.reduce_axis((0, 6), name="r")
     total = te.compute((6,), lambda i: te.sum(a[i, k], axis=k), name="total")
     others = {
         "another row": te.compute((6, 64), lambda i, j: a[i, j] / total[5 - i], name="out"),
-        "a column": te.compute((64,), lambda j: te.sum(a[l, j] / total[l], axis=l), name="out"),
+        "a column": te.compute((64,), lambda j: te.sum(a[r, j] / total[r], axis=r), name="out"),
         "elementwise": te.compute((6, 64), lambda i, j: a[i, j] + 1.0, name="out"),
     }
     for name, out in others.items():
@@ -97,17 +95,18 @@ def test_what_mixes_rows_is_no_row_program() -> None:
 
 
 def test_threads_take_equal_shares_or_powers_of_two() -> None:
-    assert thread_counts(192, 16, 32, 1024) == [192, 96, 64, 32]
-    assert thread_counts(256, 16, 32, 1024) == [256, 128, 64, 32]
-    assert thread_counts(50257, 64, 32, 1024) == [1024, 800]
-    assert thread_counts(20000, 16, 32, 1024) == []
+    assert thread_counts(768, 4, 32, 1024) == [192, 96, 64, 32]
+    assert thread_counts(1024, 4, 32, 1024) == [256, 128, 64, 32]
+    assert thread_counts(49, 1, 32, 1024) == [64, 32] and thread_counts(10, 2, 32, 1024) == [8]
+    assert thread_counts(50257, 1, 32, 1024) == [1024]
+    assert thread_counts(65536, 4, 32, 1024) == []
 
 
 @pytest.mark.parametrize(("m", "n"), [(2048, 768), (4096, 1024), (8192, 16384), (128, 50257)])
 def test_a_thread_keeps_its_part_and_the_search_keeps_the_sketch(m: int, n: int) -> None:
     """A row of 50,257 floats is no accumulator of one thread; its parts are, and only they are allocated."""
     sketches = sketches_of(ROW_CASES["softmax"], m, n)
-    assert 2 <= len(sketches) <= 16
+    assert 1 <= len(sketches) <= 12
     for sketch in sketches:
         bounds = infer_bounds(sketch)
         ((elements, size),) = accumulators(bounds).values()

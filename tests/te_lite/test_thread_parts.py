@@ -37,7 +37,9 @@ def program(n: int, threads: int, lanes: int, read: Index = lambda j: j, reader:
     return te.lower(s, [a, out])
 
 
-@pytest.mark.parametrize(("n", "threads", "lanes"), [(64, 8, 4), (61, 8, 1), (60, 8, 4), (7, 8, 1), (24, 3, 2), (64, 1, 4)])
+@pytest.mark.parametrize(
+    ("n", "threads", "lanes"), [(64, 8, 4), (61, 8, 1), (60, 8, 4), (7, 8, 1), (24, 3, 2), (64, 1, 4)]
+)
 def test_a_thread_keeps_its_part(n: int, threads: int, lanes: int) -> None:
     func = program(n, threads, lanes)
     verify(func)
@@ -61,5 +63,5 @@ OTHERS: dict[str, tuple[int, Index]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_another_thread_computed_is_not_read(name: str) -> None:
     reader, read = OTHERS[name]
-    with pytest.raises(LowerError, match="kept: (a thread may only read what it computed itself|all threads)"):
+    with pytest.raises(LowerError, match=r"kept: (a thread may only read what it computed itself|all threads)"):
         program(64, 8, 4, read, reader)

@@ -33,10 +33,10 @@ CHEAP_OPERATIONS = 2
 
 @dataclass(frozen=True)
 class RowProgram:
-    """Stage numbers of a computation whose rows have the shape `row`, numbered by `lead` axes, the last of length `last`.
+    """Stage numbers of a computation whose rows have the shape `row`, numbered by `lead` axes, the last `last` long.
 
     `kept` are computed rows, `values` elementwise numbers of a row, `inlined` is written into its readers; `cached` are
-    inputs.  The output is not in any of these; a reduction may be the output.
+    inputs.  The output is not in any of these; a reduction may be the output.  `together` rows are needed at a time.
     """
 
     output: int
@@ -48,6 +48,7 @@ class RowProgram:
     kept: tuple[int, ...]
     inlined: tuple[int, ...]
     cached: tuple[int, ...]
+    together: int
 
     @property
     def length(self) -> int:
@@ -105,8 +106,11 @@ class _Rows:
         values = [k for k in inner if self.ops[k].shape != self.full]
         kept = [k for k in inner if self.ops[k].shape == self.full]
         cached = [k for k, op in enumerate(self.ops) if isinstance(op, PlaceholderOp) and self._is_cached(k, reads[k])]
-        numbers = [tuple(x) for x in (folds, values, kept, sorted(inlined), cached)]
-        return RowProgram(self.output, len(self.lead), self.row, (1, *self.lead)[-1], *numbers)
+        together = _together([{r.reader for r in reads[k]} | ({k} if k in kept else set()) for k in (*kept, *cached)])
+        return RowProgram(
+            self.output, len(self.lead), self.row, (1, *self.lead)[-1],
+            tuple(folds), tuple(values), tuple(kept), tuple(sorted(inlined)), tuple(cached), together,
+        )  # fmt: skip
 
     def _fits(self, k: int) -> bool:
         """A stage that is not inlined is full or has one value a row."""
@@ -134,7 +138,7 @@ class _Rows:
     # ------------------------------------------------------------------------------------------- inlining
 
     def _inlined(self) -> set[int]:
-        """The stages that are written into their readers, those that are read decided after their readers."""
+        """The stages that are written into their readers; each is judged with what was written into it."""
         found: set[int] = set()
         for k in self.computed:
             op = self.ops[k]
@@ -159,6 +163,12 @@ class _Rows:
         work = sum(isinstance(n, Binary) and n.dtype == op.dtype for n in nodes)
         little = len(readers) == 1 or (work <= CHEAP_OPERATIONS and not calls)
         return little and in_place and len(rows) <= 1
+
+
+def _together(uses: list[set[int]]) -> int:
+    """How many rows are needed at a time, by the stages that use each; the last one may replace it by another."""
+    spans = [(min(stages), max(max(stages), min(stages) + 1)) for stages in uses]
+    return max([sum(a <= first < z for a, z in spans) for first, _ in spans], default=0)
 
 
 def _is_axis(form: Form, axis: int) -> bool:

@@ -1,7 +1,7 @@
 """Rows in one kernel: softmax, norms, and whatever else folds rows and spreads the results over them again.
 
-Ansor makes a kernel of every reduction, which reads the row from memory again.  Here all stages of a row program
-(`row_stages.py`) are computed in the loops of the output over rows:
+Ansor reads the row from memory again for every reduction, with one warp, or in a kernel of its own.  Here all stages
+of a row program (`row_stages.py`) are computed in the loops of the output over rows:
 
     for block                                             blockIdx.x
       for row                                             threadIdx.y, `rows` of them
@@ -29,10 +29,12 @@ from ..shared_memory import element_bytes
 from .row_stages import RowProgram, row_program
 
 BLOCK, ROW, THREAD = "blockIdx.x", "threadIdx.y", "threadIdx.x"
-ROWS = (1, 2, 4, 8)
-MOST_ELEMENTS = 64
+ROWS = (1, 2, 4, 8, 16)
 LEAST_THREADS, MANY_THREADS = 64, 256
 MOST_WASTE = 1 / 8
+MOST_ELEMENTS = 64
+REGISTERS, OTHER_REGISTERS, WARPS_TOGETHER = 65536, 12, 4
+"""Registers of a multiprocessor, of a thread beside the elements it keeps, and the warps that get theirs together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +47,39 @@ class Shape:
 
 
 def shapes(ctx: SketchContext, program: RowProgram) -> list[Shape]:
-    """The ways to cut the rows of a program that are worth trying.
+    """The ways to cut the rows of a program that are worth trying; none when a row is too long for registers.
 
-    A thread has at most `MOST_ELEMENTS` elements of a row, a block `LEAST_THREADS` if it can, and several rows only while
-    they are no more than `MANY_THREADS`: larger blocks wait longer for their last row, and gain nothing.
+    A block has `LEAST_THREADS` if it can, and several rows only while they are no more than `MANY_THREADS`: larger
+    blocks wait longer for their last row, and gain nothing.
     """
-    most, lanes = ctx.hardware.max_threads_per_block, widest_lanes(ctx, program)
-    counts = thread_counts(-(-program.length // lanes), MOST_ELEMENTS // lanes, ctx.hardware.warp_size, most)
+    lanes = widest_lanes(ctx, program)
+    rows_kept, hardware = max(program.together, 1), ctx.hardware
+    counts = thread_counts(program.length, lanes, hardware.warp_size, hardware.max_threads_per_block, rows_kept)
     rows = [n for n in ROWS if n == 1 or _wasted(program, n) <= MOST_WASTE]
     found = [Shape(n, t, lanes) for t in counts for n in rows if n == 1 or n * t <= MANY_THREADS]
     return [x for x in found if x.rows * x.threads >= LEAST_THREADS] or found
 
 
-def thread_counts(vectors: int, most_items: int, warp: int, most: int) -> list[int]:
-    """Whole warps that take the vectors of a row in a power of two of items each, or in equal shares."""
-    counts = []
-    for items in range(1, most_items + 1):
-        threads = -(-vectors // (items * warp)) * warp
-        if threads <= most and (items & (items - 1) == 0 or threads * items == vectors or not counts):
+def thread_counts(length: int, lanes: int, warp: int, most: int, rows: int = 1) -> list[int]:
+    """Whole warps that take the vectors of a row in a power of two of items each, or in equal shares.
+
+    Rows of half a warp or less get half of one, or less.  A thread keeps `MOST_ELEMENTS` at most of all `rows` that are
+    needed at a time.
+    """
+    counts: list[int] = []
+    vectors = -(-length // lanes)
+    unit = min(warp, 1 << (vectors - 1).bit_length())
+    for items in range(1, MOST_ELEMENTS // (lanes * rows) + 1):
+        threads = -(-vectors // (items * unit)) * unit
+        even = items & (items - 1) == 0 or threads * items == vectors or not counts
+        if threads <= most and even and _fits_registers(threads, items * lanes * rows, warp):
             counts.append(threads)
     return list(dict.fromkeys(counts))
+
+
+def _fits_registers(threads: int, elements: int, warp: int) -> bool:
+    together = warp * WARPS_TOGETHER
+    return -(-threads // together) * together * (elements + OTHER_REGISTERS) <= REGISTERS
 
 
 def _wasted(program: RowProgram, rows: int) -> float:
