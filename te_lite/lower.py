@@ -2,8 +2,8 @@
 
 The order of work: infer bounds; give every loop a variable and every stage a buffer; build the nest of each root
 stage with the stages computed inside it (`lower_nest.py`), shared tiles fetched ahead where that was asked for
-(`double_buffer.py`); wrap kernels in their block and thread loops; then the passes: private arrays that threads share
-out are cut to the part of each (`thread_parts.py`), virtual threads are sunk below barriers (`vthread.py`), loops are
+(`double_buffer.py`), private arrays that threads share out cut to the part of each (`thread_parts.py`); wrap kernels in
+their block and thread loops; then the passes: virtual threads are sunk below barriers (`vthread.py`), loops are
 unrolled (`unroll.py`), barriers are put where threads meet in shared memory (`sync.py`).
 """
 
@@ -63,7 +63,7 @@ def unverified(
     check_double_buffers(facts)
     nests = NestBuilder(facts)
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
-    built = [double_buffered(facts, k, nests.stage_nest(k)) for k in roots]
+    built = [keep_own_parts(facts, k, double_buffered(facts, k, nests.stage_nest(k))) for k in roots]
     return as_function(facts, seq(*[_kernel(facts, k, nest) for k, nest in zip(roots, built, strict=True)]), name)
 
 
@@ -90,11 +90,6 @@ def as_function(facts: Facts, program: Stmt, name: str) -> LoweredFunc:
 Pass = Callable[[Facts, int, Stmt], Stmt]
 
 
-def parts_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
-    """Of private arrays that threads share out, each keeps its part."""
-    return keep_own_parts(facts, k, nest)
-
-
 def sink_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Virtual threads, and vectorized loops that are not innermost, go down to single statements."""
     return sink_lanes(nest, facts.simplifier)
@@ -117,7 +112,7 @@ def _loops_around(inner: Stmt, outer: Stmt) -> Iterator[For]:
         outer = outer.body
 
 
-PASSES: tuple[Pass, ...] = (parts_pass, sink_pass, unroll_pass, barrier_pass)
+PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, barrier_pass)
 
 
 def _kernel(facts: Facts, k: int, nest: Stmt) -> Stmt:

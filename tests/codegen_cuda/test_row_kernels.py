@@ -50,7 +50,7 @@ def test_a_row_is_divided_by_its_number_as_by_division() -> None:
         exact = b.astype("float64") / a.astype("float64")
         want = exact.astype("float32")
     out = np.zeros((m, n), "float32")
-    run_program(emit(te.lower(sketch(over_the_greatest(m, n), 32))), [a, b, out])
+    run_program(emit(te.lower(sketch(over_the_greatest(m, n), 16))), [a, b, out])
     kind = np.isfinite(out) & np.isfinite(want)
     assert np.array_equal(np.isnan(out), np.isnan(exact))
     off = np.abs(out[kind].astype("float64") - exact[kind])

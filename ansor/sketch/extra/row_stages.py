@@ -10,7 +10,7 @@ and reads the others at the same row and, if both are full, at the same place in
 in any way.  What is cheap, or read once, is written into its reader; what is left of the stages is computed once.
 
 A row is kept in registers where it is computed (`kept`), and where it is read from memory by several stages, or by a
-reduction, which reads element by element (`cached`).
+reduction, which reads element by element (`cached`).  What keeps no row (a pooling, whose windows overlap) is none.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def row_program(state: State) -> RowProgram | None:
     if row is None or prod(row) == 1 or any(_reduced(state.ops[k]) != row for k in folds):
         return None
     found = [_Rows(state, tuple(computed), outputs[0], lead, row).program() for lead in _leads(state, computed, row)]
-    return max([p for p in found if p is not None], key=lambda p: len(p.cached) + len(p.kept), default=None)
+    return max([p for p in found if p is not None and p.together], key=lambda p: p.together, default=None)
 
 
 def _reduced(op: Operation) -> tuple[int, ...] | None:
