@@ -3,9 +3,9 @@
     python -m benchmarks.extra_rules [--target cuda|c] [--operators C2D GMM.1 relu ...] [--trials 64] [--json FILE]
 
 An operator is a name of `OPERATORS` in te_lite/topi/benchmarks (all four shapes), a name and the number of a shape
-(`GMM.1`), or one of the layers `conv2d_layer`, `matmul`, `dense`, `relu`, `max_pool2d` and `global_avg_pool`.  Every
-rule that has sketches gets as many trials as the ordinary sketches, drawn by the same sampler; a ratio above 1 is a win
-of the rule.
+(`GMM.1`), or one of the layers `conv2d_layer`, `matmul`, `dense`, `relu`, `max_pool2d`, `global_avg_pool`, `softmax`
+and `layer_norm`.  Every rule that has sketches gets as many trials as the ordinary sketches, drawn by the same sampler;
+a ratio above 1 is a win of the rule.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ LAYERS: dict[str, tuple[int, ...]] = {
     "relu": (131072, 196),
     "max_pool2d": (16, 112, 112, 64, 3, 2, 1),
     "global_avg_pool": (16, 7, 7, 2048),
+    "softmax": (4096, 1024),
+    "layer_norm": (2048, 768),
 }
 
 MISSES_IN_A_ROW = 200

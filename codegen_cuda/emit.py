@@ -51,11 +51,11 @@ from .cuda_program import (
     kernel_nests,
 )
 from .errors import EmitError
-from .reduce import ReduceText, group_of, with_barriers
+from .launch_bounds import launch_bounds
+from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .registers import (
     copied_loops,
     index_vars,
-    local_bytes,
     register_loops,
     rolled_loops,
     useful_copies,
@@ -65,7 +65,6 @@ from .shared import SharedArray, shared_layout
 from .text import TYPES, CudaText
 from .vectors import VectorStore, leaf_stores
 
-MANY_LOCAL_BYTES = 128
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
 
 
@@ -84,7 +83,6 @@ class KernelEmitter:
     held: dict[Buffer, str] = field(default_factory=dict)
     texts: dict[int, tuple[Expr, str]] = field(default_factory=dict)
     workspaces: dict[str, str] = field(default_factory=dict)
-    workspace_used: bool = False
 
     def __post_init__(self) -> None:
         self.ranges, self.widths = Simplifier(), Widths.of(self.nest.body)
@@ -97,6 +95,7 @@ class KernelEmitter:
             if isinstance(s, For):
                 self.ranges.bind(s.var, 0, s.extent - 1)
         self.text = CudaText(self.var, self.load, self.nonnegative, self.widths)
+        self.turns = turns(self.nest)
         moved = index_vars(self.nest.body)
         self.unrolled = register_loops(self.nest.body, moved)
         self.moved = set[Var]().union(*moved.values())
@@ -180,7 +179,7 @@ class KernelEmitter:
             case Barrier(publishes=publishes):
                 self.barrier(publishes)
             case ThreadReduce():
-                ReduceText(self, s, group_of(s, self.nest)).emit()
+                ReduceText(self, s, group_of(s, self.nest), self.turns.get(id(s), 0)).emit()
 
     def sequence(self, stmts: Sequence[Stmt]) -> None:
         for part in split_runs(stmts):
@@ -288,14 +287,13 @@ class KernelEmitter:
 
     # ----------------------------------------------------------------------------------------------- storage
 
-    def workspace(self, dtype: str, position: int) -> str:
-        """The shared array that reductions of `dtype` values use."""
-        self.workspace_used = True
-        return self.workspaces[f"{dtype} {position}"]
+    def workspace(self, dtype: str, position: int, turn: int) -> str:
+        """The shared array that reductions of `dtype` values use in their turn."""
+        return self.workspaces[workspace_key(dtype, position, turn)]
 
     def barrier_before(self) -> None:
-        """A barrier where threads may still read what the reduction before left in its shared arrays."""
-        if self.workspace_used or self.loops:
+        """A barrier where threads may still read what the same reduction left in its shared arrays a turn before."""
+        if self.loops:
             self.line("__syncthreads();")
 
     def declare(self) -> tuple[int, int]:
@@ -341,7 +339,7 @@ def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[C
     shared, dynamic = emitter.declare()
     emitter.stmt(emitter.nest.body)
     kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic)
-    bounds = f"{kernel.threads}, 1" if local_bytes(nest.body) >= MANY_LOCAL_BYTES else str(kernel.threads)
+    bounds = launch_bounds(nest, kernel.threads)
     head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(params)}) {{'
     return kernel, "\n".join([head, *emitter.lines, "}"]), emitter.text.helpers
 

@@ -59,15 +59,31 @@ def group_of(s: ThreadReduce, nest: KernelNest) -> Group:
     return Group(block[axis], prod(block[:axis]), s.extent, prod(block))
 
 
+def workspace_key(dtype: str, position: int, turn: int) -> str:
+    """What tells the shared arrays of reductions apart."""
+    return f"{dtype} {position} {turn}"
+
+
+def turns(nest: KernelNest) -> dict[int, int]:
+    """Which of two sets of shared arrays each reduction through shared memory uses, by the id of its statement.
+
+    One after the other they take turns: when a set is used again, the barrier of the reduction in between has shown
+    that all threads have read what was in it.
+    """
+    through = [s for s in stmts_of(nest.body) if isinstance(s, ThreadReduce) and group_of(s, nest).slots]
+    return {id(s): n % 2 for n, s in enumerate(through)}
+
+
 def workspace_slots(nest: KernelNest) -> dict[str, int]:
-    """Elements of shared memory that the reductions of a kernel need, by dtype and position: `{"float32 0": n}`."""
+    """Elements of each shared array that the reductions of a kernel need, by its `workspace_key`."""
     need: dict[str, int] = {}
+    using = turns(nest)
     for s in stmts_of(nest.body):
-        if isinstance(s, ThreadReduce):
+        if isinstance(s, ThreadReduce) and id(s) in using:
             for k, buffer in enumerate(s.dst):
-                key = f"{buffer.dtype} {k}"
+                key = workspace_key(buffer.dtype, k, using[id(s)])
                 need[key] = max(need.get(key, 0), group_of(s, nest).slots)
-    return {key: n for key, n in need.items() if n}
+    return need
 
 
 def with_barriers(nest: KernelNest) -> Stmt:
@@ -121,17 +137,18 @@ class Writer(Protocol):
     def place(self, buffer: Buffer, index: Expr) -> str: ...
     def thread_id(self) -> str: ...
     def axis_text(self, var: Var) -> str: ...
-    def workspace(self, dtype: str, position: int) -> str: ...
+    def workspace(self, dtype: str, position: int, turn: int) -> str: ...
     def barrier_before(self) -> None: ...
 
 
 @dataclass
 class ReduceText:
-    """Writes one reduction."""
+    """Writes one reduction; `turn` says which shared arrays it uses."""
 
     writer: Writer
     s: ThreadReduce
     group: Group
+    turn: int
 
     def emit(self) -> None:
         w, s = self.writer, self.s
@@ -221,7 +238,7 @@ class ReduceText:
     # ----------------------------------------------------------------------------------------- shared memory
 
     def _spaces(self) -> list[str]:
-        return [self.writer.workspace(b.dtype, k) for k, b in enumerate(self.s.dst)]
+        return [self.writer.workspace(b.dtype, k, self.turn) for k, b in enumerate(self.s.dst)]
 
     def _put(self, at: str) -> None:
         """The values into shared memory."""

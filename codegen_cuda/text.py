@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from te_lite.c_text import ADD, BYTES, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
 from te_lite.dtype import STORED
-from te_lite.expr import FLOATS, Binary, Call, Cast, Const, Expr
+from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr
 from te_lite.interval import INDEX_DTYPES
 from te_lite.stored_text import bits_of
+from te_lite.visit import walk
 
 TYPES = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short",
@@ -68,12 +69,35 @@ def _power_of_two(e: Expr) -> int | None:
     return None
 
 
+_DIVIDED = """static __device__ __forceinline__ float divided_f32(float x, float s) {
+  const float size = fabsf(s);
+  const float scale = size < 1.17549435e-38f ? 18446744073709551616.0f : size > 8.50705917e37f ? 5.42101086e-20f : 1.0f;
+  return x * scale * (1.0f / (s * scale));
+}"""
+"""`x / s` by a reciprocal that the compiler computes once for all `x`: off by 1.5 units in the last place at most.
+
+`scale` (2^64, 1 or 2^-64) keeps the reciprocal of a tiny or huge `s` in range; multiplying by it is exact wherever the
+quotient is neither infinite nor 0.  Zeros, infinities and NaN give what a division gives.
+"""
+
+
+def _is_number(e: Expr) -> bool:
+    """A number that the thread keeps for itself."""
+    return isinstance(e, BufferLoad) and e.buffer.storage == "local" and e.buffer.size == 1
+
+
+def _reads_array(e: Expr) -> bool:
+    return any(isinstance(x, BufferLoad) and x.buffer.size > 1 for x in walk(e))
+
+
 @dataclass
 class CudaText(CText):
     """Prints expressions of one kernel.
 
     Floor division and modulo by powers of two are shifts and masks: both round towards minus infinity whatever the
-    sign.  Float minimum and maximum give NaN where an operand is NaN: one instruction from sm_80 on.
+    sign.  Float minimum and maximum give NaN where an operand is NaN: one instruction from sm_80 on.  Elements of an
+    array that are divided by one number of the thread (a row's sum) are multiplied by its reciprocal: a division takes
+    ten instructions.
     """
 
     dialect: Dialect = CUDA
@@ -104,6 +128,9 @@ class CudaText(CText):
 
     def _binary(self, e: Binary) -> tuple[str, int]:
         op, a, b, dtype = e.op, e.a, e.b, e.dtype
+        if op == "/" and dtype == "float32" and _is_number(b) and _reads_array(a):
+            self.helpers["divided_f32"] = _DIVIDED
+            return f"divided_f32({self.expr(a)}, {self.expr(b)})", POSTFIX
         if op in ("min", "max"):
             return self._extreme(op, a, b, dtype)
         if op in ("//", "%"):

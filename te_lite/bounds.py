@@ -23,6 +23,7 @@ from .loop_scope import (
     enclosing_loops,
     privacy,
     scope_of,
+    shared_out,
     standing_loops,
     thread_ranks,
 )
@@ -36,6 +37,14 @@ from .storage import storage_class
 Atoms = frozenset[LoopKey]
 
 
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Who keeps a stage: how private its storage is, and the threads that share its points out all the same."""
+
+    rank: int
+    shared_out: frozenset[str]
+
+
 @dataclass(frozen=True)
 class Bounds:
     """`state` with all extents; `regions[k]` is the region of each root axis of stage k, `scopes[k]` its storage."""
@@ -47,6 +56,14 @@ class Bounds:
     def storage(self, k: int) -> str:
         """The class of the storage of stage k: `global`, `shared` or `local`."""
         return storage_class(self.scopes[k])
+
+    def kept_points(self, k: int) -> Any:
+        """The points of stage k that one storage keeps: its region, or a thread's part of what is shared out."""
+        stage = self.state.stages[k]
+        points = product([r.extent for r in self.regions[k][: len(stage.op.axis)]])
+        tags = shared_out(stage, self.scopes[k])
+        threads = [it.extent for it in stage.iters if it.annotation in tags]
+        return ceildiv(points, product(threads)) if threads else points
 
 
 def infer_bounds(state: State) -> Bounds:
@@ -97,12 +114,17 @@ class _Inference:
         self.reads = reads_by_producer(state.ops, inlined)
         self.regions: list[tuple[Region, ...]] = [()] * len(self.stages)
         self.scopes = [scope_of(self.stages, k) for k in range(len(self.stages))]
-        self.storage = [privacy(stage, scope) for stage, scope in zip(self.stages, self.scopes, strict=True)]
+        self.keepers = [
+            Keeper(privacy(stage, scope), shared_out(stage, scope))
+            for stage, scope in zip(self.stages, self.scopes, strict=True)
+        ]
         self.listed = {t.op.key for t in state.dag.tensors}
-        self.ranks = [thread_ranks(s, BLOCKS + THREADS) for s in self.stages]
+        tags = frozenset(BLOCKS + THREADS)
+        apart = {keeper.shared_out for keeper in self.keepers}
+        self.ranks = {own: [thread_ranks(s, tags - own) for s in self.stages] for own in apart}
         self.backward = any(read.backward for reads in self.reads for read in reads)
         """Whether the coefficient of a loop in the start of a region may be negative."""
-        self._axis_cache: dict[tuple[int, Atoms], tuple[Region, ...]] = {}
+        self._axis_cache: dict[tuple[int, Atoms, Keeper], tuple[Region, ...]] = {}
 
     def run(self) -> Bounds:
         for k in reversed(range(len(self.stages))):
@@ -120,7 +142,8 @@ class _Inference:
     def _accumulates(self, k: int) -> bool:
         """Whether stage k is a reduction that runs over, in tiles that threads do not share out."""
         stage = self.stages[k]
-        return bool(stage.op.reduce_axis and runs_over(self.state, k, self.listed) and not self.ranks[k])
+        threads = any(it.annotation in BLOCKS + THREADS for it in stage.iters)
+        return bool(stage.op.reduce_axis and runs_over(self.state, k, self.listed) and not threads)
 
     def _round_up(self, k: int) -> None:
         """Give stage k room for whole tiles where its own do not divide its region."""
@@ -163,8 +186,7 @@ class _Inference:
             )
 
     def _read_region(self, k: int, read: Read, fixed: Atoms, shape: tuple[int, ...]) -> list[Region]:
-        rank = self.storage[k]
-        axes = self._axis_regions(read.reader, fixed, rank)
+        axes = self._axis_regions(read.reader, fixed, self.keepers[k])
         over = self._over(read.reader) if runs_over(self.state, k, self.listed) else []
         out = []
         for form, size in zip(read.forms, shape, strict=True):
@@ -181,45 +203,45 @@ class _Inference:
         space = [reach_beyond(r, d) for r, d in zip(self.regions[k], stage.op.shape, strict=False)]
         return space + [tiled_extent(stage, uid) - stage.vars[uid].extent for uid in range(rank, stage.num_roots)]
 
-    def _stands(self, stage: int, uid: int, fixed: Atoms, rank: int) -> bool:
+    def _stands(self, stage: int, uid: int, fixed: Atoms, keeper: Keeper) -> bool:
         """Whether iterator `uid` stands still: fixed outside, or a thread that does not share the storage.
 
         The axes of real threads are there in the whole kernel, those of virtual threads only inside their loop.
         """
-        thread = self.ranks[stage].get(uid)
+        thread = self.ranks[keeper.shared_out][stage].get(uid)
         if thread is not None:
-            return rank > thread
+            return keeper.rank > thread
         return (stage, uid) in fixed
 
-    def _axis_regions(self, k: int, fixed: Atoms, rank: int) -> tuple[Region, ...]:
-        """The region of each root axis of stage k while the loops `fixed` stand still."""
-        key = (k, fixed | {(-1, rank)})
+    def _axis_regions(self, k: int, fixed: Atoms, keeper: Keeper) -> tuple[Region, ...]:
+        """The region of each root axis of stage k while the loops `fixed` stand still, for what `keeper` keeps."""
+        key = (k, fixed, keeper)
         if key not in self._axis_cache:
             stage = self.stages[k]
             over = runs_over(self.state, k, self.listed)
             reduced = range(len(stage.op.axis), stage.num_roots) if over else range(0)
-            local = _LocalRegions(k, stage, lambda uid: self._stands(k, uid, fixed, rank), reduced)
+            local = _LocalRegions(k, stage, lambda uid: self._stands(k, uid, fixed, keeper), reduced)
             out = []
             for root, base in enumerate(self.regions[k]):
                 inner = local.region(root)
-                out.append(inner.add(self._relax(base.min, fixed, rank)))
+                out.append(inner.add(self._relax(base.min, fixed, keeper)))
             self._axis_cache[key] = tuple(out)
         return self._axis_cache[key]
 
-    def _relax(self, low: Linear, fixed: Atoms, rank: int) -> Region:
+    def _relax(self, low: Linear, fixed: Atoms, keeper: Keeper) -> Region:
         """The values of `low` while only the loops `fixed` stand still."""
         terms: dict[Any, Any] = {}
         region = Region(ZERO, 1)
         for atom, c in low.terms.items():
             if isinstance(atom, LoopAtom):
-                if self._stands(atom.stage, atom.uid, self._part_of(fixed, atom), rank):
+                if self._stands(atom.stage, atom.uid, self._part_of(fixed, atom), keeper):
                     terms[atom] = c
                 else:
                     reach = atom.extent - 1
                     start = region.min.add(Linear({}, smaller(c, 0) * reach)) if self.backward else region.min
                     region = Region(start, region.extent + reach * abs(c))
             else:
-                base = self._relax(atom.base, fixed, rank)
+                base = self._relax(atom.base, fixed, keeper)
                 value = floormod(base, atom.divisor) if atom.mod else floordiv(base, atom.divisor)
                 region = region.add(value.multiple(c, self.backward))
         return region.add(Region(Linear(terms, low.const), 1))

@@ -11,6 +11,9 @@ The turns of a loop that runs fill the storage together: the stage is computed o
 all of them read.  In every turn of a loop that stands still, the stage is computed anew.  The scope of a stage is what
 its schedule asked for, or follows from the threads around it.
 
+A stage in local storage may bind loops of its own to threads, which then share its points out: each computes some, and
+keeps them to itself.  Such threads run, like those that share a storage, and each may read only what it computed.
+
 Bound inference, lowering, features and analytical models all ask here.
 """
 
@@ -18,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from .state import ATTACHED, Attach, FuseRel, SplitRel, Stage, State
-from .storage import scope_rank
+from .state import ATTACHED, SPATIAL, Attach, FuseRel, SplitRel, Stage, State
+from .storage import scope_rank, storage_class
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -69,6 +72,13 @@ def privacy(stage: Stage, scope: str) -> int:
 def stands(rank: int, tag: str) -> bool:
     """Whether a loop annotated `tag` stands still for storage of this rank."""
     return tag not in THREAD_RANK or rank > THREAD_RANK[tag]
+
+
+def shared_out(stage: Stage, scope: str) -> frozenset[str]:
+    """The thread axes over which a stage in local storage shares its points out: loops of its own are bound to them."""
+    if storage_class(scope) != "local" or stage.where != ATTACHED:
+        return frozenset()
+    return frozenset([it.annotation for it in stage.iters if it.kind == SPATIAL and it.annotation in THREADS])
 
 
 def standing_loops(stages: Sequence[Stage], scopes: Sequence[str], k: int) -> list[LoopKey]:

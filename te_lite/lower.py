@@ -2,9 +2,9 @@
 
 The order of work: infer bounds; give every loop a variable and every stage a buffer; build the nest of each root
 stage with the stages computed inside it (`lower_nest.py`), shared tiles fetched ahead where that was asked for
-(`double_buffer.py`); wrap kernels in their block and thread loops; then the passes: virtual threads are sunk below
-barriers (`vthread.py`), loops are unrolled (`unroll.py`), barriers are put where threads meet in shared memory
-(`sync.py`).
+(`double_buffer.py`), private arrays that threads share out cut to the part of each (`thread_parts.py`); wrap kernels in
+their block and thread loops; then the passes: virtual threads are sunk below barriers (`vthread.py`), loops are
+unrolled (`unroll.py`), barriers are put where threads meet in shared memory (`sync.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .state import ROOT, State
 from .stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
 from .sync import insert_barriers
 from .tensor import ComputeOp, Tensor
+from .thread_parts import keep_own_parts
 from .unroll import unroll_loops
 from .verify import verify
 from .vthread import sink_lanes
@@ -62,7 +63,7 @@ def unverified(
     check_double_buffers(facts)
     nests = NestBuilder(facts)
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
-    built = [double_buffered(facts, k, nests.stage_nest(k)) for k in roots]
+    built = [keep_own_parts(facts, k, double_buffered(facts, k, nests.stage_nest(k))) for k in roots]
     return as_function(facts, seq(*[_kernel(facts, k, nest) for k, nest in zip(roots, built, strict=True)]), name)
 
 

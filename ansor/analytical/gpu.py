@@ -132,12 +132,12 @@ def _tiles(nest: Nest) -> int:
 
 
 def _registers(nests: Sequence[Nest]) -> Any:
-    """Registers of a thread: its accumulators, one set for each virtual thread, and the rest."""
+    """Registers of a thread: its part of accumulators, one set for each virtual thread, and the rest."""
     words: Any = BASE_REGISTERS
     for nest in nests:
         if nest.scope == "local":
             copies = extent_of_tags(nest.loops, ("vthread",))
-            words = words + product(nest.write.shape) * copies * nest.write.element // 4
+            words = words + nest.bounds.kept_points(nest.k) * copies * nest.write.element // 4
     return words
 
 

@@ -114,8 +114,10 @@ def _storage(plan: Plan, root: int, lanes: Lanes) -> tuple[Value, Value]:
 
 
 def storage_bytes(row: RowPlan, lanes: Lanes) -> Value:
-    """The bytes of one storage of a row's stage, all its tiles included."""
+    """The bytes of one storage of a row's stage, all its tiles included; of what is shared out, a thread's part."""
     total: Value = float(row.element * row.outputs)
     for extent in lanes.region(row.nest.stage)[: row.spatial]:
         total = total * extent
+    for uid in row.shared_out:
+        total = total / lanes.extent(row.nest.stage, uid)
     return stored_elements(total, 1, lanes.value(tile_count(lanes.bounds, row.nest.stage)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from te_lite.bounds import Bounds
 from te_lite.expr import Expr, Load, Var
 from te_lite.index_span import IndexTuples
+from te_lite.loop_scope import shared_out
 from te_lite.nest import Nest, nests_of
 from te_lite.reads import Affine, Form, expanded_bodies, index_form
 from te_lite.state import ATTACHED, INLINED, Relation, SplitRel, State
@@ -51,7 +52,10 @@ class Access:
 
 @dataclass(frozen=True)
 class RowPlan:
-    """The structure of one row: its nest, accesses (stored first), operations in a point."""
+    """The structure of one row: its nest, accesses (stored first), operations in a point.
+
+    `shared_out` are the loops whose threads share the stage's private storage out, each keeping its part.
+    """
 
     nest: Nest
     accesses: tuple[Access, ...]
@@ -62,6 +66,7 @@ class RowPlan:
     outputs: int
     scope: str
     argument: bool
+    shared_out: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,7 @@ def _row(
     op = state.stages[k].compute
     identity = tuple([Affine(((d, 1),), 0) for d in range(len(op.axis))])
     kind = "read_write" if op.reduce_axis else "write"
+    tags = shared_out(state.stages[k], bounds.scopes[k])
     accesses = [_access(bounds, nest, nests, k, kind, [identity] * op.num_outputs, users)]
     largest = sorted(reads, key=lambda p: -_elements(state.ops[p].shape))
     for producer in largest[: BUFFERS - 1]:
@@ -162,6 +168,7 @@ def _row(
         op.num_outputs,
         bounds.storage(k),
         _is_argument(state, k),
+        tuple([it.uid for it in state.stages[k].iters if it.annotation in tags]),
     )
 
 

@@ -93,13 +93,13 @@ def threads_per_block(bounds: Bounds) -> dict[int, Any]:
 def accumulators(bounds: Bounds) -> dict[int, tuple[Any, Any]]:
     """Elements and bytes of the local arrays of one thread of each kernel, by its root stage.
 
-    A local array is there once for every virtual thread around it.
+    A local array is there once for every virtual thread around it; of one that is shared out a thread has its part.
     """
     state = bounds.state
     out: dict[int, tuple[Any, Any]] = {}
     for k, stage in enumerate(state.stages):
         if bounds.storage(k) == "local" and stage.attach is not None and stage.where != INLINED:
-            points = product([r.extent for r in bounds.regions[k][: len(stage.op.axis)]])
+            points = bounds.kept_points(k)
             copies = product([_bound_to(outer, "vthread") for outer in _around(bounds, k)])
             kernel = kernel_of(state, k)
             elements, size = out.get(kernel, (0, 0))

@@ -112,7 +112,7 @@ def _outer_target_loops(state: State, t: int) -> list[tuple[int, int]]:
 
 
 def movable_stages(state: State) -> list[int]:
-    """The stages whose place is free, last first."""
+    """The stages whose place is free, last first: not those of which a sketch has marked loops."""
     return [
         k
         for k in range(len(state.stages) - 1, -1, -1)
@@ -121,6 +121,7 @@ def movable_stages(state: State) -> list[int]:
         and not state.access.is_output(k)
         and not is_tiled(state.stages[k])
         and not needs_tiling(state, k)
+        and all(it.annotation == "none" for it in state.stages[k].iters)
     ]
 
 

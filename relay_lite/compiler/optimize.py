@@ -49,7 +49,7 @@ def pipeline(target: Target, for_build: bool = False) -> Pass:
     passes = [
         RealizeQuantized(),
         Legalize(),
-        SimplifyInference(),
+        SimplifyInference(keep_rows=target.kind.name == "cuda"),
         EliminateCommonSubexpr(),
         FoldConstant(),
         FoldScaleAxis(),

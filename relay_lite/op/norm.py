@@ -140,7 +140,7 @@ def _define_norm(name: str, axis: int, reduced: Any) -> None:
 
     define(
         name,
-        OpPattern.OPAQUE,
+        OpPattern.OUT_ELEMWISE_FUSABLE,
         lambda types, attrs: _affine_type(types, attrs, ("gamma", "beta"), name),
         meaning,
         te,

@@ -5,6 +5,9 @@
 
 The vectors are computed first and expanded last, so that constant folding leaves one constant each.  The other
 normalisations become their definition, and dropout its input.
+
+A target that computes whole rows in one kernel (docs/extra_rules.md, rule `rows`) keeps those that normalise over the
+last dimensions: spelled out, a layer norm is six kernels.
 """
 
 from __future__ import annotations
@@ -17,12 +20,15 @@ from ..ir.visit import expand_to, is_op, rewrite
 from .sequential import Pass
 
 
-def SimplifyInference() -> Pass:
-    """Rewrite batch_norm (its result 0), dropout, layer_norm, instance_norm, group_norm and l2_normalize."""
-    return Pass("SimplifyInference", 0, (), _run)
+def SimplifyInference(keep_rows: bool = False) -> Pass:
+    """Rewrite batch_norm (its result 0), dropout, layer_norm, instance_norm, group_norm and l2_normalize.
+
+    With `keep_rows` layer_norm, instance_norm and l2_normalize stay where they normalise over the last dimensions.
+    """
+    return Pass("SimplifyInference", 0, (), lambda function: _run(function, keep_rows))
 
 
-def _run(function: Function) -> Function:
+def _run(function: Function, keep_rows: bool) -> Function:
     normalised: dict[Expr, Expr] = {}
     """What each batch norm became: two items 0 of the same one share it."""
 
@@ -35,11 +41,25 @@ def _run(function: Function) -> Function:
                 if layer not in normalised:
                     normalised[layer] = _batch_norm(layer)
                 return normalised[layer]
-        if isinstance(node, Call) and node.op.name in _DEFINITIONS:
+        if isinstance(node, Call) and node.op.name in _DEFINITIONS and not (keep_rows and _is_of_rows(node)):
             return _DEFINITIONS[node.op.name](node)
         return node
 
     return rewrite(function, change)
+
+
+def _is_of_rows(node: Call) -> bool:
+    """Whether a normalisation is over the last dimensions."""
+    rank, axis = len(node.args[0].shape), node.attrs["axis"]
+    match node.op.name:
+        case "nn.layer_norm":
+            return bool(axis % rank == rank - 1)
+        case "nn.instance_norm":
+            return bool(axis % rank == 1) and rank > 2
+        case "nn.l2_normalize":
+            axes = list(range(rank)) if axis is None else sorted([a % rank for a in axis])
+            return axes == list(range(rank - len(axes), rank))
+    return False
 
 
 def _batch_norm(node: Call) -> Expr:

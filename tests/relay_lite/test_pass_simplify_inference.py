@@ -97,6 +97,28 @@ def test_l2_normalize() -> None:
     assert_same_meaning(before, after)
 
 
+ROWS = {
+    "nn.layer_norm": ({"axis": -1}, {"axis": 1}),
+    "nn.instance_norm": ({"axis": 1}, {"axis": 3}),
+    "nn.l2_normalize": ({"axis": (2, 3)}, {"axis": (1,)}),
+    "nn.group_norm": (None, {"axis": 1, "num_groups": 3}),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_norms_of_rows_may_stay(name: str) -> None:
+    """Those over the last dimensions, where a target computes whole rows in one kernel."""
+    make = Layers(np.random.default_rng(8))
+    x = make.input(2, 6, 3, 6)
+    for attrs, stay in zip(ROWS[name], (1, 0), strict=True):
+        if attrs is not None:
+            vectors = [] if name == "nn.l2_normalize" else [make.draw(6), make.draw(6)]
+            before = function(call(name, x, *vectors, **attrs))
+            after = SimplifyInference(keep_rows=True)(before)
+            assert ops(after).get(name, 0) == stay
+            assert_same_meaning(before, after)
+
+
 def test_what_has_no_such_layer_stays_the_same_function() -> None:
     make = Layers(np.random.default_rng(7))
     graph = function(relu(make.conv(make.input(1, 4, 4, 3), 2)))

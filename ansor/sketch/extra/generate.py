@@ -17,6 +17,8 @@ from .double_buffer import double_buffer_sketches, double_buffered
 from .injective import injective_sketches
 from .packed_read import packed_read_sketches
 from .padded_shared import padded_shared_sketches
+from .row_loops import row_loop_sketches
+from .rows import row_sketches
 from .split_reduction import split_reduction_sketches
 
 
@@ -33,6 +35,7 @@ def _ahead(rule: Callable[[SketchContext], list[State]]) -> Callable[[SketchCont
 EXTRA_RULES: dict[str, Callable[[SketchContext], list[State]]] = {
     "split_reduction": split_reduction_sketches,
     "injective": injective_sketches,
+    "rows": lambda ctx: row_sketches(ctx) + row_loop_sketches(ctx),
     "packed_read": packed_read_sketches,
     "padded_shared": padded_shared_sketches,
     "double_buffer": double_buffer_sketches,

@@ -1,7 +1,7 @@
 """How many threads a block of a kernel without tiles has.
 
-Every kernel is bound to blocks and threads; that of tiles also to virtual threads, and its tile sizes say how many
-(section 4.2 of the Ansor paper).
+Every kernel that its sketch has not bound is bound to blocks and threads; that of tiles also to virtual threads, and
+its tile sizes say how many (section 4.2 of the Ansor paper).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Threads(Number):
         return {k: _counts(_points(sketch, k), hardware) for k in large}
 
     def apply(self, state: State, k: int, numbers: Numbers, hardware: HardwareParams) -> State:
-        if state.stages[k].where != ROOT:
+        if state.stages[k].where != ROOT or any(it.annotation == BLOCK for it in state.stages[k].iters):
             return state
         roots = tiling_roots(state)
         if has_cross_thread_reduction(state, k):

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from te_lite.replay import apply
-from te_lite.state import ROOT, State
+from te_lite.state import ROOT, SPATIAL, Stage, State
 from te_lite.step import Length, Pragma, Step
 
 from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import annotate
-from ...sketch.predicates import has_reduce_iter
 from .decision import Numbers
 from .loops import always_unrolled, loops_of_programs
 from .number import Number
@@ -26,7 +25,8 @@ LIMIT = re.compile(r"auto_unroll_max_step\$([0-9]{1,9})")
 class Unroll(Number):
     """Stages with a reduction have one, and kernels without any loop.
 
-    Loops that the operation asks to unroll are annotated, whatever the limit.
+    Reductions all of whose loops the sketch has unrolled or bound have none.  Loops that the operation asks to unroll
+    are annotated, whatever the limit.
     """
 
     name = "unroll"
@@ -37,7 +37,7 @@ class Unroll(Number):
     def values(self, sketch: State, setting: Setting) -> Mapping[int, tuple[int, ...]]:
         gpu, stages = setting.target.is_gpu, sketch.stages
         scalar = [k for k, s in enumerate(stages) if gpu and s.where == ROOT and not s.leaf]
-        limited = [k for k in loops_of_programs(sketch) if has_reduce_iter(stages[k]) or k in scalar]
+        limited = [k for k in loops_of_programs(sketch) if _has_open_reduction(stages[k]) or k in scalar]
         return dict.fromkeys(limited, GPU_UNROLL if gpu else CPU_UNROLL)
 
     def apply(self, state: State, k: int, numbers: Numbers, hardware: HardwareParams) -> State:
@@ -52,6 +52,10 @@ class Unroll(Number):
     def read(self, step: Step) -> tuple[Length, ...] | None:
         found = LIMIT.fullmatch(step.text) if isinstance(step, Pragma) else None
         return None if found is None else (int(found[1]),)
+
+
+def _has_open_reduction(stage: Stage) -> bool:
+    return any(it.kind != SPATIAL and it.annotation == "none" for it in stage.iters)
 
 
 def _text(limit: Length) -> str:

@@ -60,6 +60,12 @@ def relu(m: int, n: int) -> Tensors:
     return [a, nn.relu(a)]
 
 
+def layer_norm(m: int, n: int) -> Tensors:
+    """Layer norm of the rows of [M, N] with gamma and beta [N]."""
+    a, gamma, beta = placeholder((m, n), name="A"), placeholder((n,), name="gamma"), placeholder((n,), name="beta")
+    return [a, gamma, beta, nn.layer_norm(a, gamma, beta)]
+
+
 def conv2d_winograd_nhwc(n: int, h: int, w: int, ci: int, co: int, tile_size: int) -> Tensors:
     """3x3 Winograd convolution with padding 1 and a transformed weight [m + 2, m + 2, CO, CI]."""
     data = placeholder((n, h, w, ci), name="data")
@@ -77,5 +83,6 @@ WORKLOADS: dict[str, Callable[..., Tensors]] = {
     "dense": dense,
     "global_avg_pool": global_avg_pool,
     "relu": relu,
+    "layer_norm": layer_norm,
     "conv2d_winograd_nhwc": conv2d_winograd_nhwc,
 }
