@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from .errors import LowerError, require
 from .expr import (
@@ -282,19 +283,38 @@ class NestBuilder:
         return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters)
 
     def _cross_thread_nest(self, k: int) -> Stmt:
-        """Each thread folds its part into a register; the threads then fold theirs together."""
+        """Each thread folds its parts into registers, one for each turn of the spatial loops inside the reduction; the
+        threads then fold theirs together."""
         low, stage = self.low, self.low.stages[k]
         first = next(p for p, it in enumerate(stage.iters) if it.kind == REDUCE)
-        late = [it.name for it in stage.iters[first:] if it.kind != REDUCE and it.extent != 1]
-        require(not late, LowerError, stage.op.name, "spatial loops inside a reduction across threads", loops=late)
+        held = [it for it in stage.iters[first:] if it.kind != REDUCE and it.annotation not in BLOCKS + THREADS]
+        virtual = [it.name for it in held if it.annotation == "vthread"]
+        require(not virtual, LowerError, stage.op.name, "virtual threads inside a reduction across threads", loops=virtual)
         reduction = self._reduction(k)
-        spatial = self._point(k, {u: v for u, v in low.vars[k].items() if stage.vars[u].kind != REDUCE})
         names = [low.buffers[k, o].name for o in range(len(reduction.sources))]
-        part = [Buffer(f"{n}.part", s.dtype, (1,), "local") for n, s in zip(names, reduction.sources, strict=True)]
-        fold = self._fold_part(k, reduction, part, self._point(k, low.vars[k]))
+        size = (prod([int(it.length) for it in held]),)
+        part = [Buffer(f"{n}.part", s.dtype, size, "local") for n, s in zip(names, reduction.sources, strict=True)]
+        fold = self._fold_part(k, reduction, part, self._point(k, low.vars[k]), _flat(held, low.vars[k]))
         fold = self._loops(k, stage.iters[first:], fold)
-        init = [Store(b, as_expr(0), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
-        return self._loops(k, stage.iters[:first], self._meet(k, reduction, part, seq(*init, fold), spatial))
+        starts = self._fresh(k, held, "init")
+        init = [Store(b, _flat(held, starts), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
+        turns = self._fresh(k, held, "met")
+        spatial = self._point(k, {u: v for u, v in turns.items() if stage.vars[u].kind != REDUCE})
+        met = self._nested(k, held, turns, self._meet(k, reduction, part, _flat(held, turns), spatial))
+        body = allocated(part, seq(self._nested(k, held, starts, seq(*init)), fold, met))
+        return self._loops(k, stage.iters[:first], body)
+
+    def _fresh(self, k: int, loops: Sequence[Iter], suffix: str) -> dict[int, Expr]:
+        """The variables of stage k, new ones for `loops`."""
+        low = self.low
+        new = {it.uid: low.new_var(f"{it.name}.{suffix}", it.length) for it in loops if isinstance(low.vars[k][it.uid], Var)}
+        return {**low.vars[k], **new}
+
+    def _nested(self, k: int, loops: Sequence[Iter], variables: Mapping[int, Expr], body: Stmt) -> Stmt:
+        """Loops of stage k around `body`, with these variables and without the stages attached to them."""
+        for it in reversed(loops):
+            body = self._loop(k, it, body, variables[it.uid])
+        return body
 
     def _reduction(self, k: int) -> Reduce:
         """The body of stage k, a reduction."""
@@ -308,27 +328,35 @@ class NestBuilder:
             body = self._loop(k, it, self._with_attached(k, it.uid, body))
         return body
 
-    def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point) -> Stmt:
+    def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point, at: Expr) -> Stmt:
+        """Fold a point into element `at` of the parts."""
         guards = point.guards + self._condition(reduction, point)
         sources = [self._value(s, point.env) for s in reduction.sources]
-        results = combined(reduction.combiner, [b[0] for b in part], sources)
-        body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], as_expr(0), value))
+        results = combined(reduction.combiner, [BufferLoad(b, at) for b in part], sources)
+        body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], at, value))
         return If(logical_and(*guards), body) if guards else body
 
-    def _meet(self, k: int, reduction: Reduce, part: list[Buffer], fold: Stmt, spatial: Point) -> Stmt:
-        """`fold`, then the reduction over each bound thread axis, then the store by one thread."""
+    def _meet(self, k: int, reduction: Reduce, part: list[Buffer], at: Expr, spatial: Point) -> Stmt:
+        """The reduction of element `at` of the parts over each bound thread axis, then the store by one thread."""
         low, stage = self.low, self.low.stages[k]
         total = [Buffer(b.name.removesuffix(".part") + ".total", b.dtype, (1,), "local") for b in part]
         bound = [it for it in stage.iters if it.kind == REDUCE and it.annotation in THREADS]
         threads = [low.thread_vars[low.roots[k], it.annotation] for it in bound]
         steps: list[Stmt] = []
         for var, it in zip(threads, bound, strict=True):
-            values = tuple([b[0] for b in (total if steps else part)])
+            values = tuple([b[0] for b in total] if steps else [BufferLoad(b, at) for b in part])
             steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length))
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
         alone = [] if low.bounds.storage(k) == "local" else [compare("==", var, 0) for var in threads]
-        guards = [*spatial.guards, *alone]
-        return allocated((*part, *total), seq(fold, *steps, self._guarded(k, guards, seq(*stores))))
+        return allocated(total, seq(*steps, self._guarded(k, [*spatial.guards, *alone], seq(*stores))))
+
+
+def _flat(loops: Sequence[Iter], variables: Mapping[int, Expr]) -> Expr:
+    """The number of the turn of nested loops."""
+    at = as_expr(0)
+    for it in loops:
+        at = binary("+", binary("*", at, it.length), variables[it.uid])
+    return at
 
 
 def _stored_at_once(results: list[Expr], names: list[str], store: Callable[[int, Expr], Stmt]) -> Stmt:

@@ -17,6 +17,7 @@ from .double_buffer import double_buffer_sketches, double_buffered
 from .injective import injective_sketches
 from .packed_read import packed_read_sketches
 from .padded_shared import padded_shared_sketches
+from .skinny import skinny_sketches
 from .split_reduction import split_reduction_sketches
 
 
@@ -36,6 +37,7 @@ EXTRA_RULES: dict[str, Callable[[SketchContext], list[State]]] = {
     "packed_read": packed_read_sketches,
     "padded_shared": padded_shared_sketches,
     "double_buffer": double_buffer_sketches,
+    "skinny": skinny_sketches,
     "split_reduction_ahead": _ahead(split_reduction_sketches),
     "padded_shared_ahead": _ahead(padded_shared_sketches),
 }

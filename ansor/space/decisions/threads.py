@@ -39,7 +39,7 @@ class Threads(Number):
         return {k: _counts(_points(sketch, k), hardware) for k in large}
 
     def apply(self, state: State, k: int, numbers: Numbers, hardware: HardwareParams) -> State:
-        if state.stages[k].where != ROOT:
+        if state.stages[k].where != ROOT or any(it.annotation == BLOCK for it in state.stages[k].iters):
             return state
         roots = tiling_roots(state)
         if has_cross_thread_reduction(state, k):

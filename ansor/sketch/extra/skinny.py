@@ -1,0 +1,279 @@
+"""Reductions with little reuse: matrix-vector and skinny products, row and column sums, global pooling, argmax.
+
+Such a stage is bound by memory, so the threads lie along what is contiguous and read 16 bytes each.
+
+    rows      inputs contiguous along the reduction          columns   inputs contiguous along the last output axis
+    for block, threadIdx.y      outputs                      for block, threadIdx.x      outputs
+      for outer, unrolled       reduction                      for outer, unrolled       reduction
+        for threadIdx.x         reduction                        for threadIdx.y         reduction
+          local copies of the inputs, `lanes` wide                 local copies of the inputs, `lanes` wide
+          for row, item, lane   outputs, outputs, reduction        for row, lane         outputs
+      over the threads, for every row and item                 over the threads, for every row and lane
+
+`row` runs over the output axes that the largest input does not have, 16 points at most: what a thread reads of it is
+used for all of them at once.  All numbers are those of the sketch (`grains`), as in `injective`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import ClassVar
+
+from te_lite.expr import Expr
+from te_lite.reads import Affine, Form, Read, reads_by_producer
+from te_lite.replay import apply
+from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, State
+from te_lite.step import CacheRead
+
+from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
+from ..cache_rules import AddCacheRead
+from ..generate import default_rules
+from ..predicates import THREAD, consumers, has_reduce_iter, may_be_computed_at, single_consumer
+from ..rule import Condition, Outcome, SketchContext, SketchRule
+from ..shared_memory import element_bytes
+from .padded_shared import axes_of, extents_of
+from .split_reduction import derive, is_untouched
+
+BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"
+MOST_ROWS = 16
+SHORTEST = 32
+MOST_SUMS = 64
+VECTORS_AT_ONCE = 16
+MOST_UNROLLED = 8
+
+ROW_THREADS = ((8, 16), (32, 4), (32, 8), (64, 2), (128, 1), (256, 1))
+"""Threads along the reduction, and along the outputs."""
+ITEMS = (1, 2, 4, 8)
+COLUMN_THREADS = ((8, 32), (8, 64), (8, 128), (32, 8), (32, 32))
+"""Threads along the outputs, and along the reduction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a stage reduces: the numbers of its output axes that the largest input has (`along`) and has not (`rows`),
+    and the elements that one access may read (`lanes`) along the reduction or, with `columns`, along the outputs."""
+
+    along: tuple[int, ...]
+    rows: tuple[int, ...]
+    lanes: int
+    columns: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """Threads along outputs and reduction, outputs of a thread (times rows, times lanes), accesses of one turn."""
+
+    outputs: int
+    threads: int
+    items: int
+    unrolled: int
+
+
+# --------------------------------------------------------------------------------------------- which stages
+
+
+def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
+    """How stage `k` is reduced by this rule; None where the rule is not for it."""
+    stage = state.stages[k]
+    if stage.is_placeholder or not is_untouched(stage) or not stage.op.reduce_axis or not stage.op.axis:
+        return None
+    extents, space = extents_of(stage.op), len(stage.op.axis)
+    reads = _reads(state, k)
+    if prod(extents[space:]) < SHORTEST or not reads:
+        return None
+    largest = max(reads, key=lambda n: prod(state.stages[n].op.shape))
+    used = _axes(reads[largest], extents)
+    rows = tuple([d for d in range(space) if d not in used and extents[d] > 1])
+    along = tuple([d for d in range(space) if d not in rows])
+    if prod([extents[d] for d in rows]) > MOST_ROWS or not along:
+        return None
+    widest = max(1, ctx.hardware.vector_unit_bytes // element_bytes(state.stages[largest].op.dtype))
+    for columns, axis in ((False, len(extents) - 1), (True, space - 1)):
+        if axis not in rows and _runs_along(reads, axis, extents):
+            return Shape(along, rows, _lanes(state, reads, axis, gcd(widest, extents[axis])), columns)
+    return None
+
+
+def _reads(state: State, k: int) -> dict[int, list[Read]]:
+    """How stage `k` reads others, by their number, through inlined ones."""
+    hidden = frozenset(n for n, s in enumerate(state.stages) if s.where == INLINED)
+    found = {p: [r for r in reads if r.reader == k] for p, reads in enumerate(reads_by_producer(state.ops, hidden))}
+    return {p: reads for p, reads in found.items() if reads}
+
+
+def _axes(reads: Iterable[Read], extents: Sequence[int]) -> frozenset[int]:
+    return frozenset().union(*[axes_of(form, extents) for read in reads for form in read.forms])
+
+
+def _runs_along(reads: dict[int, list[Read]], axis: int, extents: Sequence[int]) -> bool:
+    """Every read that depends on the axis runs through its last dimension with it, forward, and one does."""
+    own = [r for of_one in reads.values() for r in of_one if axis in _axes([r], extents)]
+    return bool(own) and all(
+        _coefficient(r.forms[-1], axis) == 1 and all(axis not in axes_of(f, extents) for f in r.forms[:-1])
+        for r in own
+    )
+
+
+def _coefficient(form: Form, axis: int) -> int:
+    return dict(form.terms).get(axis, 0) if isinstance(form, Affine) else 0
+
+
+def _lanes(state: State, reads: dict[int, list[Read]], axis: int, most: int) -> int:
+    """The elements of one access, `most` or fewer, so that the rows of all inputs start at multiples of it."""
+    for n, of_one in reads.items():
+        for read in of_one:
+            last = read.forms[-1]
+            if isinstance(last, Affine) and _coefficient(last, axis):
+                plain = last == Affine(((axis, 1),), 0)
+                most = gcd(most, state.stages[n].op.shape[-1]) if plain else 1
+    return most
+
+
+# ------------------------------------------------------------------------------------------------- numbers
+
+
+def grains(state: State, k: int, shape: Shape) -> list[Grain]:
+    """What threads may compute of stage `k`: a dozen at most, each with its accesses in flight.
+
+    A thread has at most `MOST_SUMS` sums and reads at most `VECTORS_AT_ONCE` vectors of inputs in one turn.
+    """
+    extents, space = extents_of(state.stages[k].op), len(state.stages[k].op.axis)
+    rows, length = prod([extents[d] for d in shape.rows]), prod(extents[space:])
+    points = prod([extents[d] for d in shape.along])
+    if shape.columns:
+        fits = [(x, y) for x, y in COLUMN_THREADS if y < 2 * length and (x == 8 or x * shape.lanes <= extents[space - 1])]
+        return [Grain(x, y, 1, _unrolled(-(-length // y), rows, 1)) for x, y in fits]
+    turns = length // shape.lanes
+    out = []
+    for threads, outputs in ROW_THREADS:
+        for items in ITEMS if len(shape.along) == 1 else ITEMS[:1]:
+            small = rows * items <= MOST_SUMS and points % items == 0 and points >= items * outputs
+            if threads < 2 * turns and (small or items * outputs == 1) and (threads > 8 or turns <= SHORTEST):
+                out.append(Grain(outputs, threads, items, _unrolled(-(-turns // threads), rows, items)))
+    return out
+
+
+def _unrolled(turns: int, rows: int, items: int) -> int:
+    """Accesses of each input in one turn: a divisor of the turns unless that is less than half of what is allowed."""
+    most = max(1, min(MOST_UNROLLED, VECTORS_AT_ONCE // (rows + items), turns))
+    best = max(d for d in range(1, most + 1) if turns % d == 0)
+    return best if 2 * best >= most else most
+
+
+# --------------------------------------------------------------------------------------------------- loops
+
+
+def spread(state: State, k: int, shape: Shape, grain: Grain) -> State:
+    """Stage `k`, and the element-wise stage that reads it, as one kernel bound to blocks and threads."""
+    target = _reader(state, k)
+    root = k if target is None else target
+    state, outer, inner = _bind_outputs(state, root, shape, grain)
+    if target is not None:
+        state = compute_at(state, k, target, outer[-1])
+        outer, inner = [], [it.uid for it in state.stages[k].iters if it.kind == SPATIAL]
+    return _bind_reduction(state, k, shape, grain, outer, inner)
+
+
+def _reader(state: State, k: int) -> int | None:
+    """The only stage that reads stage `k`, if it does so element by element in loops that nobody touched."""
+    target = single_consumer(state, k)
+    if target is None or has_reduce_iter(state.stages[target]) or not is_untouched(state.stages[target]):
+        return None
+    return target if may_be_computed_at(state, k) and state.access.elementwise_match(k, target) else None
+
+
+def _bind_outputs(state: State, k: int, shape: Shape, grain: Grain) -> tuple[State, list[int], list[int]]:
+    """The output loops of stage `k`: those bound to blocks and threads, and those that a thread runs through."""
+    own = [state.stages[k].iters[d].uid for d in shape.along]
+    rows = [state.stages[k].iters[d].uid for d in shape.rows]
+    reduce = [it.uid for it in state.stages[k].iters if it.kind == REDUCE]
+    state = reorder(state, k, [*own, *rows, *reduce])
+    if shape.columns:
+        state, (whole, thread, item) = split(state, k, own[-1], [grain.outputs, shape.lanes])
+        state, block = fuse(state, k, [*own[:-1], whole.uid])
+    else:
+        state, fused = fuse(state, k, own)
+        state, (block, thread, item) = split(state, k, fused.uid, [grain.outputs, grain.items])
+    state = reorder(state, k, [block.uid, thread.uid, *rows, item.uid, *reduce])
+    state = annotate(state, k, block.uid, BLOCK)
+    state = annotate(state, k, thread.uid, THREAD if shape.columns else THREAD_Y)
+    return state, [block.uid, thread.uid], [*rows, item.uid]
+
+
+def _bind_reduction(
+    state: State, k: int, shape: Shape, grain: Grain, outer: Sequence[int], inner: Sequence[int]
+) -> State:
+    """The reduction loops of stage `k` between its outer and inner output loops, inputs copied to registers."""
+    loops = [it.uid for it in state.stages[k].iters if it.kind == REDUCE]
+    lanes: list[int] = []
+    if not shape.columns and shape.lanes > 1:
+        state, (last, lane) = split(state, k, loops[-1], [shape.lanes])
+        loops, lanes = [*loops[:-1], last.uid], [lane.uid]
+    state = reorder(state, k, [*outer, *loops, *inner, *lanes])
+    whole = loops[0]
+    if len(loops) > 1:
+        state, fused = fuse(state, k, loops)
+        whole = fused.uid
+    state, (rest, turn, thread) = split(state, k, whole, [grain.unrolled, grain.threads])
+    state = annotate(state, k, turn.uid, "unroll")
+    state = annotate(state, k, thread.uid, THREAD_Y if shape.columns else THREAD)
+    for uid in (*inner, *lanes):
+        state = annotate(state, k, uid, "unroll")
+    assert rest.kind == REDUCE
+    return _copy_inputs(state, k, thread) if shape.lanes > 1 else state
+
+
+def _copy_inputs(state: State, k: int, thread: Iter) -> State:
+    """The inputs that stage `k` reads itself, copied to registers in vectors for each turn of its threads."""
+    inputs = [p for p in state.access.read_from[k] if state.stages[p].where == ROOT or state.stages[p].is_placeholder]
+    for p in sorted(inputs, reverse=True):
+        state = apply(state, CacheRead(p, "local", (k,)))
+        k += 1
+        state = compute_at(state, p + 1, k, thread.uid)
+        state = annotate(state, p + 1, state.stages[p + 1].leaf[-1], "vectorize")
+    return state
+
+
+# -------------------------------------------------------------------------------------------------- sketches
+
+
+class LeaveAlone:
+    """Stages for this rule are left as they are until everything else is decided."""
+
+    paper: ClassVar[str] = ""
+    departs: ClassVar[str] = "Not in TVM."
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        return Condition.SKIP if shape_of(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
+
+    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
+        return [(state, k - 1)]
+
+
+class OtherCacheReads(AddCacheRead):
+    """Fetch through shared memory as ever, but nothing that a stage for this rule reads."""
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        mine = any(shape_of(ctx, state, reader) is not None for reader in consumers(state, k))
+        return Condition.SKIP if mine else super().condition(ctx, state, k)
+
+
+def _rules(ctx: SketchContext) -> tuple[SketchRule, ...]:
+    ordinary = default_rules(ctx.target)
+    return LeaveAlone(), *[OtherCacheReads() if isinstance(rule, AddCacheRead) else rule for rule in ordinary]
+
+
+def skinny_sketches(ctx: SketchContext) -> list[State]:
+    """The sketches with the last suitable reduction of the program spread over lanes, once for each grain."""
+    if not ctx.target.is_gpu:
+        return []
+    out: list[State] = []
+    for state in derive(ctx, _rules(ctx), ctx.dag.init_state, len(ctx.dag.ops) - 1):
+        shapes = {k: shape_of(ctx, state, k) for k in range(len(state.stages))}
+        suits = [(k, shape) for k, shape in shapes.items() if shape is not None]
+        if len(suits) == 1:
+            k, shape = suits[0]
+            out += [spread(state, k, shape, grain) for grain in grains(state, k, shape)]
+    return out
