@@ -24,8 +24,9 @@ from typing import ClassVar
 from te_lite.expr import Expr
 from te_lite.reads import Affine, Form, Read, reads_by_producer
 from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, State
+from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, Stage, State
 from te_lite.step import CacheRead
+from te_lite.visit import free_vars
 
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..cache_rules import AddCacheRead
@@ -33,19 +34,21 @@ from ..generate import default_rules
 from ..predicates import THREAD, consumers, has_reduce_iter, may_be_computed_at, single_consumer
 from ..rule import Condition, Outcome, SketchContext, SketchRule
 from ..shared_memory import element_bytes
-from .padded_shared import axes_of, extents_of
-from .split_reduction import derive, is_untouched
+from .padded_shared import axes_of
+from .split_reduction import derive
 
 BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"
 MOST_ROWS = 16
 SHORTEST = 32
 MOST_SUMS = 64
-VECTORS_AT_ONCE = 16
+VECTORS_AT_ONCE = 20
 MOST_UNROLLED = 8
 
-ROW_THREADS = ((8, 16), (32, 4), (32, 8), (64, 2), (128, 1), (256, 1))
-"""Threads along the reduction, and along the outputs."""
-ITEMS = (1, 2, 4, 8)
+SHORT_ROW = 64
+ROW_THREADS = (8, 32, 64, 128, 256, 512, 1024)
+BLOCK_THREADS = 128
+ITEMS = (1, 2, 4)
+FULL_THREADS = 128 * 128
 COLUMN_THREADS = ((8, 32), (8, 64), (8, 128), (32, 8), (32, 32))
 """Threads along the outputs, and along the reduction."""
 
@@ -77,23 +80,38 @@ class Grain:
 def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
     """How stage `k` is reduced by this rule; None where the rule is not for it."""
     stage = state.stages[k]
-    if stage.is_placeholder or not is_untouched(stage) or not stage.op.reduce_axis or not stage.op.axis:
+    if stage.is_placeholder or not _is_free(stage) or not stage.op.reduce_axis or not stage.op.axis:
         return None
-    extents, space = extents_of(stage.op), len(stage.op.axis)
+    extents, space = _extents(stage), len(stage.op.axis)
     reads = _reads(state, k)
     if prod(extents[space:]) < SHORTEST or not reads:
         return None
     largest = max(reads, key=lambda n: prod(state.stages[n].op.shape))
     used = _axes(reads[largest], extents)
-    rows = tuple([d for d in range(space) if d not in used and extents[d] > 1])
-    along = tuple([d for d in range(space) if d not in rows])
-    if prod([extents[d] for d in rows]) > MOST_ROWS or not along:
+    along = tuple([d for d in range(space) if d in used]) or (space - 1,)
+    rows = tuple([d for d in range(space) if d not in along])
+    if prod([extents[d] for d in rows]) > MOST_ROWS:
         return None
     widest = max(1, ctx.hardware.vector_unit_bytes // element_bytes(state.stages[largest].op.dtype))
     for columns, axis in ((False, len(extents) - 1), (True, space - 1)):
         if axis not in rows and _runs_along(reads, axis, extents):
             return Shape(along, rows, _lanes(state, reads, axis, gcd(widest, extents[axis])), columns)
     return None
+
+
+def _is_free(stage: Stage) -> bool:
+    """At its root, with its own loops in order, whose extents are the same at all points."""
+    natural = stage.where == ROOT and stage.leaf == tuple(range(stage.num_roots))
+    unit = {v for v in stage.op.axis if v.extent == 1}
+    bounds = [v.extent for v in stage.op.reduce_axis if isinstance(v.extent, Expr)]
+    fixed = all(free_vars(e) <= unit for e in bounds)
+    return natural and fixed and all(it.annotation == "none" for it in stage.iters)
+
+
+def _extents(stage: Stage) -> list[int]:
+    """The extents of the axes of a stage whose loops are its own, spatial first."""
+    extents = [it.extent for it in stage.iters]
+    return [e for e in extents if isinstance(e, int)]
 
 
 def _reads(state: State, k: int) -> dict[int, list[Read]]:
@@ -135,24 +153,47 @@ def _lanes(state: State, reads: dict[int, list[Read]], axis: int, most: int) -> 
 
 
 def grains(state: State, k: int, shape: Shape) -> list[Grain]:
-    """What threads may compute of stage `k`: a dozen at most, each with its accesses in flight.
+    """What threads may compute of stage `k`: a dozen or so, each with its accesses in flight.
 
-    A thread has at most `MOST_SUMS` sums and reads at most `VECTORS_AT_ONCE` vectors of inputs in one turn.
+    A thread has at most `MOST_SUMS` sums and reads at most `VECTORS_AT_ONCE` vectors of inputs in one turn.  Several
+    outputs a thread are for stages that leave every multiprocessor 128 threads.
     """
-    extents, space = extents_of(state.stages[k].op), len(state.stages[k].op.axis)
+    extents, space = _extents(state.stages[k]), len(state.stages[k].op.axis)
     rows, length = prod([extents[d] for d in shape.rows]), prod(extents[space:])
     points = prod([extents[d] for d in shape.along])
     if shape.columns:
-        fits = [(x, y) for x, y in COLUMN_THREADS if y < 2 * length and (x == 8 or x * shape.lanes <= extents[space - 1])]
+        widest = -(-extents[space - 1] // shape.lanes)
+        fits = [(x, y) for x, y in COLUMN_THREADS if y < 2 * length and (x == 8 or x <= widest)]
         return [Grain(x, y, 1, _unrolled(-(-length // y), rows, 1)) for x, y in fits]
     turns = length // shape.lanes
-    out = []
-    for threads, outputs in ROW_THREADS:
-        for items in ITEMS if len(shape.along) == 1 else ITEMS[:1]:
-            small = rows * items <= MOST_SUMS and points % items == 0 and points >= items * outputs
-            if threads < 2 * turns and (small or items * outputs == 1) and (threads > 8 or turns <= SHORTEST):
-                out.append(Grain(outputs, threads, items, _unrolled(-(-turns // threads), rows, items)))
-    return out
+    most = max(ITEMS) if len(shape.along) == 1 else 1
+    return [
+        Grain(_outputs(threads, rows, points // items), threads, items, _unrolled(-(-turns // threads), rows, items))
+        for threads in _row_threads(points, turns)
+        for items in ITEMS
+        if items == 1 or _several(rows, points, threads, items, most)
+    ]
+
+
+def _row_threads(points: int, turns: int) -> list[int]:
+    """Threads along a reduction of so many turns: few where it is short, more than 256 only where outputs are few."""
+    return [
+        n
+        for n in ROW_THREADS
+        if n < 2 * turns and (n > 8 or turns <= SHORT_ROW) and (n <= 256 or points * n <= 2 * FULL_THREADS)
+    ]
+
+
+def _several(rows: int, points: int, threads: int, items: int, most: int) -> bool:
+    """Whether a thread may compute `items` outputs of each row."""
+    fits = items <= most and points % items == 0 and rows * items <= MOST_SUMS
+    return fits and points // items * threads >= FULL_THREADS
+
+
+def _outputs(threads: int, rows: int, points: int) -> int:
+    """Groups of threads in a block: twice as many where they share rows; a power of two, `points` at most."""
+    wanted = max(1, BLOCK_THREADS * (2 if rows > 1 else 1) // threads)
+    return min(wanted, 1 << points.bit_length() - 1)
 
 
 def _unrolled(turns: int, rows: int, items: int) -> int:
@@ -179,7 +220,7 @@ def spread(state: State, k: int, shape: Shape, grain: Grain) -> State:
 def _reader(state: State, k: int) -> int | None:
     """The only stage that reads stage `k`, if it does so element by element in loops that nobody touched."""
     target = single_consumer(state, k)
-    if target is None or has_reduce_iter(state.stages[target]) or not is_untouched(state.stages[target]):
+    if target is None or has_reduce_iter(state.stages[target]) or not _is_free(state.stages[target]):
         return None
     return target if may_be_computed_at(state, k) and state.access.elementwise_match(k, target) else None
 

@@ -67,7 +67,7 @@ def split_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
     points that fill the machine.
     """
     stage = state.stages[k]
-    if stage.is_placeholder or not is_untouched(stage) or not stage.op.reduce_axis or is_part_of_split(state, k):
+    if stage.is_placeholder or not _is_untouched(stage) or not stage.op.reduce_axis or is_part_of_split(state, k):
         return ()
     is_gpu = ctx.target.is_gpu
     points, length = loop_length(stage, SPATIAL), loop_length(stage, REDUCE)
@@ -86,7 +86,7 @@ def split_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
     return tuple(fits)
 
 
-def is_untouched(stage: Stage) -> bool:
+def _is_untouched(stage: Stage) -> bool:
     """At its root, with its own loops in order; all their extents are numbers."""
     natural = stage.where == ROOT and stage.leaf == tuple(range(stage.num_roots))
     fixed = not any(isinstance(v.extent, Expr) for v in (*stage.op.axis, *stage.op.reduce_axis))
@@ -118,7 +118,7 @@ class SplitReduction:
         state = apply(state, RFactor(k, state.stages[k].position(outer.uid), 0))
         target = fusion_target(state, k + 1)
         tiled = needs_tiling(state, k)
-        if ctx.target.is_gpu and tiled and target is not None and is_untouched(state.stages[target]):
+        if ctx.target.is_gpu and tiled and target is not None and _is_untouched(state.stages[target]):
             state = compute_at(state, k + 1, target, state.stages[target].leaf[-1])
         return [(state, k + 1)]
 
