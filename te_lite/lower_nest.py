@@ -289,7 +289,9 @@ class NestBuilder:
         first = next(p for p, it in enumerate(stage.iters) if it.kind == REDUCE)
         held = [it for it in stage.iters[first:] if it.kind != REDUCE and it.annotation not in BLOCKS + THREADS]
         virtual = [it.name for it in held if it.annotation == "vthread"]
-        require(not virtual, LowerError, stage.op.name, "virtual threads inside a reduction across threads", loops=virtual)
+        require(
+            not virtual, LowerError, stage.op.name, "virtual threads inside a reduction across threads", loops=virtual
+        )
         reduction = self._reduction(k)
         names = [low.buffers[k, o].name for o in range(len(reduction.sources))]
         size = (prod([int(it.length) for it in held]),)
@@ -307,7 +309,11 @@ class NestBuilder:
     def _fresh(self, k: int, loops: Sequence[Iter], suffix: str) -> dict[int, Expr]:
         """The variables of stage k, new ones for `loops`."""
         low = self.low
-        new = {it.uid: low.new_var(f"{it.name}.{suffix}", it.length) for it in loops if isinstance(low.vars[k][it.uid], Var)}
+        new = {
+            it.uid: low.new_var(f"{it.name}.{suffix}", it.length)
+            for it in loops
+            if isinstance(low.vars[k][it.uid], Var)
+        }
         return {**low.vars[k], **new}
 
     def _nested(self, k: int, loops: Sequence[Iter], variables: Mapping[int, Expr], body: Stmt) -> Stmt:

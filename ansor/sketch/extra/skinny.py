@@ -129,8 +129,7 @@ def _runs_along(reads: dict[int, list[Read]], axis: int, extents: Sequence[int])
     """Every read that depends on the axis runs through its last dimension with it, forward, and one does."""
     own = [r for of_one in reads.values() for r in of_one if axis in _axes([r], extents)]
     return bool(own) and all(
-        _coefficient(r.forms[-1], axis) == 1 and all(axis not in axes_of(f, extents) for f in r.forms[:-1])
-        for r in own
+        _coefficient(r.forms[-1], axis) == 1 and all(axis not in axes_of(f, extents) for f in r.forms[:-1]) for r in own
     )
 
 
