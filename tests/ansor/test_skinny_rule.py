@@ -26,6 +26,7 @@ from te_lite.state import State
 from te_lite.step import from_json, to_json
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE
+from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 
@@ -77,6 +78,11 @@ HOSTILE: dict[str, Callable[[], list[Tensor]]] = {
     "middle_sums": lambda: folded((3, 40, 64), 1),
     "argmax": lambda: folded((4, 201), 1, topi.argmax),
     "all_max": lambda: folded((2, 16, 16), (1, 2), topi.max),
+    "long_rows": lambda: folded((2, 8192), 1),
+    "long_layer": lambda: layer(2, 3, 8192),
+    "long_columns": lambda: folded((256, 20), 0),
+    "long_argmax": lambda: folded((1, 8192), 1, topi.argmax),
+    "gate": lambda: conv2d_layer(1, 1, 1, 8, 36, 1, 1, 0),
     "pool": lambda: pooled(2, 6, 7, 7),
     "pool_8": lambda: pooled(1, 6, 8, 8),
     "pool_nhwc": lambda: benchmarks.global_avg_pool(2, 7, 7, 20),
@@ -117,7 +123,7 @@ def test_programs_compute_the_workload(name: str) -> None:
         lambda: dense(1, 64, 31),
         lambda: benchmarks.relu(64, 64),
         lambda: product(64, 64, 64),
-        lambda: benchmarks.conv2d(1, 8, 8, 16, 16, 3, 1, 1),
+        lambda: conv2d_layer(2, 9, 9, 16, 12, 3, 2, 1),
     ],
 )
 def test_other_stages_are_left_alone(tensors: Callable[[], list[Tensor]]) -> None:

@@ -31,11 +31,11 @@ from te_lite.visit import free_vars
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..cache_rules import AddCacheRead
 from ..generate import default_rules
-from ..predicates import THREAD, consumers, has_reduce_iter, may_be_computed_at, single_consumer
+from ..predicates import THREAD, consumers, has_reduce_iter, has_rfactor, may_be_computed_at, single_consumer
 from ..rule import Condition, Outcome, SketchContext, SketchRule
 from ..shared_memory import element_bytes
 from .padded_shared import axes_of
-from .split_reduction import derive
+from .split_reduction import NOMINAL_SMS, SplitReduction, derive
 
 BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"
 MOST_ROWS = 16
@@ -51,15 +51,20 @@ ITEMS = (1, 2, 4)
 FULL_THREADS = 128 * 128
 COLUMN_THREADS = ((8, 32), (8, 64), (8, 128), (32, 8), (32, 32))
 """Threads along the outputs, and along the reduction."""
+PART_FACTORS = (4, 16, 64, 256)
+SHORTEST_ROW, SHORTEST_COLUMN = 2048, 64
+MOST_BLOCKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What a stage reduces: the numbers of its output axes that the largest input has (`along`) and has not (`rows`),
-    and the elements that one access may read (`lanes`) along the reduction or, with `columns`, along the outputs."""
+    and the elements that one access may read (`lanes`) along `axis`: of the reduction or, with `columns`, of the
+    outputs."""
 
     along: tuple[int, ...]
     rows: tuple[int, ...]
+    axis: int
     lanes: int
     columns: bool
 
@@ -82,6 +87,8 @@ def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
     stage = state.stages[k]
     if stage.is_placeholder or not _is_free(stage) or not stage.op.reduce_axis or not stage.op.axis:
         return None
+    if any(has_rfactor(state, p) for p in state.access.read_from[k]):
+        return None
     extents, space = _extents(stage), len(stage.op.axis)
     reads = _reads(state, k)
     if prod(extents[space:]) < SHORTEST or not reads:
@@ -93,9 +100,10 @@ def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
     if prod([extents[d] for d in rows]) > MOST_ROWS:
         return None
     widest = max(1, ctx.hardware.vector_unit_bytes // element_bytes(state.stages[largest].op.dtype))
-    for columns, axis in ((False, len(extents) - 1), (True, space - 1)):
-        if axis not in rows and _runs_along(reads, axis, extents):
-            return Shape(along, rows, _lanes(state, reads, axis, gcd(widest, extents[axis])), columns)
+    inner = max([d for d in range(space, len(extents)) if extents[d] > 1])
+    for columns, axis in ((False, inner), (True, along[-1])):
+        if _runs_along(state, reads, axis, extents):
+            return Shape(along, rows, axis, _lanes(state, reads, axis, gcd(widest, extents[axis])), columns)
     return None
 
 
@@ -125,12 +133,27 @@ def _axes(reads: Iterable[Read], extents: Sequence[int]) -> frozenset[int]:
     return frozenset().union(*[axes_of(form, extents) for read in reads for form in read.forms])
 
 
-def _runs_along(reads: dict[int, list[Read]], axis: int, extents: Sequence[int]) -> bool:
-    """Every read that depends on the axis runs through its last dimension with it, forward, and one does."""
-    own = [r for of_one in reads.values() for r in of_one if axis in _axes([r], extents)]
+def _runs_along(state: State, reads: dict[int, list[Read]], axis: int, extents: Sequence[int]) -> bool:
+    """Every read that depends on the axis runs with it through neighbours in memory, which no other point of the axes
+    reads again (as the windows of a convolution do), and there is such a read."""
+    own = [(r, _last(state, n)) for n, of_one in reads.items() for r in of_one if axis in _axes([r], extents)]
     return bool(own) and all(
-        _coefficient(r.forms[-1], axis) == 1 and all(axis not in axes_of(f, extents) for f in r.forms[:-1]) for r in own
+        _coefficient(r.forms[last], axis) == 1
+        and all(c >= extents[axis] for c in _other_steps(r.forms[last], axis, extents))
+        and all(axis not in axes_of(form, extents) for d, form in enumerate(r.forms) if d != last)
+        for r, last in own
     )
+
+
+def _last(state: State, k: int) -> int:
+    """The dimension of stage `k` along which neighbours in memory lie: the last one that is not 1."""
+    shape = state.stages[k].op.shape
+    return max([d for d, size in enumerate(shape) if size > 1], default=len(shape) - 1)
+
+
+def _other_steps(form: Form, axis: int, extents: Sequence[int]) -> list[int]:
+    """How far an index goes with each other axis."""
+    return [c for d, c in form.terms if d != axis and extents[d] > 1] if isinstance(form, Affine) else []
 
 
 def _coefficient(form: Form, axis: int) -> int:
@@ -141,10 +164,11 @@ def _lanes(state: State, reads: dict[int, list[Read]], axis: int, most: int) -> 
     """The elements of one access, `most` or fewer, so that the rows of all inputs start at multiples of it."""
     for n, of_one in reads.items():
         for read in of_one:
-            last = read.forms[-1]
-            if isinstance(last, Affine) and _coefficient(last, axis):
-                plain = last == Affine(((axis, 1),), 0)
-                most = gcd(most, state.stages[n].op.shape[-1]) if plain else 1
+            at = _last(state, n)
+            form = read.forms[at]
+            if isinstance(form, Affine) and _coefficient(form, axis):
+                steps = [c for other, c in form.terms if other != axis]
+                most = gcd(most, state.stages[n].op.shape[at], form.const, *steps)
     return most
 
 
@@ -161,7 +185,7 @@ def grains(state: State, k: int, shape: Shape) -> list[Grain]:
     rows, length = prod([extents[d] for d in shape.rows]), prod(extents[space:])
     points = prod([extents[d] for d in shape.along])
     if shape.columns:
-        widest = -(-extents[space - 1] // shape.lanes)
+        widest = -(-extents[shape.axis] // shape.lanes)
         fits = [(x, y) for x, y in COLUMN_THREADS if y < 2 * length and (x == 8 or x <= widest)]
         return [Grain(x, y, 1, _unrolled(-(-length // y), rows, 1)) for x, y in fits]
     turns = length // shape.lanes
@@ -231,7 +255,7 @@ def _bind_outputs(state: State, k: int, shape: Shape, grain: Grain) -> tuple[Sta
     reduce = [it.uid for it in state.stages[k].iters if it.kind == REDUCE]
     state = reorder(state, k, [*own, *rows, *reduce])
     if shape.columns:
-        state, (whole, thread, item) = split(state, k, own[-1], [grain.outputs, shape.lanes])
+        state, (whole, thread, item) = split(state, k, shape.axis, [grain.outputs, shape.lanes])
         state, block = fuse(state, k, [*own[:-1], whole.uid])
     else:
         state, fused = fuse(state, k, own)
@@ -249,19 +273,18 @@ def _bind_reduction(
     loops = [it.uid for it in state.stages[k].iters if it.kind == REDUCE]
     lanes: list[int] = []
     if not shape.columns and shape.lanes > 1:
-        state, (last, lane) = split(state, k, loops[-1], [shape.lanes])
-        loops, lanes = [*loops[:-1], last.uid], [lane.uid]
+        state, (rest, lane) = split(state, k, shape.axis, [shape.lanes])
+        loops, lanes = [rest.uid if uid == shape.axis else uid for uid in loops], [lane.uid]
     state = reorder(state, k, [*outer, *loops, *inner, *lanes])
     whole = loops[0]
     if len(loops) > 1:
         state, fused = fuse(state, k, loops)
         whole = fused.uid
-    state, (rest, turn, thread) = split(state, k, whole, [grain.unrolled, grain.threads])
+    state, (_, turn, thread) = split(state, k, whole, [grain.unrolled, grain.threads])
     state = annotate(state, k, turn.uid, "unroll")
     state = annotate(state, k, thread.uid, THREAD_Y if shape.columns else THREAD)
     for uid in (*inner, *lanes):
         state = annotate(state, k, uid, "unroll")
-    assert rest.kind == REDUCE
     return _copy_inputs(state, k, thread) if shape.lanes > 1 else state
 
 
@@ -272,11 +295,32 @@ def _copy_inputs(state: State, k: int, thread: Iter) -> State:
         state = apply(state, CacheRead(p, "local", (k,)))
         k += 1
         state = compute_at(state, p + 1, k, thread.uid)
-        state = annotate(state, p + 1, state.stages[p + 1].leaf[-1], "vectorize")
+        state = annotate(state, p + 1, _last(state, p), "vectorize")
     return state
 
 
 # -------------------------------------------------------------------------------------------------- sketches
+
+
+class PartsOverBlocks(SplitReduction):
+    """Make an outer part of a reduction for this rule a space axis, where its outputs are too few for the machine."""
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        return Condition.APPLY_AND_SKIP_REST if self.factor in part_factors(ctx, state, k) else Condition.SKIP
+
+
+def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
+    """The numbers of parts, each in blocks of its own, worth trying for stage `k`: none where its outputs fill the
+    machine.  A factor divides the longest reduction axis and leaves long parts."""
+    shape = None if has_rfactor(state, k) else shape_of(ctx, state, k)
+    if shape is None:
+        return ()
+    extents, space = _extents(state.stages[k]), len(state.stages[k].op.axis)
+    points = prod([extents[d] for d in shape.along])
+    blocks = -(-points // (COLUMN_THREADS[0][0] * shape.lanes)) if shape.columns else points
+    length, shortest = prod(extents[space:]), SHORTEST_COLUMN if shape.columns else SHORTEST_ROW
+    fits = [f for f in PART_FACTORS if max(extents[space:]) % f == 0 and length // f >= shortest]
+    return tuple([f for f in fits if blocks < NOMINAL_SMS and blocks * f <= MOST_BLOCKS])
 
 
 class LeaveAlone:
@@ -305,15 +349,28 @@ def _rules(ctx: SketchContext) -> tuple[SketchRule, ...]:
     return LeaveAlone(), *[OtherCacheReads() if isinstance(rule, AddCacheRead) else rule for rule in ordinary]
 
 
-def skinny_sketches(ctx: SketchContext) -> list[State]:
-    """The sketches with the last suitable reduction of the program spread over lanes, once for each grain."""
-    if not ctx.target.is_gpu:
-        return []
+def _spread_all(ctx: SketchContext, rules: tuple[SketchRule, ...], least: int) -> list[State]:
+    """The sketches that `rules` give with the only suitable reduction spread over lanes, once for each grain of a block
+    of `least` threads or more."""
     out: list[State] = []
-    for state in derive(ctx, _rules(ctx), ctx.dag.init_state, len(ctx.dag.ops) - 1):
+    for state in derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1):
         shapes = {k: shape_of(ctx, state, k) for k in range(len(state.stages))}
         suits = [(k, shape) for k, shape in shapes.items() if shape is not None]
         if len(suits) == 1:
             k, shape = suits[0]
-            out += [spread(state, k, shape, grain) for grain in grains(state, k, shape)]
+            found = [grain for grain in grains(state, k, shape) if grain.outputs * grain.threads >= least]
+            out += [spread(state, k, shape, grain) for grain in found]
+    return out
+
+
+def skinny_sketches(ctx: SketchContext) -> list[State]:
+    """The sketches of programs with one suitable reduction: in one kernel, and split over blocks where outputs are few,
+    the parts summed up by the kernel of what follows."""
+    if not ctx.target.is_gpu:
+        return []
+    out = _spread_all(ctx, _rules(ctx), 1)
+    stages = range(len(ctx.dag.ops))
+    factors = {f for k in stages for f in part_factors(ctx, ctx.dag.init_state, k)} if out else set()
+    for factor in sorted(factors):
+        out += _spread_all(ctx, (PartsOverBlocks(factor), *_rules(ctx)), 2 * BLOCK_THREADS)
     return out
