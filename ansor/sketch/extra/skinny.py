@@ -100,10 +100,12 @@ def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
     if prod([extents[d] for d in rows]) > MOST_ROWS:
         return None
     widest = max(1, ctx.hardware.vector_unit_bytes // element_bytes(state.stages[largest].op.dtype))
+    sums = MOST_SUMS // prod([extents[d] for d in rows])
     inner = max([d for d in range(space, len(extents)) if extents[d] > 1])
     for columns, axis in ((False, inner), (True, along[-1])):
         if _runs_along(state, reads, axis, extents):
-            return Shape(along, rows, axis, _lanes(state, reads, axis, gcd(widest, extents[axis])), columns)
+            most = gcd(min(widest, 1 << sums.bit_length() - 1) if columns else widest, extents[axis])
+            return Shape(along, rows, axis, _lanes(state, reads, axis, most), columns)
     return None
 
 
