@@ -3,9 +3,8 @@
     python -m benchmarks.extra_rules [--target cuda|c] [--operators C2D GMM.1 relu ...] [--trials 64] [--json FILE]
 
 An operator is a name of `OPERATORS` in te_lite/topi/benchmarks (all four shapes), a name and the number of a shape
-(`GMM.1`), or one of the layers `conv2d_layer`, `matmul`, `dense`, `relu`, `max_pool2d`, `global_avg_pool`, `softmax`
-and `layer_norm`.  Every rule that has sketches gets as many trials as the ordinary sketches, drawn by the same sampler;
-a ratio above 1 is a win of the rule.
+(`GMM.1`), or one of the layers in `LAYERS` (`matmul`, `matrix_vector`, ...).  Every rule that has sketches gets as many
+trials as the ordinary sketches, drawn by the same sampler; a ratio above 1 is a win of the rule.
 """
 
 from __future__ import annotations
@@ -27,16 +26,19 @@ from te_lite.state import State
 from te_lite.topi.benchmarks import OPERATORS, SHAPES, WORKLOADS, Tensors
 from tests.drawn_programs import drawn_program
 
-LAYERS: dict[str, tuple[int, ...]] = {
-    "conv2d_layer": (1, 7, 7, 512, 512, 3, 3, 1, 1),
-    "matmul": (128, 128, 2048),
-    "dense": (1, 512, 1000),
-    "relu": (131072, 196),
-    "max_pool2d": (16, 112, 112, 64, 3, 2, 1),
-    "global_avg_pool": (16, 7, 7, 2048),
-    "softmax": (4096, 1024),
-    "layer_norm": (2048, 768),
+LAYERS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "conv2d_layer": ("conv2d_layer", (1, 7, 7, 512, 512, 3, 3, 1, 1)),
+    "matmul": ("matmul", (128, 128, 2048)),
+    "dense": ("dense", (1, 512, 1000)),
+    "matrix_vector": ("dense", (1, 4096, 4096)),
+    "skinny_dense": ("dense", (16, 4096, 4096)),
+    "relu": ("relu", (131072, 196)),
+    "max_pool2d": ("max_pool2d", (16, 112, 112, 64, 3, 2, 1)),
+    "global_avg_pool": ("global_avg_pool", (16, 7, 7, 2048)),
+    "softmax": ("softmax", (4096, 1024)),
+    "layer_norm": ("layer_norm", (2048, 768)),
 }
+"""The workload of each layer, and its shape."""
 
 MISSES_IN_A_ROW = 200
 
@@ -85,7 +87,8 @@ def cases(names: Sequence[str]) -> dict[str, Tensors]:
     for name in names:
         operator, _, number = name.partition(".")
         if operator in LAYERS:
-            out[operator] = WORKLOADS[operator](*LAYERS[operator])
+            workload, shape = LAYERS[operator]
+            out[operator] = WORKLOADS[workload](*shape)
             continue
         for k, shape in enumerate(SHAPES[operator]):
             if not number or int(number) == k:

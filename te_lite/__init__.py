@@ -11,7 +11,7 @@ Read the modules in this order; none imports one that comes after it.
     verifier            verify_span, verify_points, verify_form, verify_bounds, verify_walk, verify_access
     verdicts            verify_clash, verify_digits, verify_phases, verify_races, verify
     dependence          interp_expr, independent
-    lowering            zero_terms, lower_facts, edges, lower_nest, double_buffer, thread_parts
+    lowering            zero_terms, lower_facts, edges, lower_point, lower_nest, double_buffer, thread_parts
     passes              vthread, unroll, sync, lower
     meaning             reference_expr, reference, interp_memory, interp_scope, interp
     printing            state_text, python_text, dag_json

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import prod
 
-from .edges import Edge, asks_where, copies, neutral_axes, runs_beyond
+from .edges import copies
 from .errors import LowerError, require
 from .expr import (
     BufferLoad,
     Combiner,
     Const,
     Expr,
-    Load,
     Reduce,
     Var,
     as_expr,
@@ -22,13 +22,13 @@ from .expr import (
     logical_and,
 )
 from .laws import stored
-from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
-from .loop_value import all_values, split_guards
+from .loop_scope import BLOCKS, THREADS
 from .lower_facts import Facts
+from .lower_point import Point, Points, across_threads
 from .reads import reads_by_producer
-from .state import ATTACHED, MIXED, REDUCE, FuseRel, Iter, Stage
+from .state import MIXED, REDUCE, Iter, Stage
 from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
-from .visit import substitute, transform, walk
+from .visit import transform
 
 _KIND = {
     "none": ForKind.SERIAL,
@@ -40,38 +40,23 @@ _KIND = {
 }
 
 
-@dataclass(frozen=True)
-class Point:
-    """One point of a stage's loops: variables by uid, axis values, and what must hold for it to be computed.
-
-    A stage that runs over is computed beyond the edge too: `inside` says where that is not, and `nearest` has the
-    axes that may be there, moved to the edge.
-    """
-
-    variables: Mapping[int, Expr]
-    local: list[Expr]
-    env: dict[Var, Expr]
-    guards: list[Expr]
-    inside: list[Expr]
-    nearest: dict[Var, Expr]
-
-
 class NestBuilder:
     """Builds the nests of a program's stages; `tensorized` when the target has an instruction for tensorized loops."""
 
     def __init__(self, low: Facts, tensorized: bool = False) -> None:
         self.low = low
         self.tensorized = tensorized
+        self.points = Points(low, over=not tensorized)
 
     def stage_nest(self, k: int) -> Stmt:
         """The nest of stage k, the stages attached to its loops included."""
         stage = self.low.stages[k]
         self._check_loops(stage)
         self._check_threads(k)
-        if self._across_threads(stage):
+        if across_threads(stage):
             return self._cross_thread_nest(k)
         reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
-        body = self._update(k, self._point(k, self.low.vars[k]))
+        body = self._update(k, self.points.at(k, self.low.vars[k]))
         if not reduces and stage.op.reduce_axis:
             body = seq(self._init_nest(k, len(stage.leaf)), body)
         for p, it in reversed(list(enumerate(stage.iters))):
@@ -91,7 +76,7 @@ class NestBuilder:
         stage = self.low.stages[k]
         real = BLOCKS + THREADS
         own = [it.annotation for it in stage.iters if it.annotation in real]
-        around = self._standing_tags(k)
+        around = self.points.standing_tags(k)
         for tag in own:
             ok = own.count(tag) == 1 and tag not in around
             require(ok, LowerError, stage.op.name, "a thread axis is bound twice", axis=tag)
@@ -100,7 +85,7 @@ class NestBuilder:
     def _check_readers(self, k: int) -> None:
         """Threads that a guard keeps out, as the place of the region means nothing to them, read nothing of stage k."""
         low, law = self.low, "every reader must run in the threads that its region depends on"
-        for _, it in self._threads_of_region(k):
+        for _, it in self.points.threads_of_region(k):
             if it.length < low.kernel_tags(k)[it.annotation]:
                 readers = {read.reader for read in reads_by_producer(low.state.ops, low.inlined)[k]}
                 late = [
@@ -112,33 +97,11 @@ class NestBuilder:
     def _threads_in(self, k: int, tag: str) -> int:
         """How many threads of an axis compute stage k."""
         low = self.low
-        loops = [*low.stages[k].iters, *[it for _, it in self._standing(k) + self._threads_of_region(k)]]
+        loops = [*low.stages[k].iters, *[it for _, it in self.points.standing(k) + self.points.threads_of_region(k)]]
         lengths = [it.length for it in loops if it.annotation == tag]
         storage = low.bounds.storage(k)
         one = storage == "global" or (storage == "shared" and tag in THREADS)
         return min(lengths, default=1 if one else low.kernel_tags(k)[tag])
-
-    def _standing(self, k: int) -> list[tuple[int, Iter]]:
-        """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
-        stage in between."""
-        low = self.low
-        loops = [(s, low.stages[s].vars[uid]) for s, uid in standing_loops(low.stages, low.bounds.scopes, k)]
-        return [(s, it) for s, it in loops if it.annotation in THREAD_RANK]
-
-    def _threads_of_region(self, k: int) -> list[tuple[int, Iter]]:
-        """The thread loops `(stage, loop)` that the place of stage k's region depends on."""
-        low = self.low
-        found = []
-        for stage, uid in {a for r in low.regions(k) for a in r.min.loops()}:
-            for rel in low.stages[stage].relations:
-                if isinstance(rel, FuseRel) and uid in rel.parts:
-                    uid = rel.fused
-            it = low.stages[stage].vars[uid]
-            found += [(stage, it)] if it.annotation in BLOCKS + THREADS else []
-        return found
-
-    def _standing_tags(self, k: int) -> set[str]:
-        return {it.annotation for _, it in self._standing(k)}
 
     # ------------------------------------------------------------------------------------------ loops
 
@@ -162,99 +125,7 @@ class NestBuilder:
             return stage.auto_unroll_max_step
         return self._unroll_step(stage.attach.stage)
 
-    def _point(self, k: int, variables: Mapping[int, Expr]) -> Point:
-        low, stage = self.low, self.low.stages[k]
-        values = all_values(stage, variables)
-        local = [values[d] for d in range(len(stage.op.axis))]
-        env: dict[Var, Expr] = {}
-        for d, axis in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
-            if d in values:
-                value = binary("+", low.minima[k][d], values[d]) if d < len(local) else values[d]
-                env[axis] = low.simplifier.simplify(value)
-        bounded = [v for v in stage.op.reduce_axis if v in env and isinstance(v.extent, Expr)]
-        reduced = [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
-        edges, over = self._edges(k, env), self._runs_over(k)
-        inside = [guard for edge in edges for guard in edge.guards]
-        within = over and self._reads_in_storage(k, env)
-        guards = split_guards(stage, variables, neutral_axes(low, k) if within else ())
-        guards += ([] if over else inside) + reduced + self._thread_guards(k, variables)
-        nearest = {edge.axis: edge.nearest for edge in edges} if over else {}
-        if nearest and not within and asks_where(low, k) and not copies(low, k):
-            env, nearest = {**env, **nearest}, {}
-        return Point(variables, local, env, self._open(guards), self._open(inside) if over else [], nearest)
-
-    def _runs_over(self, k: int) -> bool:
-        """Whether stage k is computed beyond the edge of its axes."""
-        return not self.tensorized and not self._across_threads(self.low.stages[k]) and runs_beyond(self.low, k)
-
-    def _edges(self, k: int, env: Mapping[Var, Expr]) -> list[Edge]:
-        """The axes that may leave their extents: a region may begin before them or end behind."""
-        low, found = self.low, []
-        for d, axis in enumerate(low.stages[k].op.axis):
-            first = low.minima[k][d]
-            last = binary("+", first, int(low.regions(k)[d].extent) - 1)
-            before = not low.simplifier.prove(compare(">=", first, 0))
-            behind = not low.simplifier.prove(compare("<", last, axis.length))
-            found += [Edge(axis, env[axis], axis.length, before, behind)] if before or behind else []
-        return found
-
-    def _thread_guards(self, k: int, variables: Mapping[int, Expr]) -> list[Expr]:
-        """What keeps out the threads of the launch that a loop over fewer threads does not have."""
-        low = self.low
-        own = [(variables[it.uid], it) for it in low.stages[k].iters if it.uid in variables]
-        around = [(low.vars[target][it.uid], it) for target, it in self._standing(k) + self._threads_of_region(k)]
-        launch = low.kernel_tags(k)
-        loops = [(value, it.length, launch.get(it.annotation, 0)) for value, it in own + around]
-        return [compare("<", value, extent) for value, extent, threads in loops if extent < threads]
-
-    def _open(self, guards: list[Expr]) -> list[Expr]:
-        """The guards that do not always hold."""
-        out: list[Expr] = []
-        for guard in guards:
-            simple = self.low.simplifier.simplify(guard)
-            if not (isinstance(simple, Const) and simple.value) and simple not in out:
-                out.append(simple)
-        return out
-
     # ------------------------------------------------------------------------------------- statements
-
-    def _value(self, e: Expr, point: Point) -> Expr:
-        """An expression of the body at a point: axes replaced, reads turned into buffer reads.
-
-        What has no element for a point beyond the edge is read at the nearest point inside.
-        """
-        low, env, edge = self.low, point.env, {**point.env, **point.nearest}
-
-        def swap(x: Expr) -> Expr | None:
-            if isinstance(x, Var):
-                return env.get(x)
-            if isinstance(x, Load):
-                k, output = low.index_of[x.tensor.op.key], x.tensor.value_index
-                indices = [transform(i, swap) for i in x.indices]
-                if point.nearest and not self._in_storage(k, indices):
-                    indices = [transform(substitute(i, edge), swap) for i in x.indices]
-                return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
-            return None
-
-        return low.simplifier.simplify(transform(e, swap))
-
-    def _reads_in_storage(self, k: int, env: Mapping[Var, Expr]) -> bool:
-        """Whether all reads of the body of stage k at a point surely find an element."""
-        reads = [x for body in self.low.bodies[k] for x in walk(body) if isinstance(x, Load)]
-        return all(
-            self._in_storage(self.low.index_of[x.tensor.op.key], [substitute(i, env) for i in x.indices]) for x in reads
-        )
-
-    def _in_storage(self, k: int, indices: Sequence[Expr]) -> bool:
-        """Whether the storage of stage k surely has an element for these indices."""
-        low, prove = self.low, self.low.simplifier.prove
-        own = low.stages[k].where == ATTACHED
-        for d, index in enumerate(indices):
-            local = low.simplifier.simplify(binary("-", index, low.minima[k][d]) if own else index)
-            size = low.regions(k)[d].extent if own else low.stages[k].op.shape[d]
-            if not (prove(compare(">=", local, 0)) and prove(compare("<", local, size))):
-                return False
-        return True
 
     def _store(self, k: int, output: int, point: Point, value: Expr) -> Stmt:
         index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
@@ -275,7 +146,7 @@ class NestBuilder:
         scope = low.bounds.storage(k)
         if scope == "local":
             return []
-        own = {it.annotation for it in stage.iters} | self._standing_tags(k)
+        own = {it.annotation for it in stage.iters} | self.points.standing_tags(k)
         tags = [t for t in low.kernel_tags(k) if t not in own and (t in THREADS or scope == "global")]
         if stage.attach is not None and low.kernel_tags(k):
             require(
@@ -289,7 +160,7 @@ class NestBuilder:
         if not isinstance(first, Reduce):
             stores = [self._store(k, o, point, self._zero_beyond(k, e, point)) for o, e in enumerate(bodies)]
             return self._guarded(k, point.guards, seq(*stores))
-        sources = [self._value(s, point) for s in first.sources]
+        sources = [self.points.value(s, point) for s in first.sources]
         own = [self._own(k, o, point) for o in range(len(sources))]
         combine = self._combine(k, first.combiner, own, sources, point)
         return self._guarded(k, point.guards, combine, self._condition(first, point))
@@ -297,13 +168,14 @@ class NestBuilder:
     def _zero_beyond(self, k: int, e: Expr, point: Point) -> Expr:
         """The value of a body, or zero beyond the edge where that is what stage k has there."""
         if not point.inside or not copies(self.low, k):
-            return self._value(e, point)
-        value, zero = self._value(e, replace(point, nearest={})), Const(stored(0, e.dtype), e.dtype)
+            return self.points.value(e, point)
+        value, zero = self.points.value(e, replace(point, nearest={})), Const(stored(0, e.dtype), e.dtype)
         return self.low.simplifier.simplify(if_then_else(logical_and(*point.inside), value, zero))
 
     def _condition(self, reduction: Reduce, point: Point) -> list[Expr]:
         """What a point must fulfil to be folded, unless it always does."""
-        return [] if reduction.condition is None else self._open([self._value(reduction.condition, point)])
+        asked = [] if reduction.condition is None else [self.points.value(reduction.condition, point)]
+        return self.points.open(asked)
 
     def _combine(self, k: int, combiner: Combiner, own: list[Expr], sources: list[Expr], point: Point) -> Stmt:
         """`own := combiner(own, sources)`; several values go through temporaries, as they depend on each other."""
@@ -319,7 +191,7 @@ class NestBuilder:
         for it in inner:
             if isinstance(variables[it.uid], Var) and it.annotation not in BLOCKS + THREADS:
                 variables[it.uid] = self.low.new_var(f"{it.name}.init", it.length)
-        point = self._point(k, variables)
+        point = self.points.at(k, variables)
         stores = [self._store(k, o, point, e) for o, e in enumerate(self._reduction(k).combiner.identity)]
         body = self._guarded(k, point.guards, seq(*stores))
         for it in reversed(inner):
@@ -328,23 +200,45 @@ class NestBuilder:
 
     # ------------------------------------------------------------------------- reductions across threads
 
-    def _across_threads(self, stage: Stage) -> bool:
-        return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters)
-
     def _cross_thread_nest(self, k: int) -> Stmt:
-        """Each thread folds its part into a register; the threads then fold theirs together."""
+        """Each thread folds its parts into registers, one for each turn of the spatial loops inside the reduction; the
+        threads then fold theirs together."""
         low, stage = self.low, self.low.stages[k]
         first = next(p for p, it in enumerate(stage.iters) if it.kind == REDUCE)
-        late = [it.name for it in stage.iters[first:] if it.kind != REDUCE and it.extent != 1]
-        require(not late, LowerError, stage.op.name, "spatial loops inside a reduction across threads", loops=late)
+        held = [it for it in stage.iters[first:] if it.kind != REDUCE and it.annotation not in BLOCKS + THREADS]
+        virtual = [it.name for it in held if it.annotation == "vthread"]
+        require(
+            not virtual, LowerError, stage.op.name, "virtual threads inside a reduction across threads", loops=virtual
+        )
         reduction = self._reduction(k)
-        spatial = self._point(k, {u: v for u, v in low.vars[k].items() if stage.vars[u].kind != REDUCE})
         names = [low.buffers[k, o].name for o in range(len(reduction.sources))]
-        part = [Buffer(f"{n}.part", s.dtype, (1,), "local") for n, s in zip(names, reduction.sources, strict=True)]
-        fold = self._fold_part(k, reduction, part, self._point(k, low.vars[k]))
+        size = (prod([int(it.length) for it in held]),)
+        part = [Buffer(f"{n}.part", s.dtype, size, "local") for n, s in zip(names, reduction.sources, strict=True)]
+        fold = self._fold_part(k, reduction, part, self.points.at(k, low.vars[k]), _flat(held, low.vars[k]))
         fold = self._loops(k, stage.iters[first:], fold)
-        init = [Store(b, as_expr(0), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
-        return self._loops(k, stage.iters[:first], self._meet(k, reduction, part, seq(*init, fold), spatial))
+        starts = self._fresh(k, held, "init")
+        init = [Store(b, _flat(held, starts), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
+        turns = self._fresh(k, held, "met")
+        spatial = self.points.at(k, {u: v for u, v in turns.items() if stage.vars[u].kind != REDUCE})
+        met = self._nested(k, held, turns, self._meet(k, reduction, part, _flat(held, turns), spatial))
+        body = allocated(part, seq(self._nested(k, held, starts, seq(*init)), fold, met))
+        return self._loops(k, stage.iters[:first], body)
+
+    def _fresh(self, k: int, loops: Sequence[Iter], suffix: str) -> dict[int, Expr]:
+        """The variables of stage k, new ones for `loops`."""
+        low = self.low
+        new = {
+            it.uid: low.new_var(f"{it.name}.{suffix}", it.length)
+            for it in loops
+            if isinstance(low.vars[k][it.uid], Var)
+        }
+        return {**low.vars[k], **new}
+
+    def _nested(self, k: int, loops: Sequence[Iter], variables: Mapping[int, Expr], body: Stmt) -> Stmt:
+        """Loops of stage k around `body`, with these variables and without the stages attached to them."""
+        for it in reversed(loops):
+            body = self._loop(k, it, body, variables[it.uid])
+        return body
 
     def _reduction(self, k: int) -> Reduce:
         """The body of stage k, a reduction."""
@@ -358,27 +252,35 @@ class NestBuilder:
             body = self._loop(k, it, self._with_attached(k, it.uid, body))
         return body
 
-    def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point) -> Stmt:
+    def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point, at: Expr) -> Stmt:
+        """Fold a point into element `at` of the parts."""
         guards = point.guards + self._condition(reduction, point)
-        sources = [self._value(s, point) for s in reduction.sources]
-        results = combined(reduction.combiner, [b[0] for b in part], sources)
-        body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], as_expr(0), value))
+        sources = [self.points.value(s, point) for s in reduction.sources]
+        results = combined(reduction.combiner, [BufferLoad(b, at) for b in part], sources)
+        body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], at, value))
         return If(logical_and(*guards), body) if guards else body
 
-    def _meet(self, k: int, reduction: Reduce, part: list[Buffer], fold: Stmt, spatial: Point) -> Stmt:
-        """`fold`, then the reduction over each bound thread axis, then the store by one thread."""
+    def _meet(self, k: int, reduction: Reduce, part: list[Buffer], at: Expr, spatial: Point) -> Stmt:
+        """The reduction of element `at` of the parts over each bound thread axis, then the store by one thread."""
         low, stage = self.low, self.low.stages[k]
         total = [Buffer(b.name.removesuffix(".part") + ".total", b.dtype, (1,), "local") for b in part]
         bound = [it for it in stage.iters if it.kind == REDUCE and it.annotation in THREADS]
         threads = [low.thread_vars[low.roots[k], it.annotation] for it in bound]
         steps: list[Stmt] = []
         for var, it in zip(threads, bound, strict=True):
-            values = tuple([b[0] for b in (total if steps else part)])
+            values = tuple([b[0] for b in total] if steps else [BufferLoad(b, at) for b in part])
             steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length))
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
         alone = [] if low.bounds.storage(k) == "local" else [compare("==", var, 0) for var in threads]
-        guards = [*spatial.guards, *alone]
-        return allocated((*part, *total), seq(fold, *steps, self._guarded(k, guards, seq(*stores))))
+        return allocated(total, seq(*steps, self._guarded(k, [*spatial.guards, *alone], seq(*stores))))
+
+
+def _flat(loops: Sequence[Iter], variables: Mapping[int, Expr]) -> Expr:
+    """The number of the turn of nested loops."""
+    at = as_expr(0)
+    for it in loops:
+        at = binary("+", binary("*", at, it.length), variables[it.uid])
+    return at
 
 
 def _stored_at_once(results: list[Expr], names: list[str], store: Callable[[int, Expr], Stmt]) -> Stmt:

@@ -23,6 +23,7 @@ from te_lite import (
     loop_value,
     lower_facts,
     lower_nest,
+    lower_point,
     reads,
     region,
     storage,
@@ -46,7 +47,7 @@ lowering = importlib.import_module("te_lite.lower")
 
 
 def no_split_guard(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lower_nest, "split_guards", lambda stage, variables, free: [])
+    m.setattr(lower_point, "split_guards", lambda stage, variables, free: [])
 
 
 def guard_one_too_far(m: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,7 @@ def guard_one_too_early(m: pytest.MonkeyPatch) -> None:
 
 def only_the_first_guard(m: pytest.MonkeyPatch) -> None:
     original = loop_value.split_guards
-    m.setattr(lower_nest, "split_guards", lambda stage, variables, free: original(stage, variables, free)[:1])
+    m.setattr(lower_point, "split_guards", lambda stage, variables, free: original(stage, variables, free)[:1])
 
 
 def swapped_strides(m: pytest.MonkeyPatch) -> None:
@@ -106,7 +107,7 @@ def every_thread_stores(m: pytest.MonkeyPatch) -> None:
 
 
 def surplus_threads_unguarded(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lower_nest.NestBuilder, "_thread_guards", lambda self, k, variables: [])
+    m.setattr(lower_point.Points, "_thread_guards", lambda self, k, variables: [])
 
 
 def shared_between_virtual_threads(m: pytest.MonkeyPatch) -> None:
@@ -236,7 +237,7 @@ def fetched_before_the_barrier(m: pytest.MonkeyPatch) -> None:
 
 
 def folded_beyond_the_edge(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lower_nest, "neutral_axes", lambda low, k: list(range(low.stages[k].num_roots)))
+    m.setattr(lower_point, "neutral_axes", lambda low, k: list(range(low.stages[k].num_roots)))
 
 
 def copies_repeat_the_edge(m: pytest.MonkeyPatch) -> None:

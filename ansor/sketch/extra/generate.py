@@ -19,6 +19,7 @@ from .packed_read import packed_read_sketches
 from .padded_shared import padded_shared_sketches
 from .row_loops import row_loop_sketches
 from .rows import row_sketches
+from .skinny import skinny_sketches
 from .split_reduction import split_reduction_sketches
 
 
@@ -39,6 +40,7 @@ EXTRA_RULES: dict[str, Callable[[SketchContext], list[State]]] = {
     "packed_read": packed_read_sketches,
     "padded_shared": padded_shared_sketches,
     "double_buffer": double_buffer_sketches,
+    "skinny": skinny_sketches,
     "split_reduction_ahead": _ahead(split_reduction_sketches),
     "padded_shared_ahead": _ahead(padded_shared_sketches),
 }

@@ -1,0 +1,159 @@
+"""Points of a stage's loops: which element they compute, what they read, and when they are computed at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .edges import Edge, asks_where, copies, neutral_axes, runs_beyond
+from .expr import BufferLoad, Const, Expr, Load, Var, as_expr, binary, compare
+from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
+from .loop_value import all_values, split_guards
+from .lower_facts import Facts
+from .state import ATTACHED, REDUCE, FuseRel, Iter, Stage
+from .visit import substitute, transform, walk
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a stage's loops: variables by uid, axis values, and what must hold for it to be computed.
+
+    A stage that runs over is computed beyond the edge too: `inside` says where that is not, and `nearest` has the
+    axes that may be there, moved to the edge.
+    """
+
+    variables: Mapping[int, Expr]
+    local: list[Expr]
+    env: dict[Var, Expr]
+    guards: list[Expr]
+    inside: list[Expr]
+    nearest: dict[Var, Expr]
+
+
+def across_threads(stage: Stage) -> bool:
+    """Whether threads fold their parts of a reduction together."""
+    return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters)
+
+
+class Points:
+    """The points of the stages of a program; with `over`, stages are computed beyond the edge of their axes."""
+
+    def __init__(self, low: Facts, over: bool = True) -> None:
+        self.low = low
+        self.over = over
+
+    def at(self, k: int, variables: Mapping[int, Expr]) -> Point:
+        """The point of stage k where its loops have these values, by uid."""
+        low, stage = self.low, self.low.stages[k]
+        values = all_values(stage, variables)
+        local = [values[d] for d in range(len(stage.op.axis))]
+        env: dict[Var, Expr] = {}
+        for d, axis in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
+            if d in values:
+                value = binary("+", low.minima[k][d], values[d]) if d < len(local) else values[d]
+                env[axis] = low.simplifier.simplify(value)
+        bounded = [v for v in stage.op.reduce_axis if v in env and isinstance(v.extent, Expr)]
+        reduced = [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
+        edges, over = self._edges(k, env), self._runs_over(k)
+        inside = [guard for edge in edges for guard in edge.guards]
+        within = over and self._reads_in_storage(k, env)
+        guards = split_guards(stage, variables, neutral_axes(low, k) if within else ())
+        guards += ([] if over else inside) + reduced + self._thread_guards(k, variables)
+        nearest = {edge.axis: edge.nearest for edge in edges} if over else {}
+        if nearest and not within and asks_where(low, k) and not copies(low, k):
+            env, nearest = {**env, **nearest}, {}
+        return Point(variables, local, env, self.open(guards), self.open(inside) if over else [], nearest)
+
+    def _runs_over(self, k: int) -> bool:
+        """Whether stage k is computed beyond the edge of its axes."""
+        return self.over and not across_threads(self.low.stages[k]) and runs_beyond(self.low, k)
+
+    def _edges(self, k: int, env: Mapping[Var, Expr]) -> list[Edge]:
+        """The axes that may leave their extents: a region may begin before them or end behind."""
+        low, found = self.low, []
+        for d, axis in enumerate(low.stages[k].op.axis):
+            first = low.minima[k][d]
+            last = binary("+", first, int(low.regions(k)[d].extent) - 1)
+            before = not low.simplifier.prove(compare(">=", first, 0))
+            behind = not low.simplifier.prove(compare("<", last, axis.length))
+            found += [Edge(axis, env[axis], axis.length, before, behind)] if before or behind else []
+        return found
+
+    def _thread_guards(self, k: int, variables: Mapping[int, Expr]) -> list[Expr]:
+        """What keeps out the threads of the launch that a loop over fewer threads does not have."""
+        low = self.low
+        own = [(variables[it.uid], it) for it in low.stages[k].iters if it.uid in variables]
+        around = [(low.vars[target][it.uid], it) for target, it in self.standing(k) + self.threads_of_region(k)]
+        launch = low.kernel_tags(k)
+        loops = [(value, it.length, launch.get(it.annotation, 0)) for value, it in own + around]
+        return [compare("<", value, extent) for value, extent, threads in loops if extent < threads]
+
+    def standing(self, k: int) -> list[tuple[int, Iter]]:
+        """The thread loops `(stage, loop)` around stage k whose threads share neither its storage nor that of a
+        stage in between."""
+        low = self.low
+        loops = [(s, low.stages[s].vars[uid]) for s, uid in standing_loops(low.stages, low.bounds.scopes, k)]
+        return [(s, it) for s, it in loops if it.annotation in THREAD_RANK]
+
+    def threads_of_region(self, k: int) -> list[tuple[int, Iter]]:
+        """The thread loops `(stage, loop)` that the place of stage k's region depends on."""
+        low = self.low
+        found = []
+        for stage, uid in {a for r in low.regions(k) for a in r.min.loops()}:
+            for rel in low.stages[stage].relations:
+                if isinstance(rel, FuseRel) and uid in rel.parts:
+                    uid = rel.fused
+            it = low.stages[stage].vars[uid]
+            found += [(stage, it)] if it.annotation in BLOCKS + THREADS else []
+        return found
+
+    def standing_tags(self, k: int) -> set[str]:
+        """The thread axes among `standing`."""
+        return {it.annotation for _, it in self.standing(k)}
+
+    def open(self, guards: list[Expr]) -> list[Expr]:
+        """The guards that do not always hold."""
+        out: list[Expr] = []
+        for guard in guards:
+            simple = self.low.simplifier.simplify(guard)
+            if not (isinstance(simple, Const) and simple.value) and simple not in out:
+                out.append(simple)
+        return out
+
+    def value(self, e: Expr, point: Point) -> Expr:
+        """An expression of the body at a point: axes replaced, reads turned into buffer reads.
+
+        What has no element for a point beyond the edge is read at the nearest point inside.
+        """
+        low, env, edge = self.low, point.env, {**point.env, **point.nearest}
+
+        def swap(x: Expr) -> Expr | None:
+            if isinstance(x, Var):
+                return env.get(x)
+            if isinstance(x, Load):
+                k, output = low.index_of[x.tensor.op.key], x.tensor.value_index
+                indices = [transform(i, swap) for i in x.indices]
+                if point.nearest and not self._in_storage(k, indices):
+                    indices = [transform(substitute(i, edge), swap) for i in x.indices]
+                return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
+            return None
+
+        return low.simplifier.simplify(transform(e, swap))
+
+    def _reads_in_storage(self, k: int, env: Mapping[Var, Expr]) -> bool:
+        """Whether all reads of the body of stage k at a point surely find an element."""
+        reads = [x for body in self.low.bodies[k] for x in walk(body) if isinstance(x, Load)]
+        return all(
+            self._in_storage(self.low.index_of[x.tensor.op.key], [substitute(i, env) for i in x.indices]) for x in reads
+        )
+
+    def _in_storage(self, k: int, indices: Sequence[Expr]) -> bool:
+        """Whether the storage of stage k surely has an element for these indices."""
+        low, prove = self.low, self.low.simplifier.prove
+        own = low.stages[k].where == ATTACHED
+        for d, index in enumerate(indices):
+            local = low.simplifier.simplify(binary("-", index, low.minima[k][d]) if own else index)
+            size = low.regions(k)[d].extent if own else low.stages[k].op.shape[d]
+            if not (prove(compare(">=", local, 0)) and prove(compare("<", local, size))):
+                return False
+        return True
