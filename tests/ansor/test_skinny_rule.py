@@ -57,6 +57,14 @@ def folded(shape: Sequence[int], axis: int | tuple[int, ...], fold: Callable[...
     return [a, fold(a, axis=axis)]
 
 
+def gathered(n: int, m: int, k: int) -> list[Tensor]:
+    """Products of rows that are looked up with a vector: where a row is read is not known."""
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k,), name="B")
+    row = te.placeholder((m,), name="row", dtype="int32")
+    at, r = topi.take(a, row, axis=0, mode="clip"), te.reduce_axis((0, k), name="r")
+    return [a, b, row, te.compute((m,), lambda i: te.sum(at[i, r] * b[r], axis=[r]), name="C")]
+
+
 def pooled(*shape: int) -> list[Tensor]:
     a = te.placeholder(shape, name="A")
     return [a, topi.nn.global_pool(a, "avg")]
@@ -82,6 +90,7 @@ HOSTILE: dict[str, Callable[[], list[Tensor]]] = {
     "long_layer": lambda: layer(2, 3, 8192),
     "long_columns": lambda: folded((256, 20), 0),
     "long_argmax": lambda: folded((1, 8192), 1, topi.argmax),
+    "gathered": lambda: gathered(9, 6, 64),
     "gate": lambda: conv2d_layer(1, 1, 1, 8, 36, 1, 1, 0),
     "pool": lambda: pooled(2, 6, 7, 7),
     "pool_8": lambda: pooled(1, 6, 8, 8),

@@ -89,11 +89,17 @@ def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
         return None
     if any(has_rfactor(state, p) for p in state.access.read_from[k]):
         return None
-    extents, space = _extents(stage), len(stage.op.axis)
     reads = _reads(state, k)
-    if prod(extents[space:]) < SHORTEST or not reads:
+    if prod(_extents(stage)[len(stage.op.axis) :]) < SHORTEST:
         return None
-    largest = max(reads, key=lambda n: prod(state.stages[n].op.shape))
+    by_size = sorted(reads, key=lambda n: prod(state.stages[n].op.shape), reverse=True)
+    shapes = [_shape_by(ctx, state, k, reads, n) for n in by_size]
+    return next((shape for shape in shapes if shape is not None), None)
+
+
+def _shape_by(ctx: SketchContext, state: State, k: int, reads: dict[int, list[Read]], largest: int) -> Shape | None:
+    """How stage `k` is reduced when `largest` is the input to read once."""
+    extents, space = _extents(state.stages[k]), len(state.stages[k].op.axis)
     used = _axes(reads[largest], extents)
     along = tuple([d for d in range(space) if d in used]) or (space - 1,)
     rows = tuple([d for d in range(space) if d not in along])
@@ -287,12 +293,16 @@ def _bind_reduction(
     state = annotate(state, k, thread.uid, THREAD_Y if shape.columns else THREAD)
     for uid in (*inner, *lanes):
         state = annotate(state, k, uid, "unroll")
-    return _copy_inputs(state, k, thread) if shape.lanes > 1 else state
+    return _copy_inputs(state, k, shape.axis, thread) if shape.lanes > 1 else state
 
 
-def _copy_inputs(state: State, k: int, thread: Iter) -> State:
-    """The inputs that stage `k` reads itself, copied to registers in vectors for each turn of its threads."""
-    inputs = [p for p in state.access.read_from[k] if state.stages[p].where == ROOT or state.stages[p].is_placeholder]
+def _copy_inputs(state: State, k: int, axis: int, thread: Iter) -> State:
+    """The inputs that stage `k` itself reads along the axis, copied to registers in vectors for each turn of its
+    threads.  What it reads at places that are not affine may be anywhere, so that is not copied."""
+    direct = [p for p in state.access.read_from[k] if state.stages[p].where != INLINED]
+    found = {p: [read.forms for read in reads] for p, reads in _reads(state, k).items() if p in direct}
+    along = [p for p, forms in found.items() if any(_coefficient(form[_last(state, p)], axis) for form in forms)]
+    inputs = [p for p in along if all(isinstance(index, Affine) for form in found[p] for index in form)]
     for p in sorted(inputs, reverse=True):
         state = apply(state, CacheRead(p, "local", (k,)))
         k += 1
