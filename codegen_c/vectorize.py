@@ -18,6 +18,7 @@ from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Va
 from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.visit import children, free_vars, substitute, walk
 
+from .functions import in_vectors
 from .host import Options
 from .indices import Indices
 
@@ -140,6 +141,8 @@ def has_vector_form(e: Expr, var: Var) -> bool:
             return dtype in VECTOR_DTYPES and a.dtype in VECTOR_DTYPES and not isinstance(a, Const)
         case Select(cond=cond) | Call(func="if_then_else", args=(cond, _, _)):
             return var not in free_vars(cond)
+        case Call():
+            return in_vectors(e)
     return False
 
 
