@@ -3,9 +3,9 @@
 A loop of 24 floats becomes a piece of 16 lanes and one of 8 (longer ones a serial loop over full vectors).  A piece
 has a power of two as its extent, or any number where vectors can be read and written in part (7 floats are a vector
 of 8, of which one lane is not used).  Its stores are contiguous in the lane, and its values can be written as vector
-arithmetic: operands are contiguous, equal in all lanes, or - in accumulations only, where registers matter more
-than anything else - gathered lane by lane.  Loops that do not fit stay as they are, for the compiler's own
-vectorizer.
+arithmetic (functions of float32 are, see functions.py): operands are contiguous, equal in all lanes, or - in
+accumulations only, where registers matter more than anything else - gathered lane by lane.  Loops that do not fit stay
+as they are, for the compiler's own vectorizer.
 """
 
 from __future__ import annotations
