@@ -88,6 +88,25 @@ def matmul(arrays: Sequence[Array]) -> dict[str, Run]:
     return {"matmul": lambda: torch.matmul(a, b, out=out)}
 
 
+def elementwise(name: str, array: Array, exponent: float) -> Run:
+    """A function of every element, into an array that is there; `exponent` is for `pow`."""
+    torch = exact_torch()
+    x = torch.from_numpy(array)
+    out = torch.empty_like(x)
+    if name == "pow":
+        return lambda: torch.pow(x, exponent, out=out)
+    function = getattr(torch, name)
+    return lambda: function(x, out=out)
+
+
+def softmax(array: Array) -> Run:
+    """The softmax of every row, into an array that is there."""
+    torch = exact_torch()
+    x = torch.from_numpy(array)
+    out = torch.empty_like(x)
+    return lambda: torch.softmax(x, 1, out=out)
+
+
 def check(ours: Array, theirs: Run) -> None:
     """Raise AssertionError when PyTorch's result is another one."""
     want = theirs().contiguous().numpy()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from te_lite.c_text import CText
 from te_lite.expr import Binary, BufferLoad, Expr, Var
 from te_lite.names import Names
 from te_lite.stmt import Buffer, For, Store
 
 from .indices import Indices
+from .scalar_text import ScalarText
 from .vector_text import Prelude, VectorText
 
 
@@ -23,7 +23,7 @@ class FunctionText:
     """
 
     indices: Indices
-    text: CText = field(init=False)
+    text: ScalarText = field(init=False)
     names: Names = field(default_factory=Names)
     prelude: Prelude = field(default_factory=Prelude)
     lines: list[str] = field(default_factory=list)
@@ -32,7 +32,7 @@ class FunctionText:
     lanes: dict[object, dict[int, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.text = CText(self.var, self.load, self.indices.nonnegative, self.indices.widths)
+        self.text = ScalarText(self.var, self.load, self.indices.nonnegative, self.indices.widths)
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)

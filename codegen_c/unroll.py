@@ -8,6 +8,7 @@ from te_lite.expr import Const, Expr, Var, const
 from te_lite.stmt import Alloc, For, ForKind, If, Stmt, Store, bodies, exprs_of, seq, with_bodies
 from te_lite.visit import walk
 
+from .functions import nodes
 from .indices import Indices
 from .vectorize import normal_stmt
 
@@ -25,9 +26,9 @@ def unrolled_size(s: Stmt, chosen: Chosen) -> int:
 def unrolled_nodes(s: Stmt) -> int:
     """How many expression nodes there are after UNROLLED loops are written out; at least 1.
 
-    It is what a compiler has to chew on: one store may hold a padded read with a hundred nodes.
+    It is what a compiler has to chew on: one store may hold a padded read with a hundred nodes, or a function of ours.
     """
-    own = sum(1 for e in exprs_of(s) for _ in walk(e))
+    own = sum(nodes(x) for e in exprs_of(s) for x in walk(e))
     inner = own + sum(unrolled_nodes(b) for b in bodies(s))
     return inner * s.extent if isinstance(s, For) and s.kind is ForKind.UNROLLED else max(inner, 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from te_lite.c_text import ADD, BYTES, MUL, NARROW_INTS, POSTFIX, SHORT, TERNARY, TYPES, UNARY, CText, ends
@@ -11,6 +11,7 @@ from te_lite.dtype import INTEGER_BITS
 from te_lite.expr import FLOATS, Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, const
 from te_lite.visit import children, substitute
 
+from .functions import function_name
 from .gather import plan_gather
 from .indices import Indices, Linear
 from .vectorize import has_vector_form
@@ -84,6 +85,16 @@ def _to_integers(key: str, source: str, dtype: str, given: str, made: str, mask:
     return f"static inline {made} {key}({given} x) {{ return {' | '.join(parts)}; }}"
 
 
+def _lanes(key: str, dtype: str, lanes: int, args: Sequence[str], value: str) -> str:
+    """A function of vectors as a loop over the lanes, of which compilers make vector instructions."""
+    v, union = vector_type(dtype, lanes), f"union {{ {vector_type(dtype, lanes)} v; {TYPES[dtype]} e[{lanes}]; }}"
+    return f"""static inline __attribute__((flatten)) {v} {key}({", ".join(f"{v} {x}" for x in args)}) {{
+  {union} {", ".join(f"{x}_ = {{{x}}}" for x in args)};
+  for (int k = 0; k < {lanes}; ++k) {args[0]}_.e[k] = {value};
+  return {args[0]}_.v;
+}}"""
+
+
 @dataclass
 class Prelude:
     """The vector types and vector helpers that one source file needs."""
@@ -105,6 +116,12 @@ class Prelude:
         if key not in self.helpers:
             self.type(f"int{8 * BYTES[dtype]}", lanes)
             self.helpers[key] = _pick(name, dtype, room(lanes))
+        return key
+
+    def lanes_of(self, name: str, dtype: str, lanes: int, args: Sequence[str], value: str) -> str:
+        """The function `name` of vectors, whose lanes are `value`, text in `x_.e[k]` for every argument `x`."""
+        key = f"{name}_{self.type(dtype, lanes)}"
+        self.helpers[key] = _lanes(key, dtype, room(lanes), args, value)
         return key
 
     def to_integers(self, source: str, dtype: str, lanes: int) -> str:
@@ -212,6 +229,8 @@ class VectorText:
             case Select(cond=cond, a=a, b=b) | Call(func="if_then_else", args=(cond, a, b)):
                 test = self.scalar.expr(cond, TERNARY + 1)
                 return f"{test} ? {self._branch(a)} : {self._branch(b)}", TERNARY
+            case Call():
+                return self._function(e), POSTFIX
         raise AssertionError(type(e).__name__)
 
     def _converted(self, text: str, source: str, dtype: str) -> str:
@@ -239,6 +258,13 @@ class VectorText:
         name = self.prelude.helper(e.op, e.dtype, self.lanes)
         a, b = (e.b, e.a) if isinstance(e.b, Const) and e.dtype in FLOATS else (e.a, e.b)
         return f"{name}({self.vector(a)}, {self.vector(b)})"
+
+    def _function(self, e: Call) -> str:
+        name = function_name(e)
+        args = ("x", "y") if name == "pow" else ("x",)
+        value, _ = self.scalar.function(e, [f"{x}_.e[k]" for x in args])
+        key = self.prelude.lanes_of(name, e.dtype, self.lanes, args, value)
+        return f"{key}({', '.join([self.vector(a) for a in e.args[: len(args)]])})"
 
     def _branch(self, e: Expr) -> str:
         return f"({self.prelude.type(e.dtype, self.lanes)})({self.vector(e)})"

@@ -3,9 +3,9 @@
 A loop of 24 floats becomes a piece of 16 lanes and one of 8 (longer ones a serial loop over full vectors).  A piece
 has a power of two as its extent, or any number where vectors can be read and written in part (7 floats are a vector
 of 8, of which one lane is not used).  Its stores are contiguous in the lane, and its values can be written as vector
-arithmetic: operands are contiguous, equal in all lanes, or - in accumulations only, where registers matter more
-than anything else - gathered lane by lane.  Loops that do not fit stay as they are, for the compiler's own
-vectorizer.
+arithmetic (functions of float32 are, see functions.py): operands are contiguous, equal in all lanes, or - in
+accumulations only, where registers matter more than anything else - gathered lane by lane.  Loops that do not fit stay
+as they are, for the compiler's own vectorizer.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Va
 from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.visit import children, free_vars, substitute, walk
 
+from .functions import in_vectors
 from .host import Options
 from .indices import Indices
 
@@ -140,6 +141,8 @@ def has_vector_form(e: Expr, var: Var) -> bool:
             return dtype in VECTOR_DTYPES and a.dtype in VECTOR_DTYPES and not isinstance(a, Const)
         case Select(cond=cond) | Call(func="if_then_else", args=(cond, _, _)):
             return var not in free_vars(cond)
+        case Call():
+            return in_vectors(e)
     return False
 
 

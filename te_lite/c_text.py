@@ -9,7 +9,7 @@ through small typed helper functions, and `CText.helpers` collects the text of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -280,7 +280,6 @@ class CText:
 
     def _call(self, e: Call) -> tuple[str, int]:
         dtype = e.args[0].dtype
-        f = "" if dtype == "float64" else "f"
         if e.func == "isnan" and dtype not in FLOATS:
             return literal(False, "bool", self.dialect), POSTFIX
         if e.func == "isnan":
@@ -289,18 +288,24 @@ class CText:
             return self.call_helper("ipow", dtype, *map(self.expr, e.args)), POSTFIX
         if dtype not in FLOATS:
             return self._int_call(e)
-        args = [self._as_float(a) for a in e.args]
-        if e.func == "pow":
-            text, own = self._power(e, args, f), POSTFIX
-        else:
-            require(e.func in _FLOAT_CALLS, ExprError, "C text", "the function has no C text", func=e.func)
-            text = _FLOAT_CALLS[e.func](args[0], f)
-            own = MUL if text.startswith("1.0") else POSTFIX
+        text, own = self.function(e, [self._as_float(a) for a in e.args])
         if dtype == "float16":
             text, own = f"({self.dialect.types[dtype]})({text})", UNARY
         return text, own
 
-    def _power(self, e: Call, args: list[str], f: str) -> str:
+    def function(self, e: Call, args: Sequence[str]) -> tuple[str, int]:
+        """The text of a function of floats and how tightly it binds; `args` are float32 where those of `e` are float16.
+
+        Raises ExprError for a function that C has not.
+        """
+        f = "" if e.args[0].dtype == "float64" else "f"
+        if e.func == "pow":
+            return self._power(e, args, f), POSTFIX
+        require(e.func in _FLOAT_CALLS, ExprError, "C text", "the function has no C text", func=e.func)
+        text = _FLOAT_CALLS[e.func](args[0], f)
+        return text, MUL if text.startswith("1.0") else POSTFIX
+
+    def _power(self, e: Call, args: Sequence[str], f: str) -> str:
         """A power of floats.
 
         In vectors gcc takes `pow(x, 0.5)` for the square root, which departs at -inf and -0.0 (its

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .expr import Call, Const, Expr, IterVar, Load, Reduce, Select, Var, binary, compare
 from .laws import stored
+from .loop_scope import across_threads
 from .lower_facts import Facts
 from .overrun import runs_over
 from .state import ATTACHED
@@ -36,50 +37,57 @@ class Edge:
         return binary("min", value, self.size - 1) if self.high else value
 
 
-def reads_memory(low: Facts, k: int) -> bool:
-    """Whether stage k reads what is not kept for its kernel alone: beyond the edge of that there is nothing."""
-    return any(low.stages[low.index_of[x.tensor.op.key]].where != ATTACHED for x in _loads(low, k))
+class Edges:
+    """Which stages of a program are computed beyond the edge, and how; none of them without `over`."""
 
+    def __init__(self, low: Facts, over: bool) -> None:
+        self.low = low
+        self.beyond: set[int] = set()
+        """The stages, producers first; what reads no memory reads only what is there beyond the edge, too."""
+        arguments = [t.op.key for t in low.args]
+        for k, stage in enumerate(low.stages):
+            if over and runs_over(low.state, k, arguments) and not across_threads(stage):
+                kept = [n for n in self._read(k) if low.stages[n].where == ATTACHED]
+                if self._copies_memory(k) or self.beyond.issuperset(kept):
+                    self.beyond.add(k)
 
-def _loads(low: Facts, k: int) -> Iterator[Load]:
-    return (x for body in low.bodies[k] for x in walk(body) if isinstance(x, Load))
+    def _read(self, k: int) -> Iterator[int]:
+        loads = (x for body in self.low.bodies[k] for x in walk(body) if isinstance(x, Load))
+        return (self.low.index_of[x.tensor.op.key] for x in loads)
 
+    def _copies_memory(self, k: int) -> bool:
+        """Whether stage k folds nothing and reads what is not kept for its kernel alone."""
+        memory = any(self.low.stages[n].where != ATTACHED for n in self._read(k))
+        return memory and not isinstance(self.low.bodies[k][0], Reduce)
 
-def copies(low: Facts, k: int) -> bool:
-    """Whether stage k is zero beyond the edge."""
-    return runs_beyond(low, k) and not isinstance(low.bodies[k][0], Reduce) and reads_memory(low, k)
+    def copies(self, k: int) -> bool:
+        """Whether stage k is zero beyond the edge."""
+        return k in self.beyond and self._copies_memory(k)
 
+    def asks_where(self, k: int) -> bool:
+        """Whether stage k has conditions, which may protect its reads: then both must be about the same point."""
+        bodies = self.low.bodies[k]
+        return any(isinstance(body, Reduce) and body.condition is not None for body in bodies) or any(
+            isinstance(x, Select) or (isinstance(x, Call) and x.func == "if_then_else")
+            for body in bodies
+            for x in walk(body)
+        )
 
-def asks_where(low: Facts, k: int) -> bool:
-    """Whether stage k has conditions, which may protect its reads: then both must be about the same point."""
-    return any(isinstance(body, Reduce) and body.condition is not None for body in low.bodies[k]) or any(
-        isinstance(x, Select) or (isinstance(x, Call) and x.func == "if_then_else")
-        for body in low.bodies[k]
-        for x in walk(body)
-    )
+    def neutral_axes(self, k: int) -> list[int]:
+        """The reduction axes of stage k (by number among all its axes) behind whose end nothing is folded in."""
+        op, first = self.low.state.ops[k], self.low.bodies[k][0]
+        if not isinstance(first, Reduce) or first.condition is not None or k not in self.beyond:
+            return []
+        numbers = range(len(op.axis), len(op.axis) + len(op.reduce_axis))
+        return [n for n, axis in zip(numbers, op.reduce_axis, strict=True) if self._is_neutral(first, axis)]
 
+    def _is_neutral(self, reduction: Reduce, axis: IterVar) -> bool:
+        def beyond(x: Expr) -> Expr | None:
+            if not isinstance(x, Load):
+                return None
+            k = self.low.index_of[x.tensor.op.key]
+            ends = any(i is axis and size == axis.extent for i, size in zip(x.indices, x.tensor.shape, strict=True))
+            return Const(stored(0, x.dtype), x.dtype) if ends and self.copies(k) else None
 
-def runs_beyond(low: Facts, k: int) -> bool:
-    """`runs_over` for the arguments of a program."""
-    return runs_over(low.state, k, [t.op.key for t in low.args])
-
-
-def neutral_axes(low: Facts, k: int) -> list[int]:
-    """The reduction axes of stage k (by number among all its axes) behind whose end nothing is folded in."""
-    op, first = low.state.ops[k], low.bodies[k][0]
-    if not isinstance(first, Reduce) or first.condition is not None or not runs_beyond(low, k):
-        return []
-    numbers = range(len(op.axis), len(op.axis) + len(op.reduce_axis))
-    return [n for n, axis in zip(numbers, op.reduce_axis, strict=True) if _is_neutral(low, first, axis)]
-
-
-def _is_neutral(low: Facts, reduction: Reduce, axis: IterVar) -> bool:
-    def beyond(x: Expr) -> Expr | None:
-        if not isinstance(x, Load):
-            return None
-        k = low.index_of[x.tensor.op.key]
-        ends = [d for d, i in enumerate(x.indices) if i is axis and x.tensor.shape[d] == axis.extent]
-        return Const(stored(0, x.dtype), x.dtype) if ends and copies(low, k) else None
-
-    sources = [low.simplifier.simplify(transform(s, beyond)) for s in reduction.sources]
-    return all(s == e for s, e in zip(sources, reduction.combiner.identity, strict=True))
+        sources = [self.low.simplifier.simplify(transform(s, beyond)) for s in reduction.sources]
+        return all(s == e for s, e in zip(sources, reduction.combiner.identity, strict=True))

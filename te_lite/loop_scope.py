@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from .state import ATTACHED, SPATIAL, Attach, FuseRel, SplitRel, Stage, State
+from .state import ATTACHED, REDUCE, SPATIAL, Attach, FuseRel, SplitRel, Stage, State
 from .storage import scope_rank, storage_class
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -95,6 +95,11 @@ def standing_loops(stages: Sequence[Stage], scopes: Sequence[str], k: int) -> li
         found += [(attach.stage, uid) for uid in loops if stands(rank, target.vars[uid].annotation)]
         rank, attach = min(rank, privacy(target, scopes[attach.stage])), target.attach
     return found
+
+
+def across_threads(stage: Stage) -> bool:
+    """Whether threads fold their parts of a reduction together."""
+    return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters)
 
 
 def thread_ranks(stage: Stage, tags: Collection[str]) -> dict[int, int]:

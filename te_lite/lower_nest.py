@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from .edges import copies
 from .errors import LowerError, require
 from .expr import (
     BufferLoad,
@@ -22,9 +21,9 @@ from .expr import (
     logical_and,
 )
 from .laws import stored
-from .loop_scope import BLOCKS, THREADS
+from .loop_scope import BLOCKS, THREADS, across_threads
 from .lower_facts import Facts
-from .lower_point import Point, Points, across_threads
+from .lower_point import Point, Points
 from .reads import reads_by_producer
 from .state import MIXED, REDUCE, Iter, Stage
 from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
@@ -167,7 +166,7 @@ class NestBuilder:
 
     def _zero_beyond(self, k: int, e: Expr, point: Point) -> Expr:
         """The value of a body, or zero beyond the edge where that is what stage k has there."""
-        if not point.inside or not copies(self.low, k):
+        if not point.inside or not self.points.edges.copies(k):
             return self.points.value(e, point)
         value, zero = self.points.value(e, replace(point, nearest={})), Const(stored(0, e.dtype), e.dtype)
         return self.low.simplifier.simplify(if_then_else(logical_and(*point.inside), value, zero))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .edges import Edge, asks_where, copies, neutral_axes, runs_beyond
+from .edges import Edge, Edges
 from .expr import BufferLoad, Const, Expr, Load, Var, as_expr, binary, compare
 from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
-from .state import ATTACHED, REDUCE, FuseRel, Iter, Stage
+from .state import ATTACHED, FuseRel, Iter
 from .visit import substitute, transform, walk
 
 
@@ -30,17 +30,12 @@ class Point:
     nearest: dict[Var, Expr]
 
 
-def across_threads(stage: Stage) -> bool:
-    """Whether threads fold their parts of a reduction together."""
-    return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters)
-
-
 class Points:
     """The points of the stages of a program; with `over`, stages are computed beyond the edge of their axes."""
 
     def __init__(self, low: Facts, over: bool = True) -> None:
         self.low = low
-        self.over = over
+        self.edges = Edges(low, over)
 
     def at(self, k: int, variables: Mapping[int, Expr]) -> Point:
         """The point of stage k where its loops have these values, by uid."""
@@ -54,19 +49,15 @@ class Points:
                 env[axis] = low.simplifier.simplify(value)
         bounded = [v for v in stage.op.reduce_axis if v in env and isinstance(v.extent, Expr)]
         reduced = [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
-        edges, over = self._edges(k, env), self._runs_over(k)
+        edges, over = self._edges(k, env), k in self.edges.beyond
         inside = [guard for edge in edges for guard in edge.guards]
         within = over and self._reads_in_storage(k, env)
-        guards = split_guards(stage, variables, neutral_axes(low, k) if within else ())
+        guards = split_guards(stage, variables, self.edges.neutral_axes(k) if within else ())
         guards += ([] if over else inside) + reduced + self._thread_guards(k, variables)
         nearest = {edge.axis: edge.nearest for edge in edges} if over else {}
-        if nearest and not within and asks_where(low, k) and not copies(low, k):
+        if nearest and not within and self.edges.asks_where(k) and not self.edges.copies(k):
             env, nearest = {**env, **nearest}, {}
         return Point(variables, local, env, self.open(guards), self.open(inside) if over else [], nearest)
-
-    def _runs_over(self, k: int) -> bool:
-        """Whether stage k is computed beyond the edge of its axes."""
-        return self.over and not across_threads(self.low.stages[k]) and runs_beyond(self.low, k)
 
     def _edges(self, k: int, env: Mapping[Var, Expr]) -> list[Edge]:
         """The axes that may leave their extents: a region may begin before them or end behind."""

@@ -60,7 +60,7 @@ _SHAPES = re.compile(
     r"|.*_(t|unlocked|seconds)"  # types and functions of headers, our timers
     r"|u?(char|short|int|long|longlong|float|double|half)[1-4]?"
     r"|(make|copy_async|emu|omp|EMU)_\w*|copy_async|atomic[A-Z]\w*|(tex|surf)[123]D\w*"
-    rf"|[a-z]+0?_{_DTYPE}(x\d+)?|f(32|64)_to_{_DTYPE}"  # our helper functions
+    rf"|[a-z]+\d?_{_DTYPE}(x\d+)?|f(32|64)_to_{_DTYPE}"  # our helper functions
     rf"|{_DTYPE}x\d+(_to_.*)?|(load|store)\d+_.*"  # our vector types, and what reads and writes them
     r"|step_\d+|network_(run|seconds)"  # drivers of networks
 )

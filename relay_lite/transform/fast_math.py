@@ -1,7 +1,7 @@
 """tanh and erf of float32 by quotients of polynomials: less exact (5e-7), but loops with them vectorize.
 
 It is a pass of level 4, so it runs only when asked for.  exp and softmax stay as they are: exp is an instruction or
-a vectorized library function on every target here.
+vectors on every target here.  On `c` the exact tanh and erf are vectors, too (codegen_c/functions.py).
 """
 
 from __future__ import annotations

@@ -90,8 +90,9 @@ def test_what_mixes_rows_is_no_row_program() -> None:
     }
     for name, out in others.items():
         assert not extra_sketches(te.ComputeDAG([a, out]), "cuda", HARDWARE["cuda"], rules=["rows"]), name
-    for tensors, target in ((benchmarks.dense(64, 64, 64), "cuda"), (softmax(6, 64), "c")):
-        assert not extra_sketches(te.ComputeDAG(list(tensors)), target, HARDWARE[target], rules=["rows"])
+    assert not extra_sketches(
+        te.ComputeDAG(list(benchmarks.dense(64, 64, 64))), "cuda", HARDWARE["cuda"], rules=["rows"]
+    )
 
 
 def test_threads_take_equal_shares_or_powers_of_two() -> None:

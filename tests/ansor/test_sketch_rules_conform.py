@@ -73,7 +73,8 @@ EXTRA = {
     ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
     ("c", "packed_read"): ("wide",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),
-    ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",),
+    ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",),
+    ("c", "rows"): ("softmax",),
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ HEADERS = "".join(f"#include <{h}>\n" for h in ("math.h", "stdbool.h", "stdint.h
 OURS = [
     "linux", "unix", "NULL", "expf", "min_f32", "max_i64", "floordiv_i32", "floordiv0_i8", "f32_to_i32", "f32x8",
     "i32x16", "min_f32x8", "load7_f32x8", "store3_f64x4", "f32x8_to_i32x8", "copy_async", "copy_async_wait", "VEC",
+    "exp_f32", "exp2_f32", "exp_f32x16", "expm_f32", "bits_f32", "float_i32", "pick_f32", "INT32_MIN",
     "SHUFFLE", "scratch", "number", "start", "stop", "for", "class", "template", "auto", "int", "float4", "half",
     "make_float4", "threadIdx", "blockIdx", "warpSize", "asm", "__global__", "__shared__", "__syncthreads", "_Bool",
     "__int_as_float", "__FILE__", "__LINE__", "_Float16", "EMU_ASYNC", "EMU_CHECKED", "emu_barrier", "shared_memory",

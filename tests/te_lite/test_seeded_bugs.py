@@ -20,6 +20,7 @@ from te_lite import (
     bounds,
     derive,
     double_buffer,
+    edges,
     loop_value,
     lower_facts,
     lower_nest,
@@ -237,11 +238,11 @@ def fetched_before_the_barrier(m: pytest.MonkeyPatch) -> None:
 
 
 def folded_beyond_the_edge(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lower_point, "neutral_axes", lambda low, k: list(range(low.stages[k].num_roots)))
+    m.setattr(edges.Edges, "neutral_axes", lambda self, k: list(range(self.low.stages[k].num_roots)))
 
 
 def copies_repeat_the_edge(m: pytest.MonkeyPatch) -> None:
-    m.setattr(lower_nest, "copies", lambda low, k: False)
+    m.setattr(lower_nest.NestBuilder, "_zero_beyond", lambda self, k, e, point: self.points.value(e, point))
 
 
 BUGS: list[Patch] = [
