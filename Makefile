@@ -15,7 +15,7 @@ NETWORK ?= resnet-18
 NETWORK_LOG ?= $(NETWORK).json
 NETWORK_TRIALS ?= 192
 VTA_LOG ?= vta.resnet18_v1.log
-VTA_TRIALS ?= 64
+VTA_TRIALS ?= 640
 SEEDS ?= 1000:2000
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
@@ -30,7 +30,7 @@ $(VENV)/.installed: setup.py pyproject.toml
 	touch $@
 
 tune: $(VENV)/.installed
-	$(RUN) -m ansor tune $(LAYER) --target c --trials $(TRIALS) --log $(LOG) --compare
+	$(RUN) -m ansor tune $(LAYER) --target c --more $(TRIALS) --log $(LOG) --compare
 
 $(VENV)/.installed-cuda: $(VENV)/.installed
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[cuda]" || \
@@ -38,7 +38,7 @@ $(VENV)/.installed-cuda: $(VENV)/.installed
 	$(RUN) -c "import pycuda" 2> /dev/null && touch $@ || true
 
 tune-cuda: $(VENV)/.installed-cuda
-	$(RUN) -m ansor tune $(LAYER) --target cuda --trials $(CUDA_TRIALS) --log $(CUDA_LOG) --compare
+	$(RUN) -m ansor tune $(LAYER) --target cuda --more $(CUDA_TRIALS) --log $(CUDA_LOG) --compare
 
 tune-network: $(VENV)/.installed
 	$(RUN) -m ansor tune-network $(NETWORK) --target c --trials $(NETWORK_TRIALS) --log $(NETWORK_LOG)

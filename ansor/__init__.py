@@ -12,6 +12,7 @@ from . import scheduler as task_scheduler
 from .cluster import RPCRunner, request_remote
 from .core import nd, target
 from .core.build import build, lower
+from .core.catalog import offer_catalog
 from .core.errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
 from .core.hardware import HardwareParams
 from .core.layout_option import LayoutRewriteOption
@@ -67,4 +68,5 @@ __all__ = [
 
 template = autotvm  # its name in earlier versions
 
+offer_catalog()
 TASK_ACTIONS.provide(Actions)

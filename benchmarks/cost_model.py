@@ -2,31 +2,38 @@
 
     python -m benchmarks.cost_model [--log FILE] [--target cuda] [--task conv2d|matmul] [--programs N] [--json FILE]
 
-Without a log that has records, random programs of the task are measured on the target first, and written to it.  The
-criteria are those of Ansor's published model (its figures: 0.851 and 0.624) on 2,048 random programs of one task:
-pairwise accuracy at least 0.85, recall of the top 30 at least 0.62.  Figures are means over `--splits` random halves.
+The tasks of a log are judged one by one.  Without a log that has records, random programs of the task are measured on
+the target first, and written to it.  The criteria are those of Ansor's published model (its figures: 0.851 and 0.624)
+on 2,048 random programs of one task: pairwise accuracy at least 0.85, recall of the top 30 at least 0.62.  Figures are
+means over `--splits` random halves.
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import ansor
 import te_lite as te
+from ansor.core.workloads import key_text
 from ansor.cost_model import Dataset
 from ansor.cost_model.dataset import stacked
 from ansor.cost_model.metrics import pairwise_accuracy, top_k_peak, top_k_recall
+from ansor.records.lines import Record, believed_records, workload_of
 from benchmarks import report
 from te_lite import topi
+from te_lite.errors import TeError, require
 from tests.conv_layer import conv2d_layer
 
 TASKS = ("conv2d", "matmul")
 PROGRAMS = {"cuda": 2048, "c": 256}
 TOP = 30
+FEWEST = 16
 
 
 def task_of(name: str, target: str) -> ansor.SearchTask:
@@ -55,15 +62,61 @@ def measure(task: ansor.SearchTask, programs: int, log: str, seed: int) -> None:
             worker.close()
 
 
-def read(log: str) -> tuple[ansor.SearchTask, list[np.ndarray], np.ndarray]:
-    """The task of a log, the features of its programs and their costs, inf for failures."""
-    inputs, results = ansor.RecordReader(log).read_lines()
-    keys = {inp.task.workload_key for inp in inputs}
-    if len(keys) != 1:
-        raise ansor.TaskError(f"{log}: records of one task are needed, got {len(keys)}")
+@dataclass(frozen=True)
+class Programs:
+    """The measured programs of a task: the features of each, and its cost, inf for a failure."""
+
+    task: ansor.SearchTask
+    rows: list[np.ndarray]
+    costs: np.ndarray
+
+    @property
+    def name(self) -> str:
+        return f"{key_text(self.task.workload_key)} for {self.task.target}"
+
+
+def read(log: str) -> list[Programs]:
+    """The tasks of a log that have programs enough, in order; those that are left out are said.
+
+    Raises TaskError when there is none.
+    """
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in believed_records(log):
+        groups.setdefault(workload_of(record[0]), []).append(record)
+    found = []
+    for pairs in groups.values():
+        task = pairs[0][0].task
+        why = unusable(pairs)
+        if why:
+            print(f"left out: {key_text(task.workload_key)}, {len(pairs)} records: {why}", file=sys.stderr)
+        else:
+            found.append(programs(task, pairs))
+    law = f"has no task with {FEWEST} programs, so there is nothing to learn from"
+    require(found, ansor.TaskError, log, law, tasks=len(groups), records=sum(map(len, groups.values())))
+    return found
+
+
+def unusable(pairs: list[Record]) -> str:
+    """Why nothing can be learnt from the records of a task; empty when it can."""
+    if sum(res.ok for _, res in pairs) < FEWEST:
+        return f"fewer than {FEWEST} programs that ran"
+    try:
+        return "" if pairs[0][0].task.compute_dag.ops else "it computes nothing"
+    except ansor.TaskError as error:
+        return str(error)
+
+
+def programs(task: ansor.SearchTask, pairs: list[Record]) -> Programs:
+    """The features and costs of records; records that do not replay are left out."""
     source = ansor.XGBModel().features
-    rows = [source.of(inp.state, inp.task.hardware_params) for inp in inputs]
-    return inputs[0].task, rows, np.array([res.cost if res.ok else np.inf for res in results])
+    rows, costs = [], []
+    for inp, res in pairs:
+        try:
+            rows.append(source.of(inp.state, inp.task.hardware_params))
+        except TeError:
+            continue
+        costs.append(res.cost if res.ok else np.inf)
+    return Programs(task, rows, np.array(costs))
 
 
 def halves(task: ansor.SearchTask, rows: list[np.ndarray], costs: np.ndarray, seed: int) -> dict[str, float]:
@@ -102,18 +155,31 @@ def main() -> None:
     tasks = {name: task_of(name, options.target) for name in TASKS}
     if not Path(options.log).exists() or not Path(options.log).stat().st_size:
         measure(tasks[options.task], options.programs or PROGRAMS[options.target], options.log, options.seed)
-    task, rows, costs = read(options.log)
-    splits = [halves(task, rows, costs, seed) for seed in range(options.splits)]
+    found = read(options.log)
+    figures = [judged(one, options.splits) for one in found]
+    print(f"log: {options.log}")
+    facts = [
+        {"task": one.task.workload_key, "target": str(one.task.target), "programs": len(one.rows),
+         "splits": options.splits, **figure}
+        for one, figure in zip(found, figures, strict=True)
+    ]  # fmt: skip
+    device = "NVIDIA H200" if found[0].task.target.is_gpu else None
+    report.write_json(options.json, facts[0] if len(facts) == 1 else {"tasks": facts}, device)
+
+
+def judged(found: Programs, count: int) -> dict[str, float]:
+    """The figures of a task, printed: means over `count` random halves."""
+    splits = [halves(found.task, found.rows, found.costs, seed) for seed in range(count)]
     figures = {name: float(np.mean([split[name] for split in splits])) for name in splits[0]}
-    tested = len(rows) - len(rows) // 2
+    tested = len(found.rows) - len(found.rows) // 2
     criteria: dict[str, object] = {"pairwise_accuracy": 0.85, "top30_recall": 0.62, "training_s": 2.0}
     chance = {"pairwise_accuracy": 0.5, "top30_recall": min(1.0, TOP / tested)}
     table = [[name, value, chance.get(name, ""), criteria.get(name, "")] for name, value in figures.items()]
-    report.table(table, [f"{len(rows)} programs, {np.isinf(costs).sum()} failed", "measured", "chance", "criterion"])
-    print(f"log: {options.log}")
-    facts = {"task": task.workload_key, "target": str(task.target), "programs": len(rows), "splits": options.splits}
-    report.write_json(options.json, {**facts, **figures}, "NVIDIA H200" if task.target.is_gpu else None)
+    print(f"\n{found.name}")
+    failed = np.isinf(found.costs).sum()
+    report.table(table, [f"{len(found.rows)} programs, {failed} failed", "measured", "chance", "criterion"])
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

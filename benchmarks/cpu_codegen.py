@@ -101,7 +101,7 @@ def conv_against_untuned(trials: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         log = str(Path(folder) / "conv2d.json")
         options = ansor.TuningOptions(num_measure_trials=trials, verbose=0, measure_callbacks=[ansor.RecordToFile(log)])
-        task.tune(options, search_policy=ansor.SketchPolicy(task, seed=1, verbose=0))
+        task.tune(options, search_policy=ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0))
         schedule, args = task.apply_best(log)
     inputs = random_inputs(tensors, np.random.default_rng(0))
     arrays = [aligned_copy(inputs.get(t, np.full(t.shape, np.nan, t.dtype))) for t in tensors]

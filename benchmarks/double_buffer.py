@@ -98,8 +98,7 @@ def main() -> None:
     report.table(totals, header)
     wrong = [r[0] for rows in found.values() for r in rows if r[4] > TOLERANCE]
     print(f"wrong: {', '.join(wrong) or 'none'}")
-    device = f"{open_device().cuda.Device(0).name()}, driver {open_device().cuda.get_driver_version()}"
-    report.write_json(options.json, {"rows": found, "header": header, "summary": totals, "wrong": wrong}, device)
+    report.write_json(options.json, {"rows": found, "header": header, "summary": totals, "wrong": wrong}, report.gpu())
 
 
 if __name__ == "__main__":

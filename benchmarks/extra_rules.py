@@ -29,6 +29,9 @@ from tests.drawn_programs import drawn_program
 LAYERS: dict[str, tuple[str, tuple[int, ...]]] = {
     "conv2d_layer": ("conv2d_layer", (1, 7, 7, 512, 512, 3, 3, 1, 1)),
     "matmul": ("matmul", (128, 128, 2048)),
+    "medium_matmul": ("matmul", (1000, 1000, 1000)),
+    "large_matmul": ("matmul", (2048, 2048, 2048)),
+    "linear": ("dense", (197, 3072, 768)),
     "dense": ("dense", (1, 512, 1000)),
     "matrix_vector": ("dense", (1, 4096, 4096)),
     "skinny_dense": ("dense", (16, 4096, 4096)),
@@ -37,6 +40,7 @@ LAYERS: dict[str, tuple[str, tuple[int, ...]]] = {
     "global_avg_pool": ("global_avg_pool", (16, 7, 7, 2048)),
     "softmax": ("softmax", (4096, 1024)),
     "layer_norm": ("layer_norm", (2048, 768)),
+    "long_softmax": ("softmax", (16, 1000000)),
 }
 """The workload of each layer, and its shape."""
 
@@ -139,7 +143,7 @@ def main() -> None:
             lines.append(line)
     header = ["operator", "rule", "sketches", "trials", "valid", "ordinary us", "extra us", "ratio"]
     report.table([list(line.values()) for line in lines], header)
-    device = "NVIDIA H200" if options.target == "cuda" else None
+    device = report.gpu() if options.target == "cuda" else None
     report.write_json(options.json, {"trials": options.trials, "seed": options.seed, "operators": lines}, device)
 
 

@@ -1,78 +1,113 @@
-"""Where the time of a trial goes on a GPU: lower, emit, compile, load, check, time.
+"""Where the time of a trial goes on a GPU: lower, emit, compile, load, run, check, time.
 
-python -m benchmarks.measure_overhead [--programs 48] [--json FILE]
+python -m benchmarks.measure_overhead [--programs 48] [--matmul N] [--json FILE]
+
+The programs are random ones of the convolution layer, or of a matrix product of N x N x N.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import ansor
 import te_lite as te
-from ansor.measure.check import accepted_values, mismatch, poison
+from ansor.measure.array_checks import array_checks
+from ansor.measure.check import accepted_values, poison
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from codegen_cuda.compile import compile_source
-from codegen_cuda.device import CudaDevice
+from codegen_cuda.device import CudaDevice, DeviceProgram
 from codegen_cuda.emit import emit
 from codegen_cuda.facts import program_facts
 from te_lite.reference import random_inputs
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
+from tests.workloads import matmul
 
-PARTS = ("sample", "lower", "emit", "compile", "load", "run and check", "time")
+
+class Parts:
+    """Milliseconds of each part of a trial, one figure a program."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, list[float]] = {}
+
+    def take(self, part: str, do: Callable[[], Any]) -> Any:
+        """What `do()` gives; the time it takes is that of a part."""
+        start = time.perf_counter()
+        made = do()
+        self.ms.setdefault(part, []).append((time.perf_counter() - start) * 1e3)
+        return made
+
+
+class Arrays:
+    """The arrays of a computation on the device, and what a worker keeps there to check them."""
+
+    def __init__(self, device: CudaDevice, dag: te.ComputeDAG, rng: np.random.Generator) -> None:
+        self.tensors, (self.output,) = dag.tensors, dag.outputs
+        self.inputs = random_inputs(dag.tensors, rng)
+        self.right = accepted_values(dag, self.inputs)[self.output]
+        self.handles = {t: device.put(self.inputs.get(t, poison(t.shape, t.dtype))) for t in dag.tensors}
+        needed = self.right.nbytes + sum(a.nbytes for a in self.inputs.values())
+        self.checks = array_checks(device, dag.outputs, needed)
+        self.kept = {t: self.checks.keep(a) for t, a in self.inputs.items()}
+        self.bounds = self.checks.keep_bounds(self.right)
+
+    def run(self, program: DeviceProgram) -> None:
+        """Poison the output, then run."""
+        self.checks.poison(self.handles[self.output], self.output)
+        program.run(list(self.handles.values()))
+
+    def check(self) -> None:
+        """The output must be right."""
+        wrong = self.checks.wrong(self.handles[self.output], self.right, self.bounds)
+        assert not wrong, wrong
+
+    def check_inputs(self) -> None:
+        """The inputs must be as they were."""
+        assert all(self.checks.same(self.handles[t], a, self.kept[t]) for t, a in self.inputs.items())
 
 
 def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--programs", type=int, default=48)
+    p.add_argument("--matmul", type=int, default=0)
     options = p.parse_args()
-    dag = te.ComputeDAG(conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1))
+    n = options.matmul
+    dag = te.ComputeDAG(matmul(n, n, n) if n else conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1))
     target, rng = ansor.Target("cuda"), np.random.default_rng(0)
     hardware = ansor.HardwareParams.for_target(target)
     sketch = generate_sketches(dag, target, hardware)[0]
-    device = CudaDevice(0)
-    inputs = random_inputs(dag.tensors, rng)
-    right = accepted_values(dag, inputs)[dag.outputs[0]]
-    handles = [device.put(inputs.get(t, poison(t.shape, t.dtype))) for t in dag.tensors]
-    out = dag.tensors.index(dag.outputs[0])
-    seconds: dict[str, list[float]] = {part: [] for part in PARTS}
-    folder = tempfile.mkdtemp()
+    device, parts, best = CudaDevice(0), Parts(), math.inf
+    arrays, folder = Arrays(device, dag, rng), tempfile.mkdtemp()
+    handles = list(arrays.handles.values())
     for _ in range(options.programs):
-        marks = [time.perf_counter()]
-        state = drawn_program(sketch, target, hardware, rng)
-        assert state is not None
-        marks.append(time.perf_counter())
-        func = te.lower(state)
-        marks.append(time.perf_counter())
-        program = emit(func)
-        marks.append(time.perf_counter())
-        compiled = compile_source(program.source, device.arch, use_cache=False)
-        marks.append(time.perf_counter())
+        state = parts.take("sample", lambda: drawn_program(sketch, target, hardware, rng))
+        func = parts.take("lower", lambda state=state: te.lower(state))
+        program = parts.take("emit", lambda func=func: emit(func))
+        compiled = parts.take("compile", lambda p=program: compile_source(p.source, device.arch, use_cache=False))
         (Path(folder) / "program.cubin").write_bytes(compiled.cubin)
         (Path(folder) / "program.json").write_text(json.dumps(program_facts(program)))
-        loaded = device.load(folder)
-        marks.append(time.perf_counter())
-        device.write(handles[out], poison(dag.tensors[out].shape, "float32"))
-        loaded.run(handles)
-        assert not mismatch(device.get(handles[out]), right)
-        marks.append(time.perf_counter())
-        loaded.time(handles, 3, 1, 100, False)
-        marks.append(time.perf_counter())
-        for part, a, b in zip(PARTS, marks, marks[1:], strict=False):
-            seconds[part].append((b - a) * 1e3)
-    total = sum(statistics.mean(v) for v in seconds.values())
+        loaded = parts.take("load", lambda: device.load(folder))
+        parts.take("run", lambda loaded=loaded: arrays.run(loaded))
+        parts.take("check", arrays.check)
+        best = min(best, *parts.take("time", lambda p=loaded, b=best: p.time(handles, 3, 1, 100, False, b)))
+        parts.take("check again", lambda: (arrays.check_inputs(), arrays.check()))
+    total = sum(statistics.mean(v) for v in parts.ms.values())
     rows = [
-        [k, statistics.median(v), statistics.mean(v), max(v), statistics.mean(v) / total] for k, v in seconds.items()
+        [k, statistics.median(v), statistics.mean(v), max(v), statistics.mean(v) / total] for k, v in parts.ms.items()
     ]
     report.table(rows, ["part of a trial", "median ms", "mean ms", "max ms", "share"])
     print(f"one trial after the other on one core: {total:.0f} ms; builders run in parallel with the device")
+    print(f"best program: {best * 1e6:.1f} us")
     report.write_json(options.json, {r[0]: r[1:] for r in rows}, device.cuda.Device(0).name())
 
 

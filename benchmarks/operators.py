@@ -137,7 +137,7 @@ class Sides:
                 continue
             self.checked(name, library.leave(result))
             self.runs[name] = run
-            self.recorders[name] = partial(_recorded, self.torch, run)
+            self.recorders[name] = partial(recorded, self.torch, run)
 
     def add_ours(self, task: ansor.SearchTask, log: Path, inputs: Sequence[Any]) -> None:
         """The best program of the log."""
@@ -149,7 +149,7 @@ class Sides:
         module(*held)
         self.checked("ours", arrays[-1])
         self.runs["ours"] = partial(module, *held)
-        self.recorders["ours"] = partial(_our_graph, module, arrays)
+        self.recorders["ours"] = partial(our_graph, module, arrays)
 
     def seconds(self, target: str) -> dict[str, list[float]]:
         """Seconds a call, in turns."""
@@ -158,7 +158,7 @@ class Sides:
         return timed_in_turns(self.runs, ROUNDS[target], SLICE)
 
 
-def _recorded(torch: Any, run: Callable[[], Any], calls: int) -> Callable[[], Any]:
+def recorded(torch: Any, run: Callable[[], Any], calls: int) -> Callable[[], Any]:
     return pytorch.captured(torch, run, calls)[0]
 
 
@@ -173,7 +173,7 @@ class Replay:
         self.graph.launch()
 
 
-def _our_graph(module: Any, tensors: Sequence[Any], calls: int) -> Replay:
+def our_graph(module: Any, tensors: Sequence[Any], calls: int) -> Replay:
     """Calls of a CUDA program on tensors of this device, recorded back to back."""
     device = open_device()
     cubin = compile_source(module.source, device.arch).cubin

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.report import is_there
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -23,8 +24,8 @@ class Band:
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
+    """Whether matplotlib is installed; said, once, if not."""
+    return is_there("matplotlib", "no picture is drawn")
 
 
 def save(path: Path, title: str, panels: Mapping[str, Mapping[str, Band]], ylabel: str) -> None:

@@ -49,7 +49,9 @@ def faults(trials: int, words: list[str], folder: Path) -> tuple[int, int, float
     before = ansor.register_backend("c", "tests.ansor.faulty_backend")
     task = ansor.SearchTask("matmul", (64, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
     try:
-        policy = ansor.SketchPolicy(task, seed=5, params={"sample_init_min_population": 1}, verbose=0)
+        policy = ansor.SketchPolicy(
+            task, ansor.RandomModel(0), seed=5, params={"sample_init_min_population": 1}, verbose=0
+        )
         states = policy.ask(min(trials, 200))
         results = measure(task, [states[k % len(states)] for k in range(trials)], LIMIT)
     finally:

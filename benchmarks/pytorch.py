@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.hardware import host_cores
+from benchmarks.report import is_there
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Run = Callable[[], Any]
@@ -33,8 +34,8 @@ WARM_ROUNDS = 3
 
 
 def available() -> bool:
-    """Whether PyTorch is installed."""
-    return importlib.util.find_spec("torch") is not None
+    """Whether PyTorch is installed; said, once, if not."""
+    return is_there("torch", "nothing is compared with PyTorch")
 
 
 def exact_torch() -> Any:

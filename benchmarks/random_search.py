@@ -30,7 +30,7 @@ def main() -> None:
     options = p.parse_args()
     dag = te.ComputeDAG(conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1))
     task = ansor.SearchTask(compute_dag=dag, target="cuda", desc="conv2d_layer")
-    policy = ansor.SketchPolicy(task, seed=options.seed, verbose=1)
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=options.seed, verbose=1)
     start = time.perf_counter()
     tuning = ansor.TuningOptions(
         num_measure_trials=options.trials,
@@ -51,7 +51,7 @@ def main() -> None:
     report.table(rows, [f"{len(results)} trials", "measured", "criterion"])
     print(f"outcomes: {dict(outcomes)}")
     figures = {"trials": len(results), "seconds": seconds, "best_us": best, "outcomes": dict(outcomes)}
-    report.write_json(options.json, figures, "NVIDIA H200")
+    report.write_json(options.json, figures, report.gpu())
 
 
 if __name__ == "__main__":

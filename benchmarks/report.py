@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.util
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from ansor.core.hints import python
+from codegen_cuda.module import open_device
+from te_lite.errors import TeError
 
 
 def parser(doc: str) -> argparse.ArgumentParser:
@@ -31,6 +37,23 @@ def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> None:
             print("  ".join("-" * w for w in width))
 
 
+def run(main: Callable[[], None]) -> None:
+    """Run a script; what the packages refuse is one sentence and exit status 1."""
+    try:
+        main()
+    except TeError as error:
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
+
+
+@cache
+def is_there(module: str, lost: str) -> bool:
+    """Whether a package is installed; if not, what is `lost` without it is said on the error stream, once."""
+    found = importlib.util.find_spec(module) is not None
+    if not found:
+        print(f"{lost}: {module} is not installed ({python()} -m pip install {module})", file=sys.stderr, flush=True)
+    return found
+
+
 def let_blas_choose() -> None:
     """Start this program again without the variables that hold OpenBLAS to an older processor's kernels."""
     if os.environ.pop("OPENBLAS_CORETYPE", None) is not None:
@@ -43,6 +66,12 @@ def processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def gpu() -> str:
+    """The GPU of this process, and its driver.  Raises DeviceError where there is none."""
+    cuda = open_device().cuda
+    return f"{cuda.Device(0).name()}, driver {cuda.get_driver_version()}"
 
 
 def circumstances(device: str | None = None) -> dict[str, Any]:

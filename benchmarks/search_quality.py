@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.cli.catalog import CATALOG, register_catalog
 from ansor.cli.compare import timed_in_turns
+from ansor.core.catalog import CATALOG
 from ansor.core.nd import aligned_copy
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.offline.analytical import AnalyticalRunner
@@ -295,7 +295,6 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
-    register_catalog()
     logs = Path(options.logs)
     figures: dict[str, Any] = {}
     compared: dict[str, dict[str, Any]] = {}
@@ -324,7 +323,7 @@ def main() -> None:
     if compared:
         print_comparison(compared, options.methods[-1], options.compare_at)
     facts = {"target": options.target, "trials": options.trials, "seeds": options.seeds, "runner": options.runner}
-    device = "NVIDIA H200" if kind == "cuda" and options.runner == "local" else None
+    device = report.gpu() if kind == "cuda" and options.runner == "local" else None
     report.write_json(options.json, {**facts, "methods": figures, "pytorch": compared}, device)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import ansor
 import te_lite as te
-from ansor.cli.catalog import matmul
+from ansor.core.catalog import matmul
 from ansor.measure import MeasureErrorNo
 from benchmarks import report
 from tests.conv_layer import conv2d_layer
@@ -60,7 +60,7 @@ def main() -> None:
         }  # fmt: skip
         print(f"{name}: {dict(outcomes)}")
     report.table(rows, ["workload", "seconds", "us at 64", "at 128", "at 256", "best us", "criterion", "library"])
-    report.write_json(options.json, figures, "NVIDIA H200")
+    report.write_json(options.json, figures, report.gpu())
 
 
 if __name__ == "__main__":

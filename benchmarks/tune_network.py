@@ -28,6 +28,7 @@ import numpy as np
 
 import ansor
 from ansor.measure import MeasureErrorNo
+from ansor.records.journal import scan_lines
 from ansor.records.lines import Record
 from ansor.scheduler.restore import restore
 from benchmarks import report, torch_network
@@ -42,13 +43,13 @@ PROFILED_CALLS = 100
 
 
 def join_logs(log: Path, earlier: Sequence[str]) -> int:
-    """Copy the lines of earlier logs into a new log, each once; gives their number.  A log that exists is left."""
+    """Copy the lines of earlier logs into a new log, each once; gives how many records.  A log that exists is left."""
     if log.exists() or not earlier:
         return 0
-    lines = dict.fromkeys(line for name in earlier for line in Path(name).read_text().splitlines() if line)
+    lines = dict.fromkeys(line.decode() for name in earlier for _, line in scan_lines(name) if line)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("".join(f"{line}\n" for line in lines))
-    return len(lines)
+    return sum(line.startswith("{") for line in lines)
 
 
 def cudnn_us() -> dict[str, float]:
@@ -72,7 +73,7 @@ def tuned(
     """Tune, unless that part is left out; gives the records of the log and what they say."""
     log = Path(options.log)
     start = time.perf_counter()
-    before = len(log.read_bytes().splitlines()) if log.exists() else 0
+    before = len(list(ansor.load_records(log))) if log.exists() else 0
     if "tune" in options.parts:
         tune(tasks, weights, log, options.trials, seed=options.seed + before, time_limit=options.time_limit)
     seconds = time.perf_counter() - start
@@ -174,7 +175,7 @@ def main() -> None:
     network = load_network(options.network, options.batch_size, options.layout, size, seed=options.seed)
     tasks, weights = ansor.extract_tasks(network.graph, network.params, options.target)
     print(f"{network.name}: {len(tasks)} tasks; {join_logs(Path(options.log), options.resume)} records resumed")
-    device = "NVIDIA H200" if ansor.Target(options.target).is_gpu else None
+    device = report.gpu() if ansor.Target(options.target).is_gpu else None
     figures: dict[str, Any] = {"network": network.name, "target": options.target, "tasks": len(tasks)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 import ansor
-from ansor.cli.catalog import register_catalog
 from benchmarks.report import parser, table, write_json
 from codegen_cuda.module import open_device
 
@@ -30,7 +29,6 @@ TOLERANCE = 1e-5
 
 
 def task_of(target: str, size: int) -> ansor.SearchTask:
-    register_catalog()
     return ansor.SearchTask("matmul", (size,) * 3, target=target)
 
 

@@ -1,7 +1,7 @@
 """A lowered program as C source.
 
-The program is prepared by four passes (vectorize, promote, registers, and the refusal of what C has no words for) and
-then printed statement by statement (`statements.py`); `emit` puts the file together.
+The program is prepared by five passes (vectorize, promote, registers, transpose, and the refusal of what C has no words
+for) and then printed statement by statement (`statements.py`); `emit` puts the file together.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from te_lite.stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
     stmts_of,
 )
 from te_lite.verify import verify
@@ -31,6 +33,7 @@ from .indices import Indices
 from .promote import promote
 from .registers import scalarise
 from .statements import Emitter, heap_allocs
+from .transpose import turned
 from .vectorize import legalise
 
 _GPU_LOOPS = (ForKind.BLOCK, ForKind.THREAD, ForKind.VTHREAD)
@@ -62,6 +65,8 @@ def refuse_threads(func: LoweredFunc) -> None:
                 what = "a barrier"
             case ThreadReduce():
                 what = "a reduction across threads"
+            case WarpMultiply() | WarpLoad():
+                what = "an instruction of tensor cores"
         require(not what, EmitError, func.name, "the C target has no thread blocks, schedule it for a CPU", found=what)
 
 
@@ -95,7 +100,8 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
     indices = Indices(func.body)
     body, lanes = legalise(func.body, options, indices)
     body = scalarise(promote(body, options, lanes, indices), options, lanes, indices)
-    emitter = Emitter(options, lanes, indices)
+    body, squares = turned(body, options, lanes, indices)
+    emitter = Emitter(options, lanes, indices, squares)
     entry = emitter.out.names.fresh(entry_name(func, name))
     timer = f"{entry}_seconds"
     signature = _signature(func, emitter, written_buffers(body))
@@ -128,9 +134,10 @@ def _needed(emitter: Emitter) -> Iterator[str]:
     if out.prelude.masks:
         yield "#include <immintrin.h>"
     yield from ["", *out.prelude.types.values()]
-    if any("VEC(" in line for line in out.lines):
+    texts = [*out.lines, *out.prelude.helpers.values()]
+    if any("VEC(" in text for text in texts):
         yield "#define VEC(type, element) (*(type *)&(element))"
-    if any("SHUFFLE(" in line for line in out.lines):
+    if any("SHUFFLE(" in text for text in texts):
         yield from _SHUFFLE
     yield from [*out.text.helpers.values(), *out.prelude.helpers.values()]
     if emitter.needs_scratch:

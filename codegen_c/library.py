@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ansor.core.private_files import read_sealed, write_sealed
 from te_lite.c_text import BYTES
 from te_lite.errors import require
-from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt
+from te_lite.expr import BufferLoad, Expr
+from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, bodies, map_exprs, with_bodies
+from te_lite.visit import transform
 
 from .compile import FLAGS, build_folder, compiled, compiler_facts, run_compiler, stored_path
 from .errors import CompileError
@@ -65,7 +67,25 @@ def hoist_scratch(func: LoweredFunc, options: Options | None = None) -> tuple[Lo
         body = body.body
     for buffer in reversed(kept):
         body = Alloc(buffer, body)
-    return LoweredFunc(func.name, (*func.args, *out), body), tuple(out)
+    given = {b: b if b.scope == "global" else replace(b, scope="global") for b in out}
+    return LoweredFunc(func.name, (*func.args, *given.values()), _elsewhere(body, given)), tuple(given.values())
+
+
+def _elsewhere(s: Stmt, place: Mapping[Buffer, Buffer]) -> Stmt:
+    """`s` with other buffers in the place of some."""
+
+    def load(e: Expr) -> Expr | None:
+        if isinstance(e, BufferLoad) and e.buffer in place:
+            return BufferLoad(place[e.buffer], transform(e.index, load))
+        return None
+
+    def stores(s: Stmt) -> Stmt:
+        if isinstance(s, Store):
+            return Store(place.get(s.buffer, s.buffer), s.index, s.value)
+        return with_bodies(s, tuple(map(stores, bodies(s))))
+
+    moved = any(old is not new for old, new in place.items())
+    return stores(map_exprs(s, lambda e: transform(e, load))) if moved else s
 
 
 def driver_source(calls: Sequence[KernelCall]) -> str:

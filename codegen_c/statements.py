@@ -26,6 +26,7 @@ from .host import Options
 from .indices import Indices
 from .register_block import RegisterBlock
 from .registers import register_slots
+from .transpose import Square
 from .unroll import unrolled_nodes
 
 _WRAP = 8
@@ -42,6 +43,7 @@ class Emitter:
     options: Options
     lanes: set[Var]
     indices: Indices
+    squares: dict[Store, Square]
     out: FunctionText = field(init=False)
     parallel: bool = False
     needs_scratch: bool = False
@@ -59,6 +61,8 @@ class Emitter:
                 self.vector_loop(s)
             case For():
                 self.loop(s)
+            case Store() if s in self.squares:
+                self.square(self.squares[s])
             case Store(buffer=buffer, index=index):
                 self.out.assign(self.out.place(buffer, index), s)
             case If(cond=cond, then=then):
@@ -108,6 +112,13 @@ class Emitter:
             name = self.out.buffer(store.buffer)
             value = text.vector(store.value)
             self.out.line(guard + text.store(store.buffer, name, store.buffer.dtype, store.index, value))
+
+    def square(self, s: Square) -> None:
+        """A call of the function that turns a square."""
+        name = self.out.prelude.turn(s.target.dtype, s.lanes)
+        self.out.line(
+            f"{name}(&{self.out.load(s.target)}, {s.target_step}, &{self.out.load(s.source)}, {s.source_step});"
+        )
 
     def loop(self, s: For) -> None:
         if s.kind is ForKind.PARALLEL and not self.parallel:

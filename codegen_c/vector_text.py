@@ -14,6 +14,7 @@ from te_lite.visit import children, substitute
 from .functions import function_name
 from .gather import plan_gather
 from .indices import Indices, Linear
+from .transpose import turning_rounds
 from .vectorize import has_vector_form
 
 
@@ -95,6 +96,24 @@ def _lanes(key: str, dtype: str, lanes: int, args: Sequence[str], value: str) ->
 }}"""
 
 
+def _turn(key: str, dtype: str, lanes: int) -> str:
+    """Copy a square of `lanes` vectors `step` elements apart, its rows and columns exchanged."""
+    t, v, mask = TYPES[dtype], vector_type(dtype, lanes), f"i{8 * BYTES[dtype]}x{lanes}"
+    names = [f"x{k}" for k in range(lanes)]
+    lines = [f"  {v} {x} = VEC({v}, from[{k} * from_step]);" for k, x in enumerate(names)]
+    for count, pairs in enumerate(turning_rounds(lanes)):
+        made = list(names)
+        for i, j, *picks in pairs:
+            for k, pick in zip((i, j), picks, strict=True):
+                made[k] = f"y{count}_{k}"
+                shuffled = f"SHUFFLE({mask}, {names[i]}, {names[j]}, {', '.join(map(str, pick))})"
+                lines.append(f"  const {v} {made[k]} = {shuffled};")
+        names = made
+    lines += [f"  VEC({v}, to[{k} * to_step]) = {x};" for k, x in enumerate(names)]
+    head = f"static inline void {key}({t} *to, int64_t to_step, const {t} *from, int64_t from_step) {{"
+    return "\n".join([head, *lines, "}"])
+
+
 @dataclass
 class Prelude:
     """The vector types and vector helpers that one source file needs."""
@@ -122,6 +141,13 @@ class Prelude:
         """The function `name` of vectors, whose lanes are `value`, text in `x_.e[k]` for every argument `x`."""
         key = f"{name}_{self.type(dtype, lanes)}"
         self.helpers[key] = _lanes(key, dtype, room(lanes), args, value)
+        return key
+
+    def turn(self, dtype: str, lanes: int) -> str:
+        """The function that copies a square with its rows and columns exchanged."""
+        key = f"turn_{self.type(dtype, lanes)}"
+        self.type(f"int{8 * BYTES[dtype]}", lanes)
+        self.helpers[key] = _turn(key, dtype, lanes)
         return key
 
     def to_integers(self, source: str, dtype: str, lanes: int) -> str:

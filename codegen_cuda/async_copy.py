@@ -6,6 +6,7 @@ fills the rest with zeros.
 
     copy_async<16>(tile + i, A + j)             copy_async<4>(&tile[i], &A[j], in the image)
     copy_async_wait(); __syncthreads();         a thread's copies are complete, then everybody's are
+    copy_async_wait_all_but<1>();               so are those but for the last group; either closes a group
 
 Everything else (single halves and bytes, arithmetic, padding by other values) is stored as usual, as all copies are
 on older devices; the barrier that publishes a tile covers both.
@@ -60,6 +61,25 @@ static __device__ __forceinline__ void copy_async_wait() {
 }
 #endif
 """
+
+GROUPS = """\
+#ifndef EMU_ASYNC
+template <int groups> static __device__ __forceinline__ void copy_async_wait_all_but() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;\\n\\tcp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+}
+#endif
+"""
+
+
+def wait(helpers: dict[str, str], left: int) -> str:
+    """What ends a group of copies and waits for all groups of this thread but the last `left` ones."""
+    helpers["copy_async"] = HELPERS
+    if left == 0:
+        return WAIT
+    helpers["copy_async_groups"] = GROUPS
+    return f"copy_async_wait_all_but<{left}>();"
 
 
 def moved(e: Expr) -> tuple[BufferLoad, Expr | None] | None:

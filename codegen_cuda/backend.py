@@ -15,6 +15,7 @@ from typing import Any
 
 from ansor.core.backend import Backend
 from ansor.core.hardware import HardwareParams
+from ansor.core.hints import install
 from ansor.core.measure_values import DeviceInfo
 from te_lite.stmt import LoweredFunc
 
@@ -34,7 +35,7 @@ def _pycuda() -> tuple[str, bool, str]:
     try:
         return "PyCUDA", True, importlib.metadata.version("pycuda")
     except importlib.metadata.PackageNotFoundError:
-        return "PyCUDA", False, "is not installed (pip install 'ansor[cuda]')"
+        return "PyCUDA", False, f"is not installed ({install('cuda')})"
 
 
 class CudaBackend(Backend):

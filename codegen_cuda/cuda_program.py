@@ -12,7 +12,22 @@ from math import prod
 
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Var
-from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Seq, Stmt, Store, exprs_of, seq, stmts_of
+from te_lite.simplify import Simplifier
+from te_lite.stmt import (
+    Alloc,
+    Buffer,
+    For,
+    ForKind,
+    LoweredFunc,
+    Seq,
+    Stmt,
+    WarpLoad,
+    WarpMultiply,
+    exprs_of,
+    seq,
+    stmts_of,
+    written_by,
+)
 from te_lite.visit import children
 
 from .errors import EmitError
@@ -86,6 +101,13 @@ class KernelNest:
     def block(self) -> Shape:
         return self.extents(THREAD_TAGS)
 
+    def ranges(self) -> Simplifier:
+        """What is known of the loops' variables."""
+        known = Simplifier()
+        for loop in (*self.loops.values(), *[s for s in stmts_of(self.body) if isinstance(s, For)]):
+            known.bind(loop.var, 0, loop.extent - 1)
+        return known
+
     def tag_of(self, var: Var) -> str:
         """The axis of a thread variable.  Raises EmitError for a variable that is none."""
         for tag, loop in self.loops.items():
@@ -99,7 +121,12 @@ class KernelNest:
         return list(dict.fromkeys(found))
 
     def written(self) -> set[Buffer]:
-        return {s.buffer for s in stmts_of(self.body) if isinstance(s, Store)}
+        return {b for s in stmts_of(self.body) for b in written_by(s)}
+
+    def fragments(self) -> set[Buffer]:
+        """The buffers whose elements instructions of a warp take in registers of several."""
+        together = [s for s in stmts_of(self.body) if isinstance(s, WarpMultiply | WarpLoad)]
+        return {e.buffer for s in together for e in exprs_of(s) if isinstance(e, BufferLoad)}
 
     def read(self) -> set[Buffer]:
         return {x.buffer for x in loads_in(self.body)}

@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.hints import install
 from te_lite.errors import require
 
+from .array_checks import ARRAY_CHECKS, JUDGED, ArrayChecks
 from .compile import compile_source
 from .errors import DeviceError
-from .timing import SPIN_SOURCE, Stopwatch
+from .timing import SPIN_SOURCE, FirstCall, Stopwatch, Wanted
 
 Array = np.ndarray[Any, np.dtype[Any]]
-NO_GPU = "target 'cuda' needs an NVIDIA GPU with its driver and PyCUDA (pip install 'ansor[cuda]'), or use target 'c'"
+NO_GPU = f"target 'cuda' needs an NVIDIA GPU with its driver and PyCUDA ({install('cuda')}), or use target 'c'"
 
 
 def driver() -> Any:
@@ -125,7 +127,7 @@ class DeviceArray:
 
 
 class CudaDevice:
-    """Device number `index`; implements `ansor.core.protocols.Device`."""
+    """Device number `index`; an `ansor.core.backend.Device` that checks arrays itself (`ChecksArrays`)."""
 
     def __init__(self, index: int) -> None:
         self.cuda = driver()
@@ -133,7 +135,6 @@ class CudaDevice:
         self.context = self.cuda.Device(index).retain_primary_context()
         self.context.push()
         atexit.register(self.context.pop)
-        self.best_seconds = float("inf")
 
     def empty(self, shape: Sequence[int], dtype: Any) -> DeviceArray:
         """Uninitialised device memory."""
@@ -149,13 +150,40 @@ class CudaDevice:
 
     def write(self, handle: DeviceArray, array: Array) -> None:
         """Overwrite a device array."""
-        self.cuda.memcpy_htod(handle.pointer, np.ascontiguousarray(array))
+        if array.nbytes:
+            self.cuda.memcpy_htod(handle.pointer, np.ascontiguousarray(array))
 
     def get(self, handle: DeviceArray) -> Array:
         """A host copy of a device array."""
         out = np.empty(handle.shape, handle.dtype)
         self.cuda.memcpy_dtoh(out, handle.pointer)
         return out
+
+    def free_bytes(self) -> int:
+        """Memory that nobody has taken."""
+        return int(self.cuda.mem_get_info()[0])
+
+    def fill(self, handle: DeviceArray, value: Array) -> None:
+        """Give every element the one of `value`, bit by bit; done when later work on the device begins."""
+        self._checks.fill(handle.pointer, handle.nbytes, value)
+
+    def same(self, handle: DeviceArray, other: DeviceArray) -> bool:
+        """Whether two arrays of a size hold the same bits."""
+        return self._checks.same(handle.pointer, other.pointer, handle.nbytes)
+
+    def judges(self, dtype: str) -> bool:
+        """Whether `within` can be asked of arrays of `dtype`."""
+        return dtype in JUDGED
+
+    def within(self, handle: DeviceArray, low: DeviceArray, high: DeviceArray, nan: DeviceArray) -> bool:
+        """Whether each element lies between those of `low` and `high`, or is NaN where `nan` says so."""
+        nans, size = nan.nbytes, int(np.prod(handle.shape, dtype=np.int64))
+        pointers = [a.pointer for a in (handle, low, high, nan)]
+        return self._checks.within(str(handle.dtype), pointers, nans, size)
+
+    @cached_property
+    def _checks(self) -> ArrayChecks:
+        return ArrayChecks(self.cuda, compile_source(ARRAY_CHECKS, self.arch).cubin)
 
     def load(self, directory: str) -> DeviceProgram:
         """Load what `CudaBackend.build` left in `directory`."""
@@ -187,6 +215,7 @@ class DeviceProgram:
                 attribute = device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, int(k["dynamic_bytes"]))
             self._kernels.append((function, k))
+        self._first: FirstCall | None = None
 
     def launches(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
         """What each kernel is called with: `(function, grid, block, pointers, dynamic bytes)`."""
@@ -206,21 +235,16 @@ class DeviceProgram:
 
     def run(self, args: Sequence[Any]) -> None:
         """Run once, and wait for the end."""
-        self.launch(self.launches(args))
-        self.device.context.synchronize()
-
-    def time(self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
-        """Seconds per call, `repeat` figures, see `timing.py`; much slower programs than the best are cut short."""
         calls = self.launches(args)
-        watch = self.device.stopwatch
-        costs = watch.measure(
-            lambda: self.launch(calls),
-            len(calls),
-            number,
-            repeat,
-            min_repeat_ms * 1e-3,
-            flush,
-            self.device.best_seconds,
-        )
-        self.device.best_seconds = min(self.device.best_seconds, *costs)
-        return costs
+        self._first = self.device.stopwatch.first(lambda: self.launch(calls))
+
+    def time(
+        self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool, best: float
+    ) -> list[float]:
+        """Seconds per call, `repeat` figures, see `timing.py`; slower programs than `best` may be called less often.
+
+        What the last run took counts as a first call, once.
+        """
+        calls, first, self._first = self.launches(args), self._first, None
+        wanted = Wanted(number, repeat, min_repeat_ms * 1e-3, flush, best)
+        return self.device.stopwatch.measure(lambda: self.launch(calls), len(calls), wanted, first)

@@ -16,8 +16,8 @@ from math import prod
 from te_lite.errors import require
 from te_lite.expr import Binary, BufferLoad, Expr, Var, const
 from te_lite.interval import INDEX_DTYPES
+from te_lite.mma import REGISTER_BYTES
 from te_lite.names import Names
-from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Alloc,
     Barrier,
@@ -30,14 +30,15 @@ from te_lite.stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
     map_exprs,
-    stmts_of,
 )  # fmt: skip
 from te_lite.verify import verify
 from te_lite.visit import substitute
 from te_lite.width import Widths
 
-from .async_copy import HELPERS, WAIT, scalar_copy, vector_store
+from .async_copy import scalar_copy, vector_store, wait
 from .cuda_program import (
     BLOCK_TAGS,
     MOST_BLOCKS,
@@ -51,7 +52,11 @@ from .cuda_program import (
     kernel_nests,
 )
 from .errors import EmitError
+from .lane_digits import with_lane_digits
 from .launch_bounds import launch_bounds
+from .mma_text import warp_text
+from .operands_ahead import with_operands_ahead
+from .outer_product import in_outer_product_order
 from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .registers import (
     copied_loops,
@@ -63,6 +68,7 @@ from .registers import (
 from .runs import split_runs
 from .shared import SharedArray, shared_layout
 from .text import TYPES, CudaText
+from .vector_writes import with_vector_writes
 from .vectors import VectorStore, leaf_stores
 
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
@@ -85,15 +91,11 @@ class KernelEmitter:
     workspaces: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ranges, self.widths = Simplifier(), Widths.of(self.nest.body)
+        self.ranges, self.widths = self.nest.ranges(), Widths.of(self.nest.body)
         self.threads = {}
         for tag, loop in self.nest.loops.items():
-            self.ranges.bind(loop.var, 0, loop.extent - 1)
             self.widths.bind(loop.var, loop.extent)
             self.threads[loop.var] = "0" if loop.extent == 1 else f"(int){tag}"
-        for s in stmts_of(self.nest.body):
-            if isinstance(s, For):
-                self.ranges.bind(s.var, 0, s.extent - 1)
         self.text = CudaText(self.var, self.load, self.nonnegative, self.widths)
         self.turns = turns(self.nest)
         moved = index_vars(self.nest.body)
@@ -176,10 +178,12 @@ class KernelEmitter:
                 self.open(f"if ({self.text.expr(cond)}) {{")
                 self.stmt(then)
                 self.close()
-            case Barrier(publishes=publishes):
-                self.barrier(publishes)
+            case Barrier():
+                self.barrier(s)
             case ThreadReduce():
                 ReduceText(self, s, group_of(s, self.nest), self.turns.get(id(s), 0)).emit()
+            case WarpMultiply() | WarpLoad():
+                self.line(warp_text(self, s))
 
     def sequence(self, stmts: Sequence[Stmt]) -> None:
         for part in split_runs(stmts):
@@ -188,11 +192,10 @@ class KernelEmitter:
             else:
                 self.stmt(part)
 
-    def barrier(self, publishes: bool) -> None:
+    def barrier(self, s: Barrier) -> None:
         """A barrier; one that publishes pipelined copies waits for those of this thread first."""
-        if publishes:
-            self.text.helpers["copy_async"] = HELPERS
-            self.line(WAIT)
+        if s.publishes:
+            self.line(wait(self.text.helpers, s.left))
         self.line("__syncthreads();")
 
     def run(self, stores: tuple[Store, ...]) -> None:
@@ -305,8 +308,10 @@ class KernelEmitter:
             self.line(f"extern __shared__ __align__({VECTOR_BYTES}) unsigned char shared_memory[];")
         for array in layout:
             self.declare_shared(array, dynamic)
+        fragments = self.nest.fragments()
         for b in self.nest.allocated("local"):
-            self.line(f"{TYPES[b.dtype]} {self.buffer(b)}{'' if b.size == 1 else f'[{max(b.size, 1)}]'};")
+            aligned = f"__align__({REGISTER_BYTES}) " if b in fragments else ""
+            self.line(f"{aligned}{TYPES[b.dtype]} {self.buffer(b)}{'' if b.size == 1 else f'[{max(b.size, 1)}]'};")
         return total, total if dynamic else 0
 
     def declare_shared(self, array: SharedArray, dynamic: bool) -> None:
@@ -332,7 +337,10 @@ def _check_launch(nest: KernelNest) -> None:
 def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[CudaKernel, str, dict[str, str]]:
     """One kernel, its text, and the helper functions it calls."""
     _check_launch(nest)
-    emitter = KernelEmitter(KernelNest(nest.loops, with_barriers(nest)), Names())
+    ranges = nest.ranges()
+    body = with_operands_ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
+    body = with_vector_writes(in_outer_product_order(body))
+    emitter = KernelEmitter(KernelNest(nest.loops, body), Names())
     written, used = nest.written(), nest.written() | nest.read()
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]

@@ -70,7 +70,7 @@ def run(
     memories = [Memory(f"argument_{i}", a, True) for i, a in enumerate(args)]
     shapes = [_three(x) for x in (grid, block)]
     launch = Launch(kernel, shapes[0], shapes[1], tuple(range(len(args))), dynamic_shared_bytes)
-    return _launch_all(text, [launch], memories, check, timeout)
+    return run_launches(text, [launch], memories, check, timeout)
 
 
 def run_program(program: CudaProgram, args: Sequence[np.ndarray], check: bool = True, timeout: float = 120.0) -> Report:
@@ -86,7 +86,7 @@ def run_program(program: CudaProgram, args: Sequence[np.ndarray], check: bool = 
     memories = [Memory(b.name, a, True) for b, a in zip(program.args, args, strict=True)]
     memories += [Memory(b.name, _poisoned(b.size, b.dtype), False) for b in program.scratch]
     launches = [Launch(k.name, k.grid, k.block, k.arguments, k.dynamic_bytes) for k in program.kernels]
-    return _launch_all(program.source, launches, memories, check, timeout)
+    return run_launches(program.source, launches, memories, check, timeout)
 
 
 def _poisoned(size: int, dtype: str) -> np.ndarray:
@@ -98,9 +98,10 @@ def _three(shape: int | Shape) -> Shape:
     return (*sizes, 1, 1)[:3]
 
 
-def _launch_all(
+def run_launches(
     source: str, launches: Sequence[Launch], memories: Sequence[Memory], check: bool, timeout: float
 ) -> Report:
+    """Run launches of kernels of `source` in order on memories, which they change in place; see `run`."""
     for launch in launches:
         fits = 1 <= prod(launch.block) <= MAX_THREADS
         require(fits, EmulatorError, launch.kernel, "1 to 1024 threads a block", block=launch.block)

@@ -1,4 +1,6 @@
-"""Compile CUDA source for the block emulator: g++ makes a library of the unchanged text, and the host that runs it.
+"""Compile CUDA source for the block emulator: g++ makes a library of the text, and the host that runs it.
+
+The text is unchanged but for inline PTX, which becomes calls of the host (`emulator_ptx.py`).
 
 `-fsanitize=thread` makes g++ call a function before every memory access, and `-fsanitize=bounds,alignment` before
 every bad index or pointer; the host defines those functions itself, so no sanitizer library takes part.
@@ -22,6 +24,7 @@ from ansor.core.scratch import scratch_folder
 from te_lite import environment
 from te_lite.errors import require
 
+from .emulator_ptx import emulated
 from .emulator_report import EmulatorError
 
 HERE = Path(__file__).parent / "emulation"
@@ -85,7 +88,6 @@ def host() -> Path:
     return path
 
 
-@lru_cache(maxsize=512)
 def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bool) -> Library:
     """Compile `source` with entries for `kernels` and at most `dynamic_bytes` of dynamic shared memory.
 
@@ -93,6 +95,16 @@ def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bo
     Raises EmulatorError with the compiler's first complaint, and for a kernel that the source does not have.
     """
     _check_names(source, kernels)
+    return _library(emulated(source), kernels, dynamic_bytes, check)
+
+
+def forget() -> None:
+    """Build libraries anew: for those who remove their folders."""
+    _library.cache_clear()
+
+
+@lru_cache(maxsize=512)
+def _library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bool) -> Library:
     text = f"{source}\n{_entries(source, kernels, dynamic_bytes)}"
     key = hashlib.sha256(f"{check}\0{text}".encode()).hexdigest()[:32]
     directory = Path(_store().name) / key

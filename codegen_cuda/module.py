@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -90,8 +91,7 @@ class CudaModule:
         """Seconds per call, see `timing.py`."""
         program = self._load()
         handles, _ = self._arguments(arrays)
-        open_device().best_seconds = float("inf")
-        return Timing(tuple(program.time(handles, number, repeat, min_repeat_ms, flush=False)))
+        return Timing(tuple(program.time(handles, number, repeat, min_repeat_ms, flush=False, best=math.inf)))
 
     def time_evaluator(
         self, name: str, dev: Any = None, number: int = 10, repeat: int = 1, min_repeat_ms: int = 0

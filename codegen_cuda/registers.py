@@ -13,7 +13,22 @@ from __future__ import annotations
 
 from te_lite.c_text import BYTES
 from te_lite.expr import Call, Var
-from te_lite.stmt import Alloc, Barrier, Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, bodies, exprs_of, stmts_of
+from te_lite.stmt import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Stmt,
+    Store,
+    ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
+    bodies,
+    exprs_of,
+    stmts_of,
+)
 from te_lite.visit import free_vars, walk
 
 from .cuda_program import loads_in
@@ -30,7 +45,7 @@ _UNROLLED = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 def unrolled_size(s: Stmt, forced: set[Var]) -> int:
     """How many stores there are when unrolled loops, and those of `forced`, are written out."""
-    own = 1 if isinstance(s, Store) else 0
+    own = 1 if isinstance(s, Store | WarpMultiply | WarpLoad) else 0
     inner = own + sum([unrolled_size(b, forced) for b in bodies(s)])
     return inner * s.extent if isinstance(s, For) and (s.kind in _UNROLLED or s.var in forced) else inner
 

@@ -4,13 +4,25 @@ A call from Python costs about 5 us, more than many kernels run.  So a kernel th
 queued first, the calls to be timed are queued behind it between two events, and then the host lets go: the calls
 run back to back.  A batch is as many calls as fill about a millisecond; batches are repeated until the median is
 known to half a per cent, or until the time budget is spent.  The first batch warms up and does not count.
+
+Long programs, of a millisecond and more, are called as seldom as their place in the search allows.  A batch is one
+call, and what is clearly slower than the best needs to be known less well: to a twentieth of its distance.  A first
+call of at least 1.5 ms, the one whose output was checked, tells what is hopeless, and warms up; else two calls do.
+
+    a long program                                calls after the checked one
+    above 3 times the best, and half a ms more    none: its time is that of the checked one
+    above 1.1 times the best                      2, and more until they agree
+    else                                          5, and more until they agree to half a per cent, as for short ones;
+                                                  3 that agree are enough when they spend the time budget
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,7 +40,42 @@ MIN_BATCHES = 5
 MAX_BATCHES = 50
 SPREAD = 0.005
 HOPELESS = 3.0
+NEAR = 1.1
+FAR_BATCHES = 2
+SHORT_BATCHES = 3
+COLD_SECONDS = 5e-4
+"""How much longer the first call of a loaded program may take than later ones, at most."""
+HOST_SHARE = 0.05
 FLUSH_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a timing shall be: `repeat` figures, each of at least `number` calls and about `seconds` at most.
+
+    With `flush` the caches are emptied before each call.  `best` is the time of the best program for the same task,
+    infinite where none is known: what is slower may be timed with fewer calls.
+    """
+
+    number: int
+    repeat: int
+    seconds: float
+    flush: bool = False
+    best: float = math.inf
+
+
+@dataclass(frozen=True)
+class FirstCall:
+    """A call that no spinning kernel held back: the `seconds` between its events, in which the host took `queueing`."""
+
+    seconds: float
+    queueing: float
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the device ran it for a millisecond and more, whatever the host did meanwhile."""
+        measured = self.queueing <= HOST_SHARE * self.seconds
+        return measured and self.seconds - COLD_SECONDS >= BATCH_SECONDS
 
 
 class Stopwatch:
@@ -63,45 +110,77 @@ class Stopwatch:
             self._flush = self._cuda.mem_alloc(FLUSH_BYTES)
         self._cuda.memset_d32_async(int(self._flush), 0, FLUSH_BYTES // 4, None)
 
+    def first(self, queue: Callable[[], None]) -> FirstCall:
+        """Run what `queue` queues, and wait for the end."""
+        begin = time.perf_counter()
+        self._start.record()
+        queue()
+        self._stop.record()
+        queueing = time.perf_counter() - begin
+        self._stop.synchronize()
+        return FirstCall(float(self._start.time_till(self._stop)) * 1e-3, queueing)
+
     def measure(
-        self,
-        queue: Callable[[], None],
-        kernels: int,
-        number: int,
-        repeat: int,
-        budget_seconds: float,
-        flush: bool,
-        best: float,
+        self, queue: Callable[[], None], kernels: int, wanted: Wanted, first: FirstCall | None = None
     ) -> list[float]:
-        """Seconds per call, `repeat` figures, each the median over batches of at least `number` calls.
+        """Seconds per call, `wanted.repeat` figures, each the median over batches.
 
-        A call of `queue` launches `kernels` kernels (the device's queue is finite).  A program that needs more than
-        three times `best` gets one batch; a figure takes `budget_seconds` at most, or `MIN_BATCHES` batches when those
-        take longer.
+        A call of `queue` launches `kernels` kernels (the device's queue is finite); `first` is one that was made just
+        before.  A program that needs more than three times `wanted.best` gets one batch more, a long one none.
         """
-        rough = self._rough(queue, flush, best)
-        if rough > HOPELESS * best:
-            return [rough] * repeat
-        count = 1 if flush else min(max(number, math.ceil(BATCH_SECONDS / max(rough, 1e-7))), MAX_QUEUE // kernels)
-        return [self._figure(queue, count, budget_seconds, flush) for _ in range(repeat)]
+        first = first if first is not None and first.is_long else None
+        rough = self._rough(queue, wanted, first)
+        if rough > HOPELESS * wanted.best:
+            return [rough] * wanted.repeat
+        if rough >= BATCH_SECONDS:
+            return [self._long_figure(queue, wanted) for _ in range(wanted.repeat)]
+        fill = math.ceil(BATCH_SECONDS / max(rough, 1e-7))
+        count = 1 if wanted.flush else min(max(wanted.number, fill), MAX_QUEUE // kernels)
+        return [self._figure(queue, count, wanted) for _ in range(wanted.repeat)]
 
-    def _rough(self, queue: Callable[[], None], flush: bool, best: float) -> float:
-        """Seconds per call from a few calls; a figure that is hopeless is taken once more."""
-        rough = self.batch(queue, 1 if flush else 2, flush)
-        return self.batch(queue, 1 if flush else 3, flush) if rough > HOPELESS * best else rough
+    def _rough(self, queue: Callable[[], None], wanted: Wanted, first: FirstCall | None) -> float:
+        """Seconds per call from a few calls; a figure that is hopeless is taken once more.
 
-    def _figure(self, queue: Callable[[], None], count: int, budget_seconds: float, flush: bool) -> float:
-        self.batch(queue, count, flush)
+        A long first call is enough, unless being cold may be what makes it hopeless.
+        """
+        limit = HOPELESS * wanted.best
+        if first is not None:
+            doubtful = first.seconds > limit >= first.seconds - COLD_SECONDS
+            return self.batch(queue, 1, wanted.flush) if doubtful else first.seconds
+        rough = self.batch(queue, 1 if wanted.flush else 2, wanted.flush)
+        return self.batch(queue, 1 if wanted.flush else 3, wanted.flush) if rough > limit else rough
+
+    def _figure(self, queue: Callable[[], None], count: int, wanted: Wanted) -> float:
+        self.batch(queue, count, wanted.flush)
         times: list[float] = []
         while len(times) < MAX_BATCHES:
-            times.append(self.batch(queue, count, flush))
-            if len(times) >= MIN_BATCHES and (_settled(times) or sum(times) * count >= budget_seconds):
+            times.append(self.batch(queue, count, wanted.flush))
+            if len(times) >= MIN_BATCHES and (_settled(times, SPREAD) or sum(times) * count >= wanted.seconds):
                 break
         return statistics.median(times)
 
+    def _long_figure(self, queue: Callable[[], None], wanted: Wanted) -> float:
+        """Single calls of a program that is warm; the fewer, the slower it is (see the module)."""
+        times: list[float] = []
+        while len(times) < max(MAX_BATCHES, wanted.number) and not _enough(times, wanted):
+            times.append(self.batch(queue, 1, wanted.flush))
+        return statistics.median(times)
 
-def _settled(times: list[float]) -> bool:
-    """Whether half of the batches lie within half a per cent of the median."""
+
+def _enough(times: list[float], wanted: Wanted) -> bool:
+    """Whether single calls of a long program took these `times` often enough."""
+    if len(times) < FAR_BATCHES:
+        return False
+    distance = statistics.median(times) / wanted.best
+    spent, settled = sum(times) >= wanted.seconds, _settled(times, max(SPREAD, (distance - 1) / 20))
+    least = FAR_BATCHES
+    if distance <= NEAR:
+        least = max(wanted.number, SHORT_BATCHES if spent and settled else MIN_BATCHES)
+    return len(times) >= least and (spent or settled)
+
+
+def _settled(times: list[float], spread: float) -> bool:
+    """Whether half of the batches lie within `spread` of the median."""
     middle = statistics.median(times)
     off = sorted(abs(t - middle) for t in times)
-    return off[len(off) // 2] <= SPREAD * middle
+    return off[len(off) // 2] <= spread * middle

@@ -2,19 +2,23 @@
 
 Read the modules in this order; none imports one that comes after it.
 
-    expressions         errors, dtype, hooks, laws, arithmetic, storage, node, element, expr, intrin
+    tensor cores        errors, fragment, fragment_text, mma
+    expressions         dtype, hooks, laws, arithmetic, storage, misuse, node, element, expr, intrin
     their ranges        interval, visit, reduction, linear, simplify
     computations        tensor, text, access, computation
-    states and steps    lanes, region, step, state, derive, loop_value, apply_loop, apply_stage, replay, dag, schedule
-    loop programs       stmt, stmt_text, names, width, stored_text, c_text
+    states and steps    lanes, fragment_storage, swizzle, region, step, state, derive, online, loop_value
+    schedules           apply_loop, apply_stage, replay, dag, schedule
+    loop programs       stmt, stmt_text, mma_meaning, names, width, stored_text, c_text
     bounds              data_arithmetic, reads, loop_scope, overrun, bounds, nest, index_span, footprint
-    verifier            verify_span, verify_points, verify_form, verify_bounds, verify_walk, verify_access
-    verdicts            verify_clash, verify_digits, verify_phases, verify_races, verify
+    verifier            verify_span, verify_points, verify_form, verify_common, verify_bounds
+    laws                verify_scope, verify_warp, verify_walk
+    verdicts            verify_access, verify_clash, verify_guards, verify_digits, verify_phases, verify_races, verify
     dependence          interp_expr, independent
-    lowering            zero_terms, lower_facts, edges, lower_point, lower_nest, double_buffer, thread_parts
-    passes              vthread, unroll, sync, lower
-    meaning             reference_expr, reference, interp_memory, interp_scope, interp
-    printing            state_text, python_text, dag_json
+    lowering            zero_terms, lower_facts, edges, lower_point
+    its nests           lower_operand, lower_mma, lower_matrix_load, lower_nest, double_buffer, thread_parts
+    passes              vthread, unroll, whole_turns, sync, lower
+    meaning             reference_expr, reference, interp_memory, interp_scope, warp_operation, interp
+    printing            state_text, python_text, dag_json, dag_check
     beside them         environment, timing, methods, topi
 
 A student begins with `expr`, `tensor`, `step` and `state`; `topi`, the library of operators, has an order of its own.

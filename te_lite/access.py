@@ -167,20 +167,24 @@ class AccessInfo:
         return best or 0
 
     def elementwise_match(self, a: int, b: int) -> bool:
-        """A chain of single consumers leads from `a` to `b`, each reading point by point at equal shapes."""
-        k = a
-        while k != b:
-            if self.is_placeholder(k) or len(self.read_by[k]) != 1:
+        """All that reads `a` leads to `b`, point by point at equal shapes, along one path or several."""
+        open_ends, seen = [a], {b}
+        while open_ends:
+            k = open_ends.pop()
+            if k in seen:
+                continue
+            seen.add(k)
+            readers = self.read_by[k]
+            if self.is_placeholder(k) or not readers or not all(self._is_pointwise(r, k) for r in readers):
                 return False
-            reader = next(iter(self.read_by[k]))
-            if self.ops[reader].shape != self.ops[k].shape:
-                return False
-            for indices in self.read_by[k][reader]:
-                r = simple_read(self.compute(reader), indices)
-                if r is None or r.missing or r.duplicated or not r.in_order:
-                    return False
-            k = reader
+            open_ends += readers
         return True
+
+    def _is_pointwise(self, reader: int, k: int) -> bool:
+        """Every read of `k` in `reader`, which has its shape, is at the point that is computed."""
+        reads = [simple_read(self.compute(reader), indices) for indices in self.read_by[k][reader]]
+        plain = all(r is not None and not r.missing and not r.duplicated and r.in_order for r in reads)
+        return plain and self.ops[reader].shape == self.ops[k].shape
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""Steps on the loops of one stage: split, fuse, reorder, annotate, pragma, storage_align."""
+"""Steps on the loops of one stage, and on how it is stored: storage_align, storage_order, swizzle."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ from .step import (
     Reorder,
     Split,
     StorageAlign,
+    StorageOrder,
+    Swizzled,
 )
 
 AUTO_UNROLL = "auto_unroll_max_step"
@@ -214,3 +216,25 @@ def apply_storage_align(state: State, step: StorageAlign) -> State:
     law = "needs a positive factor and an offset of at least 0"
     require(ok, ScheduleError, f"storage_align {stage.op.name}", law, factor=step.factor, offset=step.offset)
     return state.with_stage(step.stage, replace(stage, storage_align=(it.uid, step.factor, step.offset)))
+
+
+def apply_storage_order(state: State, step: StorageOrder) -> State:
+    stage = state.stages[step.stage]
+    subject = f"storage_order {stage.op.name}"
+    own = not stage.is_placeholder and not state.access.is_output(step.stage)
+    require(own, ScheduleError, subject, "arguments of the program are stored as their caller does")
+    ok = sorted(step.order) == list(range(len(stage.op.axis)))
+    require(
+        ok, ScheduleError, subject, f"every axis from 0 to {len(stage.op.axis) - 1} must be there once", got=step.order
+    )
+    return state.with_stage(step.stage, replace(stage, storage_order=step.order))
+
+
+def apply_swizzled(state: State, step: Swizzled) -> State:
+    """Whether it is in shared memory, and how long its rows are, is looked at when it is lowered."""
+    stage = state.stages[step.stage]
+    subject = f"swizzle {stage.op.name}"
+    own = not stage.is_placeholder and not state.access.is_output(step.stage)
+    require(own, ScheduleError, subject, "arguments of the program are stored as their caller does")
+    require(not stage.swizzled, ScheduleError, subject, "it is swizzled already")
+    return state.with_stage(step.stage, replace(stage, swizzled=True))

@@ -1,4 +1,6 @@
-"""Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; double_buffer and set_scope."""
+"""Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; and our own: double_buffer,
+pipeline, set_scope, join_reductions.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ from .derive import REMEMBERED, cache_name, cache_read_op, cache_write_ops, in_s
 from .errors import ScheduleError, require
 from .expr import Expr, Var, compare, logical_and
 from .loop_value import loop_names, root_values, split_guards
+from .online import joined_ops
 from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Iter, Stage, State, fresh_stage
 from .step import (
+    ANY_SCOPE,
     SCOPES,
     CacheRead,
     CacheWrite,
@@ -18,6 +22,8 @@ from .step import (
     ComputeInline,
     ComputeRoot,
     DoubleBuffer,
+    JoinReductions,
+    Pipeline,
     RFactor,
     SetScope,
     is_scope,
@@ -25,6 +31,7 @@ from .step import (
 from .storage import storage_class
 from .tensor import ComputeOp
 
+MOST_TILES = 5
 SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
 
 
@@ -70,16 +77,28 @@ def apply_compute_root(state: State, step: ComputeRoot) -> State:
 
 def apply_double_buffer(state: State, step: DoubleBuffer) -> State:
     """What can never be double-buffered is refused here; its place is known, and looked at, when it is lowered."""
-    stage = state.stages[step.stage]
-    subject = f"double_buffer {stage.op.name}"
+    return _fetched_ahead(state, step.stage, 2, "double_buffer")
+
+
+def apply_pipeline(state: State, step: Pipeline) -> State:
+    """As `apply_double_buffer`, with room for more tiles."""
+    name = state.stages[step.stage].op.name
+    ok = 2 <= step.tiles <= MOST_TILES
+    require(ok, ScheduleError, f"pipeline {name}", f"2 to {MOST_TILES} tiles are possible", tiles=step.tiles)
+    return _fetched_ahead(state, step.stage, step.tiles, "pipeline")
+
+
+def _fetched_ahead(state: State, k: int, tiles: int, primitive: str) -> State:
+    stage = state.stages[k]
+    subject = f"{primitive} {stage.op.name}"
     require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
-    require(not state.access.is_output(step.stage), ScheduleError, subject, "an output has one place in memory")
+    require(not state.access.is_output(k), ScheduleError, subject, "an output has one place in memory")
     require(not stage.op.reduce_axis, ScheduleError, subject, "a reduction cannot be fetched ahead")
     scope = stage.op.scope
     kept = storage_class(scope) in ("", "shared")
     require(kept, ScheduleError, subject, "the storage must be shared memory", scope=scope)
     require(not stage.double_buffer, ScheduleError, subject, "it is double-buffered already")
-    return state.with_stage(step.stage, replace(stage, double_buffer=True))
+    return state.with_stage(k, replace(stage, tiles=tiles))
 
 
 def apply_set_scope(state: State, step: SetScope) -> State:
@@ -88,7 +107,7 @@ def apply_set_scope(state: State, step: SetScope) -> State:
     subject = f"set_scope {stage.op.name}"
     require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
     require(not state.access.is_output(step.stage), ScheduleError, subject, "an output is in global storage")
-    law = f"{SCOPE_LAW} or local.<name>"
+    law = f"the scope must be one of {ANY_SCOPE}"
     require(is_scope(step.scope), ScheduleError, subject, law, scope=step.scope)
     ok = not stage.double_buffer or step.scope == "shared"
     require(ok, ScheduleError, subject, "it is double-buffered, in shared memory", scope=step.scope)
@@ -135,7 +154,7 @@ def _require_unscheduled(stage: Stage, uids: range, subject: str) -> None:
     loops = [it for it in stage.iters if it.kind != REDUCE or it.uid in uids]
     natural = [it.uid for it in loops] == list(uids) and all(it.annotation == "none" for it in loops)
     ok = natural and not stage.auto_unroll_max_step and not stage.pragmas and stage.storage_align is None
-    ok = ok and not stage.double_buffer
+    ok = ok and stage.storage_order is None and not stage.double_buffer and not stage.swizzled
     law = "it must come before other steps on these loops"
     require(ok, ScheduleError, subject, law, loops=[it.name for it in loops])
 
@@ -201,3 +220,23 @@ def _factored(stage: Stage, factored: int, position: int) -> tuple[ComputeOp, Co
     described = tuple([(names[it.uid], it.length, variables[it.uid]) for it in loops])
     at = [it.uid for it in loops].index(factored)
     return rfactor_ops(stage.compute, values, described, at, position, logical_and(*guards) if guards else None)
+
+
+def apply_join_reductions(state: State, step: JoinReductions) -> State:
+    first, second = state.stages[step.stage], state.stages[step.other]
+    subject = f"join_reductions {first.op.name}"
+    for k, stage in ((step.stage, first), (step.other, second)):
+        require(stage.op.reduction is not None, ScheduleError, subject, "is for reductions", stage=stage.op.name)
+        attached = _attached_names(state, k)
+        require(not attached, ScheduleError, subject, "other stages are attached to one", attached=attached)
+        _require_unscheduled(stage, range(len(stage.vars)), subject)
+    hidden = tuple([s.compute for s in state.stages if s.where == INLINED])
+    found = joined_ops(first.compute, second.compute, hidden)
+    if found is None:
+        raise ScheduleError(
+            f"{subject}: {second.op.name} must be a sum of terms that can be carried (te_lite/online.py)"
+        )
+    for k, op in zip((step.stage, step.other), found[1:], strict=True):
+        old = state.stages[k]
+        state = state.with_stage(k, replace(fresh_stage(op), where=old.where, attach=old.attach))
+    return _insert(state, step.stage, fresh_stage(found[0]))

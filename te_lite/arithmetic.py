@@ -23,7 +23,12 @@ def trunc_divide(a: Array, b: Array) -> Array:
     return np.asarray(quotient + inexact).astype(quotient.dtype)[()]
 
 
-def int_power(a: Array, b: Array) -> Array:
+def power(a: Array, b: Array) -> Array:
+    """`a ** b` of numbers of one dtype, as docs/arithmetic.md has it."""
+    return _float_power(a, b) if np.asarray(a).dtype.kind == "f" else _int_power(a, b)
+
+
+def _int_power(a: Array, b: Array) -> Array:
     """`a ** b` of integers; a negative exponent gives `1 / a ** -b` without its fraction."""
     power = np.power(a, np.where(b < 0, 0, b).astype(np.asarray(b).dtype))
     odd = np.where(b & 1, a, a * a)
@@ -31,7 +36,7 @@ def int_power(a: Array, b: Array) -> Array:
     return np.asarray(np.where(b < 0, inverse, power)).astype(np.asarray(a).dtype)[()]
 
 
-def float_power(a: Array, b: Array) -> Array:
+def _float_power(a: Array, b: Array) -> Array:
     """`a ** b` of floats, as C99 has it.
 
     NumPy takes the square root where the exponent is one number, 0.5: NaN for `-inf` and `-0.0` for itself, while the

@@ -168,7 +168,7 @@ _FLOAT_CALLS: dict[str, Callable[[str, str], str]] = {
     "sigmoid": lambda x, f: f"1.0{f} / (1.0{f} + exp{f}(-({x})))",
 }  # fmt: skip
 
-_BIT_CALLS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
+_BIT_CALLS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^", "index_xor": "^"}
 
 NonNegative = Callable[[Expr], bool]
 

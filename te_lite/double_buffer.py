@@ -17,6 +17,11 @@ reads, from the other one.
 Where the whole pipeline is run again by a loop around it, the first copy overwrites tile 0 while slower threads are
 still in compute(n - 1), which reads tile (n - 1) % 2: that is another tile for even n, and takes a barrier for odd n.
 So the buffers are marked as `pipelined`, and `sync.py`, which does not tell tiles apart, leaves them alone.
+
+With room for S tiles, copies are S - 1 turns ahead: copy(0) to copy(S - 2) stand before the loop, copy(t + S - 1) in
+turn t, and the argument is the same, as tile (t + S - 1) % S is the one that compute(t - 1) read.  A barrier that
+publishes closes a group of copies, and waits for all groups but the last S - 2, which later turns need; the copies
+before the loop are groups of their own, so such barriers stand between them, too.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from .bounds import Bounds
 from .c_text import BYTES
 from .errors import LowerError, require
 from .expr import BufferLoad, Expr, Var, as_expr, binary, compare
-from .lanes import ceildiv, product, where
+from .lanes import ceildiv, product, smaller
 from .lower_facts import Facts
 from .simplify import Simplifier
 from .state import ATTACHED, REDUCE, Iter, State
@@ -51,11 +56,11 @@ from .stmt import (
     seq,
     stmts_of,
     with_bodies,
+    written_by,
 )
 from .storage import storage_class
 from .visit import transform, walk
 
-TILES = 2
 ALIGNMENT = 16
 
 
@@ -84,13 +89,13 @@ def tile_loops(state: State, k: int) -> tuple[int, ...]:
 
 
 def tile_count(bounds: Bounds, k: int) -> Any:
-    """The tiles that stage k has storage for (an int or lanes): 2 where it is double-buffered and has a next tile."""
+    """The tiles that stage k has storage for (an int or lanes): those that it asks for, but no more than turns."""
     stage = bounds.state.stages[k]
     if not stage.double_buffer or stage.attach is None:
         return 1
     loops = bounds.state.stages[stage.attach.stage].vars
     turns: Any = product([loops[uid].extent for uid in tile_loops(bounds.state, k)])
-    return where(turns > 1, TILES, 1)
+    return smaller(stage.tiles, turns)
 
 
 def tile_stride(elements: Any, element_bytes: int) -> Any:
@@ -99,8 +104,8 @@ def tile_stride(elements: Any, element_bytes: int) -> Any:
 
 
 def stored_elements(elements: Any, element_bytes: int, tiles: Any) -> Any:
-    """The elements that storage of 1 or 2 `tiles` of `elements` each takes (ints or lanes)."""
-    return where(tiles > 1, tile_stride(elements, element_bytes) + elements, elements)
+    """The elements that storage of `tiles` of `elements` each takes (ints or lanes)."""
+    return tile_stride(elements, element_bytes) * (tiles - 1) + elements
 
 
 # -------------------------------------------------------------------------------------------------------- lowering
@@ -108,11 +113,13 @@ def stored_elements(elements: Any, element_bytes: int, tiles: Any) -> Any:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Stages that are fetched ahead together: their buffers, and the loops whose turns are tiles, outermost first."""
+    """Stages that are fetched ahead together: their buffers, the loops whose turns are tiles, outermost first, and the
+    tiles that there is room for."""
 
     stages: tuple[int, ...]
     buffers: tuple[Buffer, ...]
     loops: tuple[Var, ...]
+    tiles: int
 
 
 def double_buffered(facts: Facts, root: int, nest: Stmt) -> Stmt:
@@ -146,11 +153,14 @@ def _pipelines(facts: Facts, root: int) -> list[Pipeline]:
         if stage.double_buffer and stage.attach is not None and facts.roots[k] == root:
             values = [facts.vars[stage.attach.stage][uid] for uid in tile_loops(facts.state, k)]
             groups.setdefault(tuple([v for v in values if isinstance(v, Var)]), []).append(k)
-    return [
-        Pipeline(tuple(stages), tuple([b for k in stages for b in facts.own_buffers(k)]), loops)
-        for loops, stages in groups.items()
-        if loops
-    ]
+    return [_pipeline(facts, loops, stages) for loops, stages in groups.items() if loops]
+
+
+def _pipeline(facts: Facts, loops: tuple[Var, ...], stages: Sequence[int]) -> Pipeline:
+    counts = {tile_count(facts.bounds, k) for k in stages}
+    names, law = ", ".join(facts.stages[k].op.name for k in stages), "copies of one loop have as many tiles each"
+    require(len(counts) == 1, LowerError, f"pipeline {names}", law, tiles=sorted(counts))
+    return Pipeline(tuple(stages), tuple([b for k in stages for b in facts.own_buffers(k)]), loops, counts.pop())
 
 
 class _Pass:
@@ -174,15 +184,17 @@ class _Pass:
         _check_copies(self.facts, pipeline, copies, compute)
         turns = product([x.extent for x in nest])
         turn = self._turn_var(nest, turns)
-        ahead = binary("+", turn, 1)
-        tiles = {b: _tiled(b) for b in pipeline.buffers}
-        first = self._at(copies, nest, tiles, as_expr(0))
+        ahead = binary("+", turn, pipeline.tiles - 1)
+        tiles = {b: _tiled(b, pipeline.tiles) for b in pipeline.buffers}
+        publish = Barrier(publishes=True, left=pipeline.tiles - 2)
+        first = [self._at(copies, nest, tiles, as_expr(t)) for t in range(pipeline.tiles - 1)]
+        before = [s for t, copy in enumerate(first) for s in ([publish] if t else []) + copy]
         following = If(compare("<", ahead, turns), seq(*self._at(copies, nest, tiles, ahead)))
         (current,) = self._at([compute], nest, tiles, turn)
-        inner = seq(Barrier(publishes=True), following, self.visit(current, True))
+        inner = seq(publish, following, self.visit(current, True))
         kind = ForKind.UNROLLED if all(x.kind is ForKind.UNROLLED for x in nest) else ForKind.SERIAL
-        again = [Barrier()] if repeated and turns % TILES else []
-        return allocated(list(tiles.values()), seq(*again, *first, For(turn, turns, kind, inner)))
+        again = [Barrier()] if repeated and turns % pipeline.tiles else []
+        return allocated(list(tiles.values()), seq(*again, *before, For(turn, turns, kind, inner)))
 
     def _turn_var(self, nest: Sequence[For], turns: int) -> Var:
         """The variable that counts the turns: that of the loop itself when there is one only."""
@@ -214,10 +226,15 @@ class _Turn:
     tiles: Mapping[Buffer, Buffer]
     simplifier: Simplifier
 
+    @property
+    def count(self) -> int:
+        """The tiles of a buffer."""
+        return next(iter(self.tiles.values())).shape[0]
+
     def _place(self, buffer: Buffer, index: Expr) -> Expr:
         """Where an element of `buffer` is in the tile of this turn."""
         step = tile_stride(buffer.size, BYTES[buffer.dtype])
-        return self.simplifier.simplify(binary("+", index, binary("*", binary("%", self.turn, TILES), step)))
+        return self.simplifier.simplify(binary("+", index, binary("*", binary("%", self.turn, self.count), step)))
 
     def swap(self, e: Expr) -> Expr | None:
         if isinstance(e, Var):
@@ -243,13 +260,13 @@ def _nest_of(loop: For, loops: Sequence[Var]) -> tuple[list[For], Stmt]:
     return nest, nest[-1].body
 
 
-def _tiled(buffer: Buffer) -> Buffer:
-    """Storage for two tiles of what `buffer` holds."""
+def _tiled(buffer: Buffer, tiles: int) -> Buffer:
+    """Storage for several tiles of what `buffer` holds."""
     strides = buffer.strides
     if strides is None:
         strides = tuple([product(buffer.shape[d + 1 :]) for d in range(len(buffer.shape))])
     stride = tile_stride(buffer.size, BYTES[buffer.dtype])
-    return replace(buffer, shape=(TILES, *buffer.shape), strides=(stride, *strides), pipelined=True)
+    return replace(buffer, shape=(tiles, *buffer.shape), strides=(stride, *strides), pipelined=True)
 
 
 def _split(s: Stmt, own: frozenset[Buffer]) -> tuple[list[Stmt], Stmt]:
@@ -273,7 +290,7 @@ def _allocates(s: Stmt, own: frozenset[Buffer]) -> bool:
 
 
 def _stores(s: Stmt) -> frozenset[Buffer]:
-    return frozenset(x.buffer for x in stmts_of(s) if isinstance(x, Store))
+    return frozenset([b for x in stmts_of(s) for b in written_by(x)])
 
 
 def _check_copies(facts: Facts, pipeline: Pipeline, copies: Sequence[Stmt], compute: Stmt) -> None:

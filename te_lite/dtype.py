@@ -41,8 +41,9 @@ def largest(dtype: str) -> float:
 
 
 def python_number(value: Any) -> Any:
-    """A scalar of NumPy (of any library with `item()`) as a number of Python; anything else as it is."""
-    return value.item() if hasattr(value, "item") else value
+    """A scalar of NumPy (of any library with `item()`) as a number of Python; anything else, and arrays, as it is."""
+    many = isinstance(value, np.ndarray) and value.size != 1
+    return value.item() if hasattr(value, "item") and not many else value
 
 
 def promote(a: str, b: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from .expr import Call, Const, Expr, IterVar, Load, Reduce, Select, Var, binary, compare
+from .expr import Call, Compare, Const, Expr, Load, Reduce, Select, Var, binary, compare, same
 from .laws import stored
 from .loop_scope import across_threads
 from .lower_facts import Facts
@@ -64,6 +65,14 @@ class Edges:
         """Whether stage k is zero beyond the edge."""
         return k in self.beyond and self._copies_memory(k)
 
+    def _holds_zeros(self, k: int) -> bool:
+        """Whether stage k has zeros beyond the edge: its own, or those of a copy that it copies as it is."""
+        if k not in self.beyond or self._copies_memory(k):
+            return self.copies(k)
+        body, axes = self.low.bodies[k][0], self.low.state.ops[k].axis
+        as_it_is = isinstance(body, Load) and all(map(same, body.indices, axes))
+        return as_it_is and self._holds_zeros(next(self._read(k)))
+
     def asks_where(self, k: int) -> bool:
         """Whether stage k has conditions, which may protect its reads: then both must be about the same point."""
         bodies = self.low.bodies[k]
@@ -79,15 +88,29 @@ class Edges:
         if not isinstance(first, Reduce) or first.condition is not None or k not in self.beyond:
             return []
         numbers = range(len(op.axis), len(op.axis) + len(op.reduce_axis))
-        return [n for n, axis in zip(numbers, op.reduce_axis, strict=True) if self._is_neutral(first, axis)]
+        axes = zip(numbers, op.reduce_axis, strict=True)
+        return [n for n, axis in axes if self._is_neutral(first, axis, axis.extent)]
 
-    def _is_neutral(self, reduction: Reduce, axis: IterVar) -> bool:
+    def is_neutral_where_not(self, k: int, condition: Expr) -> bool:
+        """Whether the reduction of stage k folds nothing in at points of its storage where `condition` fails.
+
+        The halves of a reduction (rfactor) have such conditions: `k.o * 128 + k.i < 1021`.
+        """
+        first = self.low.bodies[k][0]
+        match condition:
+            case Compare(op="<", a=index, b=Const(value=end)) if k in self.beyond and isinstance(first, Reduce):
+                return self._is_neutral(first, index, end)
+        return False
+
+    def _is_neutral(self, reduction: Reduce, index: Expr, end: Any) -> bool:
+        """Whether the sources are the identity with zeros for the copies that end where `index` is `end`."""
+
         def beyond(x: Expr) -> Expr | None:
             if not isinstance(x, Load):
                 return None
             k = self.low.index_of[x.tensor.op.key]
-            ends = any(i is axis and size == axis.extent for i, size in zip(x.indices, x.tensor.shape, strict=True))
-            return Const(stored(0, x.dtype), x.dtype) if ends and self.copies(k) else None
+            ends = any(i == index and size == end for i, size in zip(x.indices, x.tensor.shape, strict=True))
+            return Const(stored(0, x.dtype), x.dtype) if ends and self._holds_zeros(k) else None
 
         sources = [self.low.simplifier.simplify(transform(s, beyond)) for s in reduction.sources]
         return all(s == e for s, e in zip(sources, reduction.combiner.identity, strict=True))

@@ -10,15 +10,18 @@ operations is here, and the two kinds of them, with the traversals that they nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import EllipsisType
+from typing import Any, NoReturn
 
-from .dtype import INDEX
+from .dtype import INDEX, INTEGER_BITS
 from .errors import ExprError, require
 from .hooks import Hook
 from .node import Expr, ExprLike, IterVar, Var, as_expr
 from .storage import storage_class
+
+AXIS_LETTERS = "ijklmnopqrstuvwxyz"
 
 
 class Operation:
@@ -94,8 +97,31 @@ class Tensor:
 
     def __getitem__(self, indices: Any) -> Expr:
         items = indices if isinstance(indices, tuple | list) else (indices,)
-        require(len(items) == self.ndim, ExprError, self.name, f"{self.ndim} indices are needed", indices=len(items))
-        return Load(self, tuple([as_expr(i, INDEX) for i in items]))
+        if len(items) != self.ndim or any(isinstance(i, slice | EllipsisType | None) for i in items):
+            raise self._misread(items)
+        read = Load(self, tuple([as_expr(i, INDEX) for i in items]))
+        for index in read.indices:
+            law = "an index must be an integer; write te.floor(x).astype('int32') or the like"
+            require(index.dtype in INTEGER_BITS, ExprError, self.name, law, index=index, dtype=index.dtype)
+        return read
+
+    def _misread(self, items: Sequence[Any]) -> ExprError:
+        element = f"{self.name}[{', '.join(AXIS_LETTERS[: self.ndim])}]"
+        if len(items) != self.ndim:
+            needed = f"{self.ndim} {'index is' if self.ndim == 1 else 'indices are'} needed, as in {element}"
+            return ExprError(f"{self.name}: {needed}, got indices={len(items)}")
+        law = f"an element is read, {element}, no slice; a te.compute over its axes or topi.strided_slice gives a part"
+        return ExprError(f"{self.name}: {law}")
+
+    def __setitem__(self, indices: Any, value: Any) -> NoReturn:
+        law = (
+            "a tensor is never assigned to; te.compute gives a new one, with te.if_then_else where only a part changes"
+        )
+        raise ExprError(f"{self.name}: {law}")
+
+    def __iter__(self) -> Iterator[Any]:
+        law = "a tensor has no elements in Python; te.compute goes over all of them, and te.reduce_axis sums"
+        raise ExprError(f"{self.name}: {law}")
 
     def __call__(self, *indices: ExprLike) -> Expr:
         return self[tuple(indices)]

@@ -51,5 +51,5 @@ def require(ok: object, error: type[TeError], subject: str, law: str, **got: obj
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}... ({len(text)} characters)"

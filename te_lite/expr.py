@@ -30,7 +30,7 @@ from .node import (
 __all__ = [
     "CALLS", "DTYPES", "FLOATS", "INDEX", "Binary", "BufferLoad", "Call", "Cast", "Combiner", "Compare", "Const",
     "Expr", "ExprLike", "IterVar", "Load", "Logical", "Not", "Reduce", "Select", "Var", "as_expr", "binary", "call",
-    "cast", "compare", "const", "if_then_else", "logical_and", "logical_not", "logical_or", "maximum",
+    "cast", "compare", "const", "if_then_else", "index_xor", "logical_and", "logical_not", "logical_or", "maximum",
     "minimum", "promote", "same", "select",
 ]  # fmt: skip
 
@@ -76,6 +76,16 @@ def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
     return Call("if_then_else", (c, x, y), x.dtype)
 
 
+def index_xor(a: ExprLike, b: ExprLike) -> Expr:
+    """The exclusive or of two indices that are not negative: index arithmetic, where `bit_xor` is one of data."""
+    x, y = pair(a, b)
+    if isinstance(y, Const) and y.value == 0:
+        return x
+    if isinstance(x, Const) and isinstance(y, Const):
+        return const(int(x.value) ^ int(y.value), x.dtype)
+    return Call("index_xor", (x, y), x.dtype)
+
+
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
     """The smaller one; NaN where one is NaN."""
     return binary("min", a, b)
@@ -95,17 +105,15 @@ CALLS = (
 
 
 def call(func: str, *args: ExprLike) -> Expr:
-    """Apply the intrinsic `func` (one of `CALLS`); the result has the dtype of the first argument."""
+    """Apply the intrinsic `func` (one of `CALLS`) to arguments that are brought to one dtype, that of the result."""
     require(func in CALLS, ExprError, "call", f"the function must be one of {', '.join(CALLS)}", func=func)
-    operands = tuple(as_expr(a) for a in args)
+    operands = pair(*args) if len(args) == 2 else tuple(as_expr(a) for a in args)
     dtype = "bool" if func == "isnan" else operands[0].dtype
     if func in BITS:
         require(dtype not in FLOATS and dtype != "bool", ExprError, func, "the arguments must be integers", dtype=dtype)
     elif func not in ("abs", "isnan", "round", "floor", "ceil", "trunc", "pow"):
-        require(dtype in FLOATS, ExprError, func, "the argument must be a float", dtype=dtype)
-    if len(operands) == 2:
-        operands = pair(*operands)
-    if dtype in STORED or operands[0].dtype in STORED:
+        require(dtype in FLOATS, ExprError, func, "a float is needed; write x.astype('float32')", dtype=dtype)
+    if operands[0].dtype in STORED:
         inside = call(func, *[cast(STORED[a.dtype], a) for a in operands])
         return inside if func == "isnan" else cast(dtype, inside)
     return Call(func, operands, dtype)

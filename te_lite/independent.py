@@ -17,7 +17,20 @@ import numpy as np
 
 from .expr import Binary, BufferLoad, Const, Expr, Var
 from .interp_expr import Value, evaluate
-from .stmt import Alloc, Barrier, Buffer, For, ForKind, Stmt, Store, ThreadReduce, exprs_of, stmts_of
+from .stmt import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    Stmt,
+    Store,
+    ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
+    exprs_of,
+    stmts_of,
+)
 from .visit import children, free_vars, walk
 
 Terms = Mapping[Expr, int]
@@ -60,7 +73,7 @@ def _extents(inside: tuple[Stmt, ...]) -> dict[Var, int]:
 
 def _joins(s: Stmt, private_scopes: tuple[str, ...]) -> bool:
     match s:
-        case Barrier() | ThreadReduce():
+        case Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad():
             return True
         case For(kind=kind):
             return kind in (ForKind.BLOCK, ForKind.THREAD)

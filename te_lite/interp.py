@@ -20,11 +20,29 @@ from typing import Any
 import numpy as np
 
 from .errors import InterpError, require
+from .fragment import LANES
 from .independent import independent
 from .interp_expr import Code, Mask, Value, fixed
 from .interp_memory import Level, Memory, Run, store_code
 from .interp_scope import Here, RunningKernel, Scope, stored_in
-from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce, stmts_of
+from .loop_scope import WARP
+from .stmt import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    LoweredFunc,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
+    stmts_of,
+)
+from .warp_operation import warp_operation
 from .width import Widths
 
 _AGENTS = (ForKind.PARALLEL, ForKind.VECTORIZED)
@@ -84,6 +102,8 @@ class _Program:
                 return _meeting(Here(scope, s))
             case ThreadReduce():
                 return self._thread_reduce(s, scope)
+            case WarpMultiply() | WarpLoad():
+                return self._warp(s, scope)
 
     def _slot(self) -> int:
         self._env.append(None)
@@ -152,6 +172,28 @@ class _Program:
 
         return run
 
+    def _warp(self, s: WarpMultiply | WarpLoad, scope: Scope) -> Run:
+        """An instruction of all lanes of a warp: they read, it is executed on what all of them have, they write."""
+        here, operation = Here(scope, s), warp_operation(s)
+        axis, env, mem = _warp_axis(here), self._env, here.memory(operation.writes[0].buffer)
+        reads = [[here.value(e).run for e in part] for part in operation.reads]
+        slots = [self._slot() for _ in operation.writes]
+        stores = [
+            store_code(here, mem, here.code(e.index), self._slot_code(slot), here.watched(mem))
+            for e, slot in zip(operation.writes, slots, strict=True)
+        ]
+
+        def run(mask: Mask) -> None:
+            _whole_warps(here, axis, mask)
+            held = [np.stack([np.broadcast_to(f(mask), scope.shape) for f in part], -1) for part in reads]
+            got = operation.execute(*[np.moveaxis(x, axis, -2) for x in held])
+            for slot, x in zip(slots, np.moveaxis(np.moveaxis(got, -2, axis), -1, 0), strict=True):
+                env[slot] = x
+            for store in stores:
+                store(mask)
+
+        return run
+
     # ----------------------------------------------------------------------------------------------- loops
 
     def _serial(self, s: For, scope: Scope) -> Run:
@@ -201,7 +243,8 @@ def _kernel_scope(loops: list[For], body: Stmt, scope: Scope) -> tuple[Scope, li
     ordered = sorted(loops, key=lambda x: x.kind is ForKind.THREAD)
     axes = {x.var: k for k, x in enumerate([x for x in ordered if x.extent > 1])}
     counts = blocks.agent_count, len(blocks.shape), len(block_scope.levels)
-    kernel = RunningKernel(blocks.agents, *counts, thread_level, axes)
+    warps = [x.var for x in loops if x.tag == WARP and x.extent == LANES]
+    kernel = RunningKernel(blocks.agents, *counts, thread_level, axes, warps[0] if warps else None)
     return replace(inner, kernel=kernel), [level for level in (block_level, thread_level) if level is not None]
 
 
@@ -286,3 +329,22 @@ def _reduced_axis(s: ThreadReduce, scope: Scope) -> tuple[int | None, Value]:
         return None, None
     axis = len(scope.shape) - 1 - scope.kernel.axes[s.thread]
     return axis, None if s.extent == count else threads < s.extent
+
+
+def _warp_axis(here: Here) -> int:
+    """The axis of the lanes of a warp."""
+    kernel = here.scope.kernel
+    warp = None if kernel is None else kernel.warp
+    require(warp is not None, InterpError, "mma", f"needs a kernel with {LANES} threads along {WARP}")
+    assert kernel is not None and warp is not None
+    require(len(here.scope.shape) == len(kernel.axes), InterpError, "mma", "must not stand in a vectorized loop")
+    return len(here.scope.shape) - 1 - kernel.axes[warp]
+
+
+def _whole_warps(here: Here, axis: int, mask: Mask) -> None:
+    """All lanes of a warp take part, or none."""
+    if mask is not None:
+        lanes = np.broadcast_to(mask, here.scope.shape)
+        some, every = lanes.any(axis=axis, keepdims=True), lanes.all(axis=axis, keepdims=True)
+        if (some != every).any():
+            here.fail("mma: only some lanes of a warp reach it", ~lanes & some, None)

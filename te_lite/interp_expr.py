@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from .arithmetic import convert, float_power, int_power, trunc_divide
+from .arithmetic import convert, power, trunc_divide
 from .errors import InterpError, require
 from .expr import (
     FLOATS,
@@ -240,7 +240,8 @@ _FLOAT_CALLS: dict[str, Callable[[Value], Value]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "erf": lambda x: _erf(x)[()].astype(x.dtype),
 }  # fmt: skip
-_BIT_CALLS = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}
+_BIT_CALLS = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor,
+              "index_xor": np.bitwise_xor}  # fmt: skip
 _INT_CALLS: dict[str, Callable[[Value], Value]] = {
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), lambda x: x),
     "abs": np.abs,
@@ -251,7 +252,7 @@ _INT_CALLS: dict[str, Callable[[Value], Value]] = {
 def _call(e: Call, args: list[Code]) -> Code:
     float_args = e.args[0].dtype in FLOATS
     if e.func == "pow":
-        return _apply(float_power if float_args else int_power, *args)
+        return _apply(power, *args)
     if e.func in _BIT_CALLS:
         return _apply(_BIT_CALLS[e.func], *args)
     table = _FLOAT_CALLS if float_args else _INT_CALLS

@@ -16,7 +16,7 @@ from .errors import InterpError, require
 from .expr import BufferLoad, Expr, Var, same
 from .interp_expr import Code, Mask, Value, compile_expr, fixed
 from .interp_memory import Level, Memory, load_code
-from .stmt import Buffer, Stmt, Store, ThreadReduce, stmts_of
+from .stmt import Buffer, Stmt, Store, stmts_of, written_by
 from .stmt_text import head_text
 from .width import Widths
 
@@ -26,7 +26,7 @@ class RunningKernel:
     """A kernel being run: its blocks, and the axis of each of its loops counted from the outermost.
 
     `blocks` is the block of a lane, `levels` the number of levels that its blocks make, `threads` the level that
-    barriers advance (None: one thread).
+    barriers advance (None: one thread), `warp` the loop over the lanes of a warp, if there is one.
     """
 
     blocks: Value
@@ -35,6 +35,7 @@ class RunningKernel:
     levels: int
     threads: Level | None
     axes: Mapping[Var, int]
+    warp: Var | None
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,7 @@ class Scope:
 
 def stored_in(s: Stmt) -> frozenset[Buffer]:
     """The buffers that statements under `s` write."""
-    out: set[Buffer] = set()
-    for x in stmts_of(s):
-        if isinstance(x, Store):
-            out.add(x.buffer)
-        elif isinstance(x, ThreadReduce):
-            out.update(x.dst)
-    return frozenset(out)
+    return frozenset([b for x in stmts_of(s) for b in written_by(x)])
 
 
 class Here:

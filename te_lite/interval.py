@@ -87,6 +87,12 @@ def binary_interval(op: str, x: Interval, y: Interval) -> Interval:
             return truncated(x, y)
 
 
+def xor_interval(x: Interval, y: Interval) -> Interval:
+    """Of integers that are not negative: as many bits as the larger one has."""
+    most = max(x[1], y[1])
+    return (0, (1 << int(most).bit_length()) - 1) if min(x[0], y[0]) >= 0 and most < INF else EVERYTHING
+
+
 def node_interval(e: Expr, of: Callable[[Expr], Interval]) -> Interval:
     """The range of integer node `e` where `of` gives the ranges of its children.
 
@@ -102,6 +108,8 @@ def node_interval(e: Expr, of: Callable[[Expr], Interval]) -> Interval:
             wraps = wraps or op in ("+", "-", "*")
         case Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
             out = union(of(a), of(b))
+        case Call(func="index_xor", args=(a, b)):
+            out = xor_interval(of(a), of(b))
         case Cast(a=a):
             out = of(a)
             wraps = True

@@ -5,6 +5,7 @@ It depends on who shares the storage that the stage fills:
     storage   is shared by                    blocks   threads   virtual threads   other loops
     global    the whole program               run      run       run               stand still
     shared    the threads of a block          stand    run       run               stand still
+    fragment  a warp: threads along x         stand    x runs    stand             stand still
     local     nobody                          stand    stand     stand             stand still
 
 The turns of a loop that runs fill the storage together: the stage is computed once for all of them, and covers what
@@ -26,7 +27,9 @@ from .storage import scope_rank, storage_class
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-THREAD_RANK = {**dict.fromkeys(BLOCKS, 0), **dict.fromkeys(THREADS, 1), "vthread": 1}
+WARP = "threadIdx.x"
+"""The axis of the threads that keep fragments together."""
+THREAD_RANK = {**dict.fromkeys(BLOCKS, 0), **dict.fromkeys(THREADS, 1), WARP: 2, "vthread": 1}
 """A loop stands still for storage that is more private than this."""
 
 LoopKey = tuple[int, int]
@@ -61,7 +64,7 @@ def scope_of(stages: Sequence[Stage], k: int) -> str:
         return asked
     tags = [stages[s].vars[uid].annotation for s, uid in enclosing_loops(stages, k)]
     rank = max([THREAD_RANK.get(tag, -1) for tag in tags], default=-1)
-    return {-1: "global", 0: "shared", 1: "local"}[rank]
+    return {-1: "global", 0: "shared"}.get(rank, "local")
 
 
 def privacy(stage: Stage, scope: str) -> int:

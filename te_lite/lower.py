@@ -4,7 +4,8 @@ The order of work: infer bounds; give every loop a variable and every stage a bu
 stage with the stages computed inside it (`lower_nest.py`), shared tiles fetched ahead where that was asked for
 (`double_buffer.py`), private arrays that threads share out cut to the part of each (`thread_parts.py`); wrap kernels in
 their block and thread loops; then the passes: virtual threads are sunk below barriers (`vthread.py`), loops are
-unrolled (`unroll.py`), barriers are put where threads meet in shared memory (`sync.py`).
+unrolled (`unroll.py`), in kernels without the guards that most turns do not need (`whole_turns.py`), barriers are put
+where threads meet in shared memory (`sync.py`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .thread_parts import keep_own_parts
 from .unroll import unroll_loops
 from .verify import verify
 from .vthread import sink_lanes
+from .whole_turns import whole_turns, whole_vectors
 
 
 def lower(
@@ -100,6 +102,12 @@ def unroll_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     return unroll_loops(nest, facts.unroll_steps, facts.simplifier)
 
 
+def turns_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
+    """Turns that are inside lose their guards: of unrolled loops in kernels, of loops around vectors elsewhere."""
+    split = whole_turns if k in facts.thread_extents else whole_vectors
+    return split(nest, facts.simplifier)
+
+
 def barrier_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Kernels get barriers."""
     loops = [x for x in _loops_around(nest, in_threads(facts, k, nest)) if x.kind is ForKind.THREAD]
@@ -112,7 +120,7 @@ def _loops_around(inner: Stmt, outer: Stmt) -> Iterator[For]:
         outer = outer.body
 
 
-PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, barrier_pass)
+PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, turns_pass, barrier_pass)
 
 
 def _kernel(facts: Facts, k: int, nest: Stmt) -> Stmt:

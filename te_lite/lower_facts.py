@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .bounds import Bounds
+from .c_text import BYTES
 from .errors import LowerError, require
-from .expr import Expr, Var, as_expr, binary, cast
+from .expr import Expr, Var, as_expr, binary, cast, index_xor
+from .fragment_storage import fragment_storage
 from .lanes import row_major
 from .loop_scope import BLOCKS, THREADS, kernel_of
 from .loop_value import all_values
@@ -15,6 +17,8 @@ from .region import ZERO, DivAtom, Linear, Region
 from .simplify import Simplifier
 from .state import ATTACHED, INLINED, ROOT
 from .stmt import Buffer
+from .storage import stored_strides
+from .swizzle import Swizzle
 from .tensor import Tensor
 from .visit import is_data
 from .zero_terms import without_zero_terms
@@ -116,7 +120,12 @@ class Facts:
         is_output = self.state.access.is_output(k)
         require(not is_output, LowerError, tensor.name, "every output must be among the arguments")
         shape = tuple([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])
-        strides = _aligned_strides(shape, stage.storage_align)
+        fragments = fragment_storage(self.bounds.scopes[k])
+        if fragments is not None:
+            stored = fragments.shape(tensor.name, stage.stored(shape))
+            return Buffer(tensor.name, tensor.dtype, stored, self.bounds.scopes[k])
+        row_major = stage.storage_align is None and stage.storage_order is None
+        strides = None if row_major else tuple(stored_strides(shape, stage.storage_align, stage.storage_order))
         return Buffer(tensor.name, tensor.dtype, shape, self.bounds.scopes[k], strides)
 
     def _computed_whole(self, k: int) -> bool:
@@ -131,8 +140,10 @@ class Facts:
         )
 
     def _check_storage(self, k: int) -> None:
-        """Shared and private storage belong to one kernel."""
+        """Shared and private storage belong to one kernel; only rows in shared memory can be swizzled."""
         stage, scope = self.stages[k], self.bounds.scopes[k]
+        plain = not stage.swizzled or (self.bounds.storage(k) == "shared" and stage.storage_align is None)
+        require(plain, LowerError, f"swizzle {stage.op.name}", "needs shared memory, not aligned", scope=scope)
         outside = self.bounds.storage(k) == "shared" and not self.kernel_tags(k)
         private = stage.attach is None and scope != "global" and bool(self.thread_extents)
         ok = stage.where == INLINED or not (outside or private)
@@ -149,30 +160,32 @@ class Facts:
         """
         buffer = self.buffers[k, output]
         whole = buffer.scope == "global" and self.stages[k].op.output(output) in self.arg_buffers
+        if whole and local:
+            indices = [binary("+", e, least) for e, least in zip(indices, self.minima[k], strict=False)]
+        elif not whole and not local:
+            indices = self.from_start(k, indices)
+        fragments = fragment_storage(buffer.scope)
+        if fragments is not None:
+            stage, regions = self.stages[k], self.regions(k)[: len(indices)]
+            return as_expr(fragments.index(stage.stored([int(r.extent) for r in regions]), stage.stored(indices)))
         total: Expr = as_expr(0)
         strides = buffer.strides or row_major(buffer.shape)
         large = buffer.size > 2**31 - 1
-        for d, (e, stride) in enumerate(zip(indices, strides, strict=True)):
-            if whole and local:
-                e = binary("+", e, self.minima[k][d])
-            elif not whole and not local:
-                e = binary("-", e, self.minima[k][d])
+        for e, stride in zip(indices, strides, strict=True):
             if large and is_data(e):
                 e = cast("int64", e)
             total = binary("+", total, binary("*", e, stride))
-        return total
+        return self._swizzled(k, buffer, total)
 
+    def _swizzled(self, k: int, buffer: Buffer, index: Expr) -> Expr:
+        """The place in storage of stage k of what stands at `index` where nothing is swizzled."""
+        stage = self.stages[k]
+        if not stage.swizzled:
+            return index
+        row = stage.stored([int(r.extent) for r in self.regions(k)[: len(stage.op.axis)]])[-1]
+        swizzle = Swizzle.of_rows(stage.op.name, row, BYTES[buffer.dtype])
+        return as_expr(swizzle.place(index, index_xor))
 
-def _aligned_strides(shape: tuple[int, ...], align: tuple[int, int, int] | None) -> tuple[int, ...] | None:
-    """Row-major strides where the stride of axis `align[0]` is `align[2]` modulo `align[1]`."""
-    if align is None or not shape:
-        return None
-    axis, factor, offset = align
-    strides: list[int] = []
-    stride = 1
-    for d in reversed(range(len(shape))):
-        if d == axis:
-            stride += (offset - stride) % factor
-        strides.append(stride)
-        stride *= shape[d]
-    return tuple(reversed(strides))
+    def from_start(self, k: int, indices: Sequence[Expr]) -> list[Expr]:
+        """Indices of stage k counted from the start of its region."""
+        return [binary("-", e, least) for e, least in zip(indices, self.minima[k], strict=False)]

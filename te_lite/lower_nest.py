@@ -20,13 +20,18 @@ from .expr import (
     if_then_else,
     logical_and,
 )
+from .fragment import LANES
+from .fragment_storage import FragmentStorage, fragment_storage
 from .laws import stored
-from .loop_scope import BLOCKS, THREADS, across_threads
+from .loop_scope import BLOCKS, THREADS, WARP, across_threads
 from .lower_facts import Facts
+from .lower_matrix_load import warp_load
+from .lower_mma import tile_start, warp_multiply
 from .lower_point import Point, Points
 from .reads import reads_by_producer
 from .state import MIXED, REDUCE, Iter, Stage
 from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
+from .storage import storage_class
 from .visit import transform
 
 _KIND = {
@@ -55,19 +60,34 @@ class NestBuilder:
         if across_threads(stage):
             return self._cross_thread_nest(k)
         reduces = [p for p, it in enumerate(stage.iters) if it.kind == REDUCE]
-        body = self._update(k, self.points.at(k, self.low.vars[k]))
-        if not reduces and stage.op.reduce_axis:
-            body = seq(self._init_nest(k, len(stage.leaf)), body)
-        for p, it in reversed(list(enumerate(stage.iters))):
+        depth = self._depth(stage)
+        body = self._together(k, depth) if depth < len(stage.iters) else self._update_at(k)
+        first = min([*reduces, depth])
+        if first == depth and stage.op.reduce_axis:
+            body = seq(self._init_nest(k, depth), body)
+        for p, it in reversed(list(enumerate(stage.iters[:depth]))):
             body = self._loop(k, it, self._with_attached(k, it.uid, body))
-            if reduces and p == reduces[0]:
+            if p == first:
                 body = seq(self._init_nest(k, p), body)
         return body
+
+    def _depth(self, stage: Stage) -> int:
+        """How many loops of a stage are written: all, or those around an instruction of tensor cores."""
+        marked = [p for p, it in enumerate(stage.iters) if it.annotation == "tensorize" and not self.tensorized]
+        return min(marked, default=len(stage.iters))
+
+    def _together(self, k: int, depth: int) -> Stmt:
+        """The instruction of a warp that the loops of stage k from position `depth` on are."""
+        reduces = self.low.stages[k].op.reduce_axis
+        return warp_multiply(self.points, k, depth) if reduces else warp_load(self.points, k, depth)
+
+    def _update_at(self, k: int) -> Stmt:
+        return self._update(k, self.points.at(k, self.low.vars[k]))
 
     def _check_loops(self, stage: Stage) -> None:
         for it in stage.iters:
             require(it.kind != MIXED, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
-            fits = self.tensorized or it.annotation != "tensorize"
+            fits = self.tensorized or it.annotation != "tensorize" or storage_class(stage.op.scope) == "fragment"
             require(fits, LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
 
     def _check_threads(self, k: int) -> None:
@@ -143,7 +163,7 @@ class NestBuilder:
         """`thread == 0` for each thread axis of the kernel that does not spread the work of stage k."""
         low, stage = self.low, self.low.stages[k]
         scope = low.bounds.storage(k)
-        if scope == "local":
+        if scope in ("local", "fragment"):
             return []
         own = {it.annotation for it in stage.iters} | self.points.standing_tags(k)
         tags = [t for t in low.kernel_tags(k) if t not in own and (t in THREADS or scope == "global")]
@@ -162,7 +182,7 @@ class NestBuilder:
         sources = [self.points.value(s, point) for s in first.sources]
         own = [self._own(k, o, point) for o in range(len(sources))]
         combine = self._combine(k, first.combiner, own, sources, point)
-        return self._guarded(k, point.guards, combine, self._condition(first, point))
+        return self._guarded(k, point.guards, combine, self.points.folded_where(k, first, point))
 
     def _zero_beyond(self, k: int, e: Expr, point: Point) -> Expr:
         """The value of a body, or zero beyond the edge where that is what stage k has there."""
@@ -170,11 +190,6 @@ class NestBuilder:
             return self.points.value(e, point)
         value, zero = self.points.value(e, replace(point, nearest={})), Const(stored(0, e.dtype), e.dtype)
         return self.low.simplifier.simplify(if_then_else(logical_and(*point.inside), value, zero))
-
-    def _condition(self, reduction: Reduce, point: Point) -> list[Expr]:
-        """What a point must fulfil to be folded, unless it always does."""
-        asked = [] if reduction.condition is None else [self.points.value(reduction.condition, point)]
-        return self.points.open(asked)
 
     def _combine(self, k: int, combiner: Combiner, own: list[Expr], sources: list[Expr], point: Point) -> Stmt:
         """`own := combiner(own, sources)`; several values go through temporaries, as they depend on each other."""
@@ -185,6 +200,9 @@ class NestBuilder:
     def _init_nest(self, k: int, first: int) -> Stmt:
         """Set the outputs to the identity over the spatial loops from position `first` on."""
         stage = self.low.stages[k]
+        fragments = fragment_storage(self.low.bounds.scopes[k])
+        if fragments is not None:
+            return self._clear_fragments(k, first, fragments)
         inner = [it for it in stage.iters[first:] if it.kind != REDUCE]
         variables = {u: v for u, v in self.low.vars[k].items() if stage.vars[u].kind != REDUCE}
         for it in inner:
@@ -196,6 +214,18 @@ class NestBuilder:
         for it in reversed(inner):
             body = self._loop(k, it, body, variables[it.uid])
         return body
+
+    def _clear_fragments(self, k: int, first: int, fragments: FragmentStorage) -> Stmt:
+        """Set the sums that a warp keeps to zero over the spatial loops from position `first` on, each lane its own."""
+        stage = self.low.stages[k]
+        inner = [it for it in stage.iters[first : self._depth(stage)] if it.kind != REDUCE]
+        variables = self._fresh(k, inner, "init")
+        buffer, tile = self.low.buffers[k, 0], tile_start(self.points, k, variables, self._depth(stage))
+        value = self.low.new_var("value", fragments.fragment.values)
+        lane = self.low.thread_vars[self.low.roots[k], WARP]
+        zero = self._reduction(k).combiner.identity[0]
+        body: Stmt = Store(buffer, self.low.simplifier.simplify(tile + value * LANES + lane), zero)
+        return self._nested(k, inner, variables, For(value, fragments.fragment.values, ForKind.UNROLLED, body))
 
     # ------------------------------------------------------------------------- reductions across threads
 
@@ -253,7 +283,7 @@ class NestBuilder:
 
     def _fold_part(self, k: int, reduction: Reduce, part: list[Buffer], point: Point, at: Expr) -> Stmt:
         """Fold a point into element `at` of the parts."""
-        guards = point.guards + self._condition(reduction, point)
+        guards = point.guards + self.points.folded_where(k, reduction, point)
         sources = [self.points.value(s, point) for s in reduction.sources]
         results = combined(reduction.combiner, [BufferLoad(b, at) for b in part], sources)
         body = _stored_at_once(results, [b.name for b in part], lambda o, value: Store(part[o], at, value))

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .edges import Edge, Edges
-from .expr import BufferLoad, Const, Expr, Load, Var, as_expr, binary, compare
+from .expr import BufferLoad, Const, Expr, Load, Reduce, Var, as_expr, binary, compare
 from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
 from .state import ATTACHED, FuseRel, Iter
-from .visit import substitute, transform, walk
+from .visit import conjuncts, substitute, transform, walk
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,15 @@ class Points:
             return None
 
         return low.simplifier.simplify(transform(e, swap))
+
+    def folded_where(self, k: int, reduction: Reduce, point: Point) -> list[Expr]:
+        """What a point must fulfil to be folded into stage k, besides its guards, unless it always does."""
+        if reduction.condition is None:
+            return []
+        asked = list(conjuncts(reduction.condition))
+        if self._reads_in_storage(k, point.env):
+            asked = [c for c in asked if not self.edges.is_neutral_where_not(k, c)]
+        return self.open([self.value(c, point) for c in asked])
 
     def _reads_in_storage(self, k: int, env: Mapping[Var, Expr]) -> bool:
         """Whether all reads of the body of stage k at a point surely find an element."""

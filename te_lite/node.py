@@ -27,11 +27,12 @@ from .dtype import DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, pro
 from .errors import ExprError, require
 from .hooks import Hook
 from .laws import OTHER, fold, fold_cast, fold_compare, law, stored
+from .misuse import Unvalued, no_truth, truth_of_equality
 
 ExprLike = Union["Expr", int, float, bool]
 
 
-class Expr:
+class Expr(Unvalued):
     """Base of all expression nodes.
 
     Its subclasses are dataclasses.  Where `dtype` is a field without a default, it is declared with `field()`: else
@@ -58,7 +59,7 @@ class Expr:
             return self._hash
 
     def __bool__(self) -> bool:
-        raise ExprError(f"the expression {self!r} has no truth value in Python; use te.if_then_else, te.all or te.any")
+        raise no_truth(self)
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("+", self, other)
@@ -227,7 +228,7 @@ class Compare(Expr):
 
     def __bool__(self) -> bool:
         if self.op in ("==", "!="):
-            return same(self.a, self.b) == (self.op == "==")
+            return truth_of_equality(self, same(self.a, self.b), self.op == "==")
         return Expr.__bool__(self)
 
 
@@ -306,7 +307,7 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
     """`value` as an expression; Python numbers take `dtype`."""
     if isinstance(value, Expr):
         return value
-    number, needed = python_number(value), "a number or an expression is needed"
+    number, needed = python_number(value), "a number or an expression is needed (of a tensor an element, a[i, j])"
     require(isinstance(number, int | float), ExprError, "expression", needed, value=number)
     return const(number, dtype)
 
@@ -347,20 +348,17 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
             value = fold(op, other.value, number.value, a.dtype)
             return Binary(op, a, b) if value is None else Const(value, a.dtype)
         given = law(op, side, number.value, a.dtype)
-        if given is not None:
-            return other if given == OTHER else _zero(other)
+        if given == OTHER:
+            return other
+        if given is not None and _is_index(other):
+            return Const(stored(0, a.dtype), a.dtype)
     elif a is b and op in ("min", "max"):
         return a
     return Binary(op, a, b)
 
 
-def _zero(instead: Expr) -> Expr:
-    """Zero instead of an operation on an expression; data stays data, for what it meets is not to become an index."""
-    zero, dtype = Const(stored(0, instead.dtype), instead.dtype), instead.dtype
-    return zero if dtype not in ("int32", "int64") or _is_index(instead) else Call("trunc", (zero,), dtype)
-
-
 def _is_index(e: Expr) -> bool:
+    """Whether `e` is certainly index arithmetic: a constant may stand for it, but not for data (`width.py`)."""
     return isinstance(e, Var | Const) or (isinstance(e, Binary) and _is_index(e.a) and _is_index(e.b))
 
 

@@ -25,6 +25,8 @@ from .step import (
     FollowSplit,
     FreePragma,
     Fuse,
+    JoinReductions,
+    Pipeline,
     Pragma,
     Reorder,
     RFactor,
@@ -32,6 +34,8 @@ from .step import (
     Split,
     Step,
     StorageAlign,
+    StorageOrder,
+    Swizzled,
 )
 from .tensor import ComputeOp, Operation, Tensor
 
@@ -160,6 +164,10 @@ class _Printer:
                 self._call(k, f"pragma({', '.join(words)})")
             case StorageAlign(iter=p, factor=factor, offset=offset):
                 self._call(k, f"storage_align({self._loop(before, k, p)}, {factor}, {offset})")
+            case StorageOrder(order=order):
+                self._call(k, f"storage_order({', '.join(map(str, order))})")
+            case Swizzled():
+                self._call(k, "swizzle()")
             case ComputeAt(target=target, target_iter=p):
                 at = self._loop(before, target, p)
                 self._call(k, f"compute_at(s[{self._tensor(before.stages[target].op)}], {at})")
@@ -169,9 +177,11 @@ class _Printer:
                 self._call(k, "compute_root()")
             case DoubleBuffer():
                 self._call(k, "double_buffer()")
+            case Pipeline(tiles=tiles):
+                self._call(k, f"pipeline({tiles})")
             case SetScope(scope=scope):
                 self._call(k, f'set_scope("{scope}")')
-            case CacheRead() | CacheWrite() | RFactor():
+            case CacheRead() | CacheWrite() | RFactor() | JoinReductions():
                 self._new_stage(before, step)
 
     def _assign(self, names: str, k: int, call: str) -> None:
@@ -200,7 +210,7 @@ class _Printer:
             self._assign(pair, k, f"split({rest}, {word}={product([lengths[j]])})")
             rest = other
 
-    def _new_stage(self, before: State, step: CacheRead | CacheWrite | RFactor) -> None:
+    def _new_stage(self, before: State, step: CacheRead | CacheWrite | RFactor | JoinReductions) -> None:
         old = self._tensor(before.stages[step.stage].op)
         self.long.clear()
         match step:
@@ -210,6 +220,8 @@ class _Printer:
                 self._cache_write(step, old)
             case RFactor():
                 self._rfactor(before, step, old)
+            case JoinReductions():
+                self._join_reductions(before, step, old)
 
     def _cache_read(self, before: State, step: CacheRead, old: str) -> None:
         new = self.state.stages[step.stage + 1].op
@@ -230,6 +242,14 @@ class _Printer:
         self.lines.append(f"{name} = {call}" if new.num_outputs == 1 else f"{name} = {call}[0]")
         self._axes(new, f"{name}.op")
         self._axes(repl, f"s[{old}].op")
+
+    def _join_reductions(self, before: State, step: JoinReductions, old: str) -> None:
+        new, other = self.state.stages[step.stage].op, self._tensor(before.stages[step.other].op)
+        name = self._tensor(new)
+        self.lines.append(f"{name} = s.join_reductions({old}, {other})[0]")
+        self._axes(new, f"{name}.op")
+        for k, text in ((step.stage, old), (step.other, other)):
+            self._axes(self.state.stages[k + 1].op, f"s[{text}].op")
 
 
 def _annotation_call(loop: str, annotation: str) -> str:

@@ -34,6 +34,8 @@ from .laws import stored
 
 def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
     """Declare a reduction axis over `range(*dom)`; `dom` must start at 0."""
+    pair = isinstance(dom, tuple | list) and len(dom) == 2
+    require(pair, ExprError, name, "a pair is needed, as in te.reduce_axis((0, n), 'k')", dom=dom)
     lo, hi = dom
     require(isinstance(lo, int) and lo == 0, ExprError, name, "a reduction axis must start at 0", dom=dom)
     extent = hi.value if isinstance(hi, Const) else hi
@@ -74,11 +76,13 @@ def greatest(dtype: str) -> Const:
     return const(math.inf, dtype) if infinite else max_value(dtype)
 
 
-def _axes(axis: IterVar | Sequence[IterVar], subject: str) -> tuple[IterVar, ...]:
-    axes = (axis,) if isinstance(axis, IterVar) else tuple(axis)
+def _axes(axis: IterVar | Sequence[IterVar] | None, subject: str) -> tuple[IterVar, ...]:
+    axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    law = f"reduces over reduction axes only; write k = te.reduce_axis((0, n), 'k') and te.{subject}(..., axis=k)"
+    require(axes, ExprError, subject, law, got=axis)
     for v in axes:
         ok = isinstance(v, IterVar) and v.kind == "reduce"
-        require(ok, ExprError, subject, "reduces over reduction axes only", axis=v.name if isinstance(v, Var) else v)
+        require(ok, ExprError, subject, law, axis=v.name if isinstance(v, Var) else v)
     return axes
 
 
@@ -91,7 +95,7 @@ def comm_reducer(
     value).  The reducer is called as `f(expr_or_tuple, axis=..., where=None)`.
     """
 
-    def reducer(expr: Any, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Any:
+    def reducer(expr: Any, axis: IterVar | Sequence[IterVar] | None = None, where: Expr | None = None) -> Any:
         sources = tuple([as_expr(e) for e in (expr if isinstance(expr, tuple | list) else (expr,))])
         multiple = isinstance(expr, tuple | list)
         dtypes = [e.dtype for e in sources]
@@ -127,11 +131,18 @@ def _builtin(name: str, op: str, identity: Callable[[str], Const]) -> Callable[.
     def combiner(dtype: str) -> Combiner:
         return _combiner(name, [dtype], combine, identity, multiple=False)
 
-    def reducer(expr: ExprLike, axis: IterVar | Sequence[IterVar] | ExprLike, where: Expr | None = None) -> Expr:
+    def reducer(
+        expr: ExprLike,
+        value: ExprLike | list[IterVar] | tuple[IterVar, ...] | None = None,
+        where: Expr | None = None,
+        *,
+        axis: IterVar | Sequence[IterVar] | None = None,
+    ) -> Expr:
         source = as_expr(expr)
-        if not isinstance(axis, IterVar | Sequence):
-            return combine(source, axis)  # of two values: te.max(x, 0.0)
-        return Reduce(combiner(source.dtype), (source,), _axes(axis, name), where)
+        require(value is None or axis is None, ExprError, name, "two values have no axis", value=value, axis=axis)
+        if value is None or isinstance(value, IterVar | list | tuple):
+            return Reduce(combiner(source.dtype), (source,), _axes(axis if value is None else value, name), where)
+        return combine(source, value)  # of two values: te.max(x, 0.0)
 
     reducer.__name__ = name
     reducer.__doc__ = f"Reduce `expr` with `{op}` over `axis` (where the condition holds), or combine two values."

@@ -2,15 +2,17 @@
 
 This is the oracle of tests and of measured programs, so it shares no code with the rest of the system beyond the
 expressions, which it takes as they are written: nothing is folded.  Work is done on boxes of the iteration space small
-enough that temporaries stay below some 64 MB.  A `sum` of a product is contracted factor by factor through matrix
-multiplication.
+enough that temporaries stay below some 64 MB; several threads take boxes, each of which writes elements of its own.  A
+`sum` of a product is contracted factor by factor through matrix multiplication, which has threads itself.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +25,7 @@ from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .visit import children, free_vars, walk, with_children
 
 BOX_ELEMENTS = 1 << 21
+MOST_THREADS = 8
 
 Box = tuple[tuple[int, int], ...]
 
@@ -167,13 +170,28 @@ def _evaluate_op(op: ComputeOp, arrays: Mapping[Tensor, Array], dtype: str | Non
     spatial = space.spatial
     dims, shape = space.dims, _box_shape(space.dims, folding.temporaries())
     out = [np.empty(dims[:spatial], np_dtype(body.dtype, dtype)) for body in op.body]
-    for outer in _boxes(dims[:spatial], shape[:spatial]):
+
+    def fill(outer: Box) -> None:
         inner = _boxes(dims[spatial:], shape[spatial:])
         evaluators = (Evaluator(len(dims), space.env(outer + box), arrays, dtype) for box in inner)
         where = tuple([slice(lo, hi) for lo, hi in outer])
-        for target, array in zip(out, _on_boxes(op, folding, evaluators), strict=True):
-            target[where] = array.reshape(array.shape[:spatial])
+        with np.errstate(all="ignore"):  # threads do not inherit it
+            for target, array in zip(out, _on_boxes(op, folding, evaluators), strict=True):
+                target[where] = array.reshape(array.shape[:spatial])
+
+    _for_each(fill, list(_boxes(dims[:spatial], shape[:spatial])), alone=len(folding.factors) > 1)
     return [array.reshape(op.shape) for array in out]
+
+
+def _for_each(fill: Callable[[Box], None], boxes: Sequence[Box], alone: bool) -> None:
+    """Call `fill` for all boxes, side by side unless it must be `alone`.  Raises what the first failing one raises."""
+    threads = min(len(boxes), MOST_THREADS, os.cpu_count() or 1)
+    if alone or threads < 2:
+        for box in boxes:
+            fill(box)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(fill, boxes))
 
 
 def _on_boxes(op: ComputeOp, folding: _Folding, evaluators: Iterator[Evaluator]) -> list[Array]:

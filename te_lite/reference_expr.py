@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arithmetic import convert, float_power, int_power, trunc_divide
+from .arithmetic import convert, power, trunc_divide
 from .errors import InterpError, require
 from .expr import FLOATS, INDEX, Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Select, Var
 from .tensor import Tensor
@@ -33,10 +33,6 @@ def _trunc_div(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return a / b
     return trunc_divide(a, b)
-
-
-def _power(a: Array, b: Array) -> Array:
-    return float_power(a, b) if a.dtype.kind == "f" else int_power(a, b)
 
 
 def _floor_div(a: Array, b: Array) -> Array:
@@ -78,7 +74,7 @@ CALLS: dict[str, Callable[..., Array]] = {
     "tanh": np.tanh,
     "erf": lambda x: np.asarray(_erf_elements(x), x.dtype),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "pow": _power,
+    "pow": power,
     "abs": np.abs,
     "floor": np.floor,
     "ceil": np.ceil,

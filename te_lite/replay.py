@@ -22,6 +22,8 @@ from .step import (
     FollowSplit,
     FreePragma,
     Fuse,
+    JoinReductions,
+    Pipeline,
     Pragma,
     Reorder,
     RFactor,
@@ -29,6 +31,8 @@ from .step import (
     Split,
     Step,
     StorageAlign,
+    StorageOrder,
+    Swizzled,
 )
 
 _APPLY: dict[type, Callable[[State, Any], State]] = {
@@ -41,6 +45,8 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     FollowSplit: apply_loop.apply_follow_split,
     FollowFusedSplit: apply_loop.apply_follow_fused_split,
     StorageAlign: apply_loop.apply_storage_align,
+    StorageOrder: apply_loop.apply_storage_order,
+    Swizzled: apply_loop.apply_swizzled,
     ComputeAt: apply_stage.apply_compute_at,
     ComputeInline: apply_stage.apply_compute_inline,
     ComputeRoot: apply_stage.apply_compute_root,
@@ -48,7 +54,9 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     CacheWrite: apply_stage.apply_cache_write,
     RFactor: apply_stage.apply_rfactor,
     DoubleBuffer: apply_stage.apply_double_buffer,
+    Pipeline: apply_stage.apply_pipeline,
     SetScope: apply_stage.apply_set_scope,
+    JoinReductions: apply_stage.apply_join_reductions,
 }
 
 

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from .dag import ComputeDAG
 from .errors import ScheduleError, require
 from .expr import IterVar
+from .fragment import Digit
+from .mma import OPERANDS, mma
 from .replay import apply
 from .state import Iter, Stage, State
 from .step import (
@@ -30,6 +33,8 @@ from .step import (
     DoubleBuffer,
     FreePragma,
     Fuse,
+    JoinReductions,
+    Pipeline,
     Pragma,
     Reorder,
     RFactor,
@@ -37,6 +42,8 @@ from .step import (
     Split,
     Step,
     StorageAlign,
+    StorageOrder,
+    Swizzled,
 )
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 
@@ -113,25 +120,29 @@ class Schedule:
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor | Operation]) -> Tensor:
         """Read `tensor` through a copy in `scope` for the given readers; returns the copy.
 
-        A scope `local.<name>` takes two steps: a copy in `local`, which is then put into that memory.
+        A scope with a name (`local.acc_buffer`, `fragment.m16n8k16_f16_f32.a`) takes two steps: a copy in `local`,
+        which is then put there.
         """
         k = self.stage_id(tensor)
         listed: list[Any] = list(readers) if isinstance(readers, list | tuple) else [readers]
         ids = sorted(self.stage_id(r) for r in listed)
-        special = scope.startswith("local.")
+        special = "." in scope
         self.apply(CacheRead(k, "local" if special else scope, tuple(ids)))
         if special:
             self.apply(SetScope(k + 1, scope))
         return self.state.stages[k + 1].op.output()
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
-        """Compute in `scope` first and copy out; returns the cache (a list of them when given a list)."""
+        """Compute in `scope`, as for `cache_read`, and copy out; returns the cache (a list when given a list)."""
         tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
         stages = {self.stage_id(t) for t in tensors}
         names = [t.name for t in tensors]
         require(len(stages) == 1, ScheduleError, "cache_write", "needs tensors of one operation", tensors=names)
         k = stages.pop()
-        self.apply(CacheWrite(k, scope))
+        special = "." in scope
+        self.apply(CacheWrite(k, "local" if special else scope))
+        if special:
+            self.apply(SetScope(k, scope))
         caches = [self.state.stages[k].op.output(t.value_index) for t in tensors]
         return caches if isinstance(tensor, list | tuple) else caches[0]
 
@@ -143,6 +154,13 @@ class Schedule:
         self.apply(RFactor(k, handle.position(axis), factor_axis if factor_axis >= 0 else rank + 1 + factor_axis))
         op = self.state.stages[k].op
         return op.output() if op.num_outputs == 1 else [op.output(i) for i in range(op.num_outputs)]
+
+    def join_reductions(self, extreme: Tensor, total: Tensor) -> list[Tensor]:
+        """Compute an extreme, and a sum of terms that refer to it, in one pass; returns the pairs `<op>.online`."""
+        k = self.stage_id(extreme)
+        self.apply(JoinReductions(k, self.stage_id(total)))
+        op = self.state.stages[k].op
+        return [op.output(i) for i in range(op.num_outputs)]
 
     def __str__(self) -> str:
         return str(self.state)
@@ -278,6 +296,14 @@ class StageHandle:
         """
         self.schedule.apply(StorageAlign(self.id, self.position(axis), factor, offset))
 
+    def storage_order(self, *order: int) -> None:
+        """Store the stage's axes in this order (numbers, as for `np.transpose`); the last one is contiguous."""
+        self.schedule.apply(StorageOrder(self.id, order))
+
+    def swizzle(self) -> None:
+        """Store the stage, in shared memory, so that reading a column of 16-byte chunks meets every bank once."""
+        self.schedule.apply(Swizzled(self.id))
+
     def compute_at(self, target: StageHandle, axis: Axis) -> None:
         """Compute the stage inside a loop of its consumer, as much of it as is needed there."""
         ok = isinstance(target, StageHandle)
@@ -295,6 +321,10 @@ class StageHandle:
         """
         self.schedule.apply(DoubleBuffer(self.id))
 
+    def pipeline(self, tiles: int) -> None:
+        """As `double_buffer`, with room for `tiles` tiles (2 to 5), which are fetched `tiles` - 1 turns ahead."""
+        self.schedule.apply(Pipeline(self.id, tiles))
+
     def set_scope(self, scope: str) -> None:
         """Keep what the stage computes in `scope`: `global`, `shared`, `local`, or a memory `local.<name>`."""
         self.schedule.apply(SetScope(self.id, scope))
@@ -302,6 +332,37 @@ class StageHandle:
     def tensorize(self, axis: Axis) -> None:
         """Let one instruction of the target do what the loop, and all inside, does."""
         self._annotate(axis, "tensorize")
+
+    def split_fragment(self, rows: Axis, columns: Axis, operand: str) -> tuple[Loop, Loop, Loop, tuple[Loop, ...]]:
+        """Split two loops into tiles, lanes and values of `<instruction>.<operand>` (`mma.py`), and bind the lanes.
+
+        Returns the loops over tiles, rows and columns; the loop over the 32 lanes, bound to threadIdx.x; and those over
+        the values of a lane, the last one of neighbours in a register.  They are put into this order.
+        """
+        name, _, which = operand.partition(".")
+        subject, law = f"split_fragment {self.op.name}", "an operand of an instruction is needed"
+        require(which in OPERANDS, ScheduleError, subject, law, got=operand)
+        fragment = mma(name).fragment(which)
+        digits, parts, tiles = (*fragment.lane, *fragment.value), dict[Digit, Loop](), list[Loop]()
+        for axis, side in ((rows, attrgetter("row")), (columns, attrgetter("column"))):
+            own = sorted([d for d in digits if side(d)], key=side)
+            pieces = self._split_all(axis, [d.extent for d in own])
+            tiles.append(pieces[0])
+            parts.update(zip(own, pieces[1:], strict=True))
+        values = [parts[d] for d in reversed(fragment.value)]
+        lanes = [parts[d] for d in reversed(fragment.lane)]
+        self.reorder(*tiles, *lanes, *values)
+        lane = self.fuse(*lanes)
+        self.bind(lane, thread_axis("threadIdx.x"))
+        return tiles[0], tiles[1], lane, tuple(values)
+
+    def _split_all(self, axis: Axis, factors: Sequence[int]) -> list[Loop]:
+        """What is left of a loop, and the loops of `factors`, split off one after the other from the inside."""
+        rest, loops = self._loops([self._iter(axis).uid])[0], list[Loop]()
+        for factor in factors:
+            rest, inner = self.split(rest, factor=factor)
+            loops.append(inner)
+        return [rest, *loops]
 
     def compute_root(self) -> None:
         """Compute the whole stage before its consumers."""

@@ -7,8 +7,10 @@ candidate, or None while unknown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from .region import Linear
 from .simplify import Simplifier
 from .step import Length, Step
 from .tensor import ComputeOp, Operation, PlaceholderOp
+
+Kept = TypeVar("Kept")
 
 Extent = int | np.ndarray
 
@@ -90,8 +94,15 @@ class Stage:
     attach: Attach | None = None
     auto_unroll_max_step: int = 0
     storage_align: tuple[int, int, int] | None = None
+    storage_order: tuple[int, ...] | None = None
     pragmas: tuple[tuple[str, str], ...] = ()
-    double_buffer: bool = False
+    tiles: int = 1
+    swizzled: bool = False
+
+    @property
+    def double_buffer(self) -> bool:
+        """Whether tiles are fetched before they are used: there is room for `tiles` of them."""
+        return self.tiles > 1
 
     @property
     def is_placeholder(self) -> bool:
@@ -101,6 +112,10 @@ class Stage:
     def compute(self) -> ComputeOp:
         assert isinstance(self.op, ComputeOp)
         return self.op
+
+    def stored(self, of_axes: Sequence[Kept]) -> tuple[Kept, ...]:
+        """What belongs to each axis, in the order in which the stage stores its axes."""
+        return tuple(of_axes if self.storage_order is None else [of_axes[d] for d in self.storage_order])
 
     @property
     def iters(self) -> tuple[Iter, ...]:

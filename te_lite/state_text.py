@@ -53,8 +53,12 @@ def _marks(stage: Stage) -> Iterable[str]:
         yield f"auto_unroll: {stage.auto_unroll_max_step}"
     if stage.storage_align is not None and stage.storage_align[2]:
         yield f"storage_offset: {stage.storage_align[2]}"
+    if stage.storage_order is not None:
+        yield f"storage_order: {' '.join(map(str, stage.storage_order))}"
+    if stage.swizzled:
+        yield "swizzled"
     if stage.double_buffer:
-        yield "double_buffer"
+        yield "double_buffer" if stage.tiles == 2 else f"pipeline: {stage.tiles}"
 
 
 def _range(starts: _Starts, it: Iter) -> str:

@@ -3,7 +3,8 @@
     step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
          | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR
          | CacheRead CHR | CacheWrite CHW | RFactor RF
-         | FreePragma PRX | DoubleBuffer DBF | SetScope SSC (ours)
+         | FreePragma PRX | DoubleBuffer DBF | SetScope SSC | JoinReductions JRD | StorageOrder STO | Swizzled SWZ
+         | Pipeline PIP (ours)
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -17,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .errors import RecordError, ScheduleError, require
+from .mma import MMA, OPERANDS
 
 Length = int | np.ndarray | None
 
@@ -25,12 +27,16 @@ ANNOTATIONS = (
     "blockIdx.z", "threadIdx.z", "tensorize",
 )  # fmt: skip
 SCOPES = ("global", "shared", "local")
+ANY_SCOPE = f"{', '.join(SCOPES)}, local.<name> or fragment.<instruction>.<operand>"
 
 
 def is_scope(text: str) -> bool:
-    """Whether `text` names storage: one of SCOPES, or `local.<name>`, a private memory of an accelerator."""
+    """Whether `text` names storage: one of SCOPES, `local.<name>`, a private memory of an accelerator, or
+    `fragment.<instruction>.<operand>`, registers of a warp."""
     base, _, name = text.partition(".")
-    return text in SCOPES or (base == "local" and name.isidentifier())
+    instruction, _, operand = name.partition(".")
+    fragment = base == "fragment" and instruction in MMA and operand in OPERANDS
+    return text in SCOPES or (base == "local" and name.isidentifier()) or fragment
 
 
 class StepBase:
@@ -149,6 +155,23 @@ class StorageAlign(StepBase):
 
 
 @dataclass(frozen=True, slots=True)
+class StorageOrder(StepBase):
+    """The axes of a stage as its own storage has them, the last one contiguous; a letter of our own."""
+
+    tag: ClassVar[str] = "STO"
+    stage: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swizzled(StepBase):
+    """Let the 16-byte chunks of rows in shared memory trade places (see `swizzle.py`); a letter of our own."""
+
+    tag: ClassVar[str] = "SWZ"
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
 class ComputeAt(StepBase):
     """Compute a stage inside a loop of another one."""
 
@@ -216,12 +239,34 @@ class DoubleBuffer(StepBase):
 
 
 @dataclass(frozen=True, slots=True)
+class Pipeline(StepBase):
+    """Fetch the tiles of a shared copy `tiles` - 1 turns before they are used; a letter of our own."""
+
+    tag: ClassVar[str] = "PIP"
+    stage: int
+    tiles: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetScope(StepBase):
     """Keep what the stage computes in `scope`; a letter of our own."""
 
     tag: ClassVar[str] = "SSC"
     stage: int
     scope: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinReductions(StepBase):
+    """One reduction of pairs for `stage` and `other`, which refers to it; a letter of our own (see `online.py`)."""
+
+    tag: ClassVar[str] = "JRD"
+    stage: int
+    other: int
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        return (self.stage, self.other)
 
 
 Step = (
@@ -233,6 +278,8 @@ Step = (
     | FollowSplit
     | FollowFusedSplit
     | StorageAlign
+    | StorageOrder
+    | Swizzled
     | ComputeAt
     | ComputeInline
     | ComputeRoot
@@ -241,7 +288,9 @@ Step = (
     | RFactor
     | FreePragma
     | DoubleBuffer
+    | Pipeline
     | SetScope
+    | JoinReductions
 )
 STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}
 
@@ -307,7 +356,7 @@ def _field(tag: str, name: str, value: Any) -> Any:
             return bool(value)
         case "scope" if tag == "SSC":
             ok = isinstance(value, str) and is_scope(value)
-            require(ok, RecordError, where, f"must be {', '.join(SCOPES)} or local.<name>", got=value)
+            require(ok, RecordError, where, f"must be {ANY_SCOPE}", got=value)
             return value
         case "scope":
             require(value in SCOPES, RecordError, where, f"must be one of {', '.join(SCOPES)}", got=value)

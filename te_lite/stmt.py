@@ -9,6 +9,8 @@
           | ThreadReduce(combiner, dst, src, thread, extent)
                                              dst[k] := fold of src[k] over the threads along `thread`;
                                              every thread gets the result; implies a barrier
+          | WarpMultiply(op, d, a, b)        tiles that the threads of a warp hold together: d := d + a * b
+          | WarpLoad(form, to, row)          registers of a warp := matrices in shared memory
     func  = LoweredFunc(name, args, body)
 
 A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
@@ -22,13 +24,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .element import Buffer
+from .element import Buffer, BufferLoad
 from .expr import Combiner, Const, Expr, Var
 from .hooks import Hook
+from .mma import MatrixLoad, Mma
 
 __all__ = [
     "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "For", "ForKind", "If", "LoweredFunc", "Seq", "Stmt", "Store",
-    "ThreadReduce", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of", "with_bodies",
+    "ThreadReduce", "WarpLoad", "WarpMultiply", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of",
+    "with_bodies", "written_by",
 ]  # fmt: skip
 
 
@@ -93,9 +97,13 @@ class Seq:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Barrier:
-    """`publishes`: copies into pipelined buffers, which may be asynchronous, are complete when it opens."""
+    """`publishes`: copies into pipelined buffers, which may be asynchronous, are complete when it opens.
+
+    It closes a group of copies, and the last `left` groups may be incomplete.
+    """
 
     publishes: bool = False
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +120,34 @@ class ThreadReduce:
     extent: int
 
 
-Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce
+@dataclass(frozen=True, slots=True, eq=False)
+class WarpMultiply:
+    """One instruction of a tensor core, by all 32 threads of a warp along threadIdx.x.
+
+    Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
+    in the order of the fragment; `d` is added to.
+    """
+
+    op: Mma
+    d: BufferLoad
+    a: BufferLoad
+    b: BufferLoad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WarpLoad:
+    """`ldmatrix`, by all 32 threads of a warp along threadIdx.x.
+
+    `row` is the first element of the 16 bytes that the thread gives the address of, `to` the first of the neighbours in
+    a local buffer that it gets.
+    """
+
+    form: MatrixLoad
+    to: BufferLoad
+    row: BufferLoad
+
+
+Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | WarpMultiply | WarpLoad
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +189,7 @@ def bodies(s: Stmt) -> tuple[Stmt, ...]:
             return (then,)
         case Seq(stmts=stmts):
             return stmts
-        case Store() | Barrier() | ThreadReduce():
+        case Store() | Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad():
             return ()
 
 
@@ -180,6 +215,20 @@ def stmts_of(s: Stmt) -> Iterator[Stmt]:
         stack.extend(reversed(bodies(node)))
 
 
+def written_by(s: Stmt) -> tuple[Buffer, ...]:
+    """The buffers that the statement itself, without those inside of it, writes."""
+    match s:
+        case Store(buffer=buffer):
+            return (buffer,)
+        case ThreadReduce(dst=dst):
+            return dst
+        case WarpMultiply(d=d):
+            return (d.buffer,)
+        case WarpLoad(to=to):
+            return (to.buffer,)
+    return ()
+
+
 def exprs_of(s: Stmt) -> tuple[Expr, ...]:
     """The expressions that stand directly in `s`."""
     match s:
@@ -189,6 +238,10 @@ def exprs_of(s: Stmt) -> tuple[Expr, ...]:
             return (cond,)
         case ThreadReduce(src=src):
             return src
+        case WarpMultiply(d=d, a=a, b=b):
+            return (d, a, b)
+        case WarpLoad(to=to, row=row):
+            return (to, row)
         case _:
             return ()
 
@@ -207,5 +260,15 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         case ThreadReduce(src=src):
             new = tuple([f(e) for e in src])
             return s if all(x is y for x, y in zip(src, new, strict=True)) else replace(s, src=new)
+        case WarpMultiply(op=op, d=d, a=a, b=b):
+            places = [_place(f(e)) for e in (d, a, b)]
+            return s if all(x is y for x, y in zip((d, a, b), places, strict=True)) else WarpMultiply(op, *places)
+        case WarpLoad(form=form, to=to, row=row):
+            return WarpLoad(form, _place(f(to)), _place(f(row)))
         case _:
             return with_bodies(s, tuple([map_exprs(b, f) for b in bodies(s)]))
+
+
+def _place(e: Expr) -> BufferLoad:
+    assert isinstance(e, BufferLoad)
+    return e

@@ -31,7 +31,22 @@ from .expr import (
     Select,
     Var,
 )
-from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce, bodies
+from .stmt import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    LoweredFunc,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
+    bodies,
+)
 from .text import expr_text
 
 Name = Callable[[Any], str]
@@ -110,12 +125,16 @@ def _head(s: Stmt, name: Name) -> str:
             return f"alloc {name(buffer)}: {_type_text(buffer)} ({buffer.scope})"
         case If(cond=cond):
             return f"if {_text(cond, name)}:"
-        case Barrier(publishes=publishes):
-            return "barrier(publish)" if publishes else "barrier()"
+        case Barrier(publishes=publishes, left=groups):
+            return f"barrier(publish{f' all but {groups}' if groups else ''})" if publishes else "barrier()"
         case ThreadReduce(combiner=combiner, dst=dst, src=src, thread=thread, extent=extent):
             left = ", ".join(f"{name(b)}[0]" for b in dst)
             right = ", ".join(_text(e, name) for e in src)
             return f"{left} = thread_{combiner.name}({right}; {name(thread)} in 0..{extent})"
+        case WarpMultiply(op=op, d=d, a=a, b=b):
+            return f"mma.{op.name}({', '.join(_text(e, name) for e in (d, a, b))})"
+        case WarpLoad(form=form, to=to, row=row):
+            return f"{form.name}({_text(to, name)}, {_text(row, name)})"
         case Seq():
             return "..."
 

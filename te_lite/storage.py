@@ -2,22 +2,44 @@
 
 A scope is a class, or a class and a name: `local.acc_buffer` is a memory of an accelerator that one thread has for
 itself, as it has `local` storage.  Targets that have such memories look at the whole scope, all others at its class.
+`fragment.<instruction>.<operand>` are the registers that the 32 threads of a warp, along threadIdx.x, fill and read
+together as an operand of an instruction of tensor cores (`mma.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
-SCOPE_RANK = {"global": 0, "shared": 1, "local": 3}
+SCOPE_RANK = {"global": 0, "shared": 1, "fragment": 2, "local": 3}
 """How private each class of storage is: more than the threads of a rank that do not share it (`loop_scope`)."""
 
 
 @lru_cache(maxsize=256)
 def storage_class(scope: str) -> str:
-    """`global`, `shared` or `local`: the part of a scope before the first dot."""
+    """`global`, `shared`, `fragment` or `local`: the part of a scope before the first dot."""
     return scope.partition(".")[0]
 
 
 def scope_rank(scope: str) -> int:
     """How private storage is."""
     return SCOPE_RANK[storage_class(scope)]
+
+
+def stored_strides(
+    shape: Sequence[Any], align: tuple[int, int, int] | None = None, order: Sequence[int] | None = None
+) -> list[Any]:
+    """By how many elements a step along each axis of a storage moves (ints or lanes).
+
+    The axes are stored in `order`, the last one contiguous; the stride of axis `align[0]` is `align[2]` modulo
+    `align[1]`.
+    """
+    strides: list[Any] = [1] * len(shape)
+    stride: Any = 1
+    for d in reversed(range(len(shape)) if order is None else order):
+        if align is not None and d == align[0]:
+            stride = stride + (align[2] - stride) % align[1]
+        strides[d] = stride
+        stride = stride * shape[d]
+    return strides

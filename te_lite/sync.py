@@ -25,11 +25,14 @@ from .stmt import (
     Stmt,
     Store,
     ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
     bodies,
     exprs_of,
     seq,
     stmts_of,
     with_bodies,
+    written_by,
 )
 from .visit import walk
 
@@ -60,7 +63,7 @@ def accesses(s: Stmt) -> Pending:
     """All buffers that are read and written under a statement."""
     inside = tuple(stmts_of(s))
     loads = [x.buffer for t in inside for e in exprs_of(t) for x in walk(e) if isinstance(x, BufferLoad)]
-    return Pending(frozenset(loads), frozenset([t.buffer for t in inside if isinstance(t, Store)]))
+    return Pending(frozenset(loads), frozenset([b for t in inside for b in written_by(t)]))
 
 
 def meeting_places(kernel: Stmt, threads: Sequence[For]) -> frozenset[Buffer]:
@@ -95,7 +98,7 @@ class _Barriers:
 
     def _visit(self, s: Stmt, pending: Pending) -> tuple[Stmt, Pending]:
         match s:
-            case Store() | If() | ThreadReduce():
+            case Store() | If() | ThreadReduce() | WarpMultiply() | WarpLoad():
                 own = self.accesses(s)
                 barrier = pending.conflicts(own)
                 after = own if barrier else pending.join(own)

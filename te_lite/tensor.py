@@ -12,6 +12,7 @@ from .dtype import python_number
 from .element import Operation, Tensor
 from .errors import ExprError, require
 from .expr import DTYPES, INDEX, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr
+from .misuse import writing
 from .visit import post_walk, walk
 
 __all__ = ["ComputeOp", "Operation", "PlaceholderOp", "Tensor", "compute", "make_compute", "placeholder"]
@@ -162,13 +163,28 @@ def compute(
     names = _axis_names(fcompute, len(dims), varargs_names)
     require(len(names) == len(dims), ExprError, name, "one index per dimension is needed", shape=dims, indices=names)
     axis = tuple([IterVar(n, INDEX, d, "spatial") for n, d in zip(names, dims, strict=True)])
-    value = fcompute(*axis)
+    with writing():
+        value = fcompute(*axis)
+    law = "the function must give the expression of an element (a def needs its return)"
+    require(value is not None, ExprError, name, law, got=value)
     body = tuple([as_expr(e) for e in (value if isinstance(value, tuple | list) else (value,))])
+    _check_axes(name, axis, body)
     first = body[0]
     if len(body) == 1 and isinstance(first, Reduce):
         body = tuple([replace(first, value_index=k) for k in range(len(first.sources))])
     op = make_compute(name, axis, body, next(_fresh_key), tag, attrs or {})
     return op.output() if len(body) == 1 else tuple(op.output(k) for k in range(len(body)))
+
+
+def _check_axes(name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+    """Every axis in the bodies must be one of the operation or of its reduction."""
+    for e in body:
+        known = {*axis, *(v for r in walk(e) if isinstance(r, Reduce) for v in r.axes)}
+        for v in walk(e):
+            if isinstance(v, IterVar) and v not in known:
+                reduced = f"{v.name} is a reduction axis that nothing reduces over; write te.sum(..., axis={v.name})"
+                other = f"{v.name} is an axis of another operation; its own are {', '.join(a.name for a in axis)}"
+                raise ExprError(f"{name}: {reduced if v.kind == 'reduce' else other}")
 
 
 def make_compute(
@@ -192,6 +208,7 @@ def make_compute(
 def _check_bodies(name: str, body: tuple[Expr, ...]) -> None:
     for e in body:
         nested = sum(isinstance(x, Reduce) for x in walk(e)) - isinstance(e, Reduce)
-        require(nested == 0, ExprError, name, "a reduction must be the whole body of a compute")
+        law = "a reduction must be the whole body of a compute; give it a te.compute of its own, and read that"
+        require(nested == 0, ExprError, name, law)
         alike = isinstance(body[0], Reduce) == isinstance(e, Reduce)
         require(alike, ExprError, name, "either all outputs are reductions or none")

@@ -10,6 +10,9 @@ and as the thread is the same in all that one thread does, c*q + r tells its ele
     A[q*128 + threadIdx.x*4 + r] in 0..256     becomes     A[q*4 + r] in 0..8
 
 An access of another form may read what another thread computed, so it is refused; so are kernels with more threads.
+
+Fragments are stored like that for the 32 lanes of a warp, and become local arrays.  The operands of an instruction of
+tensor cores begin with an element of lane 0, whose place is that of each lane's own element.
 """
 
 from __future__ import annotations
@@ -19,11 +22,14 @@ from dataclasses import dataclass, replace
 
 from .errors import LowerError, require
 from .expr import BufferLoad, Const, Expr, Var, as_expr, binary
+from .fragment import LANES
 from .lanes import ceildiv
-from .loop_scope import shared_out
+from .loop_scope import WARP, shared_out
 from .lower_facts import Facts
 from .simplify import Simplifier
-from .stmt import Alloc, Buffer, Stmt, Store, bodies, exprs_of, map_exprs, stmts_of, with_bodies
+from .state import Stage
+from .stmt import Alloc, Buffer, Stmt, Store, WarpLoad, WarpMultiply, bodies, exprs_of, map_exprs, stmts_of, with_bodies
+from .storage import storage_class
 from .visit import substitute, transform, walk
 
 
@@ -33,15 +39,23 @@ def keep_own_parts(facts: Facts, k: int, nest: Stmt) -> Stmt:
     Raises LowerError when a thread might touch what another one keeps.
     """
     for c, stage in enumerate(facts.stages):
-        tags = shared_out(stage, facts.bounds.scopes[c]) if facts.roots[c] == k else ()
-        for buffer in facts.own_buffers(c) if tags else ():
-            for it in stage.iters:
-                if it.annotation in tags:
-                    thread, every = facts.thread_vars[k, it.annotation], facts.thread_extents[k][it.annotation]
-                    law = "all threads of the kernel must share it out"
-                    require(it.length == every, LowerError, buffer.name, law, axis=it.annotation)
-                    nest, buffer = _Parts(nest, buffer, thread, every, facts.simplifier).kept()
+        if facts.roots[c] != k:
+            continue
+        for buffer in facts.own_buffers(c):
+            for tag, count in _sharers(stage, facts.bounds.scopes[c]).items():
+                every = facts.thread_extents[k].get(tag, 1)
+                law = "all threads of the kernel must share it out"
+                require(count == every, LowerError, buffer.name, law, axis=tag, threads=every, needed=count)
+                nest, buffer = _Parts(nest, buffer, facts.thread_vars[k, tag], every, facts.simplifier).kept()
     return nest
+
+
+def _sharers(stage: Stage, scope: str) -> dict[str, int]:
+    """The thread axes along which a stage is shared out, and among how many."""
+    if storage_class(scope) == "fragment":
+        return {WARP: LANES}
+    tags = shared_out(stage, scope)
+    return {it.annotation: it.length for it in stage.iters if it.annotation in tags}
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ class _Parts:
         step = steps.pop() if steps else 1
         self._require(not steps and step > 0)
         size = ceildiv(self.buffer.size, step * self.count) * step
-        small = replace(self.buffer, shape=(size,), strides=None)
+        small = replace(self.buffer, shape=(size,), strides=None, scope="local")
         return self._moved(self.nest, small, step), small
 
     def _require(self, ok: bool) -> None:
@@ -71,6 +85,8 @@ class _Parts:
 
     def _indices(self) -> Iterator[Expr]:
         for s in stmts_of(self.nest):
+            if isinstance(s, WarpMultiply | WarpLoad):
+                continue
             if isinstance(s, Store) and s.buffer is self.buffer:
                 yield s.index
             for e in exprs_of(s):

@@ -12,7 +12,22 @@ from dataclasses import dataclass, replace
 
 from .expr import BufferLoad, Const, Expr, Select, Var, as_expr, same
 from .simplify import Simplifier
-from .stmt import For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, map_exprs, seq, stmts_of, with_bodies
+from .stmt import (
+    For,
+    ForKind,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    WarpLoad,
+    WarpMultiply,
+    bodies,
+    exprs_of,
+    map_exprs,
+    seq,
+    stmts_of,
+    with_bodies,
+)
 from .visit import children, rebuild
 
 MAX_DEPTH = 8
@@ -38,7 +53,7 @@ def _mark(s: Stmt, max_steps: Mapping[Var, int]) -> _Marked:
     match s:
         case For():
             return _mark_loop(s, _mark(s.body, max_steps), max_steps.get(s.var, 0))
-        case Store():
+        case Store() | WarpMultiply() | WarpLoad():
             return _Marked(s, 1, 0, True)
     parts = [_mark(b, max_steps) for b in bodies(s)]
     new = with_bodies(s, tuple([p.stmt for p in parts]))

@@ -17,7 +17,8 @@ from .errors import UnsafeError
 from .stmt import Buffer, LoweredFunc
 from .verify_access import Counterexample, Open, Shown, settle
 from .verify_races import meetings, settle_meeting
-from .verify_walk import Access, Walk
+from .verify_scope import Access
+from .verify_walk import Walk
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from .expr import Var
 from .stmt_text import head_text, pretty
 from .verify_bounds import inside
 from .verify_points import MOST_POINTS, Point, computable, range_at_points, range_of_conditions, value_at
+from .verify_scope import Access
 from .verify_span import Boxes
-from .verify_walk import Access
 
 FEW_POINTS = 1 << 13
 _TRIED = 512

@@ -12,8 +12,8 @@ import numpy as np
 from .expr import Expr, Var
 from .stmt import For
 from .verify_points import Terms, Values, computable, grids, sum_of, value_at
+from .verify_scope import Access
 from .verify_span import Boxes
-from .verify_walk import Access
 from .visit import free_vars, walk
 
 MOST_POINTS = 1 << 20

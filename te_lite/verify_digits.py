@@ -8,7 +8,7 @@ which is a sum itself.  What remains are equations of the loop variable.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from .expr import Var
 from .stmt import For
 from .verify_clash import Pair
 from .verify_form import Ends, Forms, Sum
-from .verify_walk import Access
+from .verify_guards import Place, ways
+from .verify_scope import Access
 
 _MOST_ITERATIONS = 1 << 18
 Atoms = tuple[int, int]
@@ -27,12 +28,16 @@ Equation = tuple[Sum, Sum, int]
 
 def iterations_equal(loop: For, pair: Pair) -> bool:
     """Whether one access in an iteration of `loop` and the other in another never touch the same element."""
+    return any(_differ(loop, pair, one, other) for one, other in ways(*pair.both))
+
+
+def _differ(loop: For, pair: Pair, one: Place, other: Place) -> bool:
+    """The same, of indices that are written so."""
     forms = pair.write.forms
-    (a, x), (b, y) = [forms.of(access.index) for access in pair.both]
-    digits = _Digits(loop, pair)
+    digits = _Digits(loop, pair, (one.ends, other.ends))
     known: dict[Atoms, int] = {}
     done: set[Atoms] = set()
-    todo: list[Equation] = [(a, b, y - x)]
+    todo: list[Equation] = [(one.terms, other.terms, other.constant - one.constant)]
     while todo:
         found = digits.split(*todo.pop())
         if found is None:
@@ -60,19 +65,21 @@ def _one_iteration(loop: For, equal: list[int], forms: Forms) -> bool:
 class _Digits:
     """Takes equations apart into those of single atoms."""
 
-    def __init__(self, loop: For, pair: Pair) -> None:
+    def __init__(self, loop: For, pair: Pair, ends: tuple[Ends, Ends]) -> None:
         self.forms = pair.write.forms
         self.spans = pair.write.scope.spans
-        self.ends = self.forms.ends(self.spans), self.forms.ends(pair.other.scope.spans)
+        self.ends = ends
         self.free = (_inside(pair.write, loop) | _inside(pair.other, loop)) - pair.same
 
     def split(self, a: Sum, b: Sum, difference: int) -> dict[Atoms, int] | None:
         """What follows from `a - b == difference`: differences of atoms; None if it cannot hold."""
         same = [e for e, c in a.items() if b.get(e) == c and self._fixed(e)]
-        mine, theirs = [_by_size(terms, same) for terms in (a, b)]
+        still = self._still({*a, *b})
+        found = {(e, e): x - y for e, (x, y) in still.items()}
+        mine, theirs = [_by_size(terms, same, still) for terms in (a, b)]
         digits = sorted({*mine, *theirs})
-        found: dict[Atoms, int] = {}
-        rest, low, high, first = -difference, 0, 0, 0
+        rest = sum([a.get(e, 0) * x - b.get(e, 0) * y for e, (x, y) in still.items() if e not in same], -difference)
+        low, high, first = 0, 0, 0
         for k, digit in enumerate(digits):
             here = mine.get(digit, []), theirs.get(digit, [])
             span = _span(*here, *self.ends)
@@ -87,6 +94,11 @@ class _Digits:
                 rest, low, high, first = carry, 0, 0, k + 1
         return found if digits or rest == 0 else None
 
+    def _still(self, atoms: set[int]) -> dict[int, tuple[int, int]]:
+        """The atoms that have one value in one place, and one in the other, and both."""
+        spans = [(e, *self.ends[0][e], *self.ends[1][e]) for e in atoms]
+        return {e: (low, lowest) for e, low, high, lowest, highest in spans if low == high and lowest == highest}
+
     def _fixed(self, atom: int) -> bool:
         """Whether an atom is the same in all iterations."""
         return not self.forms.variables(atom) & self.free and self.forms.computable(atom, self.spans)
@@ -96,11 +108,11 @@ Scaled = tuple[int, int]
 """An atom and its coefficient."""
 
 
-def _by_size(terms: Sum, without: list[int]) -> dict[int, list[Scaled]]:
+def _by_size(terms: Sum, *without: Container[int]) -> dict[int, list[Scaled]]:
     """The terms, without some, by the absolute value of their coefficient."""
     out: dict[int, list[Scaled]] = {}
     for e, c in terms.items():
-        if e not in without:
+        if not any(e in some for some in without):
             out.setdefault(abs(c), []).append((e, c))
     return out
 
@@ -126,8 +138,12 @@ def _inside(access: Access, loop: For) -> set[Var]:
 
 
 def _wholes(known: dict[Atoms, int], done: set[Atoms], forms: Forms) -> Iterator[Equation]:
-    """The equations of sums that those of their quotients and remainders give, each once."""
+    """The equations of sums that those of their parts, or of their quotients and remainders, give, each once."""
     for pair in known.keys() - done:
+        parts = [forms.parts.get(e) for e in pair]
+        if parts[0] is not None and parts[1] is not None:
+            done.add(pair)
+            yield parts[0], parts[1], known[pair]
         one, other = [forms.by_remainder.get(e) for e in pair]
         if one is not None and other is not None and one.den == other.den:
             quotients = one.quotient, other.quotient

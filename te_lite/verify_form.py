@@ -54,6 +54,8 @@ class Forms:
         self._known: dict[int, tuple[Expr, Sum, int]] = {}
         self._variables: dict[int, frozenset[Var]] = {}
         self._ends: dict[int, Ends] = {}
+        self.parts: dict[int, Sum] = {}
+        self._by_part: dict[frozenset[tuple[int, int]], int] = {}
 
     def of(self, e: Expr) -> tuple[Sum, int]:
         """An index as a sum, which stays as it is."""
@@ -139,6 +141,15 @@ class Forms:
 
     # ----------------------------------------------------------------------------------------------------- atoms
 
+    def part(self, terms: Sum) -> int:
+        """An atom that is the sum of `terms`, which `parts` gives back."""
+        key = frozenset(terms.items())
+        found = self._by_part.get(key)
+        if found is None:
+            found = self._by_part[key] = self._new(_Divided("//", terms, 0, 1))
+            self.parts[found] = terms
+        return found
+
     def _new(self, atom: Expr | _Divided) -> int:
         self._atoms.append(atom)
         return len(self._atoms) - 1
@@ -200,6 +211,13 @@ class Ends(dict[int, Span]):
         super().__init__()
         self._atoms = atoms
         self._spans = spans
+
+    def narrowed(self, to: Mapping[int, Span]) -> Ends:
+        """The same, with the spans of some atoms as given."""
+        found = Ends(self._atoms, self._spans)
+        found.update(self)
+        found.update(to)
+        return found
 
     def __missing__(self, atom: int) -> Span:
         e = self._atoms[atom]

@@ -91,7 +91,7 @@ def _computable(e: Expr, spans: Spans) -> bool:
             return a.dtype in INDICES and op in _ARITHMETIC
         case Compare() | Logical() | Not():
             return True
-        case Select() | Cast() | Call(func="if_then_else"):
+        case Select() | Cast() | Call(func="if_then_else" | "index_xor"):
             return e.dtype in INDICES or e.dtype == "bool"
     return False
 
@@ -109,6 +109,8 @@ def value_at(e: Expr, grid: Mapping[Var, Values]) -> Values:
             return np.logical_not(value_at(a, grid))
         case Cast(a=a):
             return np.not_equal(value_at(a, grid), 0) if e.dtype == "bool" else np.multiply(value_at(a, grid), 1)
+        case Call(func="index_xor", args=(a, b)):
+            return np.bitwise_xor(value_at(a, grid), value_at(b, grid))
         case Select(cond=cond, a=a, b=b) | Call(args=(cond, a, b)):
             return np.where(value_at(cond, grid), value_at(a, grid), value_at(b, grid))
     raise TypeError(f"no value at a point: {type(e).__name__}")

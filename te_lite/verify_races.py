@@ -22,8 +22,9 @@ from .verify_access import Counterexample, Open, Shown
 from .verify_clash import MOST_POINTS, Apart, Clash, Pair, Unknown, at_points
 from .verify_digits import iterations_equal
 from .verify_phases import Phases
+from .verify_scope import Access
 from .verify_span import Span
-from .verify_walk import Access, Walk
+from .verify_walk import Walk
 from .visit import free_vars
 
 

@@ -108,6 +108,9 @@ class Spans:
                 return None if law is None or a.dtype not in _RANGES else law(self.of(a), self.of(b))
             case Select(a=a, b=b) | Call(func="if_then_else", args=(_, a, b)):
                 return self._either(a, b)
+            case Call(func="index_xor", args=(a, b)):
+                most = max(self.of(a)[1], self.of(b)[1])
+                return (0, (1 << most.bit_length()) - 1) if min(self.of(a)[0], self.of(b)[0]) >= 0 else None
             case Cast(a=a):
                 return self.of(a) if a.dtype in _RANGES and self._casts(e.dtype, a) else None
             case Compare() | Logical() | Not():

@@ -8,7 +8,8 @@ Laws, by the names under which a breach is reported:
     lowered     no tensor-level node is left
     dtypes      stores have the dtype of their buffer, indices are integers, conditions are bool
     kernels     block and thread loops are the outermost nest, blocks before threads, one loop an axis
-    meetings    barriers and thread reductions are in kernels; a reduction names a thread loop and fits it
+    meetings    barriers and thread reductions are in kernels; a reduction names a thread loop and fits it;
+                instructions of tensor cores are in kernels of whole warps, and all lanes of a warp come to them
     vectors     a vectorized loop is innermost and has no barrier
     written     a buffer that holds nothing yet, allocated or an output, is read only after a store to it
 
@@ -17,12 +18,11 @@ Two more, `in_bounds` and `races`, are settled from the accesses that it collect
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import replace
 
 from .expr import (
     FLOATS,
-    INDEX,
     Binary,
     BufferLoad,
     Call,
@@ -39,10 +39,26 @@ from .expr import (
     logical_not,
 )
 from .step import SCOPES, is_scope
-from .stmt import Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt, Store, ThreadReduce
+from .stmt import (
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    LoweredFunc,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
+)
 from .stmt_text import head_text, pretty
 from .verify_form import Forms
-from .verify_span import Span, Spans
+from .verify_scope import Access, Finding, Scope
+from .verify_span import Spans
+from .verify_warp import breaches, touched
 from .visit import children
 
 TAGS = {
@@ -53,114 +69,6 @@ LAWS = (
     "variables", "buffers", "scopes", "lowered", "dtypes", "kernels", "meetings", "vectors", "written", "in_bounds",
     "races",
 )  # fmt: skip
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A breach of a law, as a sentence."""
-
-    law: str
-    sentence: str
-
-
-@dataclass(frozen=True, eq=False)
-class Turn:
-    """A block, thread or parallel loop of more than one iteration, and the buffers that live outside of it."""
-
-    loop: For
-    outside: frozenset[Buffer]
-
-
-@dataclass(frozen=True, eq=False)
-class Scope:
-    """What stands around a statement or expression.
-
-    `conditions` hold here, as far as the boxes of `spans` do not say so already; `never` says that they cannot hold.
-    `kernel` are the block and thread loops, `odd` is the first statement that a kernel must not stand in, or must not
-    have between its loops.  The iterations of `turns` run at once.
-    """
-
-    spans: Spans
-    buffers: frozenset[Buffer]
-    loops: tuple[For, ...] = ()
-    conditions: tuple[Expr, ...] = ()
-    never: bool = False
-    kernel: tuple[For, ...] = ()
-    odd: Stmt | None = None
-    vector: For | None = None
-    turns: tuple[Turn, ...] = ()
-    seen: set[int] = field(default_factory=set)
-
-    def within(self, loop: For) -> Scope:
-        """The body of a loop."""
-        boxes = {**self.spans.boxes, loop.var: (0, loop.extent - 1)}
-        together = loop.kind in (ForKind.BLOCK, ForKind.THREAD, ForKind.PARALLEL) and loop.extent > 1
-        turns = (*self.turns, Turn(loop, self.buffers)) if together else self.turns
-        return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), turns=turns, seen=set())
-
-    def where(self, cond: Expr) -> Scope:
-        """The same place where a condition holds."""
-        boxes, rest, never = dict(self.spans.boxes), list(self.conditions), self.never
-        for part in conjuncts(cond):
-            box = _narrowed(part, boxes)
-            if isinstance(part, Const):
-                never = never or not part.value
-            elif box is None:
-                rest.append(part)
-            else:
-                boxes[box[0]] = box[1]
-                never = never or box[1][0] > box[1][1]
-        return replace(self, spans=Spans(boxes), conditions=tuple(rest), never=never, seen=set())
-
-
-def conjuncts(cond: Expr) -> Iterator[Expr]:
-    """The parts that all hold where `cond` does."""
-    match cond:
-        case Logical(op="&&", a=a, b=b):
-            yield from conjuncts(a)
-            yield from conjuncts(b)
-        case Not(a=Not(a=a)):
-            yield from conjuncts(a)
-        case Not(a=Logical(op="||", a=a, b=b)):
-            yield from conjuncts(logical_not(a))
-            yield from conjuncts(logical_not(b))
-        case Not(a=Compare(op=op, a=a, b=b)) if a.dtype == INDEX:
-            yield Compare(_OPPOSITE[op], a, b)
-        case _:
-            yield cond
-
-
-def _narrowed(cond: Expr, boxes: dict[Var, Span]) -> tuple[Var, Span] | None:
-    """A variable and its new box, where a condition compares one with a number."""
-    match cond:
-        case Compare(op=op, a=Var() as v, b=Const(value=value)) if op != "!=" and v.dtype == INDEX:
-            pass
-        case Compare(op=op, a=Const(value=value), b=Var() as v) if op != "!=" and v.dtype == INDEX:
-            op = _FLIPPED[op]
-        case _:
-            return None
-    if v not in boxes:
-        return None
-    low, high = boxes[v]
-    if op in ("<", "<=", "=="):
-        high = min(high, int(value) - (op == "<"))
-    if op in (">", ">=", "=="):
-        low = max(low, int(value) + (op == ">"))
-    return v, (low, high)
-
-
-@dataclass(frozen=True, eq=False)
-class Access:
-    """An element that a statement touches, and what stands around it."""
-
-    statement: Stmt
-    buffer: Buffer
-    index: Expr
-    scope: Scope
-    forms: Forms
-    writes: bool
 
 
 class Walk:
@@ -210,6 +118,9 @@ class Walk:
                 self.stmt(then, _strange(s, scope.where(cond)))
             case Barrier() | ThreadReduce():
                 self.meeting(s, scope)
+            case WarpMultiply() | WarpLoad():
+                self.meeting(s, scope)
+                self.together(s, scope)
 
     def store(self, s: Store, scope: Scope) -> None:
         if s.value.dtype != s.buffer.dtype:
@@ -267,7 +178,16 @@ class Walk:
         if scope.odd is not None:
             self.find("kernels", f"{name} is inside `{head_text(scope.odd)}`, a kernel's loops must be outermost")
 
-    def meeting(self, s: Barrier | ThreadReduce, scope: Scope) -> None:
+    def together(self, s: WarpMultiply | WarpLoad, scope: Scope) -> None:
+        """An instruction that a warp executes: accesses of registers and rows."""
+        self.findings += breaches(s, scope)
+        for buffer, index, writes in touched(s):
+            self.access(buffer, index, scope, s, writes)
+            self.expr(index, scope, s)
+            if writes:
+                self.unwritten.discard(buffer)
+
+    def meeting(self, s: Barrier | ThreadReduce | WarpMultiply | WarpLoad, scope: Scope) -> None:
         if not scope.kernel:
             self.find("meetings", f"`{head_text(s)}` is outside of a kernel")
         if scope.vector is not None:

@@ -1,4 +1,4 @@
-"""The only generic traversal of expressions: children, rebuild, walk, substitute."""
+"""The only generic traversal of expressions: children, rebuild, walk, substitute; the parts of a condition."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import is_
 
 from .expr import (
+    INDEX,
     Binary,
     BufferLoad,
     Call,
@@ -21,11 +22,14 @@ from .expr import (
     Var,
     binary,
     compare,
+    index_xor,
     logical_and,
     logical_not,
     logical_or,
 )
 from .interval import INDEX_DTYPES
+
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
@@ -68,6 +72,8 @@ def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
             return logical_not(new[0])
         case Call(func="if_then_else") if isinstance(new[0], Const):
             return new[1] if new[0].value else new[2]
+        case Call(func="index_xor"):
+            return index_xor(*new)
     return with_children(e, new)
 
 
@@ -149,5 +155,22 @@ def _makes_data(e: Expr) -> bool:
         case Cast(dtype=dtype, a=a):
             return dtype in INDEX_DTYPES and a.dtype not in INDEX_DTYPES
         case Call(func=func, dtype=dtype):
-            return dtype in INDEX_DTYPES and func not in ("abs", "if_then_else")
+            return dtype in INDEX_DTYPES and func not in ("abs", "if_then_else", "index_xor")
     return False
+
+
+def conjuncts(cond: Expr) -> Iterator[Expr]:
+    """The parts that all hold where `cond` does."""
+    match cond:
+        case Logical(op="&&", a=a, b=b):
+            yield from conjuncts(a)
+            yield from conjuncts(b)
+        case Not(a=Not(a=a)):
+            yield from conjuncts(a)
+        case Not(a=Logical(op="||", a=a, b=b)):
+            yield from conjuncts(logical_not(a))
+            yield from conjuncts(logical_not(b))
+        case Not(a=Compare(op=op, a=a, b=b)) if a.dtype == INDEX:
+            yield Compare(_OPPOSITE[op], a, b)
+        case _:
+            yield cond

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from .errors import LowerError, require
 from .expr import FLOATS, INDEX, Binary, BufferLoad, Call, Cast, Compare, Const, Expr, Select, Var
-from .interval import EVERYTHING, INDEX_DTYPES, Interval, binary_interval, dtype_interval, union
+from .interval import EVERYTHING, INDEX_DTYPES, Interval, binary_interval, dtype_interval, union, xor_interval
 from .laws import wrapped
 from .stmt import For, Stmt, stmts_of
 from .visit import children, is_data, rebuild
@@ -129,6 +129,9 @@ class Widths:
             case Cast(a=a) if a.dtype not in FLOATS:
                 values, exact = self.range(a)
                 return values, exact and fits(values, e.dtype)
+            case Call(func="index_xor", args=(a, b)):
+                (x, first), (y, second) = self.range(a), self.range(b)
+                return xor_interval(x, y), first and second
             case Call(func="abs", args=(a,)):
                 (lo, hi), exact = self.range(a)
                 return (max(lo, -hi, 0), max(-lo, hi)), exact

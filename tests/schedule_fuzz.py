@@ -22,6 +22,7 @@ from te_lite.step import (
     ComputeRoot,
     DoubleBuffer,
     Fuse,
+    Pipeline,
     Pragma,
     Reorder,
     RFactor,
@@ -214,7 +215,8 @@ class Fuzzer:
                 self.attempt(Annotate(k, int(self.rng.integers(len(stage.leaf))), "unroll"))
 
     def _fetch_ahead(self) -> None:
-        """Double-buffer attached shared copies, moved to a reduction loop for it."""
+        """Fetch attached shared copies, moved to a reduction loop for it, one to three turns ahead."""
+        tiles = 2 + len(self.state.steps) % 3
         for k, stage in enumerate(self.state.stages):
             readers = list(self.state.access.read_by[k])
             shared = stage.attach is not None and stage.op.scope == "shared"
@@ -223,7 +225,7 @@ class Fuzzer:
             loops = self.state.stages[readers[0]].iters
             in_turn = [p for p, it in enumerate(loops) if it.kind == REDUCE and it.annotation in ("none", "unroll")]
             if in_turn and self.attempt(ComputeAt(k, readers[0], int(self.pick(in_turn)))):  # type: ignore[call-overload]
-                self.attempt(DoubleBuffer(k))
+                self.attempt(DoubleBuffer(k) if tiles == 2 else Pipeline(k, tiles))
 
     # ----------------------------------------------------------------------------------------- threads
 

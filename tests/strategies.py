@@ -148,8 +148,6 @@ def evaluate(e: Expr, env: Mapping[Any, np.ndarray]) -> np.ndarray:
             return evaluate(a, env).astype(np.float64 if dtype.startswith("float") else np.int64)
         case Select(cond=c, a=a, b=b) | Call(func="if_then_else", args=(c, a, b)):
             return np.where(evaluate(c, env), evaluate(a, env), evaluate(b, env))
-        case Call(func="trunc", args=(a,)) if a.dtype.startswith("int"):
-            return evaluate(a, env)
         case BufferLoad(buffer=buffer, index=index):
             return env[buffer][evaluate(index, env)]
     raise TypeError(f"no meaning in NumPy: {e!r}")

@@ -37,6 +37,10 @@ SPARE_REGISTERS = 4
 """Vector registers that hold operands while the others hold sums (those of `codegen_c`)."""
 UNROLLED_TURNS = 8
 """How often the body of a reduction is written out."""
+SHORTEST_TURN = 4
+"""The least side of a square of elements that a copy turns in registers (that of `codegen_c`)."""
+SHUFFLES_PER_CYCLE = 1.0
+"""Shuffles of two vectors that a core makes in one cycle (Fog, Instruction tables: 512 bits, Ice Lake; Zen 4 has 2)."""
 USABLE = 0.5
 """The share of a cache that one tile can count on: the rest holds lines that pass through (rule of thumb)."""
 
@@ -57,9 +61,44 @@ def _nest_seconds(nest: Nest, nests: Sequence[Nest], machine: CPU) -> Any:
     arithmetic, transfers, loops = _register_cycles(nest, nests, machine)
     levels = _levels(nest, machine)
     l1, l2, l3 = [_traffic(nest, levels, cache) for cache in (machine.l1, machine.l2, machine.l3)]
+    side = _side_of_square(nest, machine)
+    if side is not None:
+        whole = 2.0 * nest.write.element * iterations(nest.loops)
+        arithmetic, transfers, loops, l1 = _turning_cycles(nest, side, (arithmetic, transfers, loops, l1), whole)
     memory_per_clock = machine.dram / machine.clock
     transfers = transfers + l1 / machine.l2_per_clock + l2 / machine.l3_per_clock + l3 * busy_cores / memory_per_clock
     return share * (np.maximum(arithmetic, transfers) + loops) / machine.clock + starts * THREADS_START
+
+
+def _side_of_square(nest: Nest, machine: CPU) -> Any:
+    """The lanes of the squares that a copy is done in, if it reads along one of its loops and writes along another.
+
+    None for what is no copy; 1 for copies that are done element by element.
+    """
+    if nest.stage.op.reduce_axis or nest.work.arithmetic or len(nest.reads) != 1:
+        return None
+    side: Any = 1
+    for a in nest.own_loops:
+        for b in nest.own_loops:
+            if a.key != b.key:
+                along, across = [[nest.footprint.stride(x, loop.key) for loop in (a, b)] for x in nest.accesses]
+                turns = np.equal(across[0], 1) & np.greater(along[0], 1) & np.greater(across[1], 1)
+                turns = turns & np.equal(along[1], 1)
+                shorter = np.minimum(a.extent, b.extent)
+                fits = turns & np.greater_equal(shorter, SHORTEST_TURN) & ~np.asarray(nest.guarded)
+                side = np.where(fits, np.minimum(shorter, machine.vector // nest.write.element), side)
+    return side
+
+
+def _turning_cycles(nest: Nest, side: Any, usual: tuple[Any, Any, Any, Any], moved: Any) -> tuple[Any, Any, Any, Any]:
+    """Cycles of shuffles, of loads and stores, and of loops, and the bytes between L1 and L2, of a copy in squares."""
+    points = iterations(nest.loops)
+    vectors, turns = points / side, np.greater(side, 1)
+    shuffles = vectors * np.log2(side) / SHUFFLES_PER_CYCLE
+    transfers = vectors * (1 / LOADS_PER_CYCLE + 1 / STORES_PER_CYCLE)
+    found = (shuffles, transfers, vectors / side * LOOP_CYCLES, moved)
+    arithmetic, transfers, loops, l1 = [np.where(turns, new, old) for new, old in zip(found, usual, strict=True)]
+    return arithmetic, transfers, loops, l1
 
 
 def _starts(nest: Nest) -> Any:
@@ -78,7 +117,8 @@ def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[A
     lanes = _lanes(nest, machine)
     reduces = bool(nest.stage.op.reduce_axis)
     if reduces:
-        runs, kept = _sums_in_registers(nest, own, lanes, machine.registers - SPARE_REGISTERS)
+        registers = np.where(nest.guarded, 1, machine.registers - SPARE_REGISTERS)
+        runs, kept = _sums_in_registers(nest, own, lanes, registers)
         turns = smaller(kept, UNROLLED_TURNS)
     else:
         runs, kept, turns = innermost_within(own, larger(nest.unroll, OWN_UNROLL), OWN_UNROLL), 1, 1
@@ -90,16 +130,16 @@ def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[A
     stores = nest.footprint.distinct(nest.write, runs, axes) / lanes / kept
     loads = loads + (stores if reduces else 0)
     work = nest.work.arithmetic * vectors / machine.ports
-    tests = nest.work.tests * TEST_CYCLES * vectors
+    tests = (nest.work.tests + 1 * np.asarray(nest.guarded)) * TEST_CYCLES * vectors
     transfers = loads / LOADS_PER_CYCLE + stores / STORES_PER_CYCLE
     return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES / turns
 
 
-def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: int) -> tuple[dict[LoopKey, Any], Any]:
+def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: Any) -> tuple[dict[LoopKey, Any], Any]:
     """The loops whose sums an emitter keeps in registers, and for how many steps of the reduction they stay there.
 
     The tile is that of the outermost loop inside which all sums fit; where not even those inside the innermost
-    reduction loops do, they are done in parts that fit.
+    reduction loops do, they are done in parts that fit.  Sums that are guarded stay in memory.
     """
     tile: dict[LoopKey, Any] = {}
     points: Any = 1
@@ -111,7 +151,7 @@ def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: i
         going = going & (~sums | fits | np.equal(steps, 1))
         tile[loop.key] = np.where(going & sums, loop.extent, 1)
         points = points * tile[loop.key]
-        steps = steps * np.where(going & ~sums, loop.extent, 1)
+        steps = steps * np.where(going & ~sums & ~np.asarray(nest.guarded), loop.extent, 1)
     parts = np.maximum(np.ceil(points / lanes / registers), 1)
     for loop in own:
         share = np.minimum(parts, tile[loop.key])

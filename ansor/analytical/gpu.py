@@ -128,7 +128,7 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
 
 def _tiles(nest: Nest) -> int:
     """Tiles that a shared copy has room for; of two, one is fetched while nobody waits for it."""
-    return 2 if nest.stage.double_buffer else 1
+    return nest.stage.tiles
 
 
 def _registers(nests: Sequence[Nest]) -> Any:
@@ -179,6 +179,7 @@ def _body(nest: Nest, nests: Sequence[Nest], machine: GPU, hidden: Any) -> Body:
     loads: Any = 0
     wavefronts: Any = 0
     wait: Any = FMA_LATENCY
+    ahead = {n.write.buffer for n in nests if _tiles(n) > 1}
     for access in nest.reads:
         if access.scope == "local":
             continue
@@ -187,7 +188,7 @@ def _body(nest: Nest, nests: Sequence[Nest], machine: GPU, hidden: Any) -> Body:
         loads = loads + words / width
         if access.scope == "shared":
             wavefronts = wavefronts + words / width * _bank_cycles(nest, access, machine)
-            wait = np.maximum(wait, SHARED_LATENCY)
+            wait = wait if access.buffer in ahead else np.maximum(wait, SHARED_LATENCY)
         else:
             wavefronts = wavefronts + words * _line_cycles(access, nest, machine)
             wait = np.maximum(wait, L1_LATENCY + (L2_LATENCY - L1_LATENCY) * hidden)

@@ -21,8 +21,9 @@ from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.nest import Nest as Structure
 from te_lite.nest import nests_of
-from te_lite.reads import Form, Read, expanded_bodies, reads_by_producer
-from te_lite.state import ATTACHED, INLINED, Stage
+from te_lite.overrun import runs_over
+from te_lite.reads import Affine, Form, Read, expanded_bodies, reads_by_producer
+from te_lite.state import ATTACHED, INLINED, SplitRel, Stage
 from te_lite.tensor import Operation
 from te_lite.visit import free_vars, walk
 
@@ -65,7 +66,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Nest:
-    """Stage `k` of `bounds`, computed in the loops `loops` (outermost first), the last `own` of them its own."""
+    """Stage `k` of `bounds`, computed in the loops `loops` (outermost first), the last `own` of them its own.
+
+    `guarded`: each iteration asks whether it is inside the stage's axes (a truth value or lanes).
+    """
 
     bounds: Bounds
     k: int
@@ -76,6 +80,7 @@ class Nest:
     reads: tuple[BufferAccess, ...]
     write: BufferAccess
     unroll: Any
+    guarded: Any = False
 
     @property
     def stage(self) -> Stage:
@@ -118,7 +123,22 @@ def _nest(programs: Programs, found: Structure, hidden: frozenset[int], reads: S
     accesses = [_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
     work = work_of(bounds.state.ops, hidden, k)
     write = _access(bounds, k, None)
-    return Nest(bounds, k, found.root, loops, own, work, tuple(accesses), write, _unroll(programs, k))
+    return Nest(
+        bounds, k, found.root, loops, own, work, tuple(accesses), write, _unroll(programs, k), _guarded(bounds, k)
+    )
+
+
+def _guarded(bounds: Bounds, k: int) -> Any:
+    """Some split of stage `k` runs over the end of what it splits, and the stage stores where others see it."""
+    state = bounds.state
+    stage, arguments = state.stages[k], [t.op.key for t in state.dag.tensors]
+    over: Any = False
+    for rel in stage.relations if not runs_over(state, k, arguments) else ():
+        if isinstance(rel, SplitRel):
+            covered = product([stage.vars[child].extent for child in rel.children])
+            whole: Any = stage.vars[rel.parent].extent
+            over = over | np.greater(covered, whole)
+    return over
 
 
 def _loop(programs: Programs, k: int, uid: int, place: int, count: int, tag: str, reduce: bool) -> Loop:
@@ -143,7 +163,10 @@ def _access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> Buff
     rank = len(stage.op.shape)
     shape = tuple([r.extent for r in bounds.regions[buffer][:rank]]) if attached else stage.op.shape
     scope = "global" if stage.is_placeholder else bounds.storage(buffer)
-    return BufferAccess(buffer, forms, tuple(shape), scope, element_bytes(stage.op.dtype))
+    if forms is None and stage.storage_order is not None:
+        forms = tuple([Affine(((d, 1),), 0) for d in range(rank)])
+    stored = None if forms is None else stage.stored(forms)
+    return BufferAccess(buffer, stored, stage.stored(shape), scope, element_bytes(stage.op.dtype))
 
 
 @lru_cache(maxsize=1024)

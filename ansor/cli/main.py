@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, distill, devices, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, distill, log, devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -15,9 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from te_lite.errors import TeError
+from te_lite.errors import TeError, require
 
+from ..core.backends import backend
+from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
+from ..core.hints import ansor, did_you_mean
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
 from ..core.target import Target
@@ -33,14 +36,18 @@ from ..records.lines import (
     RecordToFile,
     believed,
     believed_records,
+    best_first,
     best_records,
     distill_record_file,
     load_best_record,
+    workload_of,
 )
+from . import budget as cli_budget
 from . import devices as cli_devices
+from . import log as cli_log
 from . import network as cli_network
+from . import user_code
 from . import vta as cli_vta
-from .catalog import CATALOG, register_catalog
 from .compare import compare
 from .doctor import doctor
 
@@ -49,17 +56,29 @@ INTERRUPTED = 130
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ansor", description="Write fast programs by searching for them.")
+    parser.set_defaults(modules=[])
     commands = parser.add_subparsers(dest="command", required=True)
 
-    tune = commands.add_parser("tune", help="search for a fast program of one workload")
-    tune.add_argument("workload", choices=CATALOG, metavar="WORKLOAD", help=", ".join(CATALOG))
-    tune.add_argument("--shape", help="numbers separated by commas; without it, a usual shape")
+    shapes = "\n".join([f"  {name:<17} {entry.text}" for name, entry in CATALOG.items()])
+    tune = commands.add_parser(
+        "tune",
+        help="search for a fast program of one workload",
+        epilog=f"workloads and their usual shapes:\n{shapes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    workload = f"{', '.join(CATALOG)}; or FILE.py:FUNCTION or MODULE:FUNCTION, a function that gives tensors"
+    tune.add_argument("workload", metavar="WORKLOAD", help=workload)
+    shape = "all numbers in order, or some by name (N=1,H=7), the others as usual; without it, the usual shape (below)"
+    tune.add_argument("--shape", help=shape)
+    arguments = "the arguments of a FUNCTION of your own, as Python writes them: 1,(2,2) or n=1,m=2"
+    tune.add_argument("--args", metavar="ARGS", help=arguments)
     tune.add_argument("--target", default="c", help="what to compile for (default: c)")
-    trials = "how many programs to measure, beside those that the log holds already (default: 64)"
-    tune.add_argument("--trials", type=int, default=64, help=trials)
-    tune.add_argument("--seconds", type=float, help="stop after so many seconds")
+    cli_budget.add_budget(tune, 64, "programs")
     tune.add_argument("--devices", help=cli_devices.OPTION)
-    tune.add_argument("--log", help="where records go (default: WORKLOAD.json); a log that exists is continued")
+    tune.add_argument(
+        "--log", help="where records go (default: WORKLOAD.json or FUNCTION.json); a log that exists is continued"
+    )
+    tune.add_argument("--no-resume", dest="resume", action="store_false", help="do not go on from what the log holds")
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
     tune.add_argument("--compare", action="store_true", help="then check and time the best program beside NumPy")
@@ -69,50 +88,79 @@ def _parser() -> argparse.ArgumentParser:
 
     best = commands.add_parser("best", help="show the best program of each workload in a log")
     best.add_argument("log")
+    best.add_argument("--workload", help="only the workload of this name, or this workload key")
     best.add_argument("--print", dest="mode", choices=("schedule", "c", "cuda"), help="also print the program")
 
     distill = commands.add_parser("distill", help="keep only the best record of each workload")
     distill.add_argument("log")
     distill.add_argument("-o", "--output", help="the file to write (default: LOG.best.json)")
 
+    log = cli_log.add_parser(commands)
     cli_devices.add_parser(commands)
+    for command in (tune, best, distill, log):
+        user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
 
 
-def _numbers(text: str) -> list[int]:
-    parts = text.replace("x", ",").split(",")
-    if not all(p.strip().isdecimal() for p in parts):
-        raise TaskError(f"--shape: numbers separated by commas are needed, got {text!r}")
-    return [int(p) for p in parts]
+def _workload_key(args: argparse.Namespace) -> str:
+    if ":" in args.workload:
+        require(args.shape is None, TaskError, "--shape", "a function of your own takes --args", workload=args.workload)
+        return user_code.workload_key(args.workload, args.args)
+    hint = did_you_mean(args.workload, CATALOG)
+    law = f"is no workload; {hint}they are {', '.join(CATALOG)}, and FILE.py:FUNCTION for one of your own"
+    require(args.workload in CATALOG, TaskError, repr(args.workload), law)
+    require(args.args is None, TaskError, "--args", "a workload of the catalogue takes --shape", workload=args.workload)
+    entry = CATALOG[args.workload]
+    return entry.key(entry.numbers(args.shape) if args.shape else entry.default)
+
+
+def _recorded(log: Path, task: SearchTask) -> int:
+    """How many records of a task a log holds."""
+    if not log.is_file():
+        return 0
+    own = task.workload_key, task.target.kind.name
+    return sum(workload_of(inp) == (own[1], own[0]) for inp, _ in RecordReader(log))
+
+
+def _show_choice(policy: SketchPolicy, log: Path | None) -> int:
+    """Print the program that the model likes best, which nobody measured."""
+    if log is not None and log.is_file() and log.stat().st_size > 0:
+        policy.continue_from(log, list(believed_records(log)))
+    state = policy.choice()
+    if state is None:
+        raise NoRecordError(f"{policy.task.title}: every program is measured, the model has none to choose")
+    print(f"the model's choice for {policy.task.title} on {policy.task.target}, not measured (--trials 0):")
+    print(policy.task.compute_dag.print_python_code_from_state(state))
+    return 0
 
 
 def tune(args: argparse.Namespace) -> int:
     """Search; the log is continued when it has records of this task."""
+    cli_budget.check_budget(args)
     if args.seed is not None:
         checked_seed("--seed", args.seed)
-    entry = CATALOG[args.workload]
-    key = entry.key(_numbers(args.shape) if args.shape else entry.default)
+    key = _workload_key(args)
     task = SearchTask(workload_key=key, target=Target(args.target))
-    log = Path(args.log or f"{args.workload}.json")
-    recorder = RecordToFile(log)
-    model = XGBModel(seed=args.seed)
-    policy = SketchPolicy(task, model, seed=args.seed, verbose=args.verbose)
-    if log.stat().st_size > 0:
-        records = list(believed_records(log))
-        policy.preload_measured_states(log, records)
-        model.update([inp for inp, _ in records], [res for _, res in records])
+    backend(task.target.kind.name).check(str(task.target))
+    log = Path(args.log or f"{args.workload.rpartition(':')[2]}.json")
+    policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
+    if args.trials == 0 and args.more is None:
+        return _show_choice(policy, log if args.resume else None)
+    trials = cli_budget.new_trials(args, _recorded(log, task), str(log))
     runner = LocalRunner(devices=cli_devices.devices_of(args.devices))
     options = TuningOptions(
-        num_measure_trials=args.trials,
-        num_measures_per_round=min(64, max(16, args.trials // 8)),
+        num_measure_trials=trials,
+        num_measures_per_round=min(64, max(16, trials // 8)),
         verbose=args.verbose,
         runner=runner,
-        measure_callbacks=[recorder],
-        time_limit=args.seconds,
+        measure_callbacks=[RecordToFile(log)],
+        time_limit=args.time_limit,
+        resume=args.resume,
     )
     try:
-        task.tune(options, search_policy=policy)
+        if trials:
+            task.tune(options, search_policy=policy)
     except KeyboardInterrupt:
         print(f"stopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED
@@ -124,12 +172,12 @@ def tune(args: argparse.Namespace) -> int:
     print(f"best of {log}: {_summary(inp, res)}")
     if args.compare:
         compare(task, log, np.random.default_rng(args.seed))
-    print(f"see it with: ansor best {log} --print schedule")
+    print(f"see it with: {ansor('best', str(log), '--print', 'schedule')}")
     return 0
 
 
 def _summary(inp: MeasureInput, res: MeasureResult) -> str:
-    text = f"{key_text(inp.task.workload_key)} for {inp.task.target}: {seconds_text(res.cost)}"
+    text = f"{inp.task.title} for {inp.task.target}: {seconds_text(res.cost)}"
     try:
         rate = rate_text(inp.task.compute_dag.flop_ct, res.cost)
     except TeError:
@@ -140,10 +188,15 @@ def _summary(inp: MeasureInput, res: MeasureResult) -> str:
 def best(args: argparse.Namespace) -> int:
     """Print the best record of each target and workload."""
     reader = RecordReader(args.log)
-    records = believed(reader, args.log)
+    records = believed(best_first(reader), args.log)
     found = best_records(records)
     if not found:
         raise NoRecordError(f"{args.log}: holds no valid record. {reader.complaint() or records.complaint()}".rstrip())
+    if args.workload is not None:
+        names = ", ".join(dict.fromkeys([inp.task.name for inp, _ in found.values()]))
+        found = {key: pair for key, pair in found.items() if cli_log.is_called(pair[0].task, args.workload)}
+        law = f"has no workload {args.workload!r}; its workloads are {names}"
+        require(found, NoRecordError, args.log, law)
     for (kind, _), (inp, res) in found.items():
         print(_summary(inp, res))
         if args.mode == "schedule":
@@ -159,6 +212,7 @@ def distill(args: argparse.Namespace) -> int:
     """Write the best records to a file of their own."""
     output = args.output or f"{args.log}.best.json"
     count = distill_record_file(args.log, output)
+    require(count, NoRecordError, args.log, "holds no valid record, so nothing was written")
     print(f"{output}: {count} {'record' if count == 1 else 'records'}")
     return 0
 
@@ -166,8 +220,9 @@ def distill(args: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors are one sentence on the error stream."""
     args = _parser().parse_args(argv)
-    register_catalog()
     try:
+        for module in args.modules:
+            user_code.run_module(module)
         match args.command:
             case "tune":
                 return tune(args)
@@ -179,6 +234,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return best(args)
             case "distill":
                 return distill(args)
+            case cli_log.NAME:
+                return cli_log.log(args)
             case cli_devices.NAME:
                 return cli_devices.devices()
         return doctor()

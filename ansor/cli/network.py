@@ -10,6 +10,7 @@ from te_lite.errors import require
 from ..core.errors import TaskError
 from ..core.registry import front_end
 from ..core.seeds import checked_seed
+from . import budget, user_code
 from . import devices as cli_devices
 
 NAME = "tune-network"
@@ -20,8 +21,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(NAME, help="tune all tasks of a network, compile it and see what it takes")
     parser.add_argument("network", help="a name, such as resnet-18, mobilenet, bert-base; or the path of an ONNX model")
     parser.add_argument("--target", default="c", help="what to compile for (default: c)")
-    trials = "how many programs to measure in all; those in the log count (default: 200)"
-    parser.add_argument("--trials", type=int, default=200, help=trials)
+    budget.add_budget(parser, 200, "programs")
     parser.add_argument("--devices", help=cli_devices.OPTION)
     parser.add_argument("--log", help="where records go (default: by network and target); one that exists is continued")
     parser.add_argument("--layout", default="NHWC", help="NHWC (default) or NCHW")
@@ -30,14 +30,14 @@ def add_parser(commands: Any) -> None:
     shape = "the extents of an input of an ONNX model, for those that it leaves open"
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=N,N", help=shape)
     parser.add_argument("--seed", type=int, help="draws weights and inputs, and makes the candidates repeatable")
-    parser.add_argument("--time-limit", type=float, metavar="S", help="stop tuning after so many seconds")
     parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 only results, 2 everything")
+    user_code.add_import(parser)
     parser.add_argument("--export", metavar="FOLDER", help="also store the compiled network in a new folder")
 
 
 def tune_network(args: argparse.Namespace) -> int:
     """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
-    require(args.trials >= 0, TaskError, "--trials", "a number of at least 0 is needed", got=args.trials)
+    budget.check_budget(args)
     require(args.batch_size >= 1, TaskError, "--batch-size", "a positive number is needed", got=args.batch_size)
     if args.seed is not None:
         checked_seed("--seed", args.seed)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from te_lite.errors import require
-
-from ..core.errors import TaskError
 from ..core.registry import front_end
 from ..core.seeds import checked_seed
+from . import budget
 
 NAME = "vta"
 
@@ -20,7 +18,7 @@ def add_parser(commands: Any) -> None:
     actions = vta.add_subparsers(dest="action", required=True)
 
     tune = actions.add_parser("tune", help="tune the convolutions of ResNet-18, run it in int8 and check it")
-    tune.add_argument("--trials", type=int, default=32, help="configurations a task to measure in all (default: 32)")
+    budget.add_budget(tune, 320, "configurations")
     tune.add_argument("--tuner", default="xgb", help="xgb (default), ga, random or gridsearch")
     tune.add_argument("--log", default="vta.resnet18_v1.log", help="where records go; one that exists is continued")
     tune.add_argument("--image-size", type=int, default=224, metavar="N", help="height and width (default: 224)")
@@ -39,7 +37,7 @@ def add_parser(commands: Any) -> None:
 def vta(args: argparse.Namespace) -> int:
     """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
     if args.action == "tune":
-        require(args.trials >= 0, TaskError, "--trials", "a number of at least 0 is needed", got=args.trials)
+        budget.check_budget(args)
         if args.seed is not None:
             checked_seed("--seed", args.seed)
     code: int = getattr(front_end("vta_sim.cli", NAME), args.action)(args)

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from te_lite.errors import require
 
 from ..core.errors import BackendError
+from ..core.hints import install
 from .token import read_token, token_place
 
 NAMESPACE = "ansor"
@@ -48,7 +49,7 @@ def load(module: str = "ray") -> Engine:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        law = "is not installed; it comes with the extra: pip install 'ansor[cluster]'"
+        law = f"is not installed: {install('cluster')}"
         raise BackendError(f"fleet: the package {error.name} {law}") from error
 
 

@@ -6,6 +6,7 @@ serves which target kind.  Three methods are required: `source` (the text of a p
 networks run kernel by kernel, and templates are compiled as any other program.  A target that does better says so:
 
     `check`, `report`                  what is there; what `ansor doctor` prints
+    `open`                             a device that checks its arrays itself (`ChecksArrays`)
     `devices`, `hardware`              several devices; their numbers
     `module`                           programs as functions in this process
     `host_files`, `check_portable`, `build_portable`      programs for other machines than this
@@ -43,10 +44,13 @@ class Program(Protocol):
     def run(self, args: Sequence[Any]) -> None:
         """Run once on device arrays, and wait for the end."""
 
-    def time(self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
+    def time(
+        self, args: Sequence[Any], number: int, repeat: int, min_repeat_ms: int, flush: bool, best: float
+    ) -> list[float]:
         """Seconds per call, `repeat` figures: each the mean of at least `number` calls lasting `min_repeat_ms`.
 
-        With `flush` the caches are emptied before each figure.
+        With `flush` the caches are emptied before each figure.  `best` is the time of the best program known for the
+        same computation, infinite where there is none: one that is clearly slower may be called less often.
         """
 
 
@@ -64,6 +68,30 @@ class Device(Protocol):
 
     def load(self, directory: str) -> Program:
         """Load what `Backend.build` left in `directory`; what `Backend.host_files` names may be missing."""
+
+
+@runtime_checkable
+class ChecksArrays(Device, Protocol):
+    """A device that looks at its arrays itself, so that those of measured programs need not be copied to the host."""
+
+    def free_bytes(self) -> int:
+        """Memory for further arrays, in bytes."""
+
+    def fill(self, handle: Any, value: Array) -> None:
+        """Give every element of a device array the bits of `value`, an array of one element of its dtype."""
+
+    def same(self, handle: Any, other: Any) -> bool:
+        """Whether two device arrays of one shape and dtype hold the same bits."""
+
+    def judges(self, dtype: str) -> bool:
+        """Whether `within` can be asked of arrays of `dtype`."""
+
+    def within(self, handle: Any, low: Any, high: Any, nan: Any) -> bool:
+        """Whether each element lies between those of `low` and `high`, or is NaN where `nan` says so.
+
+        Comparisons are NumPy's; `low` and `high` are of the dtype that is computed with (`te_lite.dtype.computed`),
+        `nan` is of bool, and empty where NaN is right nowhere.
+        """
 
 
 # --------------------------------------------------------------------------------------------------------- templates

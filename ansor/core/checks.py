@@ -7,6 +7,18 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
+from .errors import PartError
+
+
+def require_part(value: Any, protocol: type, subject: str, needed: str) -> None:
+    """Raise PartError, naming `subject` and what is `needed`, unless `value` is an object of a runtime protocol.
+
+    A class is none, also where its objects would be.
+    """
+    hint = "; a class was given, call it" if isinstance(value, type) and isinstance(value, protocol) else ""
+    ok = isinstance(value, protocol) and not isinstance(value, type)
+    require(ok, PartError, subject, f"{needed} is needed{hint}", got=value)
+
 
 def require_positive(error: type[TeError], owner: str, **values: Any) -> None:
     """Raise `error`, naming `owner` and the value, unless all values are finite numbers above 0."""

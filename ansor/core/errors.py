@@ -15,6 +15,10 @@ class TaskError(AnsorError):
     """A workload, target or option that is unknown or does not fit."""
 
 
+class PartError(TaskError):
+    """A part of one's own (rule, mutation, model, callback, ...) that does not do what its protocol says."""
+
+
 class BudgetError(TaskError, ValueError):
     """A budget that does not reach for what must be measured."""
 

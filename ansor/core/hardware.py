@@ -19,6 +19,7 @@ from .registry import backend_module, load_backend
 from .target import Target
 
 UNLIMITED = 2**31 - 1
+NEVER_0 = ("num_cores", "vector_unit_bytes", "cache_line_bytes")
 
 
 def host_cores() -> int:
@@ -46,7 +47,8 @@ class HardwareParams:
 
     num_cores: CPU cores (-1 on GPUs); vector_unit_bytes, cache_line_bytes: bytes; max_shared_memory_per_block,
     max_local_memory_per_block: bytes; max_threads_per_block, max_vthread_extent, warp_size: threads.
-    Raises TaskError for a value that is not an integer of at least -1.
+    Raises TaskError for a value that is not an integer of at least -1, and for a machine without cores or bytes,
+    unless all numbers are 0, which stands for one of another kind.
     """
 
     num_cores: int
@@ -83,6 +85,9 @@ class HardwareParams:
             number = default if value is None else value
             ok = isinstance(number, int) and not isinstance(number, bool) and number >= -1
             require(ok, TaskError, f"hardware parameter {name}", "an integer of at least -1 is needed", got=number)
+            law = "a positive number is needed, or -1 where a target has none"
+            ok = number != 0 or name not in NEVER_0 or not any(defaults)
+            require(ok, TaskError, f"hardware parameter {name}", law, got=number)
             object.__setattr__(self, name, number)
         object.__setattr__(self, "_given", tuple(names if target is not None else given))
 
@@ -110,6 +115,9 @@ class HardwareParams:
         whole = self
         if len(self._given) < len(fields(self)):
             whole = HardwareParams(**{name: getattr(self, name) for name in self._given}, target=target)
+        if Target.of(target).family == "c":
+            law = "a processor needs at least 1"
+            require(whole.num_cores > 0, TaskError, "hardware parameter num_cores", law, got=whole.num_cores)
         if Target.of(target).is_gpu:
             for name in ("max_threads_per_block", "max_vthread_extent", "warp_size"):
                 value = getattr(whole, name)

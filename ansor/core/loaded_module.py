@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class LoadedModule:
         """Seconds per call, `repeat` figures (see `Program.time`), after one call that is not counted."""
         handles = [self._device.put(a) for a in self._checked(arrays)]
         self._program.run(handles)
-        return Timing(tuple(self._program.time(handles, number, repeat, min_repeat_ms, False)))
+        return Timing(tuple(self._program.time(handles, number, repeat, min_repeat_ms, False, math.inf)))
 
     def _checked(self, arrays: tuple[Any, ...]) -> list[Array]:
         args = self.func.args

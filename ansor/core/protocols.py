@@ -14,6 +14,7 @@ from .measure_values import BuildResult, DeviceUse, MeasureInput, MeasureResult
 from .task import SearchTask
 
 
+@runtime_checkable
 class Builder(Protocol):
     """Builds candidates; `n_parallel` of them at a time."""
 
@@ -26,6 +27,7 @@ class Builder(Protocol):
         """Stop the workers, drop what is queued; the next `submit` starts new ones."""
 
 
+@runtime_checkable
 class Runner(Protocol):
     """Runs and times built candidates."""
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from te_lite.errors import require
 
 from .errors import TaskError
+from .hints import did_you_mean
 from .registry import backend_kinds, family_of
 
 ALIASES = {"cpu": "c", "llvm": "c"}
@@ -41,7 +42,8 @@ class Target:
         name = words[0] if words else ""
         known = (*backend_kinds(), *ALIASES)
         if name not in known:
-            raise TaskError(f"target {self.text!r}: unknown, known targets are {', '.join(known)}")
+            hint = did_you_mean(name, known)
+            raise TaskError(f"target {self.text!r}: unknown, {hint}known targets are {', '.join(known)}")
         for word in words[1:]:
             ok = len(word) > 1 and word.startswith("-")
             require(ok, TaskError, f"target {self.text!r}", "options are -name or -name=value", got=word)

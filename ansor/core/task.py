@@ -20,7 +20,15 @@ from .errors import TaskError
 from .hardware import HardwareParams
 from .layout_option import LayoutRewriteOption
 from .target import Target
-from .workloads import WorkloadFunc, decode_workload_key, make_workload_key, register_dag, workload_dag
+from .workloads import (
+    WorkloadFunc,
+    decode_workload_key,
+    key_text,
+    logged_name,
+    make_workload_key,
+    register_dag,
+    workload_dag,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 HARDWARE_FIELDS = tuple(f.name for f in fields(HardwareParams))
@@ -92,9 +100,14 @@ class SearchTask:
         if target is None:
             raise TaskError("SearchTask: a target is needed, for example target='c'")
         target = Target.of(target)
+        law = "must be ansor.HardwareParams"
+        ok = hardware_params is None or isinstance(hardware_params, HardwareParams)
+        require(ok, TaskError, "SearchTask: hardware_params", law, got=hardware_params)
         option = _layout_option("SearchTask", layout_rewrite_option or LayoutRewriteOption.NO_REWRITE, target)
         self.desc = desc
         if compute_dag is not None and not isinstance(compute_dag, ComputeDAG):
+            law = "must be a ComputeDAG or a list of tensors"
+            require(isinstance(compute_dag, list | tuple), TaskError, "SearchTask: compute_dag", law, got=compute_dag)
             compute_dag = ComputeDAG(compute_dag)
         self.workload_key = _key(func, args, compute_dag, workload_key)
         if compute_dag is not None:
@@ -111,7 +124,7 @@ class SearchTask:
     def from_facts(cls, facts: TaskFacts) -> SearchTask:
         """The task of a record; its computation, target and hardware are looked up when they are asked for."""
         task = cls.__new__(cls)
-        task.desc = ""
+        task.desc = logged_name(facts.workload_key)
         task.workload_key = facts.workload_key
         task.target_host = facts.target_host
         task.layout_rewrite_option = LayoutRewriteOption(facts.layout_rewrite_option)
@@ -134,7 +147,7 @@ class SearchTask:
 
     @cached_property
     def hardware_params(self) -> HardwareParams:
-        if self._facts is None or self._facts.hardware is None:
+        if self._facts is None or self._facts.hardware is None or not any(self._facts.hardware):
             return HardwareParams(target=self.target)
         numbers: dict[str, Any] = dict(zip(HARDWARE_FIELDS, self._facts.hardware, strict=True))
         return HardwareParams(**numbers)
@@ -143,6 +156,11 @@ class SearchTask:
     def name(self) -> str:
         """What to call the task: its description, or the name of its workload."""
         return self.desc or decode_workload_key(self.workload_key)[0]
+
+    @property
+    def title(self) -> str:
+        """The task for people: its name and arguments."""
+        return key_text(self.workload_key, self.desc)
 
     def facts(self) -> TaskFacts:
         """What a record says of this task."""
@@ -237,6 +255,8 @@ def _key(
     if func is not None:
         if args is None:
             raise TaskError("SearchTask: a function needs args")
+        law = "must be a list or tuple of the arguments"
+        require(isinstance(args, list | tuple), TaskError, "SearchTask: args", law, got=args)
         return make_workload_key(func, args)
     if dag is None:
         raise TaskError("SearchTask: a computation is needed: func and args, a workload_key, or a compute_dag")

@@ -8,18 +8,34 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, overload
 
 from te_lite import ComputeDAG, Tensor, placeholder
+from te_lite.errors import TeError, require
 
 from .errors import TaskError
 
 WorkloadFunc = Callable[..., Sequence[Tensor]]
 
+
+@dataclass(frozen=True)
+class LoggedWorkload:
+    """What a log says of a workload: what to call it, how to make its computation, and what tells it from others."""
+
+    name: str
+    make: Callable[[], ComputeDAG]
+    text: str
+
+
 _FUNCTIONS: dict[str, WorkloadFunc] = {}
+_OFFERED: dict[str, WorkloadFunc] = {}
 _TENSORS: dict[str, tuple[Tensor, ...]] = {}
 _DAGS: dict[str, ComputeDAG] = {}
+_LOGGED: dict[str, LoggedWorkload] = {}
 
 
 @overload
@@ -34,26 +50,61 @@ def register_workload(func_name: str | WorkloadFunc, f: WorkloadFunc | None = No
     """Register a function that gives the tensors of a workload (inputs and outputs) for its arguments.
 
     Used as `@register_workload`, `@register_workload("name")` or `register_workload("name", f)`.
-    Raises TaskError when the name is taken and `override` is False.
+    The same function may come again, as in a cell of a notebook that is run twice: what it says then counts.
+    Raises TaskError when another function has the name and `override` is False, and for what is no function of a name.
     """
     if callable(func_name):
-        return register_workload(func_name.__name__, func_name, override)
+        return register_workload(_name_of(func_name), func_name, override)
     name = func_name
+    require(isinstance(name, str), TaskError, "register_workload", "a function or a name is needed", got=name)
+    law = "a function that gives the tensors is needed behind the name"
+    require(f is None or callable(f), TaskError, "register_workload", law, got=f)
 
     def register(func: WorkloadFunc) -> WorkloadFunc:
-        if name in _FUNCTIONS and not override:
-            raise TaskError(f"workload {name!r}: is registered already; pass override=True to replace it")
+        if name in _FUNCTIONS and not override and not _is_again(func, _FUNCTIONS[name]):
+            law = "another function is registered under this name; pass override=True to replace it"
+            raise TaskError(f"workload {name!r}: {law}")
         _FUNCTIONS[name] = func
-        for key in [k for k in _DAGS if _decoded(k)[:1] == [name]]:
-            del _DAGS[key]
+        _forget(name)
         return func
 
     return register(f) if f is not None else register
 
 
-def is_registered(name: str) -> bool:
-    """Whether a workload function of this name is known."""
-    return name in _FUNCTIONS
+def offer_workload(name: str, func: WorkloadFunc) -> None:
+    """Let `func` be the workload of a name for as long as nobody registers one."""
+    _OFFERED[name] = func
+
+
+def _forget(name: str) -> None:
+    for key in [k for k in _DAGS if _decoded(k)[:1] == [name]]:
+        del _DAGS[key]
+
+
+def _name_of(func: WorkloadFunc) -> str:
+    named = isinstance(func, FunctionType | type)
+    law = "a function that was not made by def has no name: give it one, as in register_workload('name', func)"
+    require(named, TaskError, "register_workload", law, got=func)
+    return str(func.__name__)
+
+
+def _is_again(func: WorkloadFunc, known: WorkloadFunc) -> bool:
+    """Whether a function is one that was defined before: it has its place in its module, or its very code."""
+    if func is known or not (isinstance(func, FunctionType) and isinstance(known, FunctionType)):
+        return func is known
+    if (func.__module__, func.__qualname__) != (known.__module__, known.__qualname__):
+        return False
+    free = func.__closure__ or known.__closure__ or func.__defaults__ or known.__defaults__
+    return "<" not in func.__qualname__ or (func.__code__ == known.__code__ and not free)
+
+
+def _function(name: str) -> WorkloadFunc | None:
+    return _FUNCTIONS.get(name) or _OFFERED.get(name)
+
+
+def registered_name(func: WorkloadFunc) -> str | None:
+    """The name that a function is registered under, if it is."""
+    return next((n for n in (*_FUNCTIONS, *_OFFERED) if _function(n) is func), None)
 
 
 def _to_json(value: Any) -> Any:
@@ -78,10 +129,8 @@ def _from_json(value: Any) -> Any:
 
 def make_workload_key(func: WorkloadFunc | str, args: Sequence[Any]) -> str:
     """The key of a registered function with arguments: `["matmul", 512, 512, 512]` as text."""
-    name = func if isinstance(func, str) else func.__name__
-    if not isinstance(func, str) and _FUNCTIONS.get(name) is not func:
-        name = next((n for n, f in _FUNCTIONS.items() if f is func), name)
-    if name not in _FUNCTIONS:
+    name = func if isinstance(func, str) else registered_name(func) or _name_of(func)
+    if _function(name) is None:
         raise TaskError(f"workload {name!r}: is not registered; decorate the function with @ansor.register_workload")
     return json.dumps([name, *map(_to_json, args)])
 
@@ -119,22 +168,63 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     data = _decoded(workload_key)
     if not data:
         raise TaskError(f"workload key {workload_key[:200]!r}: is not a JSON list that starts with a name")
-    if data[0] not in _FUNCTIONS:
+    func = _function(data[0])
+    if func is None:
         raise TaskError(
             f"workload {data[0]!r}: is not registered; decorate its function with @ansor.register_workload,"
             f" or give its tensors to ansor.register_workload_tensors"
         )
     try:
-        return list(_FUNCTIONS[data[0]](*map(_from_json, data[1:])))
+        tensors = func(*map(_from_json, data[1:]))
     except Exception as error:
         raise TaskError(f"workload {data[0]!r}: its function refuses the arguments {data[1:]}: {error}") from error
+    ok = isinstance(tensors, list | tuple) and all(isinstance(t, Tensor) for t in tensors) and tensors
+    law = "its function must give a list of tensors, inputs and outputs"
+    require(ok, TaskError, f"workload {data[0]!r}", law, got=tensors)
+    return list(tensors)
 
 
 def workload_dag(workload_key: str) -> ComputeDAG:
     """The analysed computation behind a key; the same object every time, so that states can be compared."""
     if workload_key not in _DAGS:
-        _DAGS[workload_key] = ComputeDAG(workload_key_to_tensors(workload_key))
+        logged = None if _is_registered(workload_key) else _LOGGED.get(workload_key)
+        if logged is None:
+            _DAGS[workload_key] = ComputeDAG(workload_key_to_tensors(workload_key))
+        else:
+            _DAGS[workload_key] = _logged_dag(workload_key, logged)
     return _DAGS[workload_key]
+
+
+def offer_computation(workload_key: str, name: str, make: Callable[[], ComputeDAG], text: str) -> None:
+    """Let `make()` be the computation of a key that nothing is registered for; `text` tells it from another one."""
+    known = _LOGGED.get(workload_key)
+    if known is None or known.text != text:
+        _LOGGED[workload_key] = LoggedWorkload(name, make, text)
+        if known is not None and not _is_registered(workload_key):
+            _DAGS.pop(workload_key, None)
+
+
+def logged_name(workload_key: str) -> str:
+    """What logs call a workload that nothing is registered for; empty when none does, or its key says it."""
+    known = _LOGGED.get(workload_key)
+    return "" if known is None or known.name == decode_workload_key(workload_key)[0] else known.name
+
+
+def _is_registered(workload_key: str) -> bool:
+    return workload_key in _TENSORS or _function((_decoded(workload_key) or [""])[0]) is not None
+
+
+def _logged_dag(workload_key: str, known: LoggedWorkload) -> ComputeDAG:
+    """Raises TaskError for a computation that cannot be used, or is not the one that the key names."""
+    subject = f"workload {known.name!r} of a log"
+    try:
+        dag = known.make()
+    except TeError as error:
+        raise TaskError(f"{subject}: its computation cannot be used: {error}") from error
+    name = decode_workload_key(workload_key)[0]
+    ok = not re.fullmatch(r"[0-9a-f]{32}", name) or dag.workload_key() == workload_key
+    require(ok, TaskError, subject, "the log holds another computation than its key names")
+    return dag
 
 
 def _flat(value: Any) -> list[Any]:
@@ -147,10 +237,10 @@ def decode_workload_key(workload_key: str) -> tuple[str, tuple[Any, ...] | None]
     return (data[0], tuple(_flat(data[1:]))) if data else (workload_key, None)
 
 
-def key_text(workload_key: str) -> str:
-    """A workload key for people: `conv2d_layer(1, 7, 7, 512)`."""
+def key_text(workload_key: str, name: str = "") -> str:
+    """A workload key for people: `conv2d_layer(1, 7, 7, 512)`; with a `name` instead of that of the key."""
     data = _decoded(workload_key)
-    return f"{data[0]}({', '.join(map(json.dumps, data[1:]))})" if data else workload_key
+    return f"{name or data[0]}({', '.join(map(json.dumps, data[1:]))})" if data else workload_key
 
 
 def calc_workload_dis_factor(query: tuple[Any, ...], record: tuple[Any, ...]) -> float:

@@ -27,6 +27,7 @@ from ..core.task import SearchTask
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
+@runtime_checkable
 class CostModel(Protocol):
     """Scores programs of a task, higher is better; may learn from measurements."""
 
@@ -70,13 +71,20 @@ def is_ready(model: CostModel) -> bool:
     return bool(model.ready) if isinstance(model, SaysReady) else True
 
 
+def scores_throughput(model: CostModel) -> bool:
+    """Whether the scores of a model are proportional to throughputs as it sees them: their logarithms can be added."""
+    return isinstance(model, PythonBasedModel) and model.scores_throughput
+
+
 class PythonBasedModel:
     """Base of cost models of one's own: override `update` and `predict`.
 
-    A subclass that defines `predict_features` as well sets `reads_features = True`.
+    A subclass that defines `predict_features` as well sets `reads_features = True`; one whose scores are throughputs,
+    up to a factor, sets `scores_throughput = True`, and the search may weigh them with another estimate.
     """
 
     reads_features: bool = False
+    scores_throughput: bool = False
 
     @property
     def ready(self) -> bool:

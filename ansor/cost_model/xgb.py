@@ -48,6 +48,7 @@ class XGBModel(PythonBasedModel):
     """
 
     reads_features = True
+    scores_throughput = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..space.decisions.table import DECISIONS, Decisions
 ATTEMPTS = 4
 
 
+@runtime_checkable
 class Mutation(Protocol):
     """One way to change programs; a mutation of one's own needs nothing but these three."""
 

@@ -68,6 +68,8 @@ class Lanes:
         return self._sizes[k]
 
     def sizes(self, access: Access) -> list[Value]:
-        """The extents of the dimensions of a storage."""
-        shape = self.bounds.state.ops[access.producer].shape
-        return [float(d) for d in shape] if access.whole else self.region(access.producer)[: len(shape)]
+        """The extents of the dimensions of a storage, as they are stored."""
+        stage = self.bounds.state.stages[access.producer]
+        shape = stage.op.shape
+        whole = [float(d) for d in shape]
+        return whole if access.whole else list(stage.stored(self.region(access.producer)[: len(shape)]))

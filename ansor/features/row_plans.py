@@ -98,7 +98,7 @@ def structure(state: State) -> Hashable:
         relations = tuple([_children(rel) for rel in stage.relations])
         tags = tuple([stage.vars[u].annotation for u in stage.leaf])
         place = None if stage.attach is None else (stage.attach.stage, stage.attach.iter)
-        stages.append((stage.where, place, stage.leaf, tags, relations, stage.double_buffer))
+        stages.append((stage.where, place, stage.leaf, tags, relations, stage.storage_order, stage.tiles))
     return state.ops, state.dag, tuple(stages)
 
 
@@ -203,7 +203,7 @@ def _access(
     return Access(
         producer,
         kind,
-        IndexTuples(tuple(dict.fromkeys(reads))),
+        IndexTuples(tuple(dict.fromkeys(map(state.stages[producer].stored, reads)))),
         len(reads),
         element_bytes(state.ops[producer].dtype),
         fixed,

@@ -29,15 +29,28 @@ from .rounding_expr import least
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SAFETY = 2.0
+PIECE = 1 << 16
+
+
+def poison_value(dtype: str) -> Array:
+    """What each element of an output holds before a run, as an array of one: NaN, a low integer, or True."""
+    kind = np.dtype(dtype)
+    if dtype in FLOATS:
+        return np.array(np.nan).astype(kind)
+    low, high = dtype_interval(dtype)
+    return np.array(True if dtype == "bool" else min(int(low) + 77, int(high))).astype(kind)
 
 
 def poison(shape: tuple[int, ...], dtype: str) -> Array:
-    """What outputs hold before a run: NaN, the lowest integer, or True."""
-    kind = np.dtype(dtype)
-    if dtype in FLOATS:
-        return np.full(shape, np.nan, np.float64).astype(kind)
-    low, high = dtype_interval(dtype)
-    return np.full(shape, True if dtype == "bool" else min(int(low) + 77, int(high))).astype(kind)
+    """An array of poison."""
+    return np.full(shape, poison_value(dtype))
+
+
+def save_whole(path: Path, array: Array) -> None:
+    """Write an array to a `.npy` file, which is whole whenever it is there."""
+    scratch = path.with_name(f"{path.stem}.part.npy")
+    np.save(scratch, array, allow_pickle=False)
+    scratch.replace(path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +64,15 @@ class Accepted:
     high: Array
     nan: Array | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that they take."""
+        return sum(a.nbytes for a in self._named().values())
+
     def save(self, stem: Path) -> None:
         """Keep the arrays in files whose names start with `stem`."""
         for name, array in self._named().items():
-            scratch = stem.with_name(f"{stem.name}.{name}.part.npy")
-            np.save(scratch, array, allow_pickle=False)
-            scratch.replace(stem.with_name(f"{stem.name}.{name}.npy"))
+            save_whole(stem.with_name(f"{stem.name}.{name}.npy"), array)
 
     @staticmethod
     def load(stem: Path) -> Accepted | None:
@@ -92,7 +108,7 @@ def accepted(reference: Array, error: Array | None, dtype: str) -> Accepted:
             values = reference.astype(dtype)
             nan = np.isnan(values)
             return Accepted(np.where(nan, np.inf, values).astype(dtype), values, nan if nan.any() else None)
-        return _around(reference, error, dtype)
+        return _piece_by_piece(reference, error, dtype)
 
 
 def _whole(reference: Array, error: Array | None, kind: np.dtype[Any]) -> Accepted:
@@ -105,6 +121,21 @@ def _whole(reference: Array, error: Array | None, kind: np.dtype[Any]) -> Accept
     # a float64 that was clipped to the largest int64 does not fit one
     below, above = [np.where(np.abs(x) < 2.0**62, x, np.sign(x) * 2.0**62).astype(kind) for x in (below, above)]
     return Accepted(np.where(steps > 0, below, reference), np.where(steps > 0, above, reference))
+
+
+def _piece_by_piece(reference: Array, error: Array, dtype: str) -> Accepted:
+    """`_around`, on pieces that stay in a cache."""
+    if reference.size <= PIECE:
+        return _around(reference, error, dtype)
+    low, high = np.empty(reference.shape, dtype), np.empty(reference.shape, dtype)
+    nan, flat = np.zeros(reference.shape, bool), [np.ravel(x) for x in (reference, error)]
+    for start in range(0, reference.size, PIECE):
+        part = slice(start, start + PIECE)
+        made = _around(flat[0][part], flat[1][part], dtype)
+        low.reshape(-1)[part], high.reshape(-1)[part] = made.low, made.high
+        if made.nan is not None:
+            nan.reshape(-1)[part] = made.nan
+    return Accepted(low, high, nan if nan.any() else None)
 
 
 def _around(reference: Array, error: Array, dtype: str) -> Accepted:
@@ -125,7 +156,7 @@ def _around(reference: Array, error: Array, dtype: str) -> Accepted:
 
 def mismatch(got: Array, right: Accepted) -> str:
     """Empty when `got` is right, else one sentence with the number of wrong elements and the worst of them."""
-    got = got.astype(computed(str(got.dtype)))
+    got = got.astype(computed(str(got.dtype)), copy=False)
     fine = (got >= right.low) & (got <= right.high)
     if fine.all():
         return ""

@@ -93,7 +93,7 @@ class DeviceRunner:
         self.trials = self.lost = 0
         self.busy = 0.0
         self._worker = Worker(FreshProcesses(data.workshop))
-        self._ready: tuple[int, str] | None = None
+        self._ready: tuple[int, frozenset[str]] = (0, frozenset())
         self._stopped = False
         self._since = time.monotonic()
 
@@ -160,7 +160,8 @@ class DeviceRunner:
     def _prepare(self, task: SearchTask, payload: dict[str, Any]) -> None:
         """Let the worker hold the task's inputs and references; one that dies meanwhile is replaced as for a run."""
         self._worker.ensure_started()
-        if self._ready == (self._worker.started, payload["task"]):
+        process, held = self._ready
+        if process == self._worker.started and payload["task"] in held:
             return
         with self.data.made_once(payload["task"]):
             require(not self._stopped, MeasureError, task.name, "the runner was closed")
@@ -177,7 +178,7 @@ class DeviceRunner:
             error_no, message = outcome(reply, MeasureErrorNo.RUN_TIMEOUT, MeasureErrorNo.RUNTIME_DEVICE)
             if error_no:
                 raise MeasureError(f"{task.name}: its inputs and reference outputs cannot be made: {message}")
-        self._ready = (self._worker.started, payload["task"])
+        self._ready = (self._worker.started, frozenset(reply.data["held"]))
 
     def stop(self) -> None:
         """End the worker from another thread; the run in progress ends as a failure and is not tried again."""

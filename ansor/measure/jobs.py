@@ -5,11 +5,14 @@ build    steps -> state, its weights packed if the task says so -> loop nest (er
 prepare  inputs of a task and the outputs that are right for them: made once, kept as .npy files, put on the device
 compare  load several programs, time them in turns (error 4)
 run      load (error 3), run once on poisoned outputs (error 4), compare (error 5), time (error 4), look whether the
-         inputs are as they were (error 5), and put them back for the next program
+         inputs are as they were (error 5), put them back for the next program, compare what the last run left (error 5)
+
+Arrays are made and uploaded once a task; `array_checks.py` says where they are looked at.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,10 +35,12 @@ from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureErrorNo
 from ..layout.packing import PackedLayout
 from ..layout.rewrite import Rewritten, rewrite_layout_from_state
-from .check import Accepted, accepted_values, mismatch, poison
+from .array_checks import ArrayChecks, array_checks
+from .check import Accepted, accepted_values, poison, save_whole
 from .networks import run_network
 
 MAX_MESSAGE = 512
+KEPT_BYTES = 1 << 30
 
 
 class JobFailure(Exception):
@@ -73,16 +78,23 @@ def refuse_odd_times(costs: Sequence[float]) -> None:
 
 @dataclass(frozen=True)
 class Lent:
-    """An input as a program gets it: the array on the device, and what it must still hold afterwards."""
+    """An input as a program gets it: the array on the device, and what it must still hold afterwards.
+
+    `kept` is what the checks keep of it.
+    """
 
     name: str
     handle: Any
     array: Array
+    kept: Any
 
 
 @dataclass
 class Prepared:
-    """A task's data in the worker, by argument number: inputs, what is right for the outputs, arrays on the device."""
+    """A task's data in the worker, by argument number: inputs, what is right for the outputs, arrays on the device.
+
+    `kept` is what `checks` keep of inputs and bounds.
+    """
 
     task: str
     dag: ComputeDAG
@@ -90,15 +102,19 @@ class Prepared:
     inputs: Mapping[int, Array]
     right: Mapping[int, Accepted]
     handles: list[Any]
+    checks: ArrayChecks
+    kept: Mapping[int, Any]
 
     def lend(self, packed: Sequence[Any]) -> dict[int, Lent]:
         """The inputs for a program; those that `packed` lists are packed for it."""
-        lent = {k: Lent(self.dag.tensors[k].name, self.handles[k], array) for k, array in self.inputs.items()}
+        lent = {
+            k: Lent(self.dag.tensors[k].name, self.handles[k], array, self.kept[k]) for k, array in self.inputs.items()
+        }
         for k, digits in packed:
             array = self.inputs[k]
             layout = PackedLayout(array.shape, ("",) * array.ndim, tuple([(d, extent) for d, extent in digits]))
             array = layout.pack(array)
-            lent[k] = Lent(lent[k].name, self.device.put(array), array)
+            lent[k] = Lent(lent[k].name, self.device.put(array), array, self.checks.keep(array))
         return lent
 
     def arguments(self, lent: Mapping[int, Lent]) -> list[Any]:
@@ -107,23 +123,34 @@ class Prepared:
 
     def take_back(self, lent: Mapping[int, Lent]) -> list[str]:
         """The names of the inputs that a program has changed; they are as before when this returns."""
-        changed = [one for one in lent.values() if not _same_bits(self.device.get(one.handle), one.array)]
+        changed = [one for one in lent.values() if not self.checks.same(one.handle, one.array, one.kept)]
         for one in changed:
             self.device.write(one.handle, one.array)
         return [one.name for one in changed]
 
+    def poison_outputs(self) -> None:
+        """What a program does not write shows."""
+        for k in self.right:
+            self.checks.poison(self.handles[k], self.dag.tensors[k])
 
-def _same_bits(a: Array, b: Array) -> bool:
-    kind = f"u{a.dtype.itemsize}"
-    return bool((np.ascontiguousarray(a).view(kind) == np.ascontiguousarray(b).view(kind)).all())
+    def wrong_outputs(self) -> list[str]:
+        """A sentence for each output that is not what the reference says."""
+        found = {k: self.checks.wrong(self.handles[k], right, self.kept[k]) for k, right in self.right.items()}
+        return [f"output {self.dag.tensors[k].name}: {text}" for k, text in found.items() if text]
+
+
+def data_bytes(inputs: Mapping[int, Array], right: Mapping[int, Accepted]) -> int:
+    """The memory of a task's data on the host; they take as much on the device again, or twice that."""
+    return sum(a.nbytes for a in inputs.values()) + sum(r.nbytes for r in right.values())
 
 
 class Workbench:
-    """The state of a worker between jobs: the computation and the data of the last task."""
+    """The state of a worker between jobs: the last computation, the data of the last tasks, the best time of each."""
 
     def __init__(self) -> None:
         self._dag: tuple[str, ComputeDAG] | None = None
-        self._prepared: Prepared | None = None
+        self._prepared: dict[str, Prepared] = {}
+        self._best: dict[str, float] = {}
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
         """The answer to a job.  Raises JobFailure."""
@@ -160,41 +187,60 @@ class Workbench:
         return {"error_no": 0, "packed": _packed_inputs(dag, program)}
 
     def prepare(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Keep the task's data at hand; what is not yet in the job's directory is made and stored there."""
-        self._prepared = None
+        """Keep the task's data at hand; what is not yet in the job's directory is made and stored there.
+
+        Of earlier tasks those used last are kept, too, as long as all take at most `KEPT_BYTES`; the answer names all.
+        """
         with stage(MeasureErrorNo.UNKNOWN_ERROR):
             dag = self.dag(job)
             inputs, right = _task_data(dag, Path(job["directory"]), int(job["seed"]))
+        self._make_room(data_bytes(inputs, right))
         with stage(MeasureErrorNo.COMPILE_DEVICE):
             device = _backend(job).open(int(job["device"]))
             handles = [
                 device.put(inputs[k] if k in inputs else poison(t.shape, t.dtype)) for k, t in enumerate(dag.tensors)
             ]
-        self._prepared = Prepared(job["task"], dag, device, inputs, right, handles)
-        return {"error_no": 0}
+            checks = array_checks(device, [dag.tensors[k] for k in right], data_bytes(inputs, right))
+            kept = {k: checks.keep(array) for k, array in inputs.items()}
+            kept |= {k: checks.keep_bounds(r) for k, r in right.items()}
+        self._prepared[job["task"]] = Prepared(job["task"], dag, device, inputs, right, handles, checks, kept)
+        return {"error_no": 0, "held": list(self._prepared)}
+
+    def _make_room(self, nbytes: int) -> None:
+        """Drop the data of tasks that were not used for long, for a task whose data take `nbytes`."""
+        while (
+            self._prepared and nbytes + sum(data_bytes(p.inputs, p.right) for p in self._prepared.values()) > KEPT_BYTES
+        ):
+            del self._prepared[next(iter(self._prepared))]
+
+    def _data_of(self, task: str) -> Prepared:
+        """The data of a task that is prepared; it is the one used last from now on."""
+        data = self._prepared[task] = self._prepared.pop(task)
+        return data
 
     def run(self, job: dict[str, Any]) -> dict[str, Any]:
-        data = self._prepared
-        assert data is not None and data.task == job["task"]
+        data = self._data_of(job["task"])
         with stage(MeasureErrorNo.COMPILE_DEVICE):
             program = data.device.load(job["directory"])
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             lent = data.lend(job["packed"])
             handles = data.arguments(lent)
-            for k in data.right:
-                data.device.write(data.handles[k], poison(data.dag.tensors[k].shape, data.dag.tensors[k].dtype))
+            data.poison_outputs()
             program.run(handles)
         check = bool(job.get("check", True))
         if check:
-            self.compare(data)
+            self.look_at_outputs(data, lent)
+        best = self._best.get(data.task, math.inf)
         with stage(MeasureErrorNo.RUNTIME_DEVICE):
             costs = program.time(
-                handles, int(job["number"]), int(job["repeat"]), int(job["min_repeat_ms"]), bool(job["flush"])
+                handles, int(job["number"]), int(job["repeat"]), int(job["min_repeat_ms"]), bool(job["flush"]), best
             )
             costs = [float(c) for c in costs]
             refuse_odd_times(costs)
         if check:
             self.look_at_inputs(data, lent)
+            self.look_at_outputs(data, lent)
+        self._best[data.task] = min(best, *costs)
         return {"error_no": 0, "costs": costs}
 
     def time_in_turns(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -202,8 +248,7 @@ class Workbench:
 
         One that does not load, or stops to run, has no figures.
         """
-        data = self._prepared
-        assert data is not None and data.task == job["task"]
+        data = self._data_of(job["task"])
         times: list[list[float]] = [[] for _ in job["directories"]]
         programs: dict[int, tuple[Program, list[Any]]] = {}
         for k, (directory, packed) in enumerate(zip(job["directories"], job["packed"], strict=True)):
@@ -214,7 +259,7 @@ class Workbench:
                 try:
                     with stage(MeasureErrorNo.RUNTIME_DEVICE):
                         times[k] += program.time(
-                            handles, int(job["number"]), 1, int(job["min_repeat_ms"]), bool(job["flush"])
+                            handles, int(job["number"]), 1, int(job["min_repeat_ms"]), bool(job["flush"]), math.inf
                         )
                 except JobFailure:
                     times[k] = []
@@ -223,14 +268,14 @@ class Workbench:
             data.take_back(data.lend([]))
         return {"error_no": 0, "times": times}
 
-    def compare(self, data: Prepared) -> None:
-        """Raises JobFailure with WRONG_ANSWER when an output is not what the reference says."""
-        for k, right in data.right.items():
-            with stage(MeasureErrorNo.RUNTIME_DEVICE):
-                got = data.device.get(data.handles[k])
-            text = mismatch(got, right)
-            if text:
-                raise JobFailure(MeasureErrorNo.WRONG_ANSWER, f"output {data.dag.tensors[k].name}: {text}")
+    def look_at_outputs(self, data: Prepared, lent: Mapping[int, Lent]) -> None:
+        """Raises JobFailure with WRONG_ANSWER when an output is not what the reference says; inputs are whole then."""
+        with stage(MeasureErrorNo.RUNTIME_DEVICE):
+            wrong = data.wrong_outputs()
+            if wrong:
+                data.take_back(lent)
+        if wrong:
+            raise JobFailure(MeasureErrorNo.WRONG_ANSWER, wrong[0])
 
     def look_at_inputs(self, data: Prepared, lent: Mapping[int, Lent]) -> None:
         """Raises JobFailure with WRONG_ANSWER when a program wrote to its inputs; the next one finds them whole."""
@@ -251,13 +296,18 @@ def _backend(job: dict[str, Any]) -> Backend:
 
 
 def _task_data(dag: ComputeDAG, directory: Path, seed: int) -> tuple[dict[int, Array], dict[int, Accepted]]:
-    """Inputs (random, from `seed`, unless the directory has them) and what is right for them, by argument number."""
+    """Inputs and what is right for them, by argument number; those that the directory lacks are made and kept there.
+
+    Inputs are random, from `seed`.
+    """
     given = {k: t for k, t in enumerate(dag.tensors) if t in dag.inputs}
-    drawn = random_inputs(dag.tensors, np.random.default_rng(seed))
-    inputs = {}
-    for k, t in given.items():
-        path = directory / f"{k}.npy"
-        inputs[k] = np.load(path, allow_pickle=False) if path.exists() else drawn[t]
+    paths = {k: directory / f"{k}.npy" for k in given}
+    if not all(path.exists() for path in paths.values()):
+        drawn = random_inputs(dag.tensors, np.random.default_rng(seed))
+        for k, t in given.items():
+            if not paths[k].exists():
+                save_whole(paths[k], drawn[t])
+    inputs = {k: np.load(paths[k], allow_pickle=False).view(t.dtype) for k, t in given.items()}
     stems = {k: directory / str(k) for k, t in enumerate(dag.tensors) if t in dag.outputs}
     right = {k: kept for k, stem in stems.items() if (kept := Accepted.load(stem)) is not None}
     if len(right) < len(stems):

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.task import SearchTask
-from ..core.workloads import key_text
 
 PLAIN_EVERY = 8
 MOST_DEVICES = 8
@@ -133,7 +132,7 @@ class PlainDisplay:
     @contextmanager
     def run(self, task: SearchTask, trials: int) -> Iterator[None]:
         self.tally, self.trials = _Tally(), trials
-        self.say(f"tuning {key_text(task.workload_key)} for {task.target}: {trials} trials")
+        self.say(f"tuning {task.title} for {task.target}: {trials} trials")
         try:
             yield
         finally:
@@ -182,7 +181,7 @@ class LiveDisplay:
     @contextmanager
     def run(self, task: SearchTask, trials: int) -> Iterator[None]:
         self.tally, self.flops = _Tally(), task.compute_dag.flop_ct
-        self.title = f"{key_text(task.workload_key)} for {task.target}"
+        self.title = f"{task.title} for {task.target}"
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TimeRemainingColumn(), console=self.console,

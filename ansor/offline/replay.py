@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable
 from typing import Literal
 
 from te_lite.errors import require
+from te_lite.step import Step, to_json
 
 from ..core.errors import MeasureError, TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
+from ..core.workloads import key_text
 from ..records.lines import Record, believed_records, target_kind
 from .common import NoBuilder, ProgramKey, failed_build, program_key
 
 Missing = Literal["raise", "fail"]
+MOST_TEXT = 200
 
 
 class ReplayRunner:
@@ -55,13 +59,35 @@ class ReplayRunner:
         key = program_key(inp)
         if key in self._known:
             return self._known[key]
-        message = f"{self.name} has no record of program {short_name(key)} of {inp.task.workload_key} on {key[1]}"
+        program = f"program {short_name(key)} of {inp.task.workload_key} on {key[1]}"
+        message = f"{self.name} has no record of {program}: {self._why(key)}"
         if self.missing == "raise":
             raise MeasureError(f"ReplayRunner: {message}")
         return failed(MeasureErrorNo.UNKNOWN_ERROR, message, 0.0, timestamp=0)
 
+    def _why(self, key: ProgramKey) -> str:
+        """What the log has instead."""
+        workload, kind, steps = key
+        kinds = sorted({k for w, k, _ in self._known if w == workload})
+        if not kinds:
+            others = ", ".join(dict.fromkeys([key_text(w) for w, _, _ in self._known])) or "no program at all"
+            return f"its workload is not in the log, which has {others[:MOST_TEXT]}"
+        if kind not in kinds:
+            return f"the log has this workload for {', '.join(kinds)} only"
+        known = [s for w, k, s in self._known if (w, k) == (workload, kind)]
+        shared, nearest = max([(_shared(steps, s), k) for k, s in enumerate(known)])
+        same = f"the nearest of its {len(known)} programs has the same first {shared} of {len(steps)} steps"
+        own, other = [json.dumps(to_json(s[shared])) if shared < len(s) else "none" for s in (steps, known[nearest])]
+        advice = "another search asks for other programs: give it a log of all of them, or missing='fail'"
+        return f"{same}, and then {other} where this one has {own} ({advice})"
+
     def close(self) -> None:
         """There is nothing to stop."""
+
+
+def _shared(a: tuple[Step, ...], b: tuple[Step, ...]) -> int:
+    """How many first steps two programs share."""
+    return next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def short_name(key: ProgramKey) -> str:

@@ -53,6 +53,14 @@ class AsksAhead(Protocol):
 
 
 @runtime_checkable
+class Announces(Protocol):
+    """A policy that says what it uses when its search begins."""
+
+    def announce(self, runner: object) -> None:
+        """Called before every round; the first time it may print a line."""
+
+
+@runtime_checkable
 class Seeded(Protocol):
     """A policy whose proposals follow from a seed and the results."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from te_lite.errors import require
 
-from ..core.errors import TaskError
+from ..core.errors import PartError
 from ..core.task import SearchTask
 from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
@@ -20,6 +20,8 @@ from ..space.programs import programs
 from ..space.states import concrete
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
+LEAST_SCORE = 1e-9
+"""Of what a model of throughputs thinks hopeless, so that the other estimate still tells two apart."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,16 @@ class Scorer:
     """The scores of a group by `model`, higher is better; -inf for programs beyond the limits of the hardware.
 
     A model that reads features gets those of the whole group, the analytical one reads its extents, any other one is
-    given the states, one by one.
+    given the states, one by one.  With a weight `prior` above 0 the scores of a model of throughputs are multiplied by
+    that power of the throughput that the analytical model expects.
     """
 
     task: SearchTask
     model: CostModel
+    prior: float = 0.0
 
     def __call__(self, group: Group) -> Scores:
-        """float64 [len(group)].  Raises TaskError when the model gives another number of scores."""
+        """float64 [len(group)].  Raises PartError when the model gives another number of scores, or NaN only."""
         hardware = self.task.hardware_params.completed(self.task.target)
         made = programs(group.variant, group.rows, self.task.target, hardware)
         if isinstance(self.model, AnalyticalModel):
@@ -44,7 +48,22 @@ class Scorer:
         else:
             states = [concrete(group.variant, row, self.task.target, hardware) for row in group.rows]
             scores = self.model.predict(self.task, states)
-        scores = np.asarray(scores, np.float64)
-        law = f"one score per program is needed, for {len(group)} programs"
-        require(scores.shape == (len(group),), TaskError, type(self.model).__name__, law, shape=scores.shape)
+        scores = self._checked(scores, len(group))
+        if self.prior > 0:
+            expected = AnalyticalModel().predict_programs(self.task, made)
+            scores = np.where(
+                scores > -np.inf, np.maximum(scores, LEAST_SCORE) * np.exp(self.prior * expected), -np.inf
+            )
         return np.where(fits(made, hardware), scores, -np.inf)
+
+    def _checked(self, scores: Any, count: int) -> Scores:
+        name = f"cost model {type(self.model).__name__}"
+        try:
+            out = np.asarray(scores, np.float64)
+        except (TypeError, ValueError) as error:
+            raise PartError(f"{name}: scores must be numbers, got {type(scores).__name__}: {error}") from error
+        law = f"one score per program is needed, for {count} programs"
+        require(out.shape == (count,), PartError, name, law, shape=out.shape)
+        law = "a score must be a number, or -inf for what cannot be scored; NaN is none"
+        require(not count or not np.isnan(out).all(), PartError, name, law, nan=count)
+        return out

@@ -1,6 +1,7 @@
 """A search that fails for a reason of its own: said in one sentence, with a file that holds what repeats it.
 
-What measuring refuses (`MeasureError`, `JournalError`, `BackendError`) is no fault of a search, and passes.
+What measuring refuses (`MeasureError`, `JournalError`, `BackendError`), and a part of the user's own that breaks its
+protocol (`PartError`), is no fault of a search, and passes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import numpy as np
 
 from te_lite.dag_json import dag_to_json
 
-from ..core.errors import AnsorError, BackendError, JournalError, MeasureError
+from ..core.errors import AnsorError, BackendError, JournalError, MeasureError, PartError
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from .protocols import Seeded
 
-PASSING = (MeasureError, JournalError, BackendError)
+PASSING = (MeasureError, JournalError, BackendError, PartError)
 
 
 class SearchFailed(AnsorError):

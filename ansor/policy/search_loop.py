@@ -17,7 +17,7 @@ from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
-from .protocols import AsksAhead
+from .protocols import Announces, AsksAhead
 from .search_failure import reporting
 
 FIRST_ROUND = 32
@@ -81,6 +81,8 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
     """Ask for up to `num_measure` candidates, and begin to build and run them.  Raises SearchFailed."""
     measurer.display.phase("search", num_measure)
     with reporting(task, policy):
+        if isinstance(policy, Announces):
+            policy.announce(measurer.runner)
         states = policy.ask(num_measure)
     return measurer.start(task, policy, [MeasureInput(task, state) for state in states])
 

@@ -18,10 +18,12 @@ from ..core.measure_values import MeasureInput
 from ..core.task import SearchTask
 from ..cost_model import XGBModel
 from ..layout.rewrite import rewrite_layout_from_state
+from ..measure.local import LocalRunner
 from ..measure.measurer import ProgramMeasurer
 from ..records.belief import is_program
 from ..records.lines import load_best_record
 from .protocols import OfOneTask, SearchPolicy
+from .resume import continue_log
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
@@ -30,9 +32,14 @@ class Actions:
     """Follows `TaskActions`."""
 
     def tune(self, task: SearchTask, options: TuningOptions, policy: Any, adaptive_training: bool) -> None:
-        backend(task.target.kind.name)
+        law = "the options must be ansor.TuningOptions"
+        require(isinstance(options, TuningOptions), TaskError, "SearchTask.tune", law, got=options)
+        target = backend(task.target.kind.name)
+        if isinstance(options.runner, LocalRunner):
+            target.check(str(task.target))
         policy = policy or SketchPolicy(task, XGBModel(adaptive_training=adaptive_training), verbose=options.verbose)
         limits = checked_limits(task, policy, options.time_limit)
+        continue_log([policy], options)
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
             with measurer.display.run(task, options.num_measure_trials):
@@ -49,6 +56,8 @@ class Actions:
             return is_program(task.compute_dag, inp.steps)
 
         inp, _ = load_best_record(log_file, task.workload_key, task.target, include_compatible, fits)
+        if inp is None:  # the same computation may have been tuned as tensors, under its hash
+            inp, _ = load_best_record(log_file, task.compute_dag.workload_key(), task.target, False, fits)
         if inp is None:
             raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}")
         return MeasureInput(task, steps=inp.steps).state
@@ -69,7 +78,7 @@ def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> d
     Raises TaskError for a policy that has no method `search`, is for another task, or knows no limit when one is set.
     """
     law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
-    ok = isinstance(policy, SearchPolicy) and callable(policy.search)
+    ok = isinstance(policy, SearchPolicy) and callable(policy.search) and not isinstance(policy, type)
     require(ok, TaskError, "SearchTask.tune", law, search_policy=policy)
     if isinstance(policy, OfOneTask) and isinstance(policy.task, SearchTask):
         own = policy.task

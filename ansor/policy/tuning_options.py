@@ -7,7 +7,8 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..core.errors import TaskError
+from ..core.checks import require_part
+from ..core.errors import PartError, TaskError
 from ..core.protocols import BringsBuilder, Builder, MeasureCallback, Runner, is_elsewhere
 from ..measure.local import LocalBuilder, LocalRunner
 
@@ -17,7 +18,9 @@ class TuningOptions:
 
     `num_measure_trials` candidates are measured, `num_measures_per_round` at a time; `early_stopping` ends the run
     after that many trials without a better one, `time_limit` after so many seconds (what is under way then is still
-    measured).  `verbose` is 0 (silent), 1 (progress) or 2 (every result).
+    measured).  Where a callback is a `RecordToFile` whose log holds records, the run goes on from them: none of its
+    programs is measured again, the model learns them, and a line says how many there are; `resume=False` starts afresh.
+    `verbose` is 0 (silent), 1 (progress) or 2 (every result).
     `builder` and `runner` are objects, or "local" for `LocalBuilder()`, which a runner on other machines has a kind of
     its own of, and `LocalRunner()`.
     """
@@ -32,6 +35,7 @@ class TuningOptions:
         runner: Runner | str = "local",
         measure_callbacks: Sequence[MeasureCallback] | None = None,
         time_limit: float | None = None,
+        resume: bool = True,
     ) -> None:
         for name, value, least in (
             ("num_measure_trials", num_measure_trials, 0),
@@ -44,13 +48,17 @@ class TuningOptions:
         law = "time_limit must be a positive number of seconds"
         require(ok, TaskError, "TuningOptions", law, time_limit=time_limit)
         self.time_limit = time_limit
+        self.resume = resume
         self.num_measure_trials = num_measure_trials
         self.early_stopping = None if early_stopping == -1 else early_stopping
         self.num_measures_per_round = num_measures_per_round
         self.verbose = verbose
-        self.runner: Runner = LocalRunner() if runner == "local" else _given(runner, "runner")
-        self.builder: Builder = _builder_for(self.runner) if builder == "local" else _given(builder, "builder")
-        self.owned = [o for o, given in ((self.builder, builder), (self.runner, runner)) if given == "local"]
+        usual = _is_local(runner, "runner")
+        self.runner: Runner = LocalRunner() if usual else _given(runner, Runner, "runner", "run and close")
+        methods, usual = "n_parallel, submit and close", _is_local(builder, "builder")
+        self.builder: Builder = _builder_for(self.runner) if usual else _given(builder, Builder, "builder", methods)
+        own = ((self.builder, builder), (self.runner, runner))
+        self.owned = [o for o, given in own if isinstance(given, str)]
         self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks, (MeasureCallback,))
 
 
@@ -71,11 +79,17 @@ def callbacks_with(
     law = f"a list of objects with a method {method} is needed"
     require(found is not None, TaskError, subject, law, given=given)
     for one in found or ():
-        require(isinstance(one, kinds), TaskError, subject, law, entry=one)
+        ok = isinstance(one, kinds) and not isinstance(one, type)
+        require(ok, PartError, subject, f"{law} (a class must be called)" if isinstance(one, type) else law, entry=one)
     return found or ()
 
 
-def _given(value: Any, name: str) -> Any:
-    if isinstance(value, str):
-        raise TaskError(f"TuningOptions: {name} must be 'local' or a {name} object, got {value!r}")
+def _is_local(value: Any, name: str) -> bool:
+    law = f"{name} must be 'local' or a {name} object"
+    require(not isinstance(value, str) or value == "local", TaskError, "TuningOptions", law, got=value)
+    return isinstance(value, str)
+
+
+def _given(value: Any, protocol: type, name: str, methods: str) -> Any:
+    require_part(value, protocol, f"TuningOptions: {name}", f"'local' or an object with {methods}")
     return value

@@ -45,6 +45,7 @@ class LineReader(Generic[Input]):
         self.num_bad, self.bad = 0, []
         for number, line in scan_lines(self.filename):
             if line is not None and (line[:1] in (b"#", b" ") or not line):
+                self.comment(line)
                 continue
             try:
                 require(line is not None, RecordError, "record", "the line is too long")
@@ -56,6 +57,9 @@ class LineReader(Generic[Input]):
             yield record
         if self.num_bad:
             self._logger.warning("%s", self.complaint())
+
+    def comment(self, line: bytes) -> None:
+        """Called for every line that is no record and not bad; nothing here."""
 
     def complaint(self) -> str:
         """One sentence on the bad lines; empty when there are none."""
@@ -126,11 +130,13 @@ def distill(
 ) -> int:
     """Write what `best` leaves of the records of `in_file`, and of `out_file` if it exists, to `out_file`.
 
-    Gives the number of records written.  Raises JournalError when a file cannot be read or written.
+    Gives the number of records written; without any, no file is.  Raises JournalError when a file cannot be read or
+    written.
     """
     pairs = list(load(in_file))
     if Path(out_file).exists() and not (Path(in_file).exists() and os.path.samefile(in_file, out_file)):
         pairs += load(out_file)
     lines = [encode(inp, res) for inp, res in best(pairs)]
-    replace_file(out_file, lines)
+    if lines:
+        replace_file(out_file, lines)
     return len(lines)

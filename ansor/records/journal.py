@@ -10,18 +10,24 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gzip
 import json
 import os
 import stat
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
+
+from te_lite.errors import require
 
 from ..core.errors import JournalError
 
 MAX_LINE = 1 << 20
+PACKED = b"\x1f\x8b"
 LOCK_SECONDS = 60.0
 """A lock is held for one write; whoever has it longer is stopped or stuck."""
 
@@ -96,6 +102,8 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
     data = "".join(line + "\n" for line in lines).encode()
     try:
         with _locked(path) as fd:
+            law = "is packed by gzip, and records cannot be appended; unpack it, or write another log"
+            require(os.pread(fd, 2, 0) != PACKED, JournalError, str(path), law)
             end = _repair_tail(fd, path)
             try:
                 if os.write(fd, data) != len(data):
@@ -166,7 +174,7 @@ def scan_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes | None
     """
     path = Path(path)
     try:
-        with open(_opened(path, os.O_RDONLY), "rb") as f:
+        with open(_opened(path, os.O_RDONLY), "rb") as raw, _unpacked(raw) as f:
             number = 0
             while line := f.readline(MAX_LINE + 1):
                 number += 1
@@ -176,19 +184,30 @@ def scan_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes | None
                 while line and not line.endswith(b"\n"):
                     line = f.readline(MAX_LINE)
                 yield number, None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise JournalError(f"{path}: cannot be read: it is packed, and damaged: {error}") from error
     except OSError as error:
         raise _cannot(path, "read", error) from error
 
 
+def _unpacked(raw: BufferedReader) -> BufferedReader | gzip.GzipFile:
+    """The bytes of a file; of one that gzip packed, whatever its name, those inside."""
+    return gzip.GzipFile(fileobj=raw, mode="rb") if raw.peek(2)[:2] == PACKED else raw
+
+
 def replace_file(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
-    """Replace a file as a whole: readers see the old one or the new one.  Raises JournalError when that fails."""
+    """Replace a file as a whole: readers see the old one or the new one.  One whose name ends in `.gz` is packed.
+
+    Raises JournalError when that fails.
+    """
     path = Path(path)
     scratch = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(fd, "wb") as f:
-            f.write("".join(line + "\n" for line in lines).encode())
+            data = "".join(line + "\n" for line in lines).encode()
+            f.write(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
             f.flush()
             os.fsync(f.fileno())
         os.chmod(scratch, 0o644)

@@ -21,7 +21,20 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
-from te_lite.step import CacheRead, CacheWrite, DoubleBuffer, FreePragma, RFactor, SetScope, from_json, to_json
+from te_lite.step import (
+    CacheRead,
+    CacheWrite,
+    DoubleBuffer,
+    FreePragma,
+    JoinReductions,
+    Pipeline,
+    RFactor,
+    SetScope,
+    StorageOrder,
+    Swizzled,
+    from_json,
+    to_json,
+)
 
 from ..core.errors import TaskError
 from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
@@ -30,12 +43,13 @@ from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
 from .files import LineReader, Pair, PathLike, best_of, distill
-from .journal import append_lines, ensure_writable
+from .journal import append_lines, ensure_writable, scan_lines
+from .notes import learn_workload, run_line, workload_line
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
-_OWN_STEPS = (FreePragma, DoubleBuffer, SetScope)
+_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled)
 _LAST_OF_TVM = MeasureErrorNo.UNKNOWN_ERROR
 _MAX_STEPS = 2_000
 _MAX_NEW_STAGES = 256
@@ -112,7 +126,7 @@ def _read_input(data: Any) -> MeasureInput:
         len(state[1]) <= _MAX_STEPS, RecordError, "record, i", f"at most {_MAX_STEPS} steps are read", got=len(state[1])
     )
     steps = [from_json(s) for s in state[1]]
-    stages = sum(isinstance(s, CacheRead | CacheWrite | RFactor) for s in steps)
+    stages = sum(isinstance(s, CacheRead | CacheWrite | RFactor | JoinReductions) for s in steps)
     require(
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
     )
@@ -171,6 +185,10 @@ class RecordReader(LineReader[MeasureInput]):
     def __init__(self, filename: PathLike) -> None:
         super().__init__(filename, load_record_from_string, logger)
 
+    def comment(self, line: bytes) -> None:
+        """Learn of the workloads that the log describes."""
+        learn_workload(line)
+
 
 def load_records(filename: PathLike) -> Iterator[Record]:
     """The `(input, result)` pairs of a file, in order, as they are written, believed or not."""
@@ -208,20 +226,42 @@ def believed_records(filename: PathLike) -> Believed[MeasureInput]:
     return believed(RecordReader(filename), str(filename))
 
 
+def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
+    """The lines of a log; none of what is no file, such as a device."""
+    return scan_lines(log) if log.is_file() else iter(())
+
+
 def save_records(filename: PathLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
     """Append records: one write, one fsync.  Raises JournalError when they cannot be stored."""
     append_lines(filename, [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)])
 
 
 class RecordToFile:
-    """A measure callback that appends every result to a file; missing directories are made."""
+    """A measure callback that appends every result to a file; missing directories are made.
+
+    It also writes comment lines, which readers of records skip, on the run and on each workload (`notes.py`).
+    """
 
     def __init__(self, filename: PathLike) -> None:
         self.filename = Path(filename)
         ensure_writable(self.filename)
+        self._described: set[str] | None = None
 
     def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        save_records(self.filename, inputs, results)
+        lines = [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)]
+        append_lines(self.filename, [*self._notes(policy, inputs), *lines])
+
+    def _notes(self, policy: Any, inputs: Sequence[MeasureInput]) -> list[str]:
+        """The lines to write before records: on the run once, on each workload that the log does not describe yet."""
+        notes = []
+        if self._described is None:
+            self._described = {key for _, line in _lines_of(self.filename) if (key := learn_workload(line or b""))}
+            notes.append(run_line(policy))
+        for task in {inp.task.workload_key: inp.task for inp in inputs}.values():
+            if task.workload_key not in self._described:
+                self._described.add(task.workload_key)
+                notes += [line for line in [workload_line(task)] if line is not None]
+        return notes
 
     def usage(self, uses: Sequence[DeviceUse]) -> None:
         """Append a comment line on what each device did so far; readers skip it."""
@@ -245,7 +285,7 @@ def load_best_record(
     """
     kind = None if target is None else Target.of(target).kind.name
     best: tuple[float, Record] | None = None
-    for inp, res in believed_records(filename):
+    for inp, res in believed(best_first(RecordReader(filename)), str(filename)):
         if not res.ok or (kind is not None and target_kind(inp.task) != kind):
             continue
         factor = 1.0 if workload_key is None else _distance(workload_key, inp.task.workload_key)
@@ -278,6 +318,11 @@ def workload_of(inp: MeasureInput) -> tuple[str, str]:
     return target_kind(inp.task), inp.task.workload_key
 
 
+def best_first(pairs: Iterable[Record]) -> list[Record]:
+    """The records by their cost, failures last: so that of each workload only the best is asked whether it replays."""
+    return sorted(pairs, key=lambda pair: pair[1].cost if pair[1].ok else math.inf)
+
+
 def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
     """The best error-free record of each (target kind, workload key), in order of appearance.
 
@@ -289,9 +334,13 @@ def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
     """Write the best record of each (target, workload) of `in_file`, and of `out_file` if it exists, to `out_file`.
 
-    Only records that are believed are written.  Gives the number of records written.  Raises JournalError when a file
-    cannot be read or written.
+    Only records that are believed are written.  Gives the number of records written; without any, no file is.
+    Raises JournalError when a file cannot be read or written.
     """
-    return distill(
-        in_file, out_file, believed_records, lambda pairs: best_records(pairs).values(), dump_record_to_string
-    )
+    return distill(in_file, out_file, believed_records, lambda pairs: best_records(pairs).values(), _described)
+
+
+def _described(inp: MeasureInput, res: MeasureResult) -> str:
+    """The line of a record, after the one on its workload."""
+    note = workload_line(inp.task)
+    return dump_record_to_string(inp, res) if note is None else f"{note}\n{dump_record_to_string(inp, res)}"

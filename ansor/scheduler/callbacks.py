@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..records.journal import append_lines, ensure_writable
 from .report import Row, Summary, curve_text, table_text
@@ -26,6 +26,7 @@ class Reports(Protocol):
         """What the table says of all tasks."""
 
 
+@runtime_checkable
 class RoundCallback(Protocol):
     """Called before and after each round of `task_scheduler` on the task number `task_id`."""
 

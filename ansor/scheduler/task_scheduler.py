@@ -22,8 +22,9 @@ from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..policy.protocols import RoundPolicy
+from ..policy.resume import continue_log, log_to_continue
 from ..policy.search_failure import SearchFailed
-from ..policy.tuning_options import TuningOptions
+from ..policy.tuning_options import TuningOptions, callbacks_with
 from ..records.lines import Record, believed_records
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import GradientParams, Objective, SchedulerState, evaluate, pick_by_gradient, pick_in_turn, stand_ins
@@ -70,6 +71,9 @@ class TaskScheduler:
         callbacks: Sequence[RoundCallback] | None = None,
         seed: int | None = None,
     ) -> None:
+        law = "a list of SearchTask objects is needed"
+        ok = isinstance(tasks, list | tuple) and all(isinstance(t, SearchTask) for t in tasks)
+        require(ok, TaskError, "TaskScheduler", law, got=tasks)
         self.tasks = tuple(tasks)
         _check_tasks(self.tasks)
         require(gamma == UNUSED_GAMMA, TaskError, "TaskScheduler", "no formula uses gamma, leave it out", gamma=gamma)
@@ -80,7 +84,9 @@ class TaskScheduler:
         self.params = GradientParams(alpha, beta, backward_window_size)
         self.load_model_file = load_model_file
         self.load_log_file = load_log_file
-        self.callbacks: tuple[RoundCallback, ...] = (PrintTableInfo(),) if callbacks is None else tuple(callbacks)
+        needed = "pre_tune or post_tune"
+        given = [PrintTableInfo()] if callbacks is None else callbacks
+        self.callbacks: tuple[RoundCallback, ...] = callbacks_with(needed, "callbacks", given, (RoundCallback,))
         self.seed = chosen_seed("TaskScheduler", seed)
         self.flops = tuple(t.compute_dag.flop_ct for t in self.tasks)
         self._reset((TaskProgress(),) * len(self.tasks), 0, 1, 0)
@@ -175,7 +181,8 @@ class TaskScheduler:
         `early_stopping` of the options ends the run after so many trials in which the objective got no better and no
         task got its first program that works; `per_task_early_stopping` ends a task after so many of its own.
         `time_limit` ends the run after the round in which so many seconds have passed, whatever tasks had none yet.
-        Policies are made by `make_search_policies`.  Every call starts anew; give the log to a new scheduler to go on.
+        Policies are made by `make_search_policies`.  The run goes on from the records of `load_log_file`,
+        or else of the log that the options write (`TuningOptions`).
         A task whose search fails for a reason of its own is given up, the others go on; `failures` says which, by task.
         Ctrl-C stops the workers and passes on.
 
@@ -183,14 +190,16 @@ class TaskScheduler:
         a target cannot be had here, JournalError when the log cannot be read.
         """
         options = tune_option
-        records = None if self.load_log_file is None else list(believed_records(self.load_log_file))
+        log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
+        records = None if log is None else list(believed_records(log))
         self._begin(options, _patience(per_task_early_stopping), records or ())
         for kind in dict.fromkeys(t.target.kind.name for t in self.tasks):
             backend(kind)
         policies = make_search_policies(
             search_policy, search_policy_params, self.tasks, self.num_measures_per_round, options.verbose,
-            self.load_model_file, self.load_log_file, adaptive_training, self.seed, records,
+            self.load_model_file, log, adaptive_training, self.seed, records,
         )  # fmt: skip
+        continue_log(policies, options)
         del records
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
@@ -296,6 +305,8 @@ def _objective(count: int, weights: Sequence[float] | None, objective: Objective
         require(ok, TaskError, "TaskScheduler", law, task_weights=given)
         return partial(_weighted_sum, tuple(given))
     chosen = sum if objective is None else objective
+    law = "objective_func must be a function of a list of seconds"
+    require(callable(chosen), TaskError, "TaskScheduler", law, got=objective)
     evaluate(chosen, [1e-3] * count)
     return chosen
 

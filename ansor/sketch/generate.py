@@ -17,6 +17,7 @@ from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
 from .cache_rules import AddCacheRead, AddCacheWrite
+from .custom import checked_rules, require_end
 from .inline_rules import AlwaysInline, SimplifyComputeWithConstTensor, SkipStage, SpecialComputeLocationGPU
 from .reduction_rules import AddRfactor, CrossThreadReduction, open_rfactor_splits
 from .rule import Condition, Outcome, SketchContext, SketchRule
@@ -65,10 +66,10 @@ def generate_sketches(
     """All sketches of `dag`: states whose split lengths are partly undecided.
 
     `custom_rules` are asked first; `policy_context` is handed to them (the `SketchContext` when it is None).
-    Raises TaskError for a target without rules.
+    Raises TaskError for a target without rules, PartError for a custom rule that is none or does not end.
     """
     target = Target.of(target)
-    rules = (*custom_rules, *default_rules(target))
+    rules = (*checked_rules(custom_rules), *default_rules(target))
     hardware = (hardware_params or HardwareParams(target=target)).completed(target)
     ctx = SketchContext(dag, target, hardware, options or SketchOptions(), policy_context)
     if policy_context is None:
@@ -82,6 +83,7 @@ def generate_sketches(
                 sketches.append(open_rfactor_splits(state))
             else:
                 following.extend(_visit(ctx, rules, state, k))
+        require_end(rules, len(following))
         front = following
     return sketches
 

@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from te_lite.dag import ComputeDAG
 from te_lite.errors import require
 from te_lite.state import State
 
-from ..core.errors import TaskError
+from ..core.errors import PartError
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
@@ -34,15 +34,20 @@ class Condition(IntEnum):
 
 @dataclass(frozen=True)
 class SketchContext:
-    """What rules may ask besides the state; `policy` is what custom rules get as their first argument."""
+    """What rules may ask besides the state; `policy` is what custom rules get as their first argument.
+
+    `stored_as_read`: inputs whose layout is free come in the order in which the program reads them.
+    """
 
     dag: ComputeDAG
     target: Target
     hardware: HardwareParams
     options: SketchOptions = field(default_factory=SketchOptions)
     policy: Any = None
+    stored_as_read: bool = False
 
 
+@runtime_checkable
 class SketchRule(Protocol):
     """`paper`: what the rule is for, in the terms of the Ansor paper; `departs`: where it leaves TVM on purpose."""
 
@@ -79,6 +84,9 @@ class PreloadCustomSketchRule:
         apply_func: Callable[[Any, State, int], Sequence[Sequence[Any]]],
         rule_name: str = "CustomSketchRule",
     ) -> None:
+        law = "a condition and an action are needed, two functions of (policy, state, stage)"
+        ok = callable(meet_condition_func) and callable(apply_func)
+        require(ok, PartError, rule_name, law, got=(meet_condition_func, apply_func))
         self.meet_condition_func = meet_condition_func
         self.apply_func = apply_func
         self.rule_name = rule_name
@@ -91,15 +99,18 @@ class PreloadCustomSketchRule:
                 stacklevel=2,
             )
             return Condition.APPLY_AND_SKIP_REST
-        require(got in (0, 1, 2), TaskError, self.rule_name, "the condition must be 0, 1 or 2", got=got)
+        require(got in (0, 1, 2), PartError, self.rule_name, "the condition must be 0, 1 or 2", got=got)
         return Condition(got)
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> Sequence[Outcome]:
-        return [self._outcome(item) for item in self.apply_func(ctx.policy, state, k)]
+        found = self.apply_func(ctx.policy, state, k)
+        law = "apply_func must return a list of pairs of a state and the next stage id"
+        require(isinstance(found, list | tuple), PartError, self.rule_name, law, got=found)
+        return [self._outcome(item) for item in found]
 
     def _outcome(self, item: Sequence[Any]) -> Outcome:
         law = "apply_func must return pairs of a state and the next stage id"
-        require(isinstance(item, list | tuple) and len(item) == 2, TaskError, self.rule_name, law, got=item)
+        require(isinstance(item, list | tuple) and len(item) == 2, PartError, self.rule_name, law, got=item)
         state, following = getattr(item[0], "state_object", item[0]), item[1]
-        require(isinstance(state, State) and isinstance(following, int), TaskError, self.rule_name, law, got=item)
+        require(isinstance(state, State) and isinstance(following, int), PartError, self.rule_name, law, got=item)
         return state, following

@@ -20,8 +20,8 @@ from te_lite.index_span import span_at_least
 from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.loop_scope import kernel_of
 from te_lite.reads import Form, reads_by_producer
-from te_lite.state import INLINED, State
-from te_lite.storage import storage_class
+from te_lite.state import INLINED, Stage, State
+from te_lite.storage import storage_class, stored_strides
 
 from .predicates import NO_SPLIT, named_axes, split_steps
 
@@ -37,20 +37,16 @@ def shared_bytes(bounds: Bounds) -> dict[int, Any]:
     for k, stage in enumerate(bounds.state.stages):
         if bounds.storage(k) == "shared" and stage.attach is not None:
             kernel = kernel_of(bounds.state, k)
-            elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage.storage_align)
+            elements = _elements([r.extent for r in bounds.regions[k][: len(stage.op.axis)]], stage)
             size = element_bytes(stage.op.dtype)
             total[kernel] = total.get(kernel, 0) + stored_elements(elements, size, tile_count(bounds, k)) * size
     return total
 
 
-def _elements(shape: Sequence[Any], align: tuple[int, int, int] | None) -> Any:
-    """The elements of a row-major buffer; the stride of axis `align[0]` is padded to `align[2]` modulo `align[1]`."""
-    total: Any = 1
-    for d in reversed(range(len(shape))):
-        if align is not None and d == align[0]:
-            total = total + (align[2] - total) % align[1]
-        total = total * shape[d]
-    return total
+def _elements(shape: Sequence[Any], stage: Stage) -> Any:
+    """The elements that a stage takes to store a region of this shape, padding included (ints or lanes)."""
+    outermost = 0 if stage.storage_order is None else stage.storage_order[0]
+    return stored_strides(shape, stage.storage_align, stage.storage_order)[outermost] * shape[outermost] if shape else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Fetch:
 
     `axes` holds for each axis of the reader its extent in a tile, or its whole extent and the step position of the
     split that is to cut it.  Of a double-buffered copy, `turns` has the reduction axes of the reader and their whole
-    extents: it takes two tiles where one of them is cut.
+    extents: it takes up to `tiles` tiles where one of them is cut.
     """
 
     kernel: int
@@ -68,6 +64,7 @@ class Fetch:
     axes: tuple[tuple[int, int | None], ...]
     element: int
     turns: tuple[tuple[int, int], ...] = ()
+    tiles: int = 1
 
     def size(self, lengths: Mapping[int, Sequence[Any]]) -> Any:
         """Bytes, at least, for the given lengths by step position (ints or lanes)."""
@@ -75,7 +72,7 @@ class Fetch:
         total: Any = 1
         for d, size in enumerate(self.shape):
             total = total * smaller(size, reduce(larger, [span_at_least(forms[d], spans) for forms in self.forms], 1))
-        tiles = product([ceildiv(extent, spans[axis]) for axis, extent in self.turns])
+        tiles = smaller(self.tiles, product([ceildiv(extent, spans[axis]) for axis, extent in self.turns]))
         return stored_elements(total, self.element, tiles) * self.element
 
 
@@ -109,7 +106,7 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
         first, size = len(reader.op.axis), element_bytes(stage.op.dtype)
         reduced = [(first + n, v.extent) for n, v in enumerate(reader.op.reduce_axis) if isinstance(v.extent, int)]
         turns = tuple(reduced) if stage.double_buffer else ()
-        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, size, turns))
+        out.append(Fetch(kernel_of(sketch, k), stage.op.shape, forms, axes, size, turns, stage.tiles))
     return tuple(out)
 
 

@@ -79,7 +79,10 @@ class MultiLevelTilingWithFusion:
     """Tile a stage, tile its element-wise consumer alike, and compute the stage inside the consumer's tiles."""
 
     paper: ClassVar[str] = "Rule 4, Multi-level Tiling with Fusion."
-    departs: ClassVar[str] = "A consumer that is tiled already is no fusion target; TVM stops with an error."
+    departs: ClassVar[str] = (
+        "A consumer that is tiled already is no fusion target; TVM stops with an error. A consumer that reads the"
+        " product in several ways, all point by point (GELU, `x * sigmoid(x)`), is one; TVM follows a single chain."
+    )
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         if not needs_tiling(state, k) or fusion_target(state, k) is None or not fusion_levels(ctx):

@@ -3,9 +3,10 @@
 #include <ucontext.h>
 
 #include "memory.h"
+#include "tensor_core.h"
 
 enum State { READY, AT_BARRIER, AT_WARP, DONE };
-enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT };  // as in cuda.h
+enum WarpOp { SYNC, INDEX, UP, DOWN, XOR, BALLOT, MMA = EMU_MMA, LOAD = EMU_LOAD };  // as in cuda.h and mma.h
 
 struct Fiber {
   State state;
@@ -21,11 +22,13 @@ struct Fiber {
 struct Copy {  // on its way to shared memory
   void *to;
   size_t bytes;
+  unsigned group;
   char data[16];
 };
 
 inline Fiber fibers[1024];
 inline std::vector<Copy> copies[1024];  // that a thread has not waited for
+inline unsigned groups[1024];           // that a thread has committed
 inline char *stacks;
 inline jmp_buf scheduler;
 inline void (*entry)(void **);
@@ -102,6 +105,18 @@ inline uint64_t shuffled(const Fiber *warp, unsigned lane, unsigned exist) {
   return from < 32 && (me.mask & exist) >> from & 1 ? warp[from].value : UNDEFINED;
 }
 
+// What all lanes do on the fragments that they hand over.
+inline void together(const Fiber *lanes, unsigned exist) {
+  if (~exist) {
+    report("divergence", 0, 0, fibers[here.thread].line, "multiplies or loads matrices in a warp of fewer than 32 threads");
+    stop();
+  }
+  void *handed[32];
+  for (unsigned lane = 0; lane < 32; ++lane) handed[lane] = (void *)lanes[lane].value;
+  if (lanes->op == MMA) multiply((EmuMmaLane *const *)handed);
+  else load_matrices((EmuLoadLane *const *)handed);
+}
+
 // Let the lanes of the running thread's mask go on when all of them have come.
 inline void meet(unsigned warp) {
   Fiber *lanes = fibers + warp * 32, &me = fibers[here.thread];
@@ -119,6 +134,7 @@ inline void meet(unsigned warp) {
     }
     votes |= (f.value & 1) << lane;
   }
+  if (me.op == MMA || me.op == LOAD) together(lanes, exist);
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!((me.mask & exist) >> lane & 1)) continue;
     lanes[lane].result = me.op == BALLOT ? votes : shuffled(lanes, lane, exist);
@@ -167,7 +183,7 @@ inline void run_block() {
   block_start = ++now;
   memset(warp_time, 0, sizeof warp_time);
   for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
-  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY, copies[t].clear();
+  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY, copies[t].clear(), groups[t] = 0;
   do {
     for (bool moved = true; moved;) {
       moved = false;

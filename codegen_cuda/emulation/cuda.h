@@ -7,6 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bits.h"
+#include "mma.h"
+
 #define __global__
 #define __device__
 #define __host__
@@ -31,8 +34,11 @@ __attribute__((const)) unsigned emu_grid_dim(int axis);
 void emu_barrier(int line);
 uint64_t emu_warp(int op, int line, unsigned mask, uint64_t value, int operand, int width);
 void emu_atomic(void *address, size_t bytes);
-void emu_copy_async(void *to, const void *from, size_t bytes, int real, int checked);
-void emu_copy_wait(int checked);
+void emu_together(int op, int line, void *lane);
+void emu_copy_async(void *to, const void *from, size_t bytes, size_t read, int checked);
+void emu_copy_commit();
+void emu_copy_wait(unsigned groups, int checked);
+uintptr_t emu_shared_start();
 }
 
 // ---------------------------------------------------------------- indices and barriers
@@ -47,6 +53,9 @@ static const EmuIndex<emu_block> blockIdx{};
 static const EmuIndex<emu_block_dim> blockDim{};
 static const EmuIndex<emu_grid_dim> gridDim{};
 static const int warpSize = 32;
+inline unsigned emu_lane_number() {
+  return (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+}
 
 #define __syncthreads() emu_barrier(__LINE__)
 #define __syncwarp(...) emu_sync_warp(__LINE__, ##__VA_ARGS__)
@@ -71,7 +80,7 @@ template <class T> inline T emu_shuffle(int op, int line, unsigned mask, T value
 
 // ---------------------------------------------------------------- asynchronous copies
 
-// They replace the helpers of emitted programs.  The bytes arrive when the thread waits for them, no earlier.
+// They replace the helpers of emitted programs.  The bytes arrive when the thread waits for their group, no earlier.
 #define EMU_ASYNC
 #ifdef __SANITIZE_THREAD__
 #define EMU_CHECKED 1
@@ -79,9 +88,33 @@ template <class T> inline T emu_shuffle(int op, int line, unsigned mask, T value
 #define EMU_CHECKED 0
 #endif
 template <int bytes> __forceinline__ void copy_async(void *to, const void *from, bool real = true) {
-  emu_copy_async(to, from, bytes, real, EMU_CHECKED);
+  emu_copy_async(to, from, bytes, real ? bytes : 0, EMU_CHECKED);
 }
-__forceinline__ void copy_async_wait() { emu_copy_wait(EMU_CHECKED); }
+template <int groups> __forceinline__ void copy_async_wait_all_but() {
+  emu_copy_commit(), emu_copy_wait(groups, EMU_CHECKED);
+}
+__forceinline__ void copy_async_wait() { copy_async_wait_all_but<0>(); }
+
+// ---------------------------------------------------------------- inline PTX (emulator_ptx.py)
+
+inline size_t __cvta_generic_to_shared(const void *p) { return (uintptr_t)p - emu_shared_start(); }
+inline void *emu_shared(unsigned place) { return (void *)(emu_shared_start() + place); }
+inline void *emu_shared(size_t place) { return emu_shared((unsigned)place); }
+
+template <class T> inline uint32_t emu_word(T x) { return emu_bits<uint32_t>(x); }
+template <class T> inline void emu_put(T &x, uint32_t bits) { x = emu_bits<T>(bits); }
+inline uint32_t emu_tf32(float x) {  // to the nearest, ties away from zero
+  const uint32_t bits = emu_bits<uint32_t>(x), special = (bits & 0x7f800000) == 0x7f800000;
+  return (special ? bits : bits + 0x1000) & 0xffffe000;
+}
+template <class P> __forceinline__ void emu_copy(P to, const void *from, size_t bytes, size_t read) {
+  emu_copy_async(emu_shared(to), from, bytes, read, EMU_CHECKED);
+}
+// The row of `ldmatrix` at the address that this lane gives; of the others nothing is read.
+template <class P> __forceinline__ EmuRow emu_row(P place, int count) {
+  if ((int)(emu_lane_number()) >= 8 * count) return EmuRow();
+  return *(const EmuRow *)emu_shared(place);
+}
 
 // ---------------------------------------------------------------- vector types
 
@@ -160,12 +193,6 @@ inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.
 inline bool isnan(float x) { return __builtin_isnan(x); }
 inline bool isinf(float x) { return __builtin_isinf(x); }
 inline int __mul24(int a, int b) { return a * b; }
-template <class To, class From> inline To emu_bits(From from) {
-  To to;
-  static_assert(sizeof to == sizeof from, "bits of two types of one size");
-  __builtin_memcpy(&to, &from, sizeof to);
-  return to;
-}
 inline float __int_as_float(int x) { return emu_bits<float>(x); }
 inline float __uint_as_float(unsigned x) { return emu_bits<float>(x); }
 inline double __longlong_as_double(long long x) { return emu_bits<double>(x); }

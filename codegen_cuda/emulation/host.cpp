@@ -52,22 +52,30 @@ uint64_t emu_warp(int op, int line, unsigned mask, uint64_t value, int operand, 
 #define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
 void emu_atomic(void *p, size_t bytes) { access((uintptr_t)p, bytes, true, ATOMIC, CALLER); }
 
-void emu_copy_async(void *to, const void *from, size_t bytes, int real, int checked) {
+void emu_together(int op, int line, void *lane) { emu_warp(op, line, 0xffffffffu, (uint64_t)lane, 0, 32); }
+
+uintptr_t emu_shared_start() { return shared_start; }
+
+void emu_copy_async(void *to, const void *from, size_t bytes, size_t read, int checked) {
   if (checked) {
-    if (real) access((uintptr_t)from, bytes, false, 0, CALLER);
+    if (read) access((uintptr_t)from, read, false, 0, CALLER);
     access((uintptr_t)to, bytes, true, IN_FLIGHT, CALLER);
   }
-  Copy copy{to, bytes, {}};
-  if (real) memcpy(copy.data, from, bytes);
+  Copy copy{to, bytes, groups[here.thread], {}};
+  memcpy(copy.data, from, read);
   copies[here.thread].push_back(copy);
 }
 
-void emu_copy_wait(int checked) {
-  for (const Copy &c : copies[here.thread]) {
-    if (checked) arrive((uintptr_t)c.to, c.bytes);
-    memcpy(c.to, c.data, c.bytes);
+void emu_copy_commit() { ++groups[here.thread]; }
+
+void emu_copy_wait(unsigned left, int checked) {  // for all groups but the last `left` ones
+  std::vector<Copy> &mine = copies[here.thread];
+  auto c = mine.begin();
+  for (; c != mine.end() && c->group + left < groups[here.thread]; ++c) {
+    if (checked) arrive((uintptr_t)c->to, c->bytes);
+    memcpy(c->to, c->data, c->bytes);
   }
-  copies[here.thread].clear();
+  mine.erase(mine.begin(), c);
 }
 
 void __tsan_init() {}

@@ -55,7 +55,7 @@ class ToyProgram:
     def run(self, args):
         interp.run(self.func, args)
 
-    def time(self, args, number, repeat, min_repeat_ms, flush):
+    def time(self, args, number, repeat, min_repeat_ms, flush, best):
         start = time.perf_counter()
         for _ in range(number * repeat):
             self.run(args)

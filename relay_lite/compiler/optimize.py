@@ -23,6 +23,7 @@ from ..transform import (
     Legalize,
     Pass,
     RealizeQuantized,
+    RowShapes,
     Sequential,
     SimplifyExpr,
     SimplifyExprPostAlterOp,
@@ -46,10 +47,11 @@ def optimize(
 
 def pipeline(target: Target, for_build: bool = False) -> Pass:
     """All passes for a target as one."""
+    rows = target.kind.name in ("c", "cuda")
     passes = [
         RealizeQuantized(),
         Legalize(),
-        SimplifyInference(keep_rows=target.kind.name == "cuda"),
+        SimplifyInference(keep_rows=rows),
         EliminateCommonSubexpr(),
         FoldConstant(),
         FoldScaleAxis(),
@@ -60,7 +62,8 @@ def pipeline(target: Target, for_build: bool = False) -> Pass:
         AlterOpLayout(target.kind.name),
         SimplifyExprPostAlterOp(),
         FastMath(),
+        *([RowShapes()] if rows else []),
         FoldConstant(),
-        FuseOps(),
+        FuseOps(rows=rows),
     ]
     return Sequential([*passes, AutoSchedulerLayoutRewrite(target)] if for_build else passes, name="optimize")

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite import Tensor, topi
-from te_lite.arithmetic import float_power, trunc_divide
+from te_lite import Tensor, arithmetic, topi
 from te_lite.errors import require
 from te_lite.expr import FLOATS
 from te_lite.topi.broadcast import broadcast_shape
@@ -59,7 +58,7 @@ def _bool(x: TensorType, what: str) -> str:
 
 def _divide(a: Array, b: Array) -> Array:
     """Integers are divided towards zero, as in C; by zero they give 0."""
-    return np.asarray(a / b if a.dtype.kind == "f" else trunc_divide(a, b))
+    return np.asarray(a / b if a.dtype.kind == "f" else arithmetic.trunc_divide(a, b))
 
 
 def _floor_divide(a: Array, b: Array) -> Array:
@@ -75,11 +74,6 @@ def _floor_mod(a: Array, b: Array) -> Array:
     return np.asarray(a - np.floor(a / b) * b if a.dtype.kind == "f" else a % b)
 
 
-def _power(a: Array, b: Array) -> Array:
-    """Integers have no negative powers: such an exponent counts as 0."""
-    return np.asarray(float_power(a, b if b.dtype.kind == "f" else np.maximum(b, 0)), a.dtype)
-
-
 def _whole(x: TensorType, what: str) -> str:
     require(x.dtype not in FLOATS and x.dtype != "bool", GraphError, what, "integers are needed", dtype=x.dtype)
     return numbers(x, what)
@@ -93,7 +87,7 @@ ARITHMETIC: tuple[tuple[str, Check, Binary, Te], ...] = (
     ("floor_divide", numbers, _floor_divide, topi.floor_divide),
     ("mod", numbers, _mod, topi.mod),
     ("floor_mod", numbers, _floor_mod, topi.floor_mod),
-    ("power", numbers, _power, topi.power),
+    ("power", numbers, arithmetic.power, topi.power),
     ("maximum", numbers, np.maximum, topi.maximum),
     ("minimum", numbers, np.minimum, topi.minimum),
     ("bitwise_and", _whole, np.bitwise_and, topi.bitwise_and),

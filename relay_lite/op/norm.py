@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from te_lite import Tensor, topi
-from te_lite.arithmetic import float_power
+from te_lite.arithmetic import power
 from te_lite.errors import require
 from te_lite.expr import const
 from te_lite.topi.testing import log_softmax_python, softmax_python
@@ -235,7 +235,7 @@ def _lrn_numpy(args: Sequence[Any], attrs: Attrs) -> Array:
     before = (size - 1) // 2
     squares = np.pad(np.square(x), [(before, size - 1 - before) if d == axis else (0, 0) for d in range(x.ndim)])
     total = np.lib.stride_tricks.sliding_window_view(squares, size, axis).sum(-1, dtype=x.dtype)
-    scale = float_power(attrs["bias"] + attrs["alpha"] / size * total, np.asarray(attrs["beta"], x.dtype))
+    scale = power(attrs["bias"] + attrs["alpha"] / size * total, np.asarray(attrs["beta"], x.dtype))
     return np.asarray(x / scale, x.dtype)
 
 

@@ -21,6 +21,7 @@ from .fuse_ops import FuseOps
 from .layout_rewrite import AutoSchedulerLayoutRewrite
 from .legalize import Legalize
 from .realize_quantized import RealizeQuantized
+from .row_shapes import RowShapes
 from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
 from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from .simplify_inference import SimplifyInference
@@ -46,6 +47,7 @@ __all__ = [
     "PassContext",
     "RealizeQuantized",
     "RemoveUnusedFunctions",
+    "RowShapes",
     "Sequential",
     "SimplifyExpr",
     "SimplifyExprPostAlterOp",

@@ -14,6 +14,7 @@ from ..ir.op_registry import OpPattern
 from ..ir.visit import rewrite
 from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
+from .fuse_rows import fuse_rows
 from .fused_function import call_groups
 from .sequential import Pass
 
@@ -21,36 +22,38 @@ MAX_DEPTH = 256
 Accepts = Callable[[OpPattern, bool], bool]
 
 
-def FuseOps(fuse_opt_level: int = -1) -> Pass:
+def FuseOps(fuse_opt_level: int = -1, rows: bool = False) -> Pass:
     """`fuse_ops` as a pass: at optimisation level 0 every operator stays alone; -1 takes the level of the context."""
 
     def run(function: Function) -> Function:
         context = PassContext.current()
         level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
-        return fuse_ops(function, context.option("relay.FuseOps.max_depth", MAX_DEPTH), level > 0)
+        return fuse_ops(function, context.option("relay.FuseOps.max_depth", MAX_DEPTH), level > 0, rows)
 
     return Pass("FuseOps", 0, (), run)
 
 
-def fuse_ops(function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True) -> Function:
+def fuse_ops(function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True, rows: bool = False) -> Function:
     """Partition a graph into primitive functions, and call those.
 
-    `max_depth` bounds the nodes of a group; without `fuse` every operator is a group of its own.  Groups of equal
-    structure share one function, whose `attrs` are `primitive`, a unique `name`, and `reshape_only` for one that
-    moves no data.
+    `max_depth` bounds the nodes of a group; without `fuse` every operator is a group of its own; with `rows` what folds
+    rows and spreads the results over them again is one.  Groups of equal structure share one function, whose `attrs`
+    are `primitive`, a unique `name`, and `reshape_only` for one that moves no data.
     """
     own = own_scalars(function)
     graph = flow_graph(own)
-    return call_groups(own, graph, partition(graph, max_depth) if fuse else list(range(len(graph.nodes))))
+    return call_groups(own, graph, partition(graph, max_depth, rows) if fuse else list(range(len(graph.nodes))))
 
 
-def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH) -> list[int]:
-    """The number of the last node of its group, for every node."""
-    groups = _Groups(graph, post_dominators(graph), max_depth)
+def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False) -> list[int]:
+    """The number of the last node of its group, for every node; with `rows` groups of rows, too."""
+    tree = post_dominators(graph)
+    groups = _Groups(graph, tree, max_depth)
     for phase in range(3):
         for k in range(len(graph.nodes)):
             groups.try_to_grow(k, phase)
-    return [groups.root(k) for k in range(len(graph.nodes))]
+    roots = [groups.root(k) for k in range(len(graph.nodes))]
+    return fuse_rows(graph, tree, roots, max_depth) if rows else roots
 
 
 def own_scalars(function: Function) -> Function:

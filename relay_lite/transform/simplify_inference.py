@@ -90,11 +90,14 @@ def _normalise(node: Call, data: Expr, axes: Sequence[int]) -> Expr:
 
 
 def _scale_and_shift(node: Call, value: Expr, axis: int) -> Expr:
-    _, gamma, beta = node.args
-    rank = len(value.shape)
-    if node.attrs["scale"]:
-        value = call("multiply", value, expand_to(gamma, rank, axis))
-    return call("add", value, expand_to(beta, rank, axis)) if node.attrs["center"] else value
+    gamma, beta = [expand_to(v, len(value.shape), axis) for v in node.args[1:]]
+    return _affine(node, value, gamma, beta)
+
+
+def _affine(node: Call, value: Expr, gamma: Expr, beta: Expr) -> Expr:
+    """`value` times gamma plus beta, where they are wanted."""
+    value = call("multiply", value, gamma) if node.attrs["scale"] else value
+    return call("add", value, beta) if node.attrs["center"] else value
 
 
 def _layer_norm(node: Call) -> Expr:
@@ -109,11 +112,14 @@ def _instance_norm(node: Call) -> Expr:
 
 
 def _group_norm(node: Call) -> Expr:
+    """All of it in the shape of the groups, so that nothing but reshapes, which move no data, stands between."""
     shape, axis, groups = node.shape, node.attrs["axis"] % len(node.shape), node.attrs["num_groups"]
     split = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
     axes = [k for k in range(1, len(split)) if k != axis]
     value = _normalise(node, call("reshape", node.args[0], newshape=split), axes)
-    return _scale_and_shift(node, call("reshape", value, newshape=shape), axis)
+    along = (*split[axis : axis + 2], *[1] * len(shape[axis + 1 :]))
+    gamma, beta = [call("reshape", v, newshape=along) for v in node.args[1:]]
+    return call("reshape", _affine(node, value, gamma, beta), newshape=shape)
 
 
 def _l2_normalize(node: Call) -> Expr:

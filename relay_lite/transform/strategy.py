@@ -8,13 +8,15 @@ from __future__ import annotations
 from ..ir.nodes import Call
 
 FEW_CHANNELS, MANY_CHANNELS = 64, 512
+FEW_TILES = 16
 
 
 def winograd_tile(conv: Call, target: str) -> int | None:
     """The tile size m with which an `nn.conv2d` is computed by winograd on a kind of target; None: it is not.
 
     On `cuda` m is 4 for an input height that 8 divides, else 2.  On `c` m is 4, for more than 64 and fewer than 512
-    output channels.
+    output channels, and at least `FEW_TILES` tiles: its weights are four times as large, and read once for each tile
+    where the direct convolution reads them once for each point.
     """
     attrs = conv.attrs
     data, kernel = conv.args
@@ -25,4 +27,6 @@ def winograd_tile(conv: Call, target: str) -> int | None:
         return None
     if target == "cuda":
         return 4 if data.shape[1] % 8 == 0 else 2
-    return 4 if FEW_CHANNELS < kernel.shape[3] < MANY_CHANNELS else None
+    n, h, w, _ = conv.shape
+    tiles = n * -(-h // 4) * -(-w // 4)
+    return 4 if FEW_CHANNELS < kernel.shape[3] < MANY_CHANNELS and tiles >= FEW_TILES else None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ansor.cli.budget import all_done, total_trials
 from ansor.core.backends import backend
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
@@ -43,7 +44,10 @@ def tune_network(args: argparse.Namespace) -> int:
     say("Extract tasks...")
     tasks, weights = extract_tasks(network.graph, network.params, target)
     done = sum(s.trials for s in progress(log, tasks))
-    say(f"{network.name} has {len(tasks)} tasks; {done} of {args.trials} trials are in {log}")
+    args.trials = total_trials(args, done)
+    say(f"{network.name} has {len(tasks)} tasks; {log} holds {done} trials, {args.trials} are asked for")
+    if done >= args.trials > 0:
+        say(all_done(done, str(log)))
     say("Tune...")
     try:
         failures = _tune(tasks, weights, log, target, args).failures

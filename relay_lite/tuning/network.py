@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ansor.core.hints import did_you_mean
 from te_lite.errors import require
 
 from ..frontend.onnx.importer import from_onnx
@@ -59,7 +60,8 @@ def load_network(
     """
     require(layout in LAYOUTS, GraphError, "layout", f"layouts are {' and '.join(LAYOUTS)}", layout=layout)
     if source not in NETWORKS:
-        law = f"networks are {', '.join(NETWORKS)}, or the path of a model that ends in {SUFFIX}"
+        names = f"{did_you_mean(source, NETWORKS)}networks are {', '.join(NETWORKS)}"
+        law = f"{names}, or the path of a model that ends in {SUFFIX}"
         require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
         return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
     require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)

@@ -111,13 +111,6 @@ def _truncated_mod(a: Any, b: Any) -> Expr:
     return select(compare("!=", divisor, 0), rest, 0)
 
 
-def _power(a: Any, b: Any) -> Expr:
-    """Integers have no negative powers: such an exponent counts as 0."""
-    base, exponent = as_expr(a), as_expr(b)
-    whole = base.dtype not in FLOATS and exponent.dtype not in FLOATS
-    return call("pow", base, binary("max", exponent, 0) if whole else exponent)
-
-
 def _xor(a: Any, b: Any) -> Expr:
     a, b = as_expr(a), as_expr(b)
     return logical_or(logical_and(a, expr_not(b)), logical_and(expr_not(a), b))
@@ -132,7 +125,7 @@ mod = _broadcast("mod", _truncated_mod)
 floor_mod = _broadcast("floor_mod", _op("%"))
 maximum = _broadcast("maximum", _op("max"))
 minimum = _broadcast("minimum", _op("min"))
-power = _broadcast("power", _power)
+power = _broadcast("power", lambda a, b: call("pow", a, b))
 bitwise_and = _broadcast("bitwise_and", lambda a, b: call("bit_and", a, b))
 bitwise_or = _broadcast("bitwise_or", lambda a, b: call("bit_or", a, b))
 bitwise_xor = _broadcast("bitwise_xor", lambda a, b: call("bit_xor", a, b))

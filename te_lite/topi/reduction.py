@@ -47,12 +47,12 @@ def source_indices(
 def _reduce(data: Tensor, axis: Axis, keepdims: bool, reducer: Callable[..., Expr], what: str) -> Tensor:
     axes = real_axes(axis, data.ndim, what)
     inner = reduce_axes(data, axes)
-    return ax_compute(
-        reduced_shape(data.shape, axes, keepdims),
-        lambda *i: reducer(data[source_indices(i, axes, inner, data.ndim, keepdims)], axis=inner),
-        f"{data.op.name}_red",
-        COMM_REDUCE,
-    )
+
+    def element(*i: Expr) -> Expr:
+        value = data[source_indices(i, axes, inner, data.ndim, keepdims)]
+        return reducer(value, axis=inner) if inner else value
+
+    return ax_compute(reduced_shape(data.shape, axes, keepdims), element, f"{data.op.name}_red", COMM_REDUCE)
 
 
 def _reduce_index(data: Tensor, axis: Axis, keepdims: bool, reducer: IndexReducer, what: str) -> Tensor:

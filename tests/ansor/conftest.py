@@ -8,7 +8,6 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.core.workloads import is_registered
 
 # a background job is started with Ctrl-C ignored, and its children inherit that
 HEED_CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -22,8 +21,7 @@ def matmul(n, m, k):
     return [a, b, te.compute((n, m), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=[axis]), name="C")]
 
 
-if not is_registered("matmul"):
-    ansor.register_workload("matmul", matmul)
+ansor.register_workload("matmul", matmul)
 
 
 @pytest.fixture
@@ -37,7 +35,9 @@ def states(matmul_task):
     """`n` distinct programs of `matmul_task`."""
 
     def make(n, task=matmul_task):
-        return ansor.SketchPolicy(task, seed=5, params={"sample_init_min_population": 1}, verbose=0).ask(n)
+        return ansor.SketchPolicy(
+            task, ansor.RandomModel(0), seed=5, params={"sample_init_min_population": 1}, verbose=0
+        ).ask(n)
 
     return make
 

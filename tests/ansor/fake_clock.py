@@ -54,7 +54,8 @@ class FakeWorker:
         if job["op"] in self.lost:
             self.lost.discard(job["op"])
             return Reply(self.seconds[job["op"]], failure="died", message="planted")
-        return Reply(self.seconds[job["op"]], {"error_no": 0, **(self.answer if job["op"] == "run" else {})})
+        answer = self.answer if job["op"] == "run" else {"held": [job["task"]]}
+        return Reply(self.seconds[job["op"]], {"error_no": 0, **answer})
 
     def kill(self) -> None: ...
 

@@ -48,10 +48,10 @@ class Program(faulty_backend.Program):
         with open(place() / "ran", "a") as f:
             f.write(f"{self.device} {os.getpid()} {start} {time.monotonic()}\n")
 
-    def time(self, args: Any, number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
+    def time(self, args: Any, number: int, repeat: int, min_repeat_ms: int, flush: bool, best: float) -> list[float]:
         if self.fault == "jitter":
             time.sleep((self.cost * 1e5) % 0.03)
-        super().time(args, number, repeat, min_repeat_ms, flush)
+        super().time(args, number, repeat, min_repeat_ms, flush, best)
         return [self.cost] * repeat
 
 

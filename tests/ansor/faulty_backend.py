@@ -63,7 +63,7 @@ class Program:
         if self.fault == "scribble":
             a[0, 0] += 1.0
 
-    def time(self, args, number, repeat, min_repeat_ms, flush):
+    def time(self, args, number, repeat, min_repeat_ms, flush, best):
         match self.fault:
             case "scribble_late":
                 args[0][-1, -1] = np.nan

@@ -178,6 +178,39 @@ def test_vectors_and_parallel_loops() -> None:
     assert one(large, SERVER) < one(large, replace(SERVER, cores=1)) / 3
 
 
+def test_guarded_sums_stay_in_memory() -> None:
+    """Tiles that run over an output keep a guard in the inner loop; where they do not, or in local storage, none."""
+
+    def estimate(rows: int, tile: int, local: bool) -> float:
+        a, b = te.placeholder((rows, 256), name="A"), te.placeholder((256, 64), name="B")
+        k = te.reduce_axis((0, 256), name="k")
+        c = te.compute((rows, 64), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+        s = te.create_schedule([c])
+        target = s.cache_write(c, "local") if local else c
+        if local:
+            outer, _ = s[c].split(s[c].op.axis[0], factor=tile)
+            s[target].compute_at(s[c], outer)
+        i, j = s[target].op.axis
+        i0, i1 = s[target].split(i, factor=tile)
+        s[target].reorder(i0, s[target].op.reduce_axis[0], i1, j)
+        s[target].vectorize(j)
+        s[target].unroll(i1)
+        return one(s.state, SERVER)
+
+    cases = [(rows, 6, local) for rows in (47, 48) for local in (False, True)]
+    per_row = {case: estimate(*case) / case[0] for case in cases}
+    assert per_row[47, 6, False] > 2 * per_row[48, 6, False]
+    assert per_row[47, 6, True] < 1.2 * per_row[48, 6, True]
+
+
+def test_copies_that_turn_are_done_in_vectors() -> None:
+    a = te.placeholder((128, 128), name="A")
+    far = te.compute((128, 128), lambda i, j: a[j, i * 3 % 128], name="B")
+    turned = one(te.ComputeDAG([a, te.compute((128, 128), lambda i, j: a[j, i], name="B")]).init_state, SERVER)
+    scattered = one(te.ComputeDAG([a, far]).init_state, SERVER)
+    assert turned < scattered / 2
+
+
 def test_unrolling_keeps_sums_in_registers() -> None:
     state = te.ComputeDAG(matmul(256, 256, 256)).init_state
     for step in (Split(2, 0, 0, (4,)), Split(2, 2, 0, (16,)), Reorder(2, (0, 2, 4, 1, 3)), Annotate(2, 4, "vectorize")):

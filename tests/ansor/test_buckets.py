@@ -63,7 +63,7 @@ def test_spread_puts_off_what_its_bucket_has_no_room_for(most: int) -> None:
 def test_a_round_is_not_spent_on_one_kind_of_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evolution likes the programs of one bucket best; the round has its share of them, and goes on with others."""
     task = ansor.SearchTask("matmul", (64, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=4))
-    policy, n = ansor.SketchPolicy(task, seed=0, verbose=0), 32
+    policy, n = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=0, verbose=0), 32
     proposals = policy.proposals
     groups = proposals.population(4000)
     rows = [(g.variant, row, bucket(g.variant.space, row[None, :]).tobytes()) for g in groups for row in g.rows]
@@ -82,7 +82,8 @@ def test_a_round_is_not_spent_on_one_kind_of_program(monkeypatch: pytest.MonkeyP
 def test_a_population_has_few_variants_half_of_them_those_of_the_best(target: str) -> None:
     """Every variant costs time of its own; elites beyond the first few variants stay out, the others all come in."""
     task = ansor.SearchTask(compute_dag=dag_of("conv2d_bn_relu"), target=target, hardware_params=HARDWARE[target])
-    proposals = ansor.SketchPolicy(task, seed=2, verbose=0).proposals
+    wide = {"extra_sketch_rules": "packed_read, double_buffer, split_reduction"}
+    proposals = ansor.SketchPolicy(task, ansor.RandomModel(0), params=wide, seed=2, verbose=0).proposals
     most = proposals.most_variants
     elites = [row for _, row in proposals.random(6 * most)]
     order = list(dict.fromkeys(v for v, _ in elites))

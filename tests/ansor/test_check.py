@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.measure import check
 from ansor.measure.check import Accepted, accepted_values, mismatch
 from te_lite.interp import run
 from te_lite.reference import random_inputs
@@ -211,3 +212,19 @@ def test_integers_and_copies_are_exact():
     assert mismatch(given[x] * 3, right[a]) == "" and mismatch(given[y][::-1].copy(), right[b]) == ""
     assert mismatch(given[x] * 3 + 1, right[a]) != ""
     assert mismatch(np.nextafter(given[y][::-1], np.float32(2)), right[b]) != ""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_bounds_are_the_same_piece_by_piece(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    values = np.array([0.0, -0.0, 1.0, -3.5, 1e39, -1e5, np.inf, -np.inf, np.nan, 1e-46])
+    reference = rng.choice(values, (23, 5, 7))
+    error = np.abs(rng.choice(np.array([0.0, 1e-7, 0.5, np.inf, np.nan]), (7, 5, 23)).T)
+    whole = check.accepted(reference, error, dtype)
+    monkeypatch.setattr(check, "PIECE", 11)
+    pieces = check.accepted(reference, error, dtype)
+    assert whole.nan is not None and pieces.nan is not None
+    for a, b in ((whole.low, pieces.low), (whole.high, pieces.high), (whole.nan, pieces.nan)):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_array_equal(a, b)
+    assert check.accepted(np.ones((5, 9)), np.zeros((5, 9)), dtype).nan is None

@@ -10,8 +10,9 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cli.catalog import CATALOG, register_catalog
 from ansor.cli.main import main
+from ansor.core import hints
+from ansor.core.catalog import CATALOG
 from te_lite.dag_json import dag_from_json, dag_to_json
 from tests.ansor.conftest import HEED_CTRL_C
 
@@ -28,8 +29,13 @@ def test_tune_best_distill(here, faults, capsys):
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "tuning matmul(13, 11, 7) for c: 5 trials" in out and "best of log.json" in out
+    assert out.endswith(f"see it with: {hints.ansor('best', 'log.json', '--print', 'schedule')}\n")
     assert main(command) == 0
-    assert "loaded 5 measured programs" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "log.json holds 5 trials already, all that --trials asks for; --more N measures N more" in out
+    assert "tuning" not in out and "best of log.json" in out
+    assert main([*command, "--more", "5"]) == 0
+    assert "loaded 5 measured programs" in (out := capsys.readouterr().out) and "5 trials in" in out
     inputs, _ = ansor.RecordReader("log.json").read_lines()
     assert len({str(i.task.compute_dag.infer_bound_from_state(i.state)) for i in inputs}) == len(inputs) == 10
     assert main(["best", "log.json", "--print", "schedule"]) == 0
@@ -54,10 +60,10 @@ def test_no_valid_program_is_exit_code_1(here, faults, capsys):
         (["tune", "matmul", "--shape", "13,a,7"], 2, "numbers separated by commas are needed"),
         (["tune", "matmul", "--shape", "13,\u00b2,7"], 2, "numbers separated by commas are needed"),
         (["tune", "matmul", "--seed", "-1"], 2, "--seed: the seed must be an integer of at least 0, got seed=-1"),
-        (["tune", "matmul", "--seconds", "nan"], 2, "time_limit must be a positive number of seconds"),
+        (["tune", "matmul", "--time-limit", "nan"], 2, "time_limit must be a positive number of seconds"),
         (["tune", "matmul", "--shape", "13,0,7"], 2, "every dimension must be a positive integer"),
         (["tune", "matmul", "--target", "abacus"], 2, "target 'abacus': unknown"),
-        (["tune", "matmul", "--trials", "-1"], 2, "num_measure_trials must be an integer of at least 0"),
+        (["tune", "matmul", "--trials", "-1"], 2, "--trials: a number of at least 0 is needed, got -1"),
         (["tune", "matmul", "--log", "/dev/full/x"], 3, "cannot be written"),
         (["best", "nothing.json"], 3, "nothing.json: cannot be read: No such file"),
         (["distill", "nothing.json"], 3, "cannot be read"),
@@ -117,7 +123,6 @@ def test_ctrl_c(here, tmp_path):
 
 
 def test_the_catalog_builds_and_travels():
-    register_catalog()
     for entry in CATALOG.values():
         task = ansor.SearchTask(workload_key=entry.key(entry.default), target="c")
         copy = dag_from_json(dag_to_json(task.compute_dag))

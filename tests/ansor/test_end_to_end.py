@@ -9,11 +9,9 @@ from rich.console import Console
 
 import ansor
 import te_lite as te
-from ansor.cli.catalog import CATALOG, register_catalog
+from ansor.core.catalog import CATALOG
 from ansor.measure.progress import LiveDisplay, PlainDisplay, make_display, seconds_text
 from te_lite.topi.testing import conv2d_nchw_python
-
-register_catalog()
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,9 @@ def tune():
     builder = ansor.LocalBuilder(timeout=60)
 
     def tune(task, log, trials, **options):
-        policy = ansor.SketchPolicy(task, seed=11, params={"sample_init_min_population": 1}, verbose=0)
+        policy = ansor.SketchPolicy(
+            task, ansor.RandomModel(0), seed=11, params={"sample_init_min_population": 1}, verbose=0
+        )
         callbacks = [ansor.RecordToFile(log)]
         options = ansor.TuningOptions(trials, builder=builder, runner=runner, measure_callbacks=callbacks, **options)
         task.tune(options, policy)

@@ -225,7 +225,7 @@ def test_samples_reach_the_threads_and_the_shared_memory_of_a_block(how: str) ->
 
 def test_the_analytical_runner_starts_what_just_fits() -> None:
     task = ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(64, 64, 64)), target="cuda", hardware_params=CUDA)
-    (state,) = ansor.SketchPolicy(task, seed=0, verbose=0).ask(1)
+    (state,) = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=0, verbose=0).ask(1)
     bounds = infer_bounds(state)
     threads, shared = max(threads_per_block(bounds).values()), max(shared_bytes(bounds).values())
     for more_threads, more_bytes, error in ((0, 0, 0), (-1, 0, 4), (0, -1, 4)):

@@ -96,7 +96,7 @@ def test_steps_that_do_not_fit_are_an_instantiation_error(faults, matmul_task, s
 
 def test_holes_cannot_be_built(faults, matmul_task):
     faults(["good"])
-    sketch = ansor.SketchPolicy(matmul_task, verbose=0).generate_sketches()[0]
+    sketch = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), verbose=0).generate_sketches()[0]
     builder = ansor.LocalBuilder(n_parallel=1)
     result = builder.submit(ansor.MeasureInput(matmul_task, sketch)).result()
     builder.close()

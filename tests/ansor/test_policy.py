@@ -20,28 +20,36 @@ def test_same_seed_same_candidates(matmul_task):
         asked = [p.ask(12) + p.ask(5) for p in (first, again, other)]
         assert asked[0] == asked[1] != asked[2]
         assert len(set(texts(asked[0]))) == 17
-    assert 1 <= ansor.SketchPolicy(matmul_task, verbose=0).seed <= 2**30
+    assert 1 <= ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), verbose=0).seed <= 2**30
 
 
 def test_search_counts_and_stops(matmul_task, tmp_path):
     log = tmp_path / "log"
     measurer = fake_measurer(lambda k: None if k % 5 == 0 else 1e-3 * (1 + abs(k - 13)), [ansor.RecordToFile(log)])
-    best = ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(20, None, 8, measurer)
+    best = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(20, None, 8, measurer)
     inputs, results = ansor.RecordReader(log).read_lines()
     assert measurer.count == len(inputs) == 20 and sum(not r.ok for r in results) == 4
     assert best == inputs[13].state and measurer.best_of(matmul_task).trial == 14
     measurer = fake_measurer(lambda k: 1e-3)
-    ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(100, 6, 4, measurer)
+    ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(100, 6, 4, measurer)
     assert measurer.count == 8
-    assert ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(0, None, 8, measurer) is not None
-    assert ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(4, None, 2, fake_measurer(lambda k: None)) is None
+    assert (
+        ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(0, None, 8, measurer)
+        is not None
+    )
+    assert (
+        ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(
+            4, None, 2, fake_measurer(lambda k: None)
+        )
+        is None
+    )
 
 
 def test_resume_measures_nothing_twice(matmul_task, tmp_path, capsys):
     log = tmp_path / "log"
     for _ in range(3):
         callbacks = [ansor.PreloadMeasuredStates(log)] if log.exists() else []
-        policy = ansor.SketchPolicy(matmul_task, seed=1, init_search_callbacks=callbacks)
+        policy = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, init_search_callbacks=callbacks)
         policy.search(15, None, 8, fake_measurer(lambda k: 1e-3, [ansor.RecordToFile(log)]))
     inputs, _ = ansor.RecordReader(log).read_lines()
     assert len(set(texts([i.state for i in inputs]))) == len(inputs) == 45
@@ -51,7 +59,7 @@ def test_resume_measures_nothing_twice(matmul_task, tmp_path, capsys):
 def test_a_small_space_ends(tmp_path):
     task = ansor.SearchTask("matmul", (1, 1, 2), target="c")
     measurer = fake_measurer(lambda k: 1e-3)
-    ansor.SketchPolicy(task, seed=1, verbose=0).search(10_000, None, 64, measurer)
+    ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).search(10_000, None, 64, measurer)
     assert 0 < measurer.count < 10_000
 
 
@@ -124,7 +132,7 @@ def test_parameters_at_the_ends_of_their_ranges(matmul_task, params):
 
 def test_seeds_are_checked(matmul_task):
     for make in (
-        lambda s: ansor.SketchPolicy(matmul_task, seed=s),
+        lambda s: ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=s),
         lambda s: ansor.XGBModel(seed=s),
         lambda s: ansor.RandomModel(seed=s),
         lambda s: ansor.TaskScheduler([matmul_task], seed=s),
@@ -155,13 +163,15 @@ def test_looking_at_programs_does_not_use_them_up(matmul_task):
 def test_custom_rules_count_wherever_they_are_listed(matmul_task, tmp_path):
     log = tmp_path / "log"
     measurer = fake_measurer(lambda k: 1e-3, [ansor.RecordToFile(log)])
-    ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(3, None, 3, measurer)
+    ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(3, None, 3, measurer)
     asked = []
     rule = ansor.PreloadCustomSketchRule(lambda policy, state, k: asked.append(k) or 0, lambda policy, state, k: [])
     counts = []
     for callbacks in ([rule, ansor.PreloadMeasuredStates(log)], [ansor.PreloadMeasuredStates(log), rule]):
         asked.clear()
-        policy = ansor.SketchPolicy(matmul_task, seed=1, verbose=0, init_search_callbacks=callbacks)
+        policy = ansor.SketchPolicy(
+            matmul_task, ansor.RandomModel(0), seed=1, verbose=0, init_search_callbacks=callbacks
+        )
         policy.ask(2)
         counts.append(len(asked))
         assert len(policy.measured) == 3
@@ -177,7 +187,7 @@ def test_what_cannot_be_used_is_one_sentence(matmul_task, tmp_path):
     policy = ansor.SketchPolicy(
         matmul_task, params={"extra_sketch_rules": ""}, init_search_callbacks=[nothing], verbose=0
     )
-    with pytest.raises(ansor.TaskError, match="task matmul: the sketch rules made no sketch"):
+    with pytest.raises(ansor.TaskError, match="sketch rule 'CustomSketchRule': where it applies it must give a list"):
         policy.ask(1)
     for extra in (1, -1):
         with pytest.raises(ansor.TaskError, match=r"Liking: one score per program is needed, for \d+ programs, got"):
@@ -201,7 +211,7 @@ def test_only_a_random_model_itself_is_not_asked_for_scores(matmul_task):
 def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
     log = tmp_path / "log"
     measurer = fake_measurer(lambda k: 1e-3, [ansor.RecordToFile(log)])
-    ansor.SketchPolicy(matmul_task, seed=1, verbose=0).search(5, None, 5, measurer)
+    ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(5, None, 5, measurer)
     replayed = []
 
     def spy(dag, steps):
@@ -210,7 +220,7 @@ def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
 
     for module in ("ansor.core.measure_values", "ansor.policy.proposals"):
         monkeypatch.setattr(f"{module}.replay", spy, raising=False)
-    policy = ansor.SketchPolicy(matmul_task, verbose=0)
+    policy = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), verbose=0)
     assert policy.preload_measured_states(log) == 5 == len(replayed) == len(policy.measured)
     inputs, results = ansor.RecordReader(log).read_lines()
     assert policy.preload_measured_states("nowhere", zip(inputs, results, strict=True)) == 5

@@ -66,7 +66,7 @@ def test_limits_that_are_passed_are_seen() -> None:
 
 def test_limits_that_are_the_same_for_all_rows() -> None:
     """Machines whose vectors hold no element, and programs without vectors."""
-    rng, hardware = np.random.default_rng(2), HardwareParams(-1, 0, 64, 49152, 2**31 - 1, 1024, 8, 32)
+    rng, hardware = np.random.default_rng(2), HardwareParams(-1, -1, 64, 49152, 2**31 - 1, 1024, 8, 32)
     for variant in variants("softmax", "cuda", rng):
         made = programs(variant, sample_rows(variant, 9, rng, "cuda", HARDWARE["cuda"]), "cuda", HARDWARE["cuda"])
         assert fits(made, HARDWARE["cuda"]).all() and not any([fits(made, hardware).any() for _ in range(3)])
@@ -97,7 +97,7 @@ def test_a_recording_is_made_the_second_time_and_not_kept_for_ever() -> None:
     player = Replayer(function)
 
     def of(n: int, cores: int) -> Any:
-        return player.replayed(made(n), HardwareParams(cores, 16, 64, 49152, 2**31 - 1, 1024, 8, 32))
+        return player.replayed(made(n), HardwareParams(1 + cores, 16, 64, 49152, 2**31 - 1, 1024, 8, 32))
 
     def made(n: int) -> RowPrograms:
         return programs(variant, rows[:n], "cuda", hardware)

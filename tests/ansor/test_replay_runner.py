@@ -21,6 +21,7 @@ from ansor.offline.replay import ReplayRunner
 from te_lite.step import Pragma, Split, to_json
 from tests.conv_layer import conv2d_layer
 
+EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "logs"
 BUILT = NoBuilder().submit(None).result()  # type: ignore[arg-type]
 
 
@@ -38,7 +39,7 @@ def tune(task: ansor.SearchTask, runner: Any, log: Path, trials: int = 14, seed:
         measure_callbacks=[ansor.RecordToFile(log)],
     )  # fmt: skip
     task.tune(options, search_policy=ansor.SketchPolicy(task, ansor.RandomModel(1), seed=seed, verbose=0))
-    return log.read_text().splitlines()
+    return [line for line in log.read_text().splitlines() if line.startswith("{")]
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
@@ -51,6 +52,38 @@ def test_a_run_replays_itself(target: str, tmp_path: Path) -> None:
     assert tune(task, replayed, tmp_path / "second") == first
     best = min(json.loads(line)["r"][0][0] for line in first)
     assert ansor.load_best_record(tmp_path / "second", task.workload_key)[1].cost == best
+
+
+def test_it_says_why_a_program_is_unknown() -> None:
+    task, other, gpu = conv_task("c"), ansor.SearchTask("norm", (1, 8, 8), target="c"), conv_task("cuda")
+    states = ansor.SketchPolicy(task, ansor.RandomModel(1), seed=4, verbose=0).ask(12)
+    result = ansor.MeasureResult((1e-3,), 0, "", 0.1, 0)
+    inputs = [ansor.MeasureInput(task, state) for state in states]
+    runner = ReplayRunner([(inp, result) for inp in inputs[:10]])
+    for inp, text in (
+        (ansor.MeasureInput(other, other.compute_dag.init_state), "its workload is not in the log, which has "),
+        (ansor.MeasureInput(gpu, gpu.compute_dag.init_state), "the log has this workload for c only"),
+        (inputs[10], "the nearest of its 10 programs has the same first "),
+    ):
+        with pytest.raises(ansor.MeasureError, match=text) as info:
+            runner.run(inp, BUILT)
+        assert "\n" not in str(info.value)
+    steps = [[to_json(s) for s in inp.steps] for inp in inputs]
+    shared = [next(k for k, (x, y) in enumerate(zip(s, steps[10], strict=False)) if x != y) for s in steps[:10]]
+    assert f"the same first {max(shared)} of {len(steps[10])} steps, and then [" in str(info.value)
+
+
+def test_the_log_to_play_with_has_every_program() -> None:
+    """A search over it may take any turn: no program of the space is missing."""
+    hardware = ansor.HardwareParams(num_cores=2, target="c")
+    task = ansor.SearchTask("norm", (1, 64, 64), target="c", hardware_params=hardware)
+    runner = ReplayRunner(EXAMPLES / "norm_every_program.json")
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(9), {"extra_sketch_rules": ""}, seed=9, verbose=0)
+    count = 0
+    while found := policy.ask(512):
+        assert all(runner.run(ansor.MeasureInput(task, state), BUILT).costs for state in found)
+        count += len(found)
+    assert len(runner) - 5 <= count <= len(runner) > 100  # of two rows that are one program, one is proposed
 
 
 def test_a_program_that_the_log_lacks(tmp_path: Path) -> None:
@@ -108,7 +141,9 @@ def answers(inputs: Sequence[ansor.MeasureInput], **options: Any) -> list[float]
 
 def test_noise_belongs_to_the_program() -> None:
     task = conv_task("cuda")
-    inputs = [ansor.MeasureInput(task, s) for s in ansor.SketchPolicy(task, seed=1, verbose=0).ask(40)]
+    inputs = [
+        ansor.MeasureInput(task, s) for s in ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).ask(40)
+    ]
     exact, noisy = answers(inputs), answers(inputs, noise=0.2)
     assert noisy == answers(inputs, noise=0.2) == answers(inputs[::-1], noise=0.2)[::-1]
     assert noisy != answers(inputs, noise=0.2, seed=1)
@@ -118,7 +153,8 @@ def test_noise_belongs_to_the_program() -> None:
         "import ansor, json, sys\nfrom ansor.offline.analytical import AnalyticalRunner\n"
         "from tests.ansor.test_replay_runner import *\n"
         "steps = [ansor.MeasureInput(conv_task('cuda'), s) for s in "
-        "ansor.SketchPolicy(conv_task('cuda'), seed=1, verbose=0).ask(40)]\nprint(answers(steps[:3], noise=0.2))"
+        "ansor.SketchPolicy(conv_task('cuda'), ansor.RandomModel(0), seed=1, verbose=0).ask(40)]\n"
+        "print(answers(steps[:3], noise=0.2))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert json.loads(done.stdout) == noisy[:3]
@@ -131,7 +167,7 @@ def test_what_a_gpu_would_not_start() -> None:
     small = ansor.HardwareParams(max_threads_per_block=64, target="cuda")
     task = conv_task("cuda")
     tight = ansor.SearchTask(compute_dag=task.compute_dag, target="cuda", hardware_params=small)
-    states = ansor.SketchPolicy(task, seed=1, verbose=0).ask(30)
+    states = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).ask(30)
     errors = [AnalyticalRunner().run(ansor.MeasureInput(tight, s), BUILT) for s in states]
     assert {r.error_no for r in errors} == {0, 4}
     assert any("threads in a block, the limit is 64" in r.error_msg for r in errors)

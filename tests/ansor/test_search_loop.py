@@ -78,7 +78,7 @@ class Trained:
 
 
 def measured(task: ansor.SearchTask, n: int) -> tuple[list[MeasureInput], list[MeasureResult]]:
-    states = ansor.SketchPolicy(task, seed=9, verbose=0).ask(n)
+    states = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=9, verbose=0).ask(n)
     inputs = [MeasureInput(task, state) for state in states]
     return inputs, [AnalyticalRunner(noise=0.3).run(inp, BUILT) for inp in inputs]
 

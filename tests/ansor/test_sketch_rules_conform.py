@@ -24,6 +24,7 @@ SMALL: dict[str, ComputeDAG] = {
     "winograd": ComputeDAG(sketch_cases.winograd(1, 2, 2, 1, 2)),
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
+    "long": ComputeDAG(sketch_cases.softmax(1, 16400)),
 }
 
 
@@ -71,10 +72,11 @@ class TestGpuRules(EveryRule):
 
 EXTRA = {
     ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
-    ("c", "packed_read"): ("wide",), ("cuda", "padded_shared"): ("matmul",),
+    ("c", "packed_read"): ("wide",), ("c", "micro_kernel"): ("wide",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),
     ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",),
-    ("c", "rows"): ("softmax",),
+    ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),
+    ("cuda", "transposed_shared_ahead"): ("conv",), ("cuda", "split_reduction_transposed_ahead"): ("deep",),
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import te_lite as te
 from ansor.core.errors import TaskError
 from ansor.core.hardware import HardwareParams
 from ansor.core.options import SketchOptions
@@ -16,7 +17,7 @@ from ansor.sketch.predicates import (
     is_tiled,
     traced_steps,
 )
-from te_lite import ComputeDAG, Tensor
+from te_lite import ComputeDAG, Tensor, topi
 from te_lite.replay import replay
 from te_lite.state import ATTACHED, INLINED, ROOT, Stage, State
 from te_lite.step import CacheRead, RFactor, Split
@@ -206,6 +207,16 @@ def test_tiled_consumer_is_no_fusion_target() -> None:
     assert any(not is_attached(s.stages[2]) for s in tiled)
     (s,) = sketches(dag_of("matmul_outer_add"), "cuda")
     assert [st.op.name for st in s.stages if st.op.name.endswith(".shared")] == ["A.shared", "B.shared"]
+
+
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_what_reads_a_product_twice_is_computed_in_its_tiles(target: str) -> None:
+    """dense + bias, of which GELU reads every element twice; TVM leaves the product a kernel of its own."""
+    x, w, bias = te.placeholder((64, 96), name="x"), te.placeholder((80, 96), name="w"), te.placeholder((80,), name="b")
+    y = topi.add(topi.nn.dense(x, w), bias)
+    out = te.compute(y.shape, lambda i, j: y[i, j] * (te.erf(y[i, j] * 0.7071) * 0.5 + 0.5), name="gelu")
+    products = [s for sketch in sketches([x, w, bias, out], target) for s in sketch.stages if s.op.reduce_axis]
+    assert [is_tiled(s) and is_attached(s) for s in products] == {"c": [True, True, False], "cuda": [True]}[target]
 
 
 def test_only_tiled_readers_get_a_shared_copy() -> None:

@@ -65,6 +65,13 @@ def gathered(n: int, m: int, k: int) -> list[Tensor]:
     return [a, b, row, te.compute((m,), lambda i: te.sum(at[i, r] * b[r], axis=[r]), name="C")]
 
 
+def scaled(m: int, n: int) -> list[Tensor]:
+    """Row sums of what is multiplied by one number, a tensor without dimensions."""
+    a, scale = te.placeholder((m, n), name="A"), te.placeholder((), name="scale")
+    r = te.reduce_axis((0, n), name="r")
+    return [a, scale, te.compute((m,), lambda i: te.sum(a[i, r] * scale[()], axis=[r]), name="C")]
+
+
 def pooled(*shape: int) -> list[Tensor]:
     a = te.placeholder(shape, name="A")
     return [a, topi.nn.global_pool(a, "avg")]
@@ -90,6 +97,7 @@ HOSTILE: dict[str, Callable[[], list[Tensor]]] = {
     "long_layer": lambda: layer(2, 3, 8192),
     "long_columns": lambda: folded((256, 20), 0),
     "long_argmax": lambda: folded((1, 8192), 1, topi.argmax),
+    "scaled": lambda: scaled(3, 132),
     "gathered": lambda: gathered(9, 6, 64),
     "gate": lambda: conv2d_layer(1, 1, 1, 8, 36, 1, 1, 0),
     "pool": lambda: pooled(2, 6, 7, 7),

@@ -34,7 +34,7 @@ def test_target_options() -> None:
 
 @pytest.mark.parametrize("text", ["opencl", "", "CUDA"])
 def test_unknown_target(text: str) -> None:
-    with pytest.raises(TaskError, match=r"unknown, known targets are c, cuda, vta, cpu, llvm$"):
+    with pytest.raises(TaskError, match=r"unknown, (did you mean cuda\? )?known targets are c, cuda, vta, cpu, llvm$"):
         Target(text)
 
 

@@ -249,7 +249,7 @@ def test_restored_standings_are_those_of_the_run(tasks, tmp_path):
     other = ansor.SearchTask("matmul", (13, 11, 7), target="cuda", hardware_params=ansor.HardwareParams(num_cores=2))
     ansor.save_records(log, [ansor.MeasureInput(other), ansor.MeasureInput(task_of(99))], [result_of(1e-9)] * 2)
     with open(log, "a") as f:
-        f.write("# note\nnonsense\n" + Path(log).read_text().splitlines()[0][:50])
+        f.write("# note\nnonsense\n" + Path(log).read_text().splitlines()[-1][:50])
     assert restore(ansor.RecordReader(log), tasks, 4) == scheduler.progress
 
 

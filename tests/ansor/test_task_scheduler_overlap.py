@@ -326,7 +326,7 @@ def test_a_killed_run_goes_on_where_its_log_ends(tasks, tmp_path):
     """As a kill leaves a log: a part of it, with rounds of two tasks mixed, the last line torn."""
     whole = tmp_path / "whole"
     tune(tasks, 40, whole, SlowBuilder(3), SlowRunner())
-    text = Path(whole).read_text().splitlines(keepends=True)
+    text = [line for line in Path(whole).read_text().splitlines(keepends=True) if line.startswith("{")]
     for kept in (1, 12, 33):
         log = tmp_path / f"kept{kept}"
         log.write_text("".join(text[:kept]) + text[kept][:40])

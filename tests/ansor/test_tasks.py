@@ -1,5 +1,6 @@
 """Workloads, keys, tasks, dispatch."""
 
+import functools
 import math
 import threading
 
@@ -8,6 +9,7 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.core.catalog import CATALOG
 from ansor.core.workloads import calc_workload_dis_factor, decode_workload_key
 from tests.ansor.fake_measure import CostRunner, ReadyBuilder
 
@@ -27,9 +29,9 @@ def scale(request):
 
 def test_register_and_keys(scale):
     name = scale.__name__
-    assert ansor.register_workload(scale) is scale
-    with pytest.raises(ansor.TaskError, match="is registered already"):
-        ansor.register_workload(scale)
+    assert ansor.register_workload(scale) is ansor.register_workload(scale) is scale
+    with pytest.raises(ansor.TaskError, match="another function is registered under this name"):
+        ansor.register_workload(name, lambda n: scale(n, 1.0))
     ansor.register_workload(name, override=True)(scale)
     key = ansor.make_workload_key(scale, (np.int64(4), 2.5, (5, 6)))
     assert key == f'["{name}", 4, 2.5, [5, 6]]' == ansor.make_workload_key(name, [4, 2.5, [5, 6]])
@@ -59,6 +61,57 @@ def test_override_forgets_old_computations(scale):
     assert ansor.SearchTask(scale, (4, 2.0), target="c").compute_dag is before
     ansor.register_workload(scale.__name__, lambda n, f: scale(n, f, (9,)), override=True)
     assert ansor.SearchTask(scale.__name__, (4, 2.0), target="c").compute_dag.tensors[0].shape == (4, 9)
+
+
+CELL = """
+@ansor.register_workload
+def in_a_cell(n):
+    a = te.placeholder((n,), name="A")
+    return [a, te.compute((n,), lambda i: a[i] * FACTOR, name="B")]
+
+ansor.register_workload("lambda_in_a_cell", lambda n: in_a_cell(n + 1))
+"""
+
+
+def test_a_cell_may_run_again():
+    """Its functions are new objects every time; the last one counts, edited or not."""
+    names = {"ansor": ansor, "te": te, "__name__": "__main__"}
+    for factor in ("2.0", "2.0", "3.0"):
+        exec(CELL.replace("FACTOR", factor), names)
+        dag = ansor.SearchTask("in_a_cell", (4,), target="c").compute_dag
+        assert f"A[i]*{float(factor):g}f" in str(dag)
+        assert ansor.SearchTask("lambda_in_a_cell", (4,), target="c").compute_dag.inputs[0].shape == (5,)
+
+
+@pytest.mark.parametrize("other", ["", "another_module", "lambda"])
+def test_another_function_of_the_name_is_refused(other):
+    names = {"ansor": ansor, "te": te, "__name__": "__main__"}
+    exec(CELL.replace("FACTOR", "2.0"), names)
+    with pytest.raises(ansor.TaskError, match="another function is registered under this name; pass override=True"):
+        match other:
+            case "another_module":
+                exec(CELL.replace("FACTOR", "2.0"), {**names, "__name__": "another_module"})
+            case "lambda":
+                ansor.register_workload("lambda_in_a_cell", lambda n: [te.placeholder((n,), name="A")])
+            case _:
+                ansor.register_workload("in_a_cell", test_distance)
+
+
+def test_the_catalogue_is_known_and_gives_way():
+    entry = CATALOG["norm"]
+    task = ansor.SearchTask("norm", entry.default, target="c")
+    assert task.workload_key == entry.key(entry.default) == ansor.make_workload_key(entry.func, entry.default)
+    ansor.register_workload("batch_matmul", lambda n: ansor.workload_key_to_tensors(f'["norm", {n}, 8, 8]'))
+    try:
+        assert ansor.SearchTask("batch_matmul", (3,), target="c").compute_dag.inputs[0].shape == (3, 8, 8)
+    finally:
+        ansor.register_workload("batch_matmul", CATALOG["batch_matmul"].func, override=True)
+
+
+@pytest.mark.parametrize("bad", [3, None, functools.partial(print), ("name", 3)])
+def test_what_is_no_named_function_is_refused(bad):
+    with pytest.raises(ansor.TaskError, match=r"register_workload: .* is needed|register_workload: .* has no name"):
+        ansor.register_workload(*bad) if isinstance(bad, tuple) else ansor.register_workload(bad)
 
 
 def test_distance():

@@ -32,10 +32,12 @@ RULES = ("packed_read", "padded_shared", "double_buffer")
 LEAST = te.const(float("-inf"), "float32")
 
 
-def contraction(combine: Callable[..., te.Expr], source: Callable[[te.Expr, te.Expr], te.Expr]) -> list[te.Tensor]:
+def contraction(
+    combine: Callable[..., te.Expr], source: Callable[[te.Expr, te.Expr], te.Expr], terms: int = 37
+) -> list[te.Tensor]:
     """out[i, j] = combine over k of source(A[i, k], B[k, j]), bounded below by a bias."""
-    a, b = te.placeholder((29, 37), name="A"), te.placeholder((37, 53), name="B")
-    bias, k = te.placeholder((53,), name="bias"), te.reduce_axis((0, 37), "k")
+    a, b = te.placeholder((29, terms), name="A"), te.placeholder((terms, 53), name="B")
+    bias, k = te.placeholder((53,), name="bias"), te.reduce_axis((0, terms), "k")
     c = te.compute((29, 53), lambda i, j: combine(source(a[i, k], b[k, j]), axis=k), name="C")
     return [a, b, bias, te.compute((29, 53), lambda i, j: te.maximum(c[i, j], bias[j]), name="D")]
 
@@ -102,7 +104,8 @@ def test_extents_with_few_divisors() -> None:
         e for e in range(1, 129) if all(any(e % d == 0 and t / 2 <= d * d / t <= 2 * t for d in range(1, e + 1))
                                         for t in (4, 8, 16, 32, 64) if t <= e)
     ]  # fmt: skip
-    assert not any(has_few_divisors(e) for e in (1, 2, 3, 28, 56, 112, 224, 256, 768, 1000, 2048))
+    assert not any(has_few_divisors(e) for e in (1, 2, 3, 28, 56, 112, 196, 224, 256, 768, 784, 2048, 3136))
+    assert padded_extents(1000, 0.125) == (1000, 1008, 1024) and has_few_divisors(3000)
     assert padded_extents(197, 0.125) == (197, 198, 200, 208)
     assert padded_extents(197, 0) == (197,) and padded_extents(7, 0.125) == (7,)
 
@@ -158,3 +161,27 @@ def test_accumulators_run_unguarded_where_that_is_neutral(name: str) -> None:
         for guard in [s for s in stmts_of(func.body) if isinstance(s, If)]:
             guarded += any(isinstance(s, Store) and s.buffer.storage == "local" for s in stmts_of(guard.then))
     assert (guarded == 0) == (name in NEUTRAL)
+
+
+@pytest.mark.parametrize("neutral", [True, False])
+def test_parts_of_a_reduction_run_over(neutral: bool) -> None:
+    """Of 127 terms the last part is short by one: zeros where the source of the reduction makes them neutral."""
+    rng = np.random.default_rng(9)
+    dag = te.ComputeDAG(contraction(te.sum if neutral else te.max, lambda x, y: x * y, 127))
+    a, b, bias = [rng.standard_normal(t.shape, np.float32) for t in dag.tensors[:-1]]
+    a[3, -1], b[-1, 5] = np.inf, np.nan
+    terms = a.astype(np.float64)[:, :, None] * b.astype(np.float64)
+    want = np.maximum(terms.sum(1) if neutral else terms.max(1), bias)
+    sketches = extra_sketches(dag, "cuda", HARDWARE["cuda"], rules=["split_reduction"])
+    assert [next(s.lengths for s in x.steps if isinstance(s, Split)) for x in sketches] == [(64,), (32,), (16,)]
+    for sketch in sketches:
+        state = drawn_program(sketch, "cuda", HARDWARE["cuda"], rng)
+        assert state is not None
+        func = te.lower(state)
+        for execute in (run, emulated) if shutil.which("g++") else (run,):
+            got = np.full(want.shape, 7, np.float32)
+            execute(func, [a.copy(), b.copy(), bias.copy(), got])
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+        guards = [s for s in stmts_of(func.body) if isinstance(s, If)]
+        folds = [s for g in guards for s in stmts_of(g.then) if isinstance(s, Store) and s.buffer.storage == "local"]
+        assert bool(folds) != neutral

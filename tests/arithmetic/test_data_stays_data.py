@@ -103,25 +103,46 @@ def test_conditions_that_fold(seed: int) -> None:
             np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {form}")
 
 
-ZEROS: list[tuple[str, Any]] = [
-    ("x * 0", lambda x: x * 0), ("0 * x", lambda x: 0 * x), ("x % 1", lambda x: x % 1),
-    *((f"{side} {op} 0", lambda x, op=op, left=side == "left": binary(op, *((const(0), x) if left else (x, const(0)))))
-      for op in ("//", "%", "/") for side in ("left", "right")),
-]  # fmt: skip
+def _forms(zero: Any) -> list[Expr]:
+    """What is 0 whatever an integer is, by the laws that `docs/arithmetic.md` has."""
+    none, one = const(0, zero.dtype), const(1, zero.dtype)
+    return [zero * none, none * zero, zero % one, *(
+        binary(op, *operands) for op in ("//", "%", "/") for operands in ((zero, none), (none, zero)))]  # fmt: skip
 
 
-@pytest.mark.parametrize("op", ["min", "max", "+", "-"])
-def test_data_that_folds_to_zero(op: str) -> None:
-    """The index that it meets leaves the dtype, and is cut to it before they meet."""
-    x = te.placeholder((N,), "int32", name="x")
-    given: Arrays = {x: np.arange(N, dtype="int32") - 3}
-    cases = [(name, zero, end) for name, zero in ZEROS for end in (2**31 - 1, -(2**31))]
-    met = lambda i, end: i + 7 + end if end > 0 else const(end) - (i + 7)  # noqa: E731
-    outputs = te.compute(
-        (N,), lambda i: tuple([binary(op, zero(x[i]), met(i, end)) for _, zero, end in cases]), name="t"
-    )
-    wanted = [[wrap(WANT[op](0, wrap(end + (p + 7 if end > 0 else -p - 7), "int32")), "int32") for p in range(N)]
-              for _, _, end in cases]  # fmt: skip
+ZERO_DATA: dict[str, Any] = {
+    "a read": lambda i, x, c: x[i],
+    "a choice that reads": lambda i, x, c: te.select(x[i] < 3, i, i + 1),
+    "a power": lambda i, x, c: te.power(i, const(2)),
+    "a narrow read": lambda i, x, c: c[i],
+    "a narrow index": lambda i, x, c: te.cast("int8", i),
+}
+ZERO_INDICES: dict[str, Any] = {
+    "an axis": lambda i, x, c: i,
+    "a sum": lambda i, x, c: binary("max", i * 3, const(5)) + i,
+    "abs": lambda i, x, c: te.abs(i - 3),
+    "a choice": lambda i, x, c: te.select(i < 3, i, i + 1),
+    "a branch": lambda i, x, c: te.if_then_else(i < 3, i, i + 1),
+    "a cast": lambda i, x, c: te.cast("int32", te.cast("int64", i)),
+}
+
+
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_zeros_are_what_they_are_made_of(op: str) -> None:
+    """The index that one meets leaves the dtype: data cuts it before they meet, another index does not."""
+    x, c = te.placeholder((N,), "int32", name="x"), te.placeholder((N,), "int8", name="c")
+    given: Arrays = {x: np.arange(N, dtype="int32") - 3, c: np.arange(N, dtype="int8") - 5}
+    far = {2**31 - 1: lambda i: i + 7 + (2**31 - 1), -(2**31): lambda i: const(-(2**31)) - (i + 7)}
+    cases = [(name, end, form) for name in (*ZERO_DATA, *ZERO_INDICES) for end in far for form in range(9)]
+
+    def body(i: Any) -> tuple[Expr, ...]:
+        zeros = {name: _forms(of(i, x, c)) for name, of in (ZERO_DATA | ZERO_INDICES).items()}
+        return tuple([binary(op, te.cast("int32", zeros[name][form]), far[end](i)) for name, end, form in cases])
+
+    outputs = te.compute((N,), body, name="t")
     for backend, found in results(outputs, given, (*USUAL, "C unrolled")).items():
-        for got, right, (name, _, end) in zip(found, wanted, cases, strict=True):
-            np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {name}, {end}")
+        for got, (name, end, form) in zip(found, cases, strict=True):
+            met = [end + p + 7 if end > 0 else end - p - 7 for p in range(N)]
+            met = [wrap(v, "int32") for v in met] if name in ZERO_DATA else met
+            right = [wrap(WANT[op](0, v), "int32") for v in met]
+            np.testing.assert_array_equal(got, right, err_msg=f"{backend}, {name}, form {form}, {end}")

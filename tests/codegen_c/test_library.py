@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,10 @@ from codegen_c.library import (
     object_code,
 )
 from te_lite import topi
+from te_lite.replay import apply
+from te_lite.step import CacheRead
 from te_lite.stmt import Alloc, stmts_of
+from te_lite.topi import benchmarks
 from tests.oracle import Oracle
 
 SCALE = """
@@ -94,9 +98,18 @@ def two_matmuls() -> tuple[te.ComputeDAG, te.State]:
     return (dag := te.ComputeDAG([a, b, c, topi.nn.matmul(first, c)])), dag.init_state
 
 
+def copied_matmul() -> tuple[te.ComputeDAG, te.State]:
+    """C = A B, both copied as a whole into what is called local."""
+    dag = te.ComputeDAG(benchmarks.matmul(40, 40, 40))
+    return dag, apply(apply(dag.init_state, CacheRead(1, "local", (2,))), CacheRead(0, "local", (3,)))
+
+
+@pytest.mark.parametrize("program", [two_matmuls, copied_matmul])
 @pytest.mark.parametrize("stack_bytes, hoisted", [(1024, 2), (1 << 20, 0)])
-def test_scratch_comes_from_outside(stack_bytes: int, hoisted: int) -> None:
-    dag, state = two_matmuls()
+def test_scratch_comes_from_outside(
+    stack_bytes: int, hoisted: int, program: Callable[[], tuple[te.ComputeDAG, te.State]]
+) -> None:
+    dag, state = program()
     oracle = Oracle(dag, np.random.default_rng(0))
     func = te.lower(state, dag.tensors, "two")
     whole, scratch = hoist_scratch(func, Options(stack_bytes=stack_bytes))

@@ -95,8 +95,10 @@ def test_a_turn_has_one_barrier() -> None:
     for name in AHEAD:
         source = emit(te.lower(PROGRAMS[name].state())).source
         kernel = source[source.rindex("#endif") :]
-        assert kernel.count(WAIT) == 1
-        assert kernel.count("__syncthreads();") == (2 if name == "run again, odd turns" else 1)
+        # operands that are read a step ahead begin with a barrier of their own
+        first = 1 if "_operands" in kernel else 0
+        assert kernel.count(WAIT) == first + 1
+        assert kernel.count("__syncthreads();") == first + (2 if name == "run again, odd turns" else 1)
 
 
 # ----------------------------------------------------------------------------------------- what is a copy

@@ -134,7 +134,7 @@ def test_a_launch_asks_the_device_for_the_memory() -> None:
     module = SimpleNamespace(get_function=lambda name: kernel)
     cuda = SimpleNamespace(module_from_buffer=lambda cubin: module, function_attribute=attributes)
     one = {"name": "k", "grid": [2, 1, 1], "block": [64, 1, 1], "arguments": [0], "dynamic_bytes": 70000}
-    device: Any = SimpleNamespace(cuda=cuda, context=SimpleNamespace(synchronize=lambda: None))
+    device: Any = SimpleNamespace(cuda=cuda, stopwatch=SimpleNamespace(first=lambda queue: queue()))
     program = DeviceProgram(device, b"", {"arguments": 1, "scratch_bytes": [], "kernels": [one]})
     program.run([SimpleNamespace(pointer=16)])
     assert kernel.calls == [

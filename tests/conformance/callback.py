@@ -33,7 +33,9 @@ class MeasureCallbackSuite:
     def pairs(self) -> tuple[list[MeasureInput], list[MeasureResult]]:
         """Programs and their results; two failed."""
         task = matmul_task(13, 11, 7)
-        inputs = [MeasureInput(task, s) for s in ansor.SketchPolicy(task, seed=1, verbose=0).ask(4)]
+        inputs = [
+            MeasureInput(task, s) for s in ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).ask(4)
+        ]
         good = [MeasureResult((1e-3 * k, 2e-3 * k), 0, "", 0.5, 1_700_000_000 + k) for k in (1, 2)]
         bad = [MeasureResult((1e10,), error, "planted", 0.5, 1_700_000_003) for error in (4, 7)]
         return inputs, [good[0], bad[0], good[1], bad[1]]
@@ -69,7 +71,7 @@ class MeasureCallbackSuite:
         for callbacks in ([], [callback]):
             task, heard = matmul_task(16, 16, 16), Heard()
             measurer = ansor.ProgramMeasurer(NoBuilder(), MadeUpRunner(1.5), [*callbacks, heard], verbose=0)
-            ansor.SketchPolicy(task, seed=2, verbose=0).search(12, None, 4, measurer)
+            ansor.SketchPolicy(task, ansor.RandomModel(0), seed=2, verbose=0).search(12, None, 4, measurer)
             runs.append([(i.steps, r.costs) for i, r in heard.pairs])
         assert runs[0] == runs[1] and len(runs[0]) == 12
         assert self.heard(callback) in (None, 12)

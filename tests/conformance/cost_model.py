@@ -57,7 +57,7 @@ def measured() -> Measured:
     product_of = te.compute((34, 48), lambda i, j: te.sum(a[i, k] * b[k, j], axis=[k]), name="C")
     hardware = ansor.HardwareParams(num_cores=2, target="c")
     task = ansor.SearchTask(compute_dag=te.ComputeDAG([a, b, product_of]), target="c", hardware_params=hardware)
-    states = ansor.SketchPolicy(task, seed=3, verbose=0).ask(PROGRAMS)
+    states = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=3, verbose=0).ask(PROGRAMS)
     assert len(states) == PROGRAMS
     return Measured(task, states, np.array([made_up_cost(s) for s in states]))
 

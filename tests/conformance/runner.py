@@ -46,7 +46,7 @@ class _Programs:
     @pytest.fixture
     def inputs(self, task: ansor.SearchTask) -> list[MeasureInput]:
         """Three programs that are in order."""
-        return [MeasureInput(task, s) for s in ansor.SketchPolicy(task, seed=5, verbose=0).ask(3)]
+        return [MeasureInput(task, s) for s in ansor.SketchPolicy(task, ansor.RandomModel(0), seed=5, verbose=0).ask(3)]
 
     @pytest.fixture
     def unfit(self, task: ansor.SearchTask) -> MeasureInput:

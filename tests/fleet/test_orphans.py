@@ -22,7 +22,7 @@ DRIVER = textwrap.dedent("""\
     if __name__ == "__main__":
         ansor.register_backend("c", "tests.ansor.fake_devices")
         task = ansor.SearchTask("matmul", (13, 11, 7), target="c")
-        state = ansor.SketchPolicy(task, seed=5, verbose=0).ask(1)[0]
+        state = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=5, verbose=0).ask(1)[0]
         inp = ansor.MeasureInput(task, state)
         builder = ansor.LocalBuilder(n_parallel=1)
         built = builder.submit(inp).result()

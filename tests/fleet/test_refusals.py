@@ -10,6 +10,7 @@ import pytest
 import ansor
 from ansor.cluster import engine
 from ansor.cluster.server import find_devices
+from ansor.core.hints import install
 from ansor.exec import query_rpc_tracker, rpc_server, rpc_tracker
 from tests.fleet.cluster import ROOT, free_port
 
@@ -17,7 +18,7 @@ from tests.fleet.cluster import ROOT, free_port
 def test_without_the_extra() -> None:
     code = "import sys; sys.modules['ray'] = None; from ansor.exec import rpc_tracker as t; sys.exit(t.main([]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    law = "is not installed; it comes with the extra: pip install 'ansor[cluster]'"
+    law = f"is not installed: {install('cluster')}"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"fleet: the package ray {law}\n")
 
 

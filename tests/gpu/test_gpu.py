@@ -12,9 +12,13 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.measure import MeasureErrorNo as E
+from ansor.measure.array_checks import OnDevice, array_checks, same_bits
+from ansor.measure.check import mismatch, poison_value
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
+from te_lite.dtype import DTYPES
 from te_lite.topi.benchmarks import OPERATORS, WORKLOADS
+from tests.codegen_cuda.bound_cases import one_case
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.gpu.faulty_cuda import FAULTS
@@ -26,6 +30,7 @@ from tests.workloads import matmul
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
+from codegen_cuda.array_checks import JUDGED  # noqa: E402
 from codegen_cuda.limits import usage  # noqa: E402
 from codegen_cuda.module import CudaModule, open_device  # noqa: E402
 
@@ -96,6 +101,59 @@ def test_the_device_tells_its_numbers_and_grants_large_blocks() -> None:
             large += 1
 
 
+@pytest.mark.parametrize("dtype", sorted(JUDGED))
+def test_the_device_judges_as_the_host_does(dtype: str) -> None:
+    """As the emulated kernels of `test_array_checks.py`."""
+    device, rng, right_ones = open_device(), np.random.default_rng(1), 0
+    assert isinstance(array_checks(device, (), 1 << 20), OnDevice)
+    for _ in range(60):
+        got, right = one_case(rng, dtype)
+        nan = np.zeros(0, bool) if right.nan is None else right.nan
+        fine = device.within(*[device.put(a) for a in (got, right.low, right.high, nan)])
+        assert fine == (mismatch(got, right) == "")
+        right_ones += fine
+    assert 5 < right_ones < 55
+
+
+def test_the_device_fills_and_compares_bit_by_bit() -> None:
+    device, rng = open_device(), np.random.default_rng(1)
+    for dtype in DTYPES:
+        want = np.full((1031, 7), poison_value(dtype))
+        handle = device.put(np.zeros_like(want))
+        device.fill(handle, poison_value(dtype))
+        assert same_bits(device.get(handle), want)
+    for size in (1, 7, 8, 1023, 1 << 22):
+        a = rng.integers(0, 256, size).astype(np.uint8)
+        kept, b = device.put(a), a.copy()
+        assert device.same(device.put(b), kept)
+        b[rng.integers(size)] ^= 1
+        assert not device.same(device.put(b), kept)
+
+
+def test_a_hopeless_program_is_called_once_and_a_fast_one_until_its_time_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One block of a matrix product is slow enough to count as long."""
+    tensors = matmul(64, 64, 128)
+    s = te.create_schedule(tensors[-1].op)
+    fused = s[tensors[-1]].fuse(*tensors[-1].op.axis)
+    _, inner = s[tensors[-1]].split(fused, factor=32)
+    s[tensors[-1]].bind(inner, "threadIdx.x")
+    module = CudaModule(te.lower(s, tensors), open_device().arch)
+    program, device = module._load(), open_device()
+    handles = [device.put(np.ones(t.shape, "float32")) for t in tensors]
+    calls: list[int] = []
+    launch = program.launch
+    monkeypatch.setattr(program, "launch", lambda *args: calls.append(1) or launch(*args))
+    program.run(handles)
+    (known,) = program.time(handles, 3, 1, 100, False, float("inf"))
+    assert known > 1.5e-3 and len(calls) >= 4
+    calls.clear()
+    program.run(handles)
+    (once,) = program.time(handles, 3, 1, 100, False, known / 10)
+    assert len(calls) == 1 and once == pytest.approx(known, rel=0.3)
+
+
 def test_arrays_of_others() -> None:
     torch = pytest.importorskip("torch")
     tensors = matmul(64, 48, 32)
@@ -141,7 +199,7 @@ def test_fifty_faults(faulty: Path, tmp_path: Path) -> None:
     finally:
         builder.close()
         runner.close()
-    assert len(log.read_text().splitlines()) == len(words)
+    assert len(list(ansor.load_records(log))) == len(words)
     wrong = [(w, r.error_no, r.error_msg) for w, r in zip(words, results, strict=True)
              if r.error_no != EXPECTED.get(w, E.NO_ERROR)]  # fmt: skip
     assert not wrong, wrong

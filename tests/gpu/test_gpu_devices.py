@@ -21,7 +21,7 @@ LIMIT = 6.0
 
 
 def states_of(task: ansor.SearchTask, n: int) -> list[ansor.MeasureInput]:
-    policy = ansor.SketchPolicy(task, seed=5, params={"sample_init_min_population": 1}, verbose=0)
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=5, params={"sample_init_min_population": 1}, verbose=0)
     return [ansor.MeasureInput(task, s) for s in policy.ask(n)]
 
 

@@ -135,16 +135,19 @@ def conv(height: int, ci: int, co: int, **attrs: Any) -> Call:
     (conv(28, 128, 128), 4, 2),
     (conv(14, 256, 256), 4, 2),
     (conv(7, 512, 512), None, 2),
-    (conv(8, 3, 65), 4, 4),
-    (conv(8, 3, 511, padding=(0, 0, 0, 0)), 4, 4),
-    (conv(9, 3, 100, padding=(2, 1, 0, 1)), 4, 2),
+    (conv(8, 3, 65), None, 4),
+    (conv(12, 3, 65), None, 2),
+    (conv(13, 3, 65), 4, 2),
+    (conv(16, 3, 511, padding=(0, 0, 0, 0)), 4, 4),
+    (conv(14, 3, 511, padding=(0, 0, 0, 0)), None, 2),
+    (conv(14, 3, 100, padding=(2, 1, 0, 1)), 4, 2),
     (conv(8, 3, 128, strides=(2, 2)), None, None),
     (conv(8, 3, 128, strides=(1, 2)), None, None),
     (conv(8, 3, 128, dilation=(2, 2)), None, None),
     (conv(8, 3, 128, size=1), None, None),
     (conv(8, 3, 128, size=5), None, None),
     (conv(8, 3, 128, dtype="int8"), None, None),
-    (conv(8, 3, 128, dtype="float64"), 4, 4),
+    (conv(16, 3, 128, dtype="float64"), 4, 4),
 ])  # fmt: skip
 def test_where_winograd_is_chosen(node: Call, c: int | None, cuda: int | None) -> None:
     assert (winograd_tile(node, "c"), winograd_tile(node, "cuda")) == (c, cuda)
@@ -157,7 +160,7 @@ def test_winograd_is_for_plain_convolutions_in_nhwc() -> None:
     assert winograd_tile(make.conv(make.input(1, 8, 8, 128), 0, depthwise=True), "cuda") is None
 
 
-@pytest.mark.parametrize("target, height, m", [("cuda", 8, 4), ("cuda", 7, 2), ("cuda", 6, 2), ("c", 6, 4)])
+@pytest.mark.parametrize("target, height, m", [("cuda", 8, 4), ("cuda", 7, 2), ("cuda", 6, 2), ("c", 12, 4)])
 def test_winograd_keeps_the_meaning_and_its_weight_is_folded(target: str, height: int, m: int) -> None:
     make = Layers(np.random.default_rng(0), "NHWC")
     graph = function(relu(call("add", make.conv(make.input(2, height, height, 3), 70), make.draw(70))))

@@ -13,11 +13,11 @@ from relay_lite.ir.visit import post_order
 from relay_lite.testing import resnet
 
 
-@pytest.mark.parametrize(("target", "tasks", "norm"), [("c", 9, 3), ("cuda", 8, 1)])
-def test_tasks_of_bert(target: str, tasks: int, norm: int) -> None:
-    """A layer: 3 dense, scores, softmax, mixing, 3 more dense, and two norms: two means and a variance, or rows."""
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_tasks_of_bert(target: str) -> None:
+    """A layer: 3 dense, scores, softmax, mixing, 3 more dense, and two norms, a row program each."""
     found, counts = extract_tasks(*testing.get_workload("bert-base", num_layers=2), target)
-    assert (len(found), sum(counts)) == (tasks, 2 * (3 + 3 + 3 + 2 * norm))
+    assert (len(found), sum(counts)) == (8, 2 * (3 + 3 + 3 + 2))
 
 
 LONG = pytest.mark.long
@@ -45,19 +45,20 @@ WORDS = {**VISION, "seq_len": 16, "vocab_size": 50}
         pytest.param("efficientnet_b0", {}, 58, 1 + 5 + 15 * 6 + 3, marks=LONG),
         # A norm is a mean, a mean and a variance.  The stem, 23 norms (18 blocks, one after the stem, 3 between stages,
         # the last), 3 convolutions between stages, 18 blocks of 3, the pool, the dense layer; norms of 4 images and of
-        # the pool, 4 kinds of blocks.
-        pytest.param("convnext_tiny", {}, 1 + 5 * 2 + 3 + 4 * 3 + 2, 1 + 23 * 3 + 3 + 18 * 3 + 2, marks=LONG),
+        # the pool, 4 kinds of blocks.  The norm of the pool is one of rows, and one kernel.
+        pytest.param("convnext_tiny", {}, 1 + 4 * 2 + 1 + 3 + 4 * 3 + 2, 1 + 22 * 3 + 1 + 3 + 18 * 3 + 2, marks=LONG),
         # Patches; a layer: two norms, packed product, scores, softmax, mixing, product, two dense; the norm; the head.
         pytest.param("vit_b_16", VISION, 1 + 1 + 7 + 1, 1 + 2 * (2 + 7) + 1 + 1, marks=LONG),
         # Patches and their norm; 12 layers as above; 3 times a norm and a product where the image shrinks; the norm,
         # the mean, the head.  Of the 4 stages, 3 have scores with and without a mask; the last image is one window.
         pytest.param("swin_t", {"hidden": 12}, 1 + 4 * 8 + 3 + 3 * 2 + 2, 1 + 1 + 12 * 9 + 3 * 2 + 1 + 2, marks=LONG),
         ("gpt2", WORDS, 1 + 7, 2 * (2 + 7) + 1),
-        # A norm is one mean.  A layer: two norms, query, key and value (two shapes), scores, softmax, mixing, product,
-        # gate, up, down; gate and up differ in what follows them.
-        ("llama-135m", {**WORDS, "num_heads": 6, "num_key_heads": 2, "ffn": 100}, 1 + 2 + 4 + 3, 2 * (2 + 7 + 3) + 1),
+        # A norm is one kernel; the last one computes the sum that it reads, too, which nobody else does.  A layer: two
+        # norms, query, key and value (two shapes), scores, softmax, mixing, product, gate, up, down; gate and up differ
+        # in what follows them.
+        ("llama-135m", {**WORDS, "num_heads": 6, "num_key_heads": 2, "ffn": 100}, 2 + 2 + 4 + 3, 2 * (2 + 7 + 3) + 1),
         # A layer: two norms, query, key and value (one shape), scores, softmax, mixing, product, two dense.
-        ("t5-small-encoder", {**WORDS, "ffn": 100}, 1 + 1 + 4 + 2, 2 * (2 + 7 + 2) + 1),
+        ("t5-small-encoder", {**WORDS, "ffn": 100}, 2 + 1 + 4 + 2, 2 * (2 + 7 + 2) + 1),
         # Two convolutions; a layer: two norms, query, key and value (the key without bias), scores, softmax, mixing,
         # product, two dense; the norm.
         ("whisper-tiny-encoder", {"frames": 32, **VISION}, 2 + 1 + 2 + 4 + 2, 2 + 2 * (2 + 7 + 2) + 1),

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from relay_lite.frontend import from_onnx
 from relay_lite.ir.errors import GraphError
@@ -90,6 +90,35 @@ def test_powers(exponent: float) -> None:
     ops = operators(compare(b.model(b.add("Pow", x, b.array(exponent, np.float32))), b.feeds))
     if exponent == 2:
         assert ops == ["multiply"]
+
+
+@pytest.mark.parametrize("constant", ["", "x", "y", "xy"])
+@pytest.mark.parametrize(
+    "dtypes",
+    [("int32", "int32"), ("int64", "int32"), ("int32", "int64"), ("int32", "float32"), ("float32", "int64"),
+     ("float32", "float64")],
+    ids="-".join,
+)  # fmt: skip
+def test_powers_of_two_dtypes(dtypes: tuple[str, str], constant: str) -> None:
+    """Bases and exponents of either sign, constant or not; what is no number, or infinite, is left out."""
+    b, rng = Builder(15), np.random.default_rng(len(constant))
+    base, exponent = rng.choice([-3, -2, -1, 1, 2, 3], 40), rng.integers(-3, 4, 40)
+    names = []
+    for name, value, dtype in zip("xy", (base, exponent), dtypes, strict=True):
+        names.append(b.array(value, np.dtype(dtype)) if name in constant else b.input((40,), np.dtype(dtype)))
+        if name not in constant:
+            b.feeds[names[-1]] = value.astype(dtype)
+    out = b.add("Pow", *names)
+    compare(b.model(out, declared={out: helper.np_dtype_to_tensor_dtype(np.dtype(dtypes[0]))}), b.feeds)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_constant_power_that_is_no_integer() -> None:
+    """NaN becomes 0, what is too large the largest number, as where the base is not constant."""
+    b = Builder(15)
+    out = b.add("Pow", b.array([-2, 10, -10, 4], np.int32), b.array([0.5, 30, 31, 0.5], np.float32))
+    module, params = from_onnx(b.model(out, declared={out: TensorProto.INT32}))
+    np.testing.assert_array_equal(run(module, {}, params), [0, 2**31 - 1, -(2**31), 2])
 
 
 def test_division_by_a_constant_is_a_product_where_that_is_exact_enough() -> None:

@@ -55,11 +55,14 @@ def test_power() -> None:
     check(relay.power(relay.var("a", (3, 5)), relay.var("b", (5,))), low=0.2, high=3)
 
 
-def test_power_of_integers() -> None:
-    """A negative exponent counts as 0."""
-    a, b = np.array([2, -3, 5, 7, 0], np.int32), np.array([10, 3, 0, -2, 0], np.int32)
-    (got,) = check(relay.power(relay.var("a", (5,), "int32"), relay.var("b", (5,), "int32")), {"a": a, "b": b})
-    np.testing.assert_array_equal(got, [1024, -27, 1, 1, 1])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_power_of_integers(dtype: str) -> None:
+    """Quotients of negative exponents lose their fractions, that by 0 is 0."""
+    cases = {(2, 6): 64, (-3, 3): -27, (5, 0): 1, (7, -2): 0, (0, 0): 1, (1, -3): 1, (-1, -3): -1, (-1, -2): 1,
+             (0, -1): 0, (2, -1): 0}  # fmt: skip
+    a, b = np.array([*cases], dtype).T
+    (got,) = check(relay.power(*[relay.var(n, a.shape, dtype) for n in "ab"]), {"a": a, "b": b})
+    np.testing.assert_array_equal(got, [*cases.values()])
 
 
 @pytest.mark.parametrize("name", ["bitwise_and", "bitwise_or", "bitwise_xor"])

@@ -110,7 +110,7 @@ def test_refusals() -> None:
     a, _, product, out = blocked()
     s = te.create_schedule(out)
     for tensor, scope, reason in (
-        (product, "warp", "the scope must be one of global, shared, local or local.<name>"),
+        (product, "warp", "the scope must be one of global, shared, local, local.<name> or fragment"),
         (a, VECTORS, "an input is not computed"),
         (out, VECTORS, "an output is in global storage"),
     ):

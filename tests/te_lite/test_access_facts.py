@@ -53,6 +53,26 @@ def test_element_by_element_chains(access: AccessInfo) -> None:
     assert not access.elementwise_match(DATA, RELU)
 
 
+def activated(other: str) -> AccessInfo:
+    """x, dense, bias, g, out: `out` reads `bias` itself, and through `g`; `other` spoils one of the paths."""
+    x, w = te.placeholder((8, 4), name="x"), te.placeholder((4, 8), name="w")
+    k = te.reduce_axis((0, 4), name="k")
+    dense = te.compute((8, 8), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="dense")
+    bias = te.compute((8, 8), lambda i, j: dense[i, j] + 1.0, name="bias")
+    g = te.compute((8, 8), lambda i, j: bias[j, i] if other == "turned" else te.tanh(bias[i, j]), name="g")
+    out = te.compute((8, 8), lambda i, j: g[i, j] * bias[i, j], name="out")
+    beside = [te.compute((8, 8), lambda i, j: bias[i, j] * 2.0, name="beside")] if other == "beside" else []
+    return te.ComputeDAG([x, w, out, *beside]).init_state.access
+
+
+def test_several_paths_element_by_element() -> None:
+    """As in x * sigmoid(x) after a product: all of them must end at the one consumer, and none may turn the tensor."""
+    for other, matches in (("", True), ("turned", False), ("beside", False)):
+        access = activated(other)
+        names = [op.name for op in access.ops]
+        assert access.elementwise_match(names.index("dense"), names.index("out")) == matches, other
+
+
 def test_flop_counts() -> None:
     n = 64
     assert te.ComputeDAG(matmul(n, n, n)).flop_ct == 2 * n**3

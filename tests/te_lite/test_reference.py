@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -157,6 +158,21 @@ def test_chunks_do_not_change_the_result(budget: int, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(r[product], want, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(r[largest], (want + r[c]).max(1), rtol=1e-12)
     np.testing.assert_array_equal(r[index], want.argmax(1))
+
+
+def test_threads_warn_and_raise_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many boxes are taken by several threads."""
+    monkeypatch.setattr(reference, "BOX_ELEMENTS", 64)
+    monkeypatch.setattr(reference.os, "cpu_count", lambda: 4)
+    a = te.placeholder((40, 50), name="a")
+    quotient = te.compute((40, 50), lambda i, j: a[i, j] / (a[i, j] - a[i, j]), name="quotient")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        r = run([a, quotient], "float64")
+    np.testing.assert_array_equal(r[quotient], np.where(r[a] > 0, np.inf, -np.inf))
+    beyond = te.compute((40, 50), lambda i, j: a[i + 1, j], name="beyond")
+    with pytest.raises(te.TeError, match="a"):
+        run([a, beyond], "float64")
 
 
 def test_sums_with_axes_that_are_not_read() -> None:

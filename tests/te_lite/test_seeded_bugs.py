@@ -222,7 +222,7 @@ def loop_forgets_its_last_turn(m: pytest.MonkeyPatch) -> None:
 
 
 def one_tile_for_all_turns(m: pytest.MonkeyPatch) -> None:
-    m.setattr(double_buffer, "TILES", 1)
+    m.setattr(double_buffer._Turn, "count", 1)
 
 
 def fetched_beyond_the_last_turn(m: pytest.MonkeyPatch) -> None:

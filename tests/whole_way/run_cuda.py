@@ -90,4 +90,4 @@ def _forget(program: CudaProgram) -> None:
     except EmulatorError:
         return
     shutil.rmtree(made.path.parent)
-    build.library.cache_clear()
+    build.forget()

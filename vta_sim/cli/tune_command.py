@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 import relay_lite as relay
 from ansor.autotvm import FallbackContext, apply_history_best
+from ansor.autotvm.record import load_from_file
+from ansor.autotvm.task import Task
+from ansor.cli.budget import total_trials
 from relay_lite.ir import Array, Function
 from relay_lite.testing import resnet_v1
 
@@ -35,6 +40,12 @@ def packed_resnet(env: Environment, size: int, seed: int) -> Function:
     return graph_pack(mod["main"], env.BATCH, env.BLOCK_OUT, env.WGT_WIDTH, device_annot=True)
 
 
+def _recorded(log: Path, tasks: Sequence[Task]) -> int:
+    """How many records of these tasks a log holds."""
+    own = {task.workload for task in tasks}
+    return sum(inp.workload in own for inp, _ in load_from_file(log)) if log.exists() else 0
+
+
 def tune(args: argparse.Namespace) -> int:
     """Tune, compile, run and check ResNet-18; `args` are the options of `ansor.cli.vta`.  Gives the exit code."""
     env, seed, log = get_env(args.config), args.seed or 0, Path(args.log)
@@ -43,7 +54,8 @@ def tune(args: argparse.Namespace) -> int:
     tasks, counts = extract_from_program(graph, target=env.target), conv_workloads(graph)
     print(f"ResNet-18 v1 has {len(tasks)} convolutions to tune, which it runs {sum(counts.values())} times", flush=True)
     try:
-        tune_tasks(tasks, log, args.trials, args.tuner, seed, env.config)
+        each = math.ceil(total_trials(args, _recorded(log, tasks)) / len(tasks))
+        tune_tasks(tasks, log, each, args.tuner, seed, env.config, args.time_limit)
     except KeyboardInterrupt:
         print(f"\nstopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED

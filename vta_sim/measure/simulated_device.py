@@ -67,7 +67,9 @@ class SimulatedProgram:
         """Play it on arrays.  Raises VtaError for what the machine refuses."""
         self.seconds = self.module.launch(*args).timing(self.model).ms / 1e3
 
-    def time(self, args: Sequence[Array], number: int, repeat: int, min_repeat_ms: int, flush: bool) -> list[float]:
+    def time(
+        self, args: Sequence[Array], number: int, repeat: int, min_repeat_ms: int, flush: bool, best: float
+    ) -> list[float]:
         """Seconds of the run on the modelled machine, one figure."""
         return [self.seconds]
 

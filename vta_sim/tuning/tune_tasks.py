@@ -7,6 +7,8 @@ with apply_history_best("vta.log"):
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from ansor.autotvm.measure import MeasureInput, MeasureResult, OpensMeasurer
 from ansor.autotvm.record import PathLike, load_from_file, save
 from ansor.autotvm.task import Task
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
+from ansor.core.hints import did_you_mean
 from te_lite.errors import require
 
 from ..backend import Trials
@@ -33,16 +36,22 @@ TUNERS: dict[str, Callable[..., Tuner]] = {
 
 
 def tune(
-    tasks: Sequence[Task], log: PathLike, trials: int, tuner: str = "xgb", seed: int = 0, config: Config | None = None
-) -> None:
+    tasks: Sequence[Task], log: PathLike, trials: int, tuner: str = "xgb", seed: int = 0, config: Config | None = None,
+    time_limit: float | None = None,
+) -> None:  # fmt: skip
     """Measure up to `trials` configurations of each task, those of the log counted, and append them to the log.
 
     The first one of a task are the default tiles, so that a record is never worse.  What earlier tasks taught helps
-    with the later ones.  Raises JournalError for a log that cannot be read or written.
+    with the later ones.  No task is begun after `time_limit` seconds.
+    Raises JournalError for a log that cannot be read or written.
     """
-    require(tuner in TUNERS, TemplateError, "tuner", f"must be one of {', '.join(TUNERS)}", got=tuner)
+    law = f"{did_you_mean(tuner, TUNERS)}it must be one of {', '.join(TUNERS)}"
+    require(tuner in TUNERS, TemplateError, "tuner", law, got=tuner)
     option = measure_option(LocalBuilder(backend=Trials(config)))
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     for k, task in enumerate(reversed(tasks)):
+        if time.monotonic() >= deadline:
+            break
         known = list(load_from_file(log)) if Path(log).exists() else []
         if trials and not any(inp.workload == task.workload for inp, _ in known):
             known.append(_default_tiles(task, option, config or Config()))

@@ -4,16 +4,24 @@ Rows of a matrix that are a large power of two apart meet in the same few sets o
 there are rows.  Libraries copy ("pack") the panel that a block of the product needs; the copy is read front to back,
 as often as the block has rows.  Here the panel is an ordinary cache read of the tiled stage, computed where a GPU
 would fetch it into shared memory: at the end of the outermost level of reduction loops.
+
+An operand whose rows run with the reduction (weights stored [out, reduction]) has no lanes side by side at all.  Its
+panel is stored in another order of axes, those of the lanes last.
 """
 
 from __future__ import annotations
 
-from te_lite.reads import reads_by_producer
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from te_lite.reads import Form, reads_by_producer
 from te_lite.replay import apply
 from te_lite.state import State
-from te_lite.step import CacheRead
+from te_lite.step import CacheRead, StorageOrder
+from te_lite.tensor import PlaceholderOp
 
 from ...core.schedule_primitives import compute_at
+from ...layout.reading_order import FREE
 from ..cache_rules import fetch_loop
 from ..generate import generate_sketches
 from ..predicates import needs_tiling
@@ -24,37 +32,63 @@ from .padded_shared import axes_of, extents_of
 SHORTEST_ROW_BYTES = 512
 
 
-def panels(state: State, reader: int) -> list[int]:
-    """The inputs that a tiled reduction reads row by row, the lanes of its innermost space axis side by side.
+@dataclass(frozen=True)
+class Panel:
+    """An input to pack, and the order of its axes in the panel; None where it stays as it is."""
 
-    Only what it reads directly counts: a cache read redirects no reads inside of the stages inlined into it.
+    source: int
+    order: tuple[int, ...] | None
+
+
+def panels(ctx: SketchContext, state: State, reader: int) -> list[Panel]:
+    """The inputs that a tiled reduction reads with its reduction down the rows, or the lanes down the columns.
+
+    The lanes are those of its innermost space axis.  Only what it reads directly counts: a cache read redirects no
+    reads inside of the stages inlined into it.  What is stored as it is read needs no packing.
     """
-    op = state.stages[reader].op
-    space, extents = len(op.axis), extents_of(op)
+    free = state.stages[reader].op.attrs.get(FREE, ()) if ctx.stored_as_read else ()
     found = []
     for k, reads in enumerate(reads_by_producer(state.ops, inlined=frozenset())):
-        source = state.stages[k]
         mine = [read.forms for read in reads if read.reader == reader]
-        if not source.is_placeholder or not source.op.shape or not mine:
+        op = state.stages[k].op
+        if not mine or not isinstance(op, PlaceholderOp) or op.output() in free:
             continue
-        row = source.op.shape[-1] * element_bytes(source.op.dtype)
-        along = all(space - 1 in axes_of(form[-1], extents) for form in mine)
-        down = any(max(axes_of(index, extents), default=-1) >= space for form in mine for index in form[:-1])
-        if along and down and row >= SHORTEST_ROW_BYTES:
-            found.append(k)
+        panel = _panel(state, reader, k, mine)
+        if panel is not None:
+            found.append(panel)
     return found
 
 
-def packed(sketch: State) -> State | None:
+def _panel(state: State, reader: int, k: int, forms: Sequence[tuple[Form, ...]]) -> Panel | None:
+    """How to pack input `k`, which `reader` reads in these ways; None where nothing is gained."""
+    op, source = state.stages[reader].op, state.stages[k].op
+    space, extents = len(op.axis), extents_of(op)
+    moved = [[axes_of(index, extents) for index in form] for form in forms]
+    lanes = [d for d in range(len(source.shape)) if any(space - 1 in axes[d] for axes in moved)]
+    folds = [d for d in range(len(source.shape)) if any(max(axes[d], default=-1) >= space for axes in moved)]
+    last = len(source.shape) - 1
+    if not lanes or not folds:
+        return None
+    if last not in lanes and last in folds:
+        return Panel(k, (*[d for d in range(last + 1) if d not in lanes], *lanes))
+    along = all(space - 1 in axes[last] for axes in moved)
+    far = source.shape[last] * element_bytes(source.dtype) >= SHORTEST_ROW_BYTES
+    return Panel(k, None) if along and folds[0] < last and far else None
+
+
+def packed(ctx: SketchContext, sketch: State) -> State | None:
     """`sketch` with the panels of its tiled reductions packed; None when there is none."""
     state = sketch
     for reader in reversed(range(len(sketch.stages))):
         stage = sketch.stages[reader]
         if stage.is_placeholder or not stage.op.reduce_axis or not needs_tiling(sketch, reader):
             continue
-        for k in sorted(panels(state, reader), reverse=True):
+        for panel in reversed(panels(ctx, state, reader)):
+            k = panel.source
             state = apply(state, CacheRead(k, "local", (reader,)))
             reader += 1
+            if panel.order is not None:
+                state = apply(state, StorageOrder(k + 1, panel.order))
             state = compute_at(state, k + 1, reader, fetch_loop(state.stages[reader]).uid)
     return None if state is sketch else state
 
@@ -63,5 +97,5 @@ def packed_read_sketches(ctx: SketchContext) -> list[State]:
     """The ordinary CPU sketches that have something to pack."""
     if ctx.target.is_gpu:
         return []
-    found = [packed(s) for s in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)]
+    found = [packed(ctx, s) for s in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)]
     return [s for s in found if s is not None]

@@ -75,7 +75,7 @@ def row_program(state: State) -> RowProgram | None:
 def _reduced(op: Operation) -> tuple[int, ...] | None:
     """The extents of the reduction axes; None when one depends on others."""
     extents = [v.extent for v in op.reduce_axis]
-    return None if any(isinstance(e, Expr) for e in extents) else tuple([int(e) for e in extents])  # type: ignore[arg-type]
+    return None if any(isinstance(e, Expr) for e in extents) else tuple([int(e) for e in extents])
 
 
 def _leads(state: State, computed: Sequence[int], row: tuple[int, ...]) -> list[tuple[int, ...]]:

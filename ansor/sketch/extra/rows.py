@@ -64,7 +64,7 @@ def thread_counts(length: int, lanes: int, warp: int, most: int, rows: int = 1) 
     """Whole warps that take the vectors of a row in a power of two of items each, or in equal shares.
 
     Rows of half a warp or less get half of one, or less.  A thread keeps `MOST_ELEMENTS` at most of all `rows` that are
-    needed at a time.
+    needed at a time; more where a row needs all threads otherwise, which leaves them few registers for anything else.
     """
     counts: list[int] = []
     vectors = -(-length // lanes)
@@ -74,6 +74,9 @@ def thread_counts(length: int, lanes: int, warp: int, most: int, rows: int = 1) 
         even = items & (items - 1) == 0 or threads * items == vectors or not counts
         if threads <= most and even and _fits_registers(threads, items * lanes * rows, warp):
             counts.append(threads)
+    half = most // 2
+    if len(counts) == 1 and counts[0] > half and _fits_registers(half, -(-vectors // half) * lanes * rows, warp):
+        counts.append(half)
     return list(dict.fromkeys(counts))
 
 

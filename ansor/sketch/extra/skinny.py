@@ -173,7 +173,7 @@ def _lanes(state: State, reads: dict[int, list[Read]], axis: int, most: int) -> 
     for n, of_one in reads.items():
         for read in of_one:
             at = _last(state, n)
-            form = read.forms[at]
+            form = read.forms[at] if read.forms else None
             if isinstance(form, Affine) and _coefficient(form, axis):
                 steps = [c for other, c in form.terms if other != axis]
                 most = gcd(most, state.stages[n].op.shape[at], form.const, *steps)
@@ -301,7 +301,7 @@ def _copy_inputs(state: State, k: int, axis: int, thread: Iter) -> State:
     threads.  What it reads at places that are not affine may be anywhere, so that is not copied."""
     direct = [p for p in state.access.read_from[k] if state.stages[p].where != INLINED]
     found = {p: [read.forms for read in reads] for p, reads in _reads(state, k).items() if p in direct}
-    along = [p for p, forms in found.items() if any(_coefficient(form[_last(state, p)], axis) for form in forms)]
+    along = [p for p, forms in found.items() if any(_coefficient(f[_last(state, p)], axis) for f in forms if f)]
     inputs = [p for p in along if all(isinstance(index, Affine) for form in found[p] for index in form)]
     for p in sorted(inputs, reverse=True):
         state = apply(state, CacheRead(p, "local", (k,)))

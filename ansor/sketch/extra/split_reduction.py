@@ -42,6 +42,10 @@ SHORTEST_PLAIN = 1024
 SHORTEST_PLAIN_PART = 128
 MOST_ROUNDS = 4
 
+LONG_PART = 256
+MOST_ROUNDS_OF_LONG = 16
+PADDED_TO = 16
+
 
 def full_tiles(hardware: HardwareParams, is_gpu: bool) -> int:
     """The output points that a tiled kernel needs to fill the machine.
@@ -61,10 +65,12 @@ def is_part_of_split(state: State, k: int) -> bool:
 
 
 def split_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
-    """The factors worth trying for the reduction of stage `k`; none where the machine is full without.
+    """The factors worth trying for the reduction of stage `k`.
 
-    A factor divides the longest reduction axis, leaves each part long enough, and gives no more than four times the
-    points that fill the machine.
+    There are none where the machine is full without.  A factor leaves each part long enough, and gives no more than
+    four times the points that fill the machine.  On a GPU a machine that is just full has small tiles for each thread:
+    up to sixteen times the points are worth trying where parts are so long that summing them up costs little
+    (`LONG_PART` terms a part are 512 operations for 8 bytes written and read).
     """
     stage = state.stages[k]
     if stage.is_placeholder or not _is_untouched(stage) or not stage.op.reduce_axis or is_part_of_split(state, k):
@@ -78,12 +84,30 @@ def split_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
         shortest = SHORTEST_PLAIN
     else:
         return ()
-    if points >= full or length < shortest:
-        return ()
-    extent = _longest(stage).extent
-    assert isinstance(extent, int)
-    fits = [f for f in factors if extent % f == 0 and length // f >= part and points * f <= MOST_ROUNDS * full]
-    return tuple(fits)
+    few = points < full and length >= shortest
+    long = is_gpu and needs_tiling(state, k)
+    extent = _longest(stage).length
+    padding = ctx.options.max_padding if is_gpu else 0
+    found = []
+    for f in factors:
+        of_axis = part_of(extent, f, padding)
+        terms = length // extent * of_axis
+        fits = few and terms >= part and points * f <= MOST_ROUNDS * full
+        if of_axis and (fits or (long and terms >= LONG_PART and points * f <= MOST_ROUNDS_OF_LONG * full)):
+            found.append(f)
+    return tuple(found)
+
+
+def part_of(extent: int, factor: int, padding: float) -> int:
+    """The length of `factor` equal parts of an axis; 0 where there are none.
+
+    Where the factor does not divide the extent, parts are a multiple of `PADDED_TO` long and the last one may run over
+    the end, by the share `padding` of the extent at most.
+    """
+    if extent % factor == 0:
+        return extent // factor
+    part = -(-extent // (factor * PADDED_TO)) * PADDED_TO
+    return part if extent + part > factor * part <= extent * (1 + padding) else 0
 
 
 def _is_untouched(stage: Stage) -> bool:
@@ -113,8 +137,8 @@ class SplitReduction:
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         loop = _longest(state.stages[k])
-        assert isinstance(loop.extent, int)
-        state, (outer, _) = split(state, k, loop.uid, [loop.extent // self.factor])
+        part = part_of(loop.length, self.factor, ctx.options.max_padding)
+        state, (outer, _) = split(state, k, loop.uid, [part])
         state = apply(state, RFactor(k, state.stages[k].position(outer.uid), 0))
         target = fusion_target(state, k + 1)
         tiled = needs_tiling(state, k)

@@ -14,6 +14,8 @@ import numpy as np
 MAX_INNERMOST = 64
 TILE_SIZES = (4, 8, 16, 32, 64)
 """An extent has few divisors where none is within a factor of sqrt(2) of one of these, up to itself."""
+LONG, EVEN = 256, 16
+"""Nor has a long one that `EVEN` does not divide: tiles of tiles (1000 = 8 x 125) are odd numbers of threads."""
 
 ROUNDED_TO = (2, 4, 8, 16, 32, 64)
 
@@ -26,6 +28,8 @@ def divisors(n: int) -> list[int]:
 
 def has_few_divisors(extent: int) -> bool:
     """Whether some size of a tile has no divisor of `extent` near it."""
+    if extent >= LONG and extent % EVEN:
+        return True
     near = [any(d * d <= 2 * t * t <= 4 * d * d for d in divisors(extent)) for t in TILE_SIZES if t <= extent]
     return not all(near)
 

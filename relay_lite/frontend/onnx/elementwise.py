@@ -7,8 +7,7 @@ from functools import partial, reduce
 
 import numpy as np
 
-from te_lite.arithmetic import float_power
-from te_lite.dtype import computed, largest
+from te_lite.dtype import computed, largest, promote
 from te_lite.errors import require
 from te_lite.expr import FLOATS
 
@@ -60,16 +59,13 @@ def modulo(node: Node) -> Expr:
 def power(node: Node) -> Expr:
     """Pow; small constant exponents become products and roots.  The result has the dtype of the base."""
     x, y = node.input(0), node.input(1)
-    base, exponent = node.known(0), node.known(1)
+    exponent = node.known(1)
     if exponent is not None and exponent.size == 1 and len(exponent.shape) <= len(x.shape) and x.dtype in FLOATS:
         short = _small_power(x, float(exponent.reshape(())))
         if short is not None:
             return short
-    if base is not None and exponent is not None:
-        return const(float_power(base, exponent), x.dtype)
-    if x.dtype in FLOATS or y.dtype not in FLOATS:
-        return binary("power", x, cast(y, x.dtype))
-    return cast(binary("power", cast(x, y.dtype), y), x.dtype)
+    wide = promote(x.dtype, y.dtype)
+    return cast(binary("power", cast(x, wide), cast(y, wide)), x.dtype)
 
 
 def _small_power(x: Expr, exponent: float) -> Expr | None:

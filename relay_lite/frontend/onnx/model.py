@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.hints import install
 from ansor.core.sizes import require_tensor
 from te_lite.errors import require
 from te_lite.expr import DTYPES
@@ -97,7 +98,7 @@ def _package() -> Any:
         import_module("onnx.numpy_helper")
         import_module("onnx.external_data_helper")
     except ImportError as error:
-        law = "reading one needs the package onnx, install it with: pip install 'ansor[onnx]'"
+        law = f"reading one needs the package onnx, install it with: {install('onnx')}"
         raise GraphError(f"{SUBJECT}: {law}, got {error}") from error
     return onnx
 

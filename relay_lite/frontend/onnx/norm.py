@@ -41,7 +41,7 @@ def _in_training(node: Node, x: Expr, vectors: Sequence[Expr]) -> list[Expr]:
     keep = node.number("momentum", 0.9)
     found = [cast(reshape(v, (x.shape[1],)), running[0].dtype) for v in (mean, variance)]
     moved = [add(mul(old, keep), mul(new, 1 - keep)) for old, new in zip(running, found, strict=True)]
-    return [_scaled(node, normal, cast(scale, x.dtype), cast(shift, x.dtype)), *moved]
+    return [_scaled(node, normal, cast(scale, x.dtype), cast(shift, x.dtype), (x.shape[1],)), *moved]
 
 
 def layer_norm(node: Node) -> list[Expr]:
@@ -83,8 +83,8 @@ def _check_stash(node: Node) -> None:
 def mean_variance(node: Node) -> Expr:
     """MeanVarianceNormalization: mean 0 and variance 1 over the axes, by default batch and spatial ones."""
     x = node.input(0)
-    centred = sub(x, call("mean", x, axis=(axes := node.axes(node.integers("axes", (0, 2, 3)), len(x.shape))),
-                          keepdims=True))  # fmt: skip
+    axes = node.axes(node.integers("axes", (0, 2, 3)), len(x.shape))
+    centred = _centred(x, axes)
     variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
     return div(centred, add(call("sqrt", variance), 1e-9))
 
@@ -109,7 +109,7 @@ def instance_norm(node: Node) -> Expr:
     """InstanceNormalization: over the spatial axes of every channel of every image."""
     x, scale, shift = node.input(0), node.input(1), node.input(2)
     axes = tuple(range(2, len(x.shape)))
-    return _scaled(node, _standard(x, axes, node.number("epsilon", 1e-5)), scale, shift)
+    return _scaled(node, _standard(x, axes, node.number("epsilon", 1e-5)), scale, shift, (x.shape[1],))
 
 
 def group_norm(node: Node) -> Expr:
@@ -125,22 +125,30 @@ def group_norm(node: Node) -> Expr:
         scale, shift = (call("repeat", v, repeats=x.shape[1] // groups, axis=0) for v in (scale, shift))
     split = reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     normal = _standard(split, tuple(range(2, len(split.shape))), node.number("epsilon", 1e-5))
-    return _scaled(node, reshape(normal, x.shape), scale, shift)
+    channels = (groups, x.shape[1] // groups)
+    return reshape(_scaled(node, normal, scale, shift, channels), x.shape)
 
 
 def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
     """`x` with mean 0 and variance 1 over `axes`."""
-    centred = sub(x, call("mean", x, axis=axes, keepdims=True))
+    centred = _centred(x, axes)
     variance = call("mean", mul(centred, centred), axis=axes, keepdims=True)
     return div(centred, call("sqrt", add(variance, epsilon)))
 
 
-def _scaled(node: Node, x: Expr, scale: Expr, shift: Expr) -> Expr:
-    """One scale and one shift a channel."""
-    channels = (x.shape[1],)
-    law = f"scale and bias must have the shape {channels}"
-    node.require(scale.shape == shift.shape == channels, law, scale=scale.shape, bias=shift.shape)
-    along = (x.shape[1], *(1,) * (len(x.shape) - 2))
+def _centred(x: Expr, axes: tuple[int, ...]) -> Expr:
+    """`x` less its mean over `axes`, twice, as the first mean is rounded to the size of `x`."""
+    for _ in range(2):
+        x = sub(x, call("mean", x, axis=axes, keepdims=True))
+    return x
+
+
+def _scaled(node: Node, x: Expr, scale: Expr, shift: Expr, channels: tuple[int, ...]) -> Expr:
+    """One scale and one shift a channel; dimension 1 of `x` counts the channels, or it and the next, in groups."""
+    each = (prod(channels),)
+    law = f"scale and bias must have the shape {each}"
+    node.require(scale.shape == shift.shape == each, law, scale=scale.shape, bias=shift.shape)
+    along = (*channels, *(1,) * (len(x.shape) - 1 - len(channels)))
     return add(mul(x, reshape(scale, along)), reshape(shift, along))
 
 

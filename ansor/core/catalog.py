@@ -1,4 +1,4 @@
-"""The workloads that the command line knows by name.
+"""The workloads that are known by name, in Python and on the command line.
 
 `conv2d` is the layer of the tutorial, under the name it has there, so that logs and scripts share their records.
 """
@@ -11,10 +11,11 @@ from typing import Any
 
 from te_lite import Tensor, compute, placeholder, reduce_axis, topi
 from te_lite import sum as te_sum
+from te_lite.errors import require
 from te_lite.topi import benchmarks
 
-from ..core.errors import TaskError
-from ..core.workloads import WorkloadFunc, is_registered, make_workload_key, register_workload
+from .errors import TaskError
+from .workloads import WorkloadFunc, make_workload_key, offer_workload
 
 
 def matmul(n: int, m: int, k: int) -> list[Tensor]:
@@ -50,9 +51,15 @@ def _same(*shape: int) -> tuple[Any, ...]:
     return shape
 
 
+def _channels_last(*shape: int) -> tuple[Any, ...]:
+    """The arguments of `topi.benchmarks`, which have CI before CO, for a shape with CO before CI, as in `conv2d`."""
+    *outer, co, ci, k, stride, padding = shape
+    return (*outer, ci, co, k, stride, padding)
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A workload of the command line; `shape` names the numbers of `--shape`, `default` is what they are without."""
+    """A workload of the catalogue; `shape` names the numbers of `--shape`, `default` is what they are without."""
 
     name: str
     func: WorkloadFunc
@@ -60,12 +67,43 @@ class Entry:
     default: tuple[int, ...]
     to_args: Callable[..., tuple[Any, ...]] = _same
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the numbers, in order."""
+        return self.shape.split(",")
+
+    @property
+    def text(self) -> str:
+        """The usual shape, as `--shape` takes it: `N=1024,M=1024,K=1024`."""
+        return ",".join([f"{name}={number}" for name, number in zip(self.names, self.default, strict=True)])
+
+    def numbers(self, text: str) -> list[int]:
+        """The numbers of `--shape`: all of them in order, or some by name, the others being those of the usual shape.
+
+        Raises TaskError for a text that is neither.
+        """
+        if "=" not in text:
+            return [_number(part, text) for part in text.replace("x", ",").split(",")]
+        found = dict(zip(self.names, self.default, strict=True))
+        for part in text.split(","):
+            name, _, number = [piece.strip() for piece in part.partition("=")]
+            law = f"the numbers of {self.name} are {self.shape}, as in {self.text}"
+            require(name in found, TaskError, "--shape", law, got=part)
+            found[name] = _number(number, text)
+        return list(found.values())
+
     def key(self, numbers: Sequence[int]) -> str:
         """The workload key for a shape.  Raises TaskError when the numbers do not fit."""
-        names = self.shape.split(",")
+        names = self.names
         if len(numbers) != len(names):
             raise TaskError(f"--shape: {len(names)} numbers are needed ({self.shape}), got {len(numbers)}")
         return make_workload_key(self.name, self.to_args(*numbers))
+
+
+def _number(part: str, text: str) -> int:
+    ok = part.strip().isascii() and part.strip().isdecimal()
+    require(ok, TaskError, "--shape", "numbers separated by commas are needed", got=text)
+    return int(part)
 
 
 CATALOG = {
@@ -75,12 +113,18 @@ CATALOG = {
     "matmul": Entry("matmul", matmul, "N,M,K", (1024, 1024, 1024)),
     "dense": Entry("dense_layer", dense_layer, "M,N,K", (1, 1000, 512)),
     "batch_matmul": Entry("batch_matmul", benchmarks.batch_matmul, "B,N,M,K", (1, 128, 128, 128)),
-    "conv1d": Entry("conv1d_nlc", benchmarks.conv1d, "N,L,CI,CO,K,stride,padding", (1, 256, 64, 128, 3, 2, 1)),
+    "conv1d": Entry(
+        "conv1d_nlc", benchmarks.conv1d, "N,L,CO,CI,K,stride,padding", (1, 256, 128, 64, 3, 2, 1), _channels_last
+    ),
     "conv2d_nhwc": Entry(
-        "conv2d_nhwc", benchmarks.conv2d, "N,H,W,CI,CO,K,stride,padding", (1, 224, 224, 3, 64, 7, 2, 3)
+        "conv2d_nhwc", benchmarks.conv2d, "N,H,W,CO,CI,K,stride,padding", (1, 224, 224, 64, 3, 7, 2, 3), _channels_last
     ),
     "conv3d": Entry(
-        "conv3d_ndhwc", benchmarks.conv3d, "N,D,H,W,CI,CO,K,stride,padding", (1, 16, 224, 224, 3, 64, 7, 2, 3)
+        "conv3d_ndhwc",
+        benchmarks.conv3d,
+        "N,D,H,W,CO,CI,K,stride,padding",
+        (1, 16, 224, 224, 64, 3, 7, 2, 3),
+        _channels_last,
     ),
     "depthwise_conv2d": Entry(
         "depthwise_conv2d_nhwc", benchmarks.depthwise_conv2d, "N,H,W,C,K,stride,padding", (1, 112, 112, 32, 3, 1, 1)
@@ -90,8 +134,7 @@ CATALOG = {
 }
 
 
-def register_catalog() -> None:
-    """Register every workload whose name is still free."""
+def offer_catalog() -> None:
+    """Make the workloads known; a function that is registered under one of their names goes before."""
     for entry in CATALOG.values():
-        if not is_registered(entry.name):
-            register_workload(entry.name, entry.func)
+        offer_workload(entry.name, entry.func)

@@ -1,0 +1,123 @@
+"""`ansor log`: what a log holds, and how the searches of two logs stand beside each other."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from te_lite.errors import TeError, require
+
+from ..core.errors import NoRecordError, TaskError
+from ..core.task import SearchTask
+from ..measure.progress import rate_text, seconds_text
+from ..records.summary import LogSummary, TaskSummary, summary_of
+
+NAME = "log"
+BAR = 40
+
+
+def add_parser(commands: Any) -> Any:
+    """Add the command to the subcommands of a parser, and give its parser."""
+    parser = commands.add_parser(NAME, help="what a log holds: tasks, trials, failures, the best over the trials")
+    parser.add_argument("logs", nargs="+", metavar="LOG")
+    parser.add_argument("--compare", action="store_true", help="put the tasks of two logs beside each other")
+    parser.add_argument("--workload", help="only the tasks of this name, or this workload key")
+    return parser
+
+
+def log(args: argparse.Namespace) -> int:
+    """Print what the logs hold.  Raises NoRecordError for a log without records, TaskError for bad arguments."""
+    law = "two logs are compared"
+    require(not args.compare or len(args.logs) == 2, TaskError, "--compare", law, logs=len(args.logs))
+    found = [chosen(summary_of(name), args.workload) for name in args.logs]
+    lines = compared(*found) if args.compare else [line for one in found for line in listed(one)]
+    print("\n".join(lines))
+    return 0
+
+
+def is_called(task: SearchTask, name: str) -> bool:
+    """Whether a task has a name: that of its function or network task, with or without arguments, or its key."""
+    return name in (task.name, task.title, task.workload_key)
+
+
+def chosen(summary: LogSummary, workload: str | None) -> LogSummary:
+    """The tasks of a workload, or all.  Raises NoRecordError when there is none."""
+    law = f"holds no record. {summary.complaint}".rstrip()
+    require(summary.tasks, NoRecordError, summary.name, law)
+    tasks = {k: t for k, t in summary.tasks.items() if workload is None or is_called(t.task, workload)}
+    names = ", ".join(dict.fromkeys([t.task.name for t in summary.tasks.values()]))
+    require(tasks, NoRecordError, summary.name, f"has no workload {workload!r}; its workloads are {names}")
+    return LogSummary(summary.name, tasks, summary.runs, summary.complaint)
+
+
+def listed(summary: LogSummary) -> Iterator[str]:
+    """A log in lines."""
+    tasks = f"{len(summary.tasks)} task{'' if len(summary.tasks) == 1 else 's'}"
+    yield f"{summary.name}: {summary.trials} trials of {tasks}, {summary.seconds:.1f} s of building and measuring"
+    for run in summary.runs:
+        yield f"  written by: {run.get('command')} (seed {run.get('seed')})"
+    for one in summary.tasks.values():
+        yield from task_lines(one)
+
+
+def task_lines(one: TaskSummary) -> Iterator[str]:
+    """A task in lines: what was measured, what failed and why, and the best over the trials."""
+    failed = ", ".join(f"{count} {name}" for name, count in one.failures.most_common())
+    best = "no valid program" if one.best is None else f"best {best_text(one)} at trial {one.found_at}"
+    yield f"{one.task.title} for {one.task.target}"
+    yield f"  {len(one.curve)} trials in {one.seconds:.1f} s, {best}; failed: {failed or 'none'}"
+    for trials in checkpoints(len(one.curve)):
+        cost = one.after(trials)
+        if cost is not None and one.best is not None:
+            bar = "#" * max(1, round(BAR * one.best / cost))
+            yield f"  {trials:>7} trials {seconds_text(cost):>10}  {bar}"
+
+
+def best_text(one: TaskSummary) -> str:
+    """The least time, and the rate where the computation is known."""
+    assert one.best is not None
+    try:
+        rate = rate_text(one.task.compute_dag.flop_ct, one.best)
+    except TeError:
+        rate = ""
+    return f"{seconds_text(one.best)} ({rate})" if rate else seconds_text(one.best)
+
+
+def checkpoints(trials: int) -> list[int]:
+    """1, 2, 4, ... and the last one."""
+    return sorted({2**k for k in range(trials.bit_length()) if 2**k <= trials} | {trials})
+
+
+def compared(a: LogSummary, b: LogSummary) -> Iterator[str]:
+    """Two logs in lines: of each task of both the best, in all and after as many trials as both have.
+
+    Raises NoRecordError when they share no task.
+    """
+    both = [key for key in a.tasks if key in b.tasks]
+    require(both, NoRecordError, f"{a.name} and {b.name}", "have no task in common")
+    yield f"A: {a.name}, {a.trials} trials, {a.seconds:.1f} s"
+    yield f"B: {b.name}, {b.trials} trials, {b.seconds:.1f} s"
+    for key in both:
+        yield from _beside(a.tasks[key], b.tasks[key])
+    for name, own, other in (("A", a, b), ("B", b, a)):
+        left = [t.task.title for key, t in own.tasks.items() if key not in other.tasks]
+        if left:
+            yield f"only in {name}: {', '.join(left)}"
+
+
+def _beside(a: TaskSummary, b: TaskSummary) -> Iterator[str]:
+    yield f"{a.task.title} for {a.task.target}"
+    same = min(len(a.curve), len(b.curve))
+    for text, x, y in (
+        (f"after {same} trials", a.after(same), b.after(same)),
+        (f"in all ({len(a.curve)} and {len(b.curve)})", a.best, b.best),
+    ):
+        ratio = f"B takes {y / x:.2f} of A's time" if x is not None and y is not None else ""
+        yield f"  {text:<28} A {_time(x):>10}   B {_time(y):>10}   {ratio}".rstrip()
+    failures = [sum(t.failures.values()) for t in (a, b)]
+    yield f"  {'failed':<28} A {failures[0]:>10}   B {failures[1]:>10}"
+
+
+def _time(seconds: float | None) -> str:
+    return "none" if seconds is None else seconds_text(seconds)

@@ -1,0 +1,63 @@
+"""What a sentence tells people to type: commands as they are found here, packages that exist, names that are known."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "cuda": ("pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl"),
+    "onnx": ("onnx",),
+    "cluster": ("ray",),
+    "report": ("matplotlib", "jinja2"),
+}
+"""The packages of the extras in pyproject.toml: what can be installed whether this one was, or not."""
+
+
+def _short(path: str) -> str:
+    """A path as it is typed here: relative where it lies below the current folder."""
+    relative = os.path.relpath(path)
+    return shlex.quote(path if relative.startswith("..") else relative)
+
+
+def python() -> str:
+    """The interpreter that runs this, as a command."""
+    found = shutil.which("python")
+    return "python" if found is not None and os.path.samefile(found, sys.executable) else _short(sys.executable)
+
+
+def ansor(*words: str) -> str:
+    """A line for the shell: the `ansor` command as it is found here (by name, path or as a module), and words."""
+    return " ".join([_ansor(), *map(shlex.quote, words)])
+
+
+def _ansor() -> str:
+    beside = Path(sys.executable).with_name("ansor")
+    found = shutil.which("ansor")
+    if Path(sys.argv[0]).name == "__main__.py" or not beside.exists():
+        return f"{python()} -m ansor"
+    return "ansor" if found is not None and os.path.samefile(found, beside) else _short(str(beside))
+
+
+def install(extra: str) -> str:
+    """The command that installs the packages of an extra."""
+    return f"{python()} -m pip install {' '.join(EXTRAS[extra])}"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean resnet-18? ` for `resnet18`: the one of `known` that is most like it; empty when none is."""
+    plain: dict[str, str] = {}
+    for one in known:
+        plain.setdefault(_plain(one), one)
+    found = difflib.get_close_matches(_plain(name), plain, 1, 0.6)
+    return f"did you mean {plain[found[0]]}? " if found else ""

@@ -1,0 +1,33 @@
+"""Going on where a log stops: the same call on the same log continues it, unless its options say `resume=False`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from ..records.lines import Record, RecordToFile, believed_records
+from .tuning_options import TuningOptions
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """A policy that can go on where a log stops."""
+
+    def continue_from(self, filename: Path, records: Sequence[Record]) -> None:
+        """Take the believed records of a log as measured, unless it has begun or was given a log already."""
+
+
+def log_to_continue(options: TuningOptions) -> Path | None:
+    """The log that a run goes on with: the first that its callbacks write and that holds something."""
+    logs = [c.filename for c in options.measure_callbacks if isinstance(c, RecordToFile)] if options.resume else []
+    return next((log for log in logs if log.is_file() and log.stat().st_size > 0), None)
+
+
+def continue_log(policies: Sequence[Any], options: TuningOptions) -> None:
+    """Let the policies that can go on with the log of a run.  Raises JournalError when it cannot be read."""
+    log, able = log_to_continue(options), [p for p in policies if isinstance(p, Continues)]
+    if log is not None and able:
+        records = list(believed_records(log))
+        for policy in able:
+            policy.continue_from(log, records)

@@ -1,0 +1,99 @@
+"""What a log says of itself, in comment lines that readers of records skip: its workloads, and the runs that wrote it.
+
+    # workload {"key": ..., "name": ..., "text": ..., "dag": {...}}     before the first record of the workload
+    # run {"command": ..., "seed": ..., "versions": {...}}              before the first record of a run
+
+With the first kind a log can be listed, printed and built from where the function behind a key is not registered.  A
+computation that comes from a log is data: it is checked before it is made (`te_lite/dag_check.py`), and a function that
+is registered under its name goes before it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import shlex
+import sys
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from te_lite.dag import ComputeDAG
+from te_lite.dag_check import dag_from_foreign_json
+from te_lite.dag_json import dag_to_json
+from te_lite.errors import TeError
+
+from ..core.sizes import require_tensor
+from ..core.task import SearchTask
+from ..core.workloads import offer_computation
+
+WORKLOAD, RUN = "# workload ", "# run "
+MOST_CHARACTERS = (1 << 20) - 1
+"""What a line of a log may have; a computation that needs more is left out."""
+
+
+@runtime_checkable
+class HasSeed(Protocol):
+    """A policy whose proposals follow from a seed."""
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+
+
+def workload_line(task: SearchTask) -> str | None:
+    """The line on a task's workload; None when its computation is not known, or is none that JSON can hold."""
+    try:
+        dag = task.compute_dag
+        facts = {"key": task.workload_key, "name": task.name, "text": str(dag), "dag": dag_to_json(dag)}
+    except TeError:
+        return None
+    line = WORKLOAD + json.dumps(facts)
+    return line if len(line) <= MOST_CHARACTERS else None
+
+
+def run_line(policy: Any) -> str:
+    """The line on the run of this process, under a policy."""
+    versions = {"ansor": _version("ansor"), "python": platform.python_version(), "numpy": np.__version__}
+    seed = policy.seed if isinstance(policy, HasSeed) else None
+    return RUN + json.dumps({"command": shlex.join(sys.argv), "seed": seed, "versions": versions})
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "from its sources"
+
+
+def read_note(line: bytes) -> tuple[str, dict[str, Any]] | None:
+    """`(WORKLOAD or RUN, what it says)`; None for any other comment, and for one that cannot be read."""
+    for kind in (WORKLOAD, RUN):
+        if line.startswith(kind.encode()):
+            try:
+                data = json.loads(line[len(kind) :])
+            except (ValueError, RecursionError):
+                return None
+            return (kind, data) if isinstance(data, dict) else None
+    return None
+
+
+def learn_workload(line: bytes) -> str | None:
+    """Let the computation of a `# workload` line be known under its key, which is returned; None for other lines."""
+    note = read_note(line)
+    if note is None or note[0] != WORKLOAD:
+        return None
+    key, name, text, data = [note[1].get(part) for part in ("key", "name", "text", "dag")]
+    if not (isinstance(key, str) and isinstance(name, str) and isinstance(text, str) and isinstance(data, dict)):
+        return None
+    offer_computation(key, name[:200], lambda: _computation(data), json.dumps(data))
+    return key
+
+
+def _computation(data: dict[str, Any]) -> ComputeDAG:
+    """Raises TeError for what is no computation, and for one with tensors that are too large."""
+    dag = dag_from_foreign_json(data)
+    for op in dag.ops:
+        require_tensor(op.shape, op.dtype, op.name)
+    return dag

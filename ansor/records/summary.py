@@ -1,0 +1,99 @@
+"""What a log holds, task by task: trials, failures by cause, the best and when it was found, seconds."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..core.measure_values import MeasureErrorNo
+from ..core.task import SearchTask
+from .belief import Believed, Judge
+from .files import PathLike
+from .journal import scan_lines
+from .lines import Record, RecordReader, least_of, workload_of
+from .notes import RUN, read_note
+
+
+@dataclass
+class TaskSummary:
+    """The records of one task, in order.
+
+    `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
+    building and measuring took in all.
+    """
+
+    task: SearchTask
+    curve: list[float | None] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    @property
+    def best(self) -> float | None:
+        return self.curve[-1] if self.curve else None
+
+    @property
+    def found_at(self) -> int | None:
+        """The number of the trial, from 1, that brought the best."""
+        return None if self.best is None else self.curve.index(self.best) + 1
+
+    def after(self, trials: int) -> float | None:
+        """The least seconds after so many trials."""
+        return self.curve[min(trials, len(self.curve)) - 1] if self.curve and trials else None
+
+    def add(self, record: Record) -> None:
+        _, res = record
+        best = self.best
+        if res.ok:
+            self.curve.append(res.cost if best is None else min(best, res.cost))
+        else:
+            self.curve.append(best)
+            self.failures[cause(res.error_no)] += 1
+        self.seconds += res.all_cost
+
+
+def cause(error_no: int) -> str:
+    """The name of an error number."""
+    return MeasureErrorNo(error_no).name if error_no in MeasureErrorNo._value2member_map_ else f"ERROR {error_no}"
+
+
+@dataclass
+class LogSummary:
+    """The tasks of a log, in order of appearance, by target kind and workload key; what was skipped, in a sentence."""
+
+    name: str
+    tasks: dict[tuple[str, str], TaskSummary]
+    runs: list[dict[str, Any]]
+    complaint: str
+
+    @property
+    def trials(self) -> int:
+        return sum(len(t.curve) for t in self.tasks.values())
+
+    @property
+    def seconds(self) -> float:
+        return sum(t.seconds for t in self.tasks.values())
+
+
+def summary_of(filename: PathLike) -> LogSummary:
+    """Read a log; records are not replayed.  Raises JournalError when it cannot be read."""
+    logger = logging.getLogger("ansor")
+    reader = RecordReader(filename)
+    records = Believed(reader, Judge(workload_of, least_of, lambda inp: None), str(filename), logger)
+    tasks = _by_task(records)
+    return LogSummary(str(filename), tasks, _runs(Path(filename)), reader.complaint() or records.complaint())
+
+
+def _by_task(records: Iterable[Record]) -> dict[tuple[str, str], TaskSummary]:
+    tasks: dict[tuple[str, str], TaskSummary] = {}
+    for record in records:
+        tasks.setdefault(workload_of(record[0]), TaskSummary(record[0].task)).add(record)
+    return tasks
+
+
+def _runs(log: Path) -> list[dict[str, Any]]:
+    notes = [read_note(line) for _, line in scan_lines(log) if line is not None and line.startswith(RUN.encode())]
+    return [note[1] for note in notes if note is not None]

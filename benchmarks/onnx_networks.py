@@ -1,0 +1,184 @@
+"""Networks exported to ONNX, ours after a search against onnxruntime on the CPU, in turns.
+
+    python -m benchmarks.onnx_networks [--network NAME|FILE ...] [--trials 130] [--threads 2] [--log FOLDER]
+        [--time-limit S] [--seed 0] [--profile] [--json FILE]
+
+A network is a name of `NETWORKS`, exported by torch with random live weights (`benchmarks/zoo_models.py`), or an ONNX
+file.  Its tasks are tuned with the default options until the log has that many trials, so a search that was stopped
+goes on; then the network is compiled with the best programs, compared with onnxruntime's result for a random input, and
+both are timed in turns with as many threads.  `--profile` adds what each task and each kernel that is none takes with
+us, and each node with onnxruntime.  Needs the extra `zoo`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+import ansor
+from ansor.cli.compare import timed_in_turns
+from ansor.core.hardware import host_cores
+from benchmarks import report
+from benchmarks.zoo_check import LIMIT, Feeds, export, random_inputs
+from benchmarks.zoo_models import FULL_IMAGE, Input, live_model
+from relay_lite.runtime.graph_executor import GraphModule
+from relay_lite.tuning.network import load_network
+from relay_lite.tuning.network_times import network_times
+from relay_lite.tuning.tune_network import compile_best, largest_difference, progress, tune
+
+EXPORTER = "new-18"
+ROUNDS, SLICE = 15, 0.3
+PROFILED_CALLS = 20
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """A model of the zoo, small or at its usual size, for square images of `image` pixels a side."""
+
+    name: str
+    full_size: bool
+    image: int
+
+
+NETWORKS: Mapping[str, Zoo] = {
+    "squeezenet1_1-96": Zoo("squeezenet1_1", True, 96),
+    "deit_tiny-224": Zoo("deit_tiny", True, FULL_IMAGE),
+    "resnet18-224": Zoo("resnet18", True, FULL_IMAGE),
+    "mobilenet_v2-224": Zoo("mobilenet_v2", True, FULL_IMAGE),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Medians and least times in seconds; `difference` of the results is relative to the largest value."""
+
+    network: str
+    trials: int
+    threads: int
+    ours: float
+    onnxruntime: float
+    ours_least: float
+    onnxruntime_least: float
+    difference: float
+    profile: Mapping[str, Mapping[str, float]]
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.onnxruntime
+
+
+def onnx_file(name: str, folder: Path) -> Path:
+    """The ONNX file of a network, exported into `folder` where it is one of `NETWORKS`.  Raises SystemExit."""
+    if name not in NETWORKS:
+        return Path(name)
+    zoo, path = NETWORKS[name], folder / f"{name}.onnx"
+    model, _ = live_model(zoo.name, zoo.full_size)
+    reason = export(model, random_inputs((Input((1, 3, zoo.image, zoo.image)),), 1), path, EXPORTER)
+    if reason:
+        sys.exit(f"{name}: not exported: {reason}")
+    return path
+
+
+def session_of(path: Path, threads: int, profile: Path | None = None) -> onnxruntime.InferenceSession:
+    """onnxruntime with its own optimizations, on the CPU."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    if profile is not None:
+        options.enable_profiling, options.profile_file_prefix = True, str(profile)
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def profile_of_onnxruntime(path: Path, threads: int, feeds: Feeds, folder: Path) -> Mapping[str, float]:
+    """Seconds of a call of each node of onnxruntime's graph, by its operator and name."""
+    session = session_of(path, threads, folder / "profile")
+    for _ in range(PROFILED_CALLS):
+        session.run(None, dict(feeds))
+    seconds: dict[str, float] = defaultdict(float)
+    for event in json.loads(Path(session.end_profiling()).read_text()):
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            name = f"{event['args']['op_name']} {event['name'].removesuffix('_kernel_time')}"
+            seconds[name] += 1e-6 * event["dur"] / PROFILED_CALLS
+    return dict(seconds)
+
+
+def profile_of_ours(
+    module: GraphModule, tasks: Sequence[ansor.SearchTask], weights: Sequence[int], log: Path, seconds: float
+) -> Mapping[str, float]:
+    """Seconds of a call of each task in the network, times its weight, and of each other kernel."""
+    times = network_times(module, tasks, weights, progress(log, tasks), seconds, PROFILED_CALLS)
+    names = [f"{t.weight} x {t.task.desc.split(',')[0]} {t.task.workload_key}" for t in times.tasks]
+    tuned = {name: t.weight * t.measured for name, t in zip(names, times.tasks, strict=True)}
+    return {**tuned, **times.others}
+
+
+def measured(name: str, options: argparse.Namespace, folder: Path) -> Found:
+    """Tune, compile, check and time one network.  Raises AssertionError for a result that differs."""
+    path = onnx_file(name, folder)
+    network = load_network(str(path))
+    feeds = network.inputs(np.random.default_rng(options.seed))
+    tasks, weights = ansor.extract_tasks(network.graph, network.params, "c")
+    options.log.mkdir(parents=True, exist_ok=True)
+    log = options.log / f"{path.stem}_{report.circumstances()['commit'][:7]}.json"
+    tuned = tune(tasks, weights, log, options.trials, seed=options.seed, time_limit=options.time_limit)
+    module, session = compile_best(network, "c", log), session_of(path, options.threads)
+    module.run(**feeds)
+    pairs = enumerate(session.run(None, dict(feeds)))
+    difference = max(largest_difference(module.get_output(k).numpy(), want) for k, want in pairs)
+    assert difference <= LIMIT, f"{name}: the result differs from onnxruntime's by {difference:.1e}"
+    runs = {"ours": module.run, "onnxruntime": lambda: session.run(None, dict(feeds))}
+    times = timed_in_turns(runs, ROUNDS, SLICE)
+    ours, theirs = (statistics.median(t) for t in times.values())
+    profile: dict[str, Mapping[str, float]] = {}
+    if options.profile:
+        profile["ours"] = profile_of_ours(module, tasks, weights, log, ours)
+        profile["onnxruntime"] = profile_of_onnxruntime(path, options.threads, feeds, folder)
+    least = [min(t) for t in times.values()]
+    return Found(name, tuned.trials, options.threads, ours, theirs, least[0], least[1], difference, profile)
+
+
+def print_profile(found: Found) -> None:
+    """The tables of `--profile`, longest first."""
+    for side, seconds in found.profile.items():
+        print(f"\n{found.network}, {side}: {1e3 * sum(seconds.values()):.3f} ms in all")
+        rows = [[1e3 * s, name[:120]] for name, s in sorted(seconds.items(), key=lambda item: -item[1])]
+        report.table(rows[:30], ["ms", "what"])
+
+
+def arguments() -> argparse.Namespace:
+    p = report.parser(__doc__ or "")
+    p.add_argument("--network", nargs="+", default=["squeezenet1_1-96", "deit_tiny-224"], metavar="NAME|FILE")
+    p.add_argument("--trials", type=int, default=130)
+    p.add_argument("--threads", type=int, default=host_cores())
+    p.add_argument("--log", type=Path, default=Path("onnx_network_logs"), help="the folder of the searches")
+    p.add_argument("--time-limit", type=float, metavar="S", help="of the search of one network")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--profile", action="store_true")
+    return p.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        found = [measured(name, options, Path(folder)) for name in options.network]
+    for f in found:
+        print_profile(f)
+    print()
+    rows = [[f.network, f.trials, 1e3 * f.ours, 1e3 * f.onnxruntime, f.ratio, f.difference] for f in found]
+    report.table(rows, ["network", "trials", "ours ms", "onnxruntime ms", "ratio", "difference"])
+    report.write_json(options.json, {"networks": [{**asdict(f), "ratio": f.ratio} for f in found]})
+
+
+if __name__ == "__main__":
+    main()

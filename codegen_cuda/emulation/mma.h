@@ -1,0 +1,32 @@
+// Instructions that the lanes of a warp do together on fragments: what a lane hands over.  Tables are those of
+// te_lite/mma.py, written by emulator_ptx.py.
+#pragma once
+#include <stdint.h>
+
+enum EmuTogether { EMU_MMA = 16, EMU_LOAD };  // next to the warp operations
+enum EmuDtype { EMU_FLOAT16, EMU_BFLOAT16, EMU_FLOAT32, EMU_INT8, EMU_INT32 };
+
+struct EmuElement { EmuDtype dtype; int bytes, hidden; };  // `hidden` low bits are not read
+struct EmuDigit { int extent, row, column; };
+struct EmuFragment { int values; EmuDigit lane[3], value[3]; };
+
+struct EmuMma {
+  int m, n, k;
+  EmuElement element, sum;
+  EmuFragment a, b, d;
+};
+struct EmuMmaLane {
+  const EmuMma *op;
+  uint32_t a[4], b[4], c[4], d[4];
+};
+
+struct __attribute__((aligned(16))) EmuRow { uint32_t words[4]; };
+struct EmuLoad {
+  int count;
+  EmuFragment fragment;  // of elements of two bytes
+};
+struct EmuLoadLane {
+  const EmuLoad *op;
+  EmuRow row;
+  uint32_t d[4];
+};

@@ -1,0 +1,91 @@
+"""Inline PTX as C++ of the block emulator, which `emulation/cuda.h` and its host define.
+
+Instructions of tensor cores take their meaning from the table (`te_lite/mma.py`): sizes, elements and maps are written
+into the C++ where the instruction stands.  An instruction that is not known here does not compile.  A line of the
+source stays a line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from te_lite.fragment import Digit, Fragment
+from te_lite.mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
+
+from .inline_ptx import Address, Assembly, Instruction, Operand, Vector, assemblies
+
+_ONE = Digit(1, 0, 0)
+_BY_PTX = {op.ptx: op for op in MMA.values()}
+_LOAD_BY_PTX = {form.ptx: form for form in LOADS}
+_COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)?")
+
+
+def emulated(source: str) -> str:
+    """The source with its asm statements replaced."""
+    out, end = [], 0
+    for statement in assemblies(source):
+        out += [source[end : statement.start], _statement(statement, source)]
+        end = statement.end
+    return "".join([*out, source[end:]])
+
+
+def _statement(statement: Assembly, source: str) -> str:
+    lines = source.count("\n", statement.start, statement.end)
+    return f"do {{ {' '.join(map(_call, statement.instructions))} }} while (0)" + "\n" * lines
+
+
+def _call(x: Instruction) -> str:
+    match x.name, x.operands:
+        case name, (Vector(d), Vector(a), Vector(b), Vector(c)) if name in _BY_PTX:
+            return _multiply(_BY_PTX[name], d, a, b, c)
+        case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
+            return _load(_LOAD_BY_PTX[name], d, row)
+        case name, (Address(to), Address(source), str(size), *rest) if _COPY.fullmatch(name) and len(rest) < 2:
+            return f"emu_copy({to}, {source}, {size}, {_text(rest[0]) if rest else size});"
+        case "cp.async.commit_group", ():
+            return "emu_copy_commit();"
+        case "cp.async.wait_group", (str(count),):
+            return f"emu_copy_wait({count}, EMU_CHECKED);"
+        case "cp.async.wait_all", ():
+            return "emu_copy_commit(); emu_copy_wait(0, EMU_CHECKED);"
+        case "cvt.rna.tf32.f32", (str(to), str(value)):
+            return f"emu_put({to}, emu_tf32({value}));"
+    return f"the_emulator_does_not_know_{re.sub(r'[^a-z0-9]', '_', x.name)}();"
+
+
+def _text(operand: Operand) -> str:
+    assert isinstance(operand, str)
+    return operand
+
+
+def _multiply(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: tuple[str, ...], c: tuple[str, ...]) -> str:
+    fragments = ", ".join(_fragment(f) for f in (op.a, op.b, op.d))
+    table = f"{{{op.m}, {op.n}, {op.k}, {_element(op.element)}, {_element(op.sum)}, {fragments}}}"
+    words = ", ".join("{" + ", ".join(f"emu_word({x})" for x in part) + "}" for part in (a, b, c))
+    return f"static const EmuMma emu_op = {table}; EmuMmaLane emu_lane = {{&emu_op, {words}}}; " + _together("MMA", d)
+
+
+def _load(form: MatrixLoad, d: tuple[str, ...], row: str) -> str:
+    table = f"{{{form.count}, {_fragment(form.fragment(2))}}}"
+    lane = f"{{&emu_form, emu_row({row}, {form.count})}}"
+    return f"static const EmuLoad emu_form = {table}; EmuLoadLane emu_lane = {lane}; " + _together("LOAD", d)
+
+
+def _together(what: str, d: tuple[str, ...]) -> str:
+    """The call that all lanes of a warp make, and their results."""
+    results = " ".join(f"emu_put({x}, emu_lane.d[{i}]);" for i, x in enumerate(d))
+    return f"emu_together(EMU_{what}, __LINE__, &emu_lane); {results}"
+
+
+def _element(element: Element) -> str:
+    hidden = F32.fraction - element.fraction if element.dtype == F32.dtype else 0
+    return f"{{EMU_{element.dtype.upper()}, {element.nbytes}, {hidden}}}"
+
+
+def _fragment(f: Fragment) -> str:
+    lane, value = [", ".join(map(_digit, (*digits, *[_ONE] * (3 - len(digits))))) for digits in (f.lane, f.value)]
+    return f"{{{f.values}, {{{lane}}}, {{{value}}}}}"
+
+
+def _digit(d: Digit) -> str:
+    return f"{{{d.extent}, {d.row}, {d.column}}}"

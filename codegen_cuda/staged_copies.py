@@ -1,0 +1,90 @@
+"""Copies into pipelined tiles that go through registers: read in vectors when a turn begins, stored when it ends.
+
+A tile that is stored in another order than it is read (`transposed_shared`) cannot be copied by vectors: asynchronous
+copies of its elements are four times as many instructions.  So a thread reads four neighbours at once, lets them come
+while it computes, and stores them one by one before the barrier:
+
+    for v: copy_async<4>(tile + 0, A + 0) ... (tile + 396, A + 3)         for v: fetched[v] = vector of A
+                                                                          ... compute ...
+                                                                          for v: tile[0], ... tile[396] = fetched[v]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from te_lite.c_text import BYTES
+from te_lite.expr import BufferLoad, Expr, as_expr, binary
+from te_lite.stmt import Buffer, For, ForKind, Seq, Stmt, Store, seq
+
+from .async_copy import moved
+from .cuda_program import VECTOR_BYTES
+from .indices import vector_start
+
+MOST_BYTES = 128
+"""What a thread may hold of the next tile."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Copies in two halves: `reads` into `registers`, and `stores` from them; what is copied as before reads only."""
+
+    reads: Stmt
+    stores: tuple[Stmt, ...]
+    registers: tuple[Buffer, ...]
+
+
+def staged(copies: Stmt) -> Staged:
+    """The halves of a sequence of copies into shared memory."""
+    reads: list[Stmt] = []
+    stores: list[Stmt] = []
+    registers: list[Buffer] = []
+    for copy in copies.stmts if isinstance(copies, Seq) else (copies,):
+        loops = tuple(_loops(copy))
+        inner = loops[-1].body if loops else copy
+        if isinstance(inner, Store) and _is_turned(loops, inner):
+            held = Buffer(f"{inner.buffer.name}_fetched", inner.buffer.dtype, tuple([x.extent for x in loops]), "local")
+            place = _place(loops)
+            reads.append(_nested(loops, Store(held, place, inner.value)))
+            stores.append(_nested(loops, Store(inner.buffer, inner.index, BufferLoad(held, place))))
+            registers.append(held)
+        else:
+            reads.append(copy)
+    return Staged(seq(*reads), tuple(stores), tuple(registers))
+
+
+def _loops(s: Stmt) -> Iterator[For]:
+    while isinstance(s, For):
+        yield s
+        s = s.body
+
+
+def _is_turned(loops: tuple[For, ...], s: Store) -> bool:
+    """Whether the lanes of the innermost loop are neighbours where they are read, and none where they are stored."""
+    found = moved(s.value)
+    if not loops or loops[-1].kind is not ForKind.VECTORIZED or found is None:
+        return False
+    *outer, lane = loops
+    small = prod([x.extent for x in loops]) * BYTES[s.buffer.dtype] <= MOST_BYTES
+    plain = all(x.kind in (ForKind.SERIAL, ForKind.UNROLLED) for x in outer)
+    vector = lane.extent * BYTES[s.buffer.dtype] <= VECTOR_BYTES
+    read, stored = [vector_start(index, lane.var, lane.extent) for index in (found[0].index, s.index)]
+    return small and plain and vector and read is not None and stored is None
+
+
+def _place(loops: tuple[For, ...]) -> Expr:
+    """The number of an iteration."""
+    place: Expr = as_expr(0)
+    for x in loops:
+        place = binary("+", binary("*", place, x.extent), x.var)
+    return place
+
+
+def _nested(loops: tuple[For, ...], s: Stmt) -> Stmt:
+    *outer, lane = loops
+    s = For(lane.var, lane.extent, lane.kind, s)
+    for x in reversed(outer):
+        s = For(x.var, x.extent, ForKind.UNROLLED, s)
+    return s

@@ -1,0 +1,50 @@
+"""What a thread writes side by side goes to memory in vectors, where a schedule did not say so.
+
+    for r, c, v: C[2048 * r + 32 * v + c] = acc[r, v, c]      for r, v: the 4 elements of c as one float4
+
+A compiler does not know that an index is a multiple of four, and writes the elements of a tile one by one.  The loop
+along them goes inside: each iteration writes a place of its own, and none reads what others write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from te_lite.c_text import BYTES
+from te_lite.expr import BufferLoad
+from te_lite.stmt import For, ForKind, Stmt, Store, bodies, exprs_of, with_bodies
+from te_lite.visit import walk
+
+from .cuda_program import VECTOR_BYTES
+from .indices import vector_start
+
+_PLAIN = (ForKind.SERIAL, ForKind.UNROLLED)
+
+
+def with_vector_writes(s: Stmt) -> Stmt:
+    """A kernel whose stores of registers to global memory are vectors where they can be."""
+    loops: list[For] = []
+    inner = s
+    while isinstance(inner, For) and inner.kind in _PLAIN:
+        loops.append(inner)
+        inner = inner.body
+    lane = _lane(loops, inner) if isinstance(inner, Store) else None
+    if lane is None:
+        return with_bodies(s, tuple([with_vector_writes(b) for b in bodies(s)]))
+    out: Stmt = replace(lane, kind=ForKind.VECTORIZED, body=inner)
+    for loop in reversed([x for x in loops if x is not lane]):
+        out = replace(loop, body=out)
+    return out
+
+
+def _lane(loops: list[For], s: Store) -> For | None:
+    """The loop along neighbours in memory, whose turns are whole vectors that start at multiples of their size."""
+    read = {e.buffer for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}
+    if s.buffer.storage != "global" or s.buffer in read or not any(b.storage == "local" for b in read):
+        return None
+    widest = VECTOR_BYTES // BYTES[s.buffer.dtype]
+    for width in (n for n in (8, 4, 2) if n <= widest):
+        for loop in reversed(loops):
+            if loop.extent % width == 0 and vector_start(s.index, loop.var, width) is not None:
+                return loop
+    return None

@@ -1,0 +1,66 @@
+"""How a warp stores a stage in fragments: in tiles, spread over its lanes as an instruction wants them.
+
+A stage in scope `fragment.<instruction>.<operand>` is stored as `[tiles, values, 32 lanes]`: its last two axes, in the
+order of its storage, are cut into tiles of the operand, the axes before them number more tiles.  So the elements of
+lane l are at 32 * x + l, which is what `thread_parts.py` makes arrays of the thread of: `[tiles, values]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from .errors import LowerError, require
+from .fragment import LANES, Fragment
+from .lanes import row_major
+from .mma import Mma, mma
+from .storage import storage_class
+
+
+@dataclass(frozen=True)
+class FragmentStorage:
+    """What a scope of fragments says: the instruction and its operand (`a`, `b` or `d`)."""
+
+    op: Mma
+    operand: str
+
+    @property
+    def fragment(self) -> Fragment:
+        return self.op.fragment(self.operand)
+
+    @property
+    def tile_size(self) -> int:
+        """The elements of a tile."""
+        return self.fragment.values * LANES
+
+    def shape(self, name: str, extents: Sequence[int]) -> tuple[int, int, int]:
+        """Of what a stage of these extents, in the order of storage, is stored in.
+
+        Raises LowerError unless it has whole tiles.
+        """
+        tile = self.fragment.rows, self.fragment.columns
+        whole = len(extents) >= 2 and all(n % t == 0 for n, t in zip(extents[-2:], tile, strict=True))
+        require(whole, LowerError, name, f"fragments of it must be whole tiles of {list(tile)}", shape=list(extents))
+        return prod(extents) // self.tile_size, self.fragment.values, LANES
+
+    def tile(self, extents: Sequence[int], at: Sequence[Any]) -> Any:
+        """The number of the tile of an element."""
+        f = self.fragment
+        counts = (*extents[:-2], extents[-2] // f.rows, extents[-1] // f.columns)
+        numbers = (*at[:-2], at[-2] // f.rows, at[-1] // f.columns)
+        return sum([x * stride for x, stride in zip(numbers, row_major(counts), strict=True)])
+
+    def index(self, extents: Sequence[int], at: Sequence[Any]) -> Any:
+        """Where an element is."""
+        lane, value = self.fragment.holder(at[-2], at[-1])
+        return self.tile(extents, at) * self.tile_size + value * LANES + lane
+
+
+def fragment_storage(scope: str) -> FragmentStorage | None:
+    """What a scope says of fragments; None for other scopes."""
+    if storage_class(scope) != "fragment":
+        return None
+    _, name, operand = scope.split(".")
+    return FragmentStorage(mma(name), operand)

@@ -1,0 +1,102 @@
+"""Where the verifier is in a program: what stands around a statement, accesses there, and breaches of laws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .expr import INDEX, Compare, Const, Expr, Var
+from .stmt import Buffer, For, ForKind, Stmt
+from .verify_form import Forms
+from .verify_span import Span, Spans
+from .visit import conjuncts
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A breach of a law, as a sentence."""
+
+    law: str
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A block, thread or parallel loop of more than one iteration, and the buffers that live outside of it."""
+
+    loop: For
+    outside: frozenset[Buffer]
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """What stands around a statement or expression.
+
+    `conditions` hold here, as far as the boxes of `spans` do not say so already; `never` says that they cannot hold.
+    `kernel` are the block and thread loops, `odd` is the first statement that a kernel must not stand in, or must not
+    have between its loops.  The iterations of `turns` run at once.
+    """
+
+    spans: Spans
+    buffers: frozenset[Buffer]
+    loops: tuple[For, ...] = ()
+    conditions: tuple[Expr, ...] = ()
+    never: bool = False
+    kernel: tuple[For, ...] = ()
+    odd: Stmt | None = None
+    vector: For | None = None
+    turns: tuple[Turn, ...] = ()
+    seen: set[int] = field(default_factory=set)
+
+    def within(self, loop: For) -> Scope:
+        """The body of a loop."""
+        boxes = {**self.spans.boxes, loop.var: (0, loop.extent - 1)}
+        together = loop.kind in (ForKind.BLOCK, ForKind.THREAD, ForKind.PARALLEL) and loop.extent > 1
+        turns = (*self.turns, Turn(loop, self.buffers)) if together else self.turns
+        return replace(self, spans=Spans(boxes), loops=(*self.loops, loop), turns=turns, seen=set())
+
+    def where(self, cond: Expr) -> Scope:
+        """The same place where a condition holds."""
+        boxes, rest, never = dict(self.spans.boxes), list(self.conditions), self.never
+        for part in conjuncts(cond):
+            box = _narrowed(part, boxes)
+            if isinstance(part, Const):
+                never = never or not part.value
+            elif box is None:
+                rest.append(part)
+            else:
+                boxes[box[0]] = box[1]
+                never = never or box[1][0] > box[1][1]
+        return replace(self, spans=Spans(boxes), conditions=tuple(rest), never=never, seen=set())
+
+
+def _narrowed(cond: Expr, boxes: dict[Var, Span]) -> tuple[Var, Span] | None:
+    """A variable and its new box, where a condition compares one with a number."""
+    match cond:
+        case Compare(op=op, a=Var() as v, b=Const(value=value)) if op != "!=" and v.dtype == INDEX:
+            pass
+        case Compare(op=op, a=Const(value=value), b=Var() as v) if op != "!=" and v.dtype == INDEX:
+            op = _FLIPPED[op]
+        case _:
+            return None
+    if v not in boxes:
+        return None
+    low, high = boxes[v]
+    if op in ("<", "<=", "=="):
+        high = min(high, int(value) - (op == "<"))
+    if op in (">", ">=", "=="):
+        low = max(low, int(value) + (op == ">"))
+    return v, (low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """An element that a statement touches, and what stands around it."""
+
+    statement: Stmt
+    buffer: Buffer
+    index: Expr
+    scope: Scope
+    forms: Forms
+    writes: bool

@@ -1,0 +1,112 @@
+"""`ansor log`, `ansor best --workload` and `ansor distill`: what a log holds is said, and what it lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+from ansor.cli.main import main
+from ansor.records.summary import summary_of
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`write(log, name, args, costs)`: records of a task; a negative cost is an error number."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(log: str, name: str, args: tuple[int, ...], costs: list[float]) -> None:
+        task = ansor.SearchTask(name, args, target="c")
+        inp = ansor.MeasureInput(task, task.compute_dag.init_state)
+        results = [
+            ansor.MeasureResult((1e10,) if c < 0 else (c,), int(-c) if c < 0 else 0, "", 0.5, 1_700_000_000)
+            for c in costs
+        ]
+        ansor.RecordToFile(log).callback(None, [inp] * len(costs), results)
+
+    return write
+
+
+def test_what_a_log_holds(write: Any, capsys: Any) -> None:
+    costs = [-4, 4e-3, 5e-3, -7, -7, 1e-3, 2e-3]
+    write("log.json", "matmul", (8, 8, 8), costs)
+    write("log.json", "norm", (1, 4, 4), [-7])
+    assert main(["log", "log.json"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "log.json: 8 trials of 2 tasks, 4.0 s of building and measuring"
+    assert lines[1].startswith("  written by: ") and lines[1].endswith("(seed None)")
+    assert lines[3] == "matmul(8, 8, 8) for c"
+    rate = f"{ansor.SearchTask('matmul', (8, 8, 8), target='c').compute_dag.flop_ct / 1e-3 / 1e9:.1f} GFLOP/s"
+    assert lines[4] == f"  7 trials in 3.5 s, best 1 ms ({rate}) at trial 6; failed: 2 RUN_TIMEOUT, 1 RUNTIME_DEVICE"
+    assert [line.split() for line in lines[5:8]] == [
+        ["2", "trials", "4", "ms", "#" * 10], ["4", "trials", "4", "ms", "#" * 10], ["7", "trials", "1", "ms", "#" * 40]
+    ]  # fmt: skip
+    assert lines[8:] == ["norm(1, 4, 4) for c", "  1 trials in 0.5 s, no valid program; failed: 1 RUN_TIMEOUT"]
+    assert main(["log", "log.json", "--workload", "norm"]) == 0
+    assert "matmul" not in "\n".join(capsys.readouterr().out.splitlines()[3:])
+
+
+def test_the_curve_is_the_least_so_far(write: Any) -> None:
+    rng = np.random.default_rng(0)
+    costs = [float(c) if rng.random() < 0.8 else -7.0 for c in rng.uniform(1e-4, 1e-2, 60)]
+    write("log.json", "matmul", (8, 8, 8), costs)
+    (one,) = summary_of("log.json").tasks.values()
+    for k in range(1, 61):
+        good = [c for c in costs[:k] if c > 0]
+        assert one.after(k) == (min(good) if good else None)
+    assert sum(one.failures.values()) == sum(c < 0 for c in costs)
+    assert costs[(one.found_at or 0) - 1] == one.best == min(c for c in costs if c > 0)
+
+
+def test_two_logs_beside_each_other(write: Any, capsys: Any) -> None:
+    write("a.json", "matmul", (8, 8, 8), [4e-3, 3e-3, 1e-3])
+    write("b.json", "matmul", (8, 8, 8), [2e-3, -7])
+    write("b.json", "norm", (1, 4, 4), [1e-3])
+    assert main(["log", "--compare", "a.json", "b.json"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "A: a.json, 3 trials, 1.5 s" and out[2] == "matmul(8, 8, 8) for c"
+    same, whole = "after 2 trials A 3 ms B 2 ms B takes 0.67", "in all (3 and 2) A 1 ms B 2 ms B takes 2.00"
+    for line, words in ((3, same), (4, whole)):
+        assert " ".join(out[line].split()) == f"{words} of A's time"
+    assert out[5].split() == ["failed", "A", "0", "B", "1"]
+    assert out[6] == "only in B: norm(1, 4, 4)"
+
+
+@pytest.mark.parametrize("name", ["norm", "norm(1, 4, 4)", '["norm", 1, 4, 4]'])
+def test_the_best_of_one_workload(name: str, write: Any, capsys: Any) -> None:
+    write("log.json", "matmul", (8, 8, 8), [1e-3])
+    write("log.json", "norm", (1, 4, 4), [2e-3])
+    assert main(["best", "log.json", "--workload", name]) == 0
+    assert capsys.readouterr().out.startswith("norm(1, 4, 4) for c: 2 ms")
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (["distill", "empty.json"], "empty.json: holds no valid record, so nothing was written"),
+        (["distill", "failed.json"], "failed.json: holds no valid record, so nothing was written"),
+        (["log", "empty.json"], "empty.json: holds no record."),
+        (["log", "garbage.json"], "garbage.json: holds no record. garbage.json: 1 unreadable line was skipped"),
+        (["log", "failed.json", "--workload", "x"], "has no workload 'x'; its workloads are matmul"),
+        (["best", "good.json", "--workload", "x"], "good.json: has no workload 'x'; its workloads are matmul"),
+        (["log", "good.json", "other.json", "--compare"], "good.json and other.json: have no task in common"),
+    ],
+)
+def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, capsys: Any, tmp_path: Path) -> None:
+    Path("empty.json").write_text("")
+    Path("garbage.json").write_text("garbage\n")
+    write("failed.json", "matmul", (8, 8, 8), [-7])
+    write("good.json", "matmul", (8, 8, 8), [1e-3])
+    write("other.json", "norm", (1, 4, 4), [1e-3])
+    assert main(command) == 1
+    err = capsys.readouterr().err
+    assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
+    assert not list(tmp_path.glob("*.best.json"))
+
+
+def test_three_logs_are_not_compared(write: Any, capsys: Any) -> None:
+    assert main(["log", "a", "b", "c", "--compare"]) == 2
+    assert "--compare: two logs are compared, got logs=3" in capsys.readouterr().err

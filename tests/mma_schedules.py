@@ -1,0 +1,184 @@
+"""Matrix products on tensor cores as schedules, for tests of what they mean and of the kernels they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import te_lite as te
+from te_lite.mma import Mma, mma
+from te_lite.mma_meaning import product, read
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """C[M, N] = A[M, K] * B[K, N]: blocks of `block` (m, n, k), warps of `warp` (m, n); `turned`: B is stored [N, K].
+
+    There is room for `tiles` tiles of A and of B, which are fetched ahead; `swizzled` ones are stored so.
+    The operands `matrices` are loaded by `ldmatrix`, with `pairs` two tiles of B at a time.  Rows of
+    tiles in shared memory are `padding` elements longer than a multiple of 32.
+    The instruction is the loops `order`, from `tensorized` on.
+    """
+
+    name: str
+    sizes: tuple[int, int, int]
+    block: tuple[int, int, int]
+    warp: tuple[int, int]
+    turned: bool = False
+    tiles: int = 1
+    swizzled: bool = False
+    matrices: str = ""
+    pairs: bool = False
+    padding: int = 0
+    order: str = "ijk"
+    tensorized: str = "i"
+
+    @property
+    def op(self) -> Mma:
+        return mma(self.name)
+
+    @property
+    def warps(self) -> int:
+        return self.block[0] // self.warp[0] * (self.block[1] // self.warp[1])
+
+    def tensors(self) -> list[te.Tensor]:
+        m, n, k = self.sizes
+        a = te.placeholder((m, k), name="A", dtype=self.op.element.dtype)
+        b = te.placeholder((n, k) if self.turned else (k, n), name="B", dtype=self.op.element.dtype)
+        r = te.reduce_axis((0, k), "k")
+        c = te.compute(
+            (m, n),
+            lambda i, j: te.sum(product(self.op, a[i, r], b[j, r] if self.turned else b[r, j]), axis=r),
+            name="C",
+        )
+        return [a, b, c]
+
+    def schedule(self, tensors: list[te.Tensor]) -> te.Schedule:
+        """Shared tiles, fragments of them, sums in fragments."""
+        a, b, c = tensors
+        s = te.create_schedule(c.op)
+        sums = s.cache_write(c, self.scope("d"))
+        shared_a, shared_b = s.cache_read(a, "shared", [sums]), s.cache_read(b, "shared", [sums])
+        part_a = s.cache_read(shared_a, self.scope("a"), [sums])
+        part_b = s.cache_read(shared_b, self.scope("b"), [sums])
+        warp = self.blocks(s, c)
+        s[sums].compute_at(s[c], warp)
+        outer, inner = self.multiply(s, sums)
+        for tile in (shared_a, shared_b):
+            s[tile].compute_at(s[sums], outer)
+            self.fetch(s, tile)
+        for part, operand in ((part_a, "a"), (part_b, "b")):
+            s[part].compute_at(s[sums], inner)
+            rows, columns = s[part].op.axis
+            if operand == "b" and self.turned:
+                s[part].storage_order(1, 0)
+                rows, columns = columns, rows
+            self.load(s, part, operand, rows, columns)
+        return s
+
+    def load(self, s: te.Schedule, part: te.Tensor, operand: str, rows: te.IterVar, columns: te.IterVar) -> None:
+        """Fragments from shared memory: by `ldmatrix`, or each lane its values."""
+        if operand in self.matrices:
+            f = self.op.fragment(operand)
+            tile_i, i = s[part].split(rows, f.rows)
+            tile_j, j = s[part].split(columns, f.columns * (2 if operand == "b" and self.pairs else 1))
+            s[part].reorder(tile_i, tile_j, i, j)
+            s[part].tensorize(i)
+            return
+        _, _, _, values = s[part].split_fragment(rows, columns, self.split(operand))
+        if (operand == "a" or self.turned) and self.op.element.nbytes < 4:
+            s[part].vectorize(values[-1])
+
+    def scope(self, operand: str) -> str:
+        return f"fragment.{self.name}.{operand}"
+
+    def split(self, operand: str) -> str:
+        """The fragment as which an operand is split."""
+        return f"{self.name}.{operand}"
+
+    def blocks(self, s: te.Schedule, c: te.Tensor) -> te.schedule.Loop:
+        """Blocks, warps and lanes of the result; gives the loop over warps."""
+        rows, columns = s[c].op.axis
+        block_i, i = s[c].split(rows, self.block[0])
+        block_j, j = s[c].split(columns, self.block[1])
+        warp_i, i = s[c].split(i, self.warp[0])
+        warp_j, j = s[c].split(j, self.warp[1])
+        s[c].reorder(block_i, block_j, warp_i, warp_j, i, j)
+        warp = s[c].fuse(warp_i, warp_j)
+        for loop, axis in ((block_i, "blockIdx.y"), (block_j, "blockIdx.x"), (warp, "threadIdx.y")):
+            s[c].bind(loop, te.thread_axis(axis))
+        _, _, _, values = s[c].split_fragment(i, j, self.split("d"))
+        s[c].vectorize(values[-1])
+        return warp
+
+    def multiply(self, s: te.Schedule, sums: te.Tensor) -> tuple[te.schedule.Loop, te.schedule.Loop]:
+        """The loops of the sums; gives those at which tiles and fragments are fetched."""
+        (i, j), (k,) = s[sums].op.axis, s[sums].op.reduce_axis
+        outer, k = s[sums].split(k, self.block[2])
+        inner, k = s[sums].split(k, self.op.k)
+        tile_i, i = s[sums].split(i, self.op.m)
+        tile_j, j = s[sums].split(j, self.op.n)
+        loops = {"i": i, "j": j, "k": k}
+        s[sums].reorder(outer, inner, tile_i, tile_j, *[loops[x] for x in self.order])
+        s[sums].tensorize(loops[self.tensorized])
+        return outer, inner
+
+    def fetch(self, s: te.Schedule, tile: te.Tensor) -> None:
+        """All threads of a block fetch a tile in vectors of 16 bytes."""
+        rows, columns = s[tile].op.axis
+        if self.padding:
+            s[tile].storage_align(rows, 32, self.padding)
+        loop = s[tile].fuse(rows, columns)
+        loop, vector = s[tile].split(loop, 16 // self.op.element.nbytes)
+        loop, lane = s[tile].split(loop, 32)
+        loop, warp = s[tile].split(loop, self.warps)
+        s[tile].bind(lane, te.thread_axis("threadIdx.x"))
+        s[tile].bind(warp, te.thread_axis("threadIdx.y"))
+        s[tile].vectorize(vector)
+        if self.swizzled:
+            s[tile].swizzle()
+        if self.tiles > 1:
+            s[tile].pipeline(self.tiles)
+
+    def inputs(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """Random A and B."""
+        m, n, k = self.sizes
+        shapes = (m, k), (n, k) if self.turned else (k, n)
+        if self.op.element.dtype == "int8":
+            return [rng.integers(-128, 128, s).astype("int8") for s in shapes]
+        return [rng.standard_normal(s).astype(self.op.element.dtype) for s in shapes]
+
+    def wrong(self, a: np.ndarray, b: np.ndarray, got: np.ndarray, roundings: int = 1) -> str | None:
+        """How far a result is from the exact one, where `roundings` of the sums an instruction do not explain that."""
+        x, y = [read(self.op.element, t).astype("float64") for t in (a, b.T if self.turned else b)]
+        exact, size = x @ y, np.abs(x) @ np.abs(y)
+        unit = {"int32": 0.0, "float16": 2.0**-11, "float32": 2.0**-24}[self.op.sum.dtype]
+        error = np.abs(got - exact) - -(-self.sizes[2] // self.op.k) * roundings * unit * 1.01 * size
+        return None if (error <= 0).all() else f"off by {error.max()} more than allowed"
+
+
+PROGRAMS = {
+    "half": Tiled("m16n8k16_f16_f32", (64, 48, 64), (32, 24, 32), (16, 24)),
+    "half, larger warps": Tiled("m16n8k16_f16_f32", (64, 64, 64), (64, 64, 32), (32, 32), turned=True),
+    "half, ahead": Tiled("m16n8k16_f16_f32", (64, 32, 96), (32, 32, 32), (16, 16), tiles=2),
+    "half sums": Tiled("m16n8k16_f16_f16", (32, 32, 64), (32, 32, 64), (32, 16)),
+    "bfloat16": Tiled("m16n8k16_bf16_f32", (32, 32, 48), (32, 16, 16), (16, 16), turned=True),
+    "tf32": Tiled("m16n8k8_tf32_f32", (32, 64, 40), (32, 32, 8), (16, 32)),
+    "tf32, ahead": Tiled("m16n8k8_tf32_f32", (32, 32, 64), (32, 32, 16), (32, 16), turned=True, tiles=2),
+    "swizzled": Tiled("m16n8k16_f16_f32", (64, 64, 64), (32, 64, 32), (16, 32), tiles=2, swizzled=True),
+    "tf32, swizzled": Tiled("m16n8k8_tf32_f32", (32, 40, 70), (32, 32, 32), (16, 16), turned=True, swizzled=True),
+    "matrices": Tiled("m16n8k16_f16_f32", (64, 64, 64), (32, 64, 32), (16, 32), matrices="ab"),
+    "matrices, swizzled": Tiled("m16n8k16_f16_f32", (64, 64, 96), (64, 64, 32), (32, 32), tiles=3, swizzled=True,
+                                matrices="ab", pairs=True),
+    "matrices, turned": Tiled("m16n8k16_bf16_f32", (50, 64, 90), (32, 32, 64), (32, 16), turned=True, swizzled=True,
+                              matrices="ab", pairs=True),
+    "matrices, tf32": Tiled("m16n8k8_tf32_f32", (32, 40, 70), (32, 32, 32), (16, 16), turned=True, swizzled=True,
+                            tiles=2, matrices="ab", pairs=True),
+    "matrices, int8": Tiled("m16n8k32_s8_s32", (32, 48, 128), (32, 48, 64), (16, 24), turned=True, swizzled=True,
+                            matrices="ab"),
+    "other order": Tiled("m16n8k16_f16_f32", (32, 32, 32), (32, 16, 32), (16, 16), order="kji", tensorized="k"),
+    "beyond the edge": Tiled("m16n8k16_f16_f32", (53, 41, 61), (32, 24, 32), (16, 24), tiles=2),
+    "tf32, beyond the edge": Tiled("m16n8k8_tf32_f32", (18, 33, 45), (32, 32, 16), (32, 16), turned=True),
+    "int8": Tiled("m16n8k32_s8_s32", (32, 48, 64), (16, 48, 32), (16, 16), turned=True),
+}  # fmt: skip

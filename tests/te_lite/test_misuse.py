@@ -1,0 +1,133 @@
+"""What looks like Python or NumPy and is no expression is refused by a sentence that says what to write instead."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from te_lite import misuse
+from te_lite.schedule import Schedule, StageHandle
+
+ROOT = Path(__file__).parent.parent.parent
+A = te.placeholder((4, 5), name="A")
+V = te.placeholder((4,), name="V")
+K = te.reduce_axis((0, 5), "k")
+OTHER = te.compute((4,), lambda z: A[z, 0], name="O").op.axis[0]
+
+
+def forgotten(i: Any) -> None:
+    A[i, 0]
+
+
+MISTAKES: list[tuple[Callable[..., Any], str]] = [
+    (lambda i: te.sum(A[i, K]), "sum: reduces over reduction axes only; write k = te.reduce_axis"),
+    (lambda i: te.max(A[i, K], axis=1), "max: reduces over .* got axis=1"),
+    (lambda i: te.sum(A[i, K], axis="k"), "sum: reduces over .* got axis='k'"),
+    (lambda i: te.sum(A[i, K], axis=[]), "sum: reduces over"),
+    (lambda i: te.argmax((K, A[i, K])), "argmax: reduces over .*axis=None"),
+    (lambda i: te.argmax((K, A[i, K]), axis=1), "argmax: reduces over .*axis=1"),
+    (lambda i: te.sum(A[i, 0], 1, axis=K), "sum: two values have no axis"),
+    (lambda i: A[i, K], "k is a reduction axis that nothing reduces over"),
+    (lambda i: V[OTHER], "z is an axis of another operation; its own are i"),
+    (lambda i: te.sum(A[i, K], axis=K) + 1.0, "give it a te.compute of its own"),
+    (lambda i: np.exp(A[i, 0]), r"np.exp: works on arrays, and A\[i, 0\] .*write te.exp"),
+    (lambda i: np.maximum(A[i, 0], 0), "np.maximum: .*te.maximum"),
+    (lambda i: np.sum(A[i, 0]), "np.add.reduce: .*te.sum"),
+    (lambda i: np.float32(2) ** A[i, 0], "np.power: .*te.power"),
+    (lambda i: math.exp(A[i, 0]), "no value in Python.*te.exp"),
+    (lambda i: A[int(i), 0], "no value in Python.*astype"),
+    (lambda i: [1.0, 2.0, 3.0, 4.0][i], "no value in Python.*te.placeholder"),
+    (lambda i: sum(A[i, j] for j in range(K)), "no value in Python"),
+    (lambda i: sum(A[i, 0]), "no value in Python"),
+    (lambda i: sum(V), "V: a tensor has no elements in Python"),
+    (lambda i: abs(A[i, 0]), r"abs\(x\) is not for expressions.*te.abs"),
+    (lambda i: A[i, 0] ** 2, "te.power"),
+    (lambda i: 2 ** A[i, 0], "te.power"),
+    (lambda i: A[i, 0] @ A[i, 1], "te.sum"),
+    (lambda i: te.select((i > 1) & (i < 3), 1.0, 2.0), "te.all"),
+    (lambda i: te.select((i > 1) | (i < 3), 1.0, 2.0), "te.any"),
+    (lambda i: te.select(~(i > 1), 1.0, 2.0), "te.logical_not"),
+    (lambda i: 1.0 if i > 2 else 2.0, "no truth value"),
+    (lambda i: 1.0 if A[i, 0] == 0 else 2.0, "no truth value"),
+    (lambda i: 1.0 if A[i, 0] != A[i, 1] else 2.0, "no truth value"),
+    (lambda i: max(A[i, 0], 0.0), "no truth value"),
+    (lambda i: te.if_then_else(1 < i < 3, 1.0, 2.0), "no truth value"),
+    (lambda i: operator.setitem(A, (i, 0), 1.0), "A: a tensor is never assigned to"),
+    (forgotten, "must give the expression of an element"),
+    (lambda i: A[i], r"A: 2 indices are needed, as in A\[i, j\], got indices=1"),
+    (lambda i: V[i, 0], r"V: 1 index is needed, as in V\[i\], got indices=2"),
+    (lambda i: A[i, :], "no slice"),
+    (lambda i: A[..., 0], "no slice"),
+    (lambda i: A[i, None], "no slice"),
+    (lambda i: V[A[i, 0]], "an index must be an integer.*astype"),
+    (lambda i: A, r"of a tensor an element, a\[i, j\]"),
+    (lambda i: te.exp(A), r"of a tensor an element, a\[i, j\]"),
+    (lambda i: np.ones(3), "a number or an expression is needed"),
+    (lambda i: te.exp(i), r"a float is needed; write x.astype\('float32'\)"),
+]
+
+
+@pytest.mark.parametrize(("function", "text"), MISTAKES)
+def test_a_mistake_is_a_sentence(function: Callable[..., Any], text: str) -> None:
+    with pytest.raises(te.ExprError, match=text) as info:
+        te.compute((4,), function, name="C")
+    assert "\n" not in str(info.value)
+
+
+def test_a_reduction_axis_is_a_pair() -> None:
+    for bad in (5, (5,), "k", None):
+        with pytest.raises(te.ExprError, match=r"a pair is needed, as in te.reduce_axis\(\(0, n\), 'k'\)"):
+            te.reduce_axis(bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [np.float32(2), np.float64(2), np.int64(2), np.array(2.0), 2])
+def test_numbers_of_numpy_beside_expressions_are_operands(number: Any) -> None:
+    functions = (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
+                 operator.lt, operator.le, operator.gt, operator.ge)  # fmt: skip
+    for f in functions:
+        left = te.compute((4,), lambda i, f=f: f(number, A[i, 0]), name="C")
+        right = te.compute((4,), lambda i, f=f: f(A[i, 0], number), name="C")
+        assert str(left.op.body[0]) == str(te.compute((4,), lambda i, f=f: f(2.0, A[i, 0]), name="C").op.body[0])
+        assert str(right.op.body[0]) == str(te.compute((4,), lambda i, f=f: f(A[i, 0], 2.0), name="C").op.body[0])
+
+
+def test_equality_of_expressions_serves_dictionaries_everywhere() -> None:
+    def element(i: Any) -> Any:
+        known = {A[i, 0] + 1.0: "one", A[i, 1] + 1.0: "other"}
+        assert known[A[i, 1] + 1.0] == "other" and A[i, 2] not in known
+        return A[i, 0] + 1.0
+
+    te.compute((4,), element, name="C")
+    assert A[0, 0] != A[0, 1] and A[0, 0] == A[0, 0]
+    with pytest.raises(te.ExprError, match="no truth value"):
+        te.compute((4,), lambda i: A[i, 0] if A[i, 1] == 0 else 1.0)
+    assert A[0, 0] != A[0, 1], "an element that fails ends the writing"
+
+
+def test_what_is_written_instead_exists() -> None:
+    for name, instead in misuse.INSTEAD.items():
+        assert isinstance(getattr(np, name), np.ufunc) or name == "clip"
+        for word in re.findall(r"te\.(\w+)", instead):
+            assert word in te.__all__
+
+
+def test_the_reference_names_all_of_the_language() -> None:
+    text = (ROOT / "docs" / "te_lite.md").read_text()
+    words = set(re.findall(r"\w+", text))
+    not_written = {"InterpError", "LowerError", "RecordError", "ScheduleError", "TeError", "ComputeOp", "PlaceholderOp",
+                   "Expr", "IterVar", "LoweredFunc", "Schedule", "State", "Tensor", "Var"}  # fmt: skip
+    assert set(te.__all__) - not_written - words == set()
+    headings = " ".join(re.findall(r"^### (.*)$", text, re.MULTILINE))
+    for part in (Schedule, StageHandle):
+        for name, _ in inspect.getmembers(part, inspect.isfunction):
+            if not name.startswith("_") and name not in ("apply", "stage_id", "position"):
+                assert re.search(rf"\b{name}\b", headings), name

@@ -1,0 +1,202 @@
+"""The table of `mma.sync` and `ldmatrix`: maps are bijections and those of the PTX manual, the meaning is what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from te_lite.errors import ScheduleError
+from te_lite.fragment import LANES, Digit, Fragment
+from te_lite.interp import run
+from te_lite.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, mma
+from te_lite.mma_meaning import execute, gathered, meaning, multiply_add, read, scattered
+
+# The maps once more, copied from the formulas of the PTX manual (groupID = lane >> 2, threadID_in_group = lane % 4),
+# "Matrix Fragments for mma.m16n8k8", ".m16n8k16" and ".m16n8k32": row and column of value i of a lane.
+Formula = Callable[[Any, Any], tuple[Any, Any]]
+PTX: dict[str, dict[str, Formula]] = {
+    "tf32": {
+        "a": lambda lane, i: ((lane >> 2) + 8 * (i & 1), (lane & 3) + 4 * (i >> 1)),
+        "b": lambda lane, i: ((lane & 3) + 4 * i, lane >> 2),
+    },
+    "f16": {
+        "a": lambda lane, i: ((lane >> 2) + 8 * (i >> 1 & 1), 2 * (lane & 3) + (i & 1) + 8 * (i >> 2)),
+        "b": lambda lane, i: (2 * (lane & 3) + (i & 1) + 8 * (i >> 1), lane >> 2),
+    },
+    "s8": {
+        "a": lambda lane, i: ((lane >> 2) + 8 * (i >> 2 & 1), 4 * (lane & 3) + (i & 3) + 16 * (i >> 3)),
+        "b": lambda lane, i: (4 * (lane & 3) + (i & 3) + 16 * (i >> 2), lane >> 2),
+    },
+}
+PTX["bf16"] = PTX["f16"]
+
+
+def sums(lane: Any, i: Any) -> tuple[Any, Any]:
+    return (lane >> 2) + 8 * (i >> 1), 2 * (lane & 3) + (i & 1)
+
+
+def swapped(fragment: Fragment) -> Fragment:
+    """Rows and columns exchanged, where the tile is square; else the two digits of rows and columns of the values."""
+    if fragment.rows != fragment.columns:
+        return replace(fragment, value=fragment.value[::-1])
+    turned = [tuple([Digit(d.extent, d.column, d.row) for d in digits]) for digits in (fragment.lane, fragment.value)]
+    return replace(fragment, lane=turned[0], value=turned[1])
+
+
+def agrees(op: Mma) -> bool:
+    """Whether the maps of an instruction are those of the manual."""
+    lane, value = np.indices((LANES, 16))
+    return all(
+        np.array_equal(fragment.place(lane[:, :n], value[:, :n]), formula(lane[:, :n], value[:, :n]))
+        for operand, formula in (*PTX[op.element.ptx].items(), ("d", sums))
+        if (fragment := op.fragment(operand)) and (n := fragment.values)
+    )
+
+
+def test_the_maps_are_those_of_the_manual() -> None:
+    assert set(MMA) == {
+        "m16n8k8_tf32_f32", "m16n8k16_f16_f32", "m16n8k16_bf16_f32", "m16n8k16_f16_f16", "m16n8k32_s8_s32",
+    }  # fmt: skip
+    assert all(agrees(op) for op in MMA.values())
+    assert mma("m16n8k16_f16_f32").ptx == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    registers = {name: [op.registers(o) for o in OPERANDS] for name, op in MMA.items()}
+    assert registers.pop("m16n8k16_f16_f16") == [4, 2, 2] and set(map(tuple, registers.values())) == {(4, 2, 4)}
+    with pytest.raises(ScheduleError, match="no such instruction, known ones are m16n8k8_tf32_f32"):
+        mma("m8n8k4")
+
+
+@pytest.mark.parametrize("operand", OPERANDS)
+@pytest.mark.parametrize("name", MMA)
+def test_maps_are_bijections(name: str, operand: str) -> None:
+    op = MMA[name]
+    fragment = op.fragment(operand)
+    assert (fragment.rows, fragment.columns) == {"a": (op.m, op.k), "b": (op.k, op.n), "d": (op.m, op.n)}[operand]
+    assert fragment.lanes == LANES and fragment.values * LANES == fragment.rows * fragment.columns
+    held = np.indices((LANES, fragment.values))
+    assert np.array_equal(fragment.holder(*fragment.place(*held)), held)
+    tile = np.arange(fragment.rows * fragment.columns).reshape(fragment.rows, fragment.columns)
+    assert sorted(scattered(fragment, tile).ravel()) == list(tile.ravel())
+    assert np.array_equal(gathered(fragment, scattered(fragment, tile)), tile)
+
+
+@pytest.mark.parametrize("operand", OPERANDS)
+@pytest.mark.parametrize("name", MMA)
+def test_wrong_maps_are_caught(name: str, operand: str) -> None:
+    op, right = MMA[name], MMA[name].fragment(operand)
+    first, second = right.lane
+    for wrong in (
+        swapped(right),
+        replace(right, lane=(second, first)),  # lanes counted along the other side
+        replace(right, lane=(replace(first, extent=8), replace(second, extent=4))),
+    ):
+        assert wrong != right and not agrees(replace(op, **{operand: wrong}))
+
+
+def operands(op: Mma, rng: np.random.Generator) -> list[np.ndarray]:
+    """Random A, B and C."""
+    shapes, dtypes = ((op.m, op.k), (op.k, op.n), (op.m, op.n)), (op.element.dtype, op.element.dtype, op.sum.dtype)
+    if op.sum.dtype == "int32":
+        return [rng.integers(-128, 128, s).astype(t) for s, t in zip(shapes, dtypes, strict=True)]
+    return [rng.standard_normal(s).astype(t) for s, t in zip(shapes, dtypes, strict=True)]
+
+
+UNIT = {"f32": 2.0**-24, "f16": 2.0**-11}
+
+
+@pytest.mark.parametrize("name", MMA)
+def test_the_loop_nest_is_what_runs_through_the_maps(name: str) -> None:
+    op = MMA[name]
+    a, b, c = operands(op, np.random.default_rng(1))
+    got = gathered(op.d, execute(op, scattered(op.a, a), scattered(op.b, b), scattered(op.d, c)))
+    x, y = read(op.element, a), read(op.element, b)
+    nest = np.full_like(c, 99)
+    run(meaning(op), [x, y, c, nest])
+    exact = x.astype("float64") @ y.astype("float64") + c
+    if op.sum.dtype == "int32":
+        assert np.array_equal(got, exact) and np.array_equal(nest, exact)
+    else:
+        size = np.abs(x).astype("float64") @ np.abs(y).astype("float64") + np.abs(c)
+        assert (np.abs(got - exact) <= UNIT[op.sum.ptx] * np.abs(exact) * 1.001).all()
+        assert (np.abs(nest - exact) <= 2 * op.k * UNIT[op.sum.ptx] * size).all()
+
+
+def test_tf32_cuts_off_what_is_below_its_ten_bits() -> None:
+    x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 2.0**-10 + 2.0**-11, -1 - 2.0**-23, np.inf, 3e38], np.float32)
+    want = np.array([1 + 2.0**-10, 1, 1 + 2.0**-10, -1, np.inf], np.float32)
+    op = mma("m16n8k8_tf32_f32")
+    assert np.array_equal(read(op.element, x)[:5], want)
+    drawn = np.random.default_rng(2).standard_normal(1000).astype("float32")
+    assert (np.abs(read(op.element, drawn) - drawn) <= 2.0**-10 * np.abs(drawn)).all()
+    half = np.array([1.5, -2.0], np.float16)
+    assert read(mma("m16n8k16_f16_f32").element, half) is half
+
+
+def test_integer_sums_wrap() -> None:
+    op = mma("m16n8k32_s8_s32")
+    a, b = np.full((16, 32), -128, np.int8), np.full((32, 8), -128, np.int8)
+    got = multiply_add(op, a, b, np.full((16, 8), 2**31 - 1, np.int32))
+    assert (got == -(2**31) + 32 * 2**14 - 1).all()
+
+
+# -------------------------------------------------------------------------------------------------------- ldmatrix
+
+
+def load(form: MatrixLoad, nbytes: int, rows: np.ndarray) -> np.ndarray:
+    """What the lanes get of rows[8 * count, 16 bytes], by the manual: register i of lane l has bytes 4*(l % 4) and the
+    three behind them of row l // 4 of matrix i; transposed, the elements at column l // 4 of rows 2*(l % 4) and
+    2*(l % 4) + 1."""
+    out = np.empty((LANES, form.count, 4), np.uint8)
+    for lane in range(LANES):
+        for i in range(form.count):
+            matrix = rows[8 * i : 8 * i + 8].view(np.uint8).reshape(8, 16)
+            if form.transposed:
+                pair = matrix.view(np.uint16)[2 * (lane % 4) : 2 * (lane % 4) + 2, lane // 4]
+                out[lane, i] = pair.copy().view(np.uint8)
+            else:
+                out[lane, i] = matrix[lane // 4, 4 * (lane % 4) : 4 * (lane % 4) + 4]
+    return out.view(f"u{nbytes}").reshape(LANES, -1)
+
+
+@pytest.mark.parametrize("form", LOADS, ids=lambda x: f"x{x.count}{'.trans' if x.transposed else ''}")
+@pytest.mark.parametrize("nbytes", [1, 2, 4])
+def test_matrices_arrive_as_the_manual_says(form: MatrixLoad, nbytes: int) -> None:
+    if form.transposed and nbytes != 2:
+        return
+    rows = np.random.default_rng(3).integers(0, 256, (8 * form.count, 16)).astype(np.uint8)
+    elements = rows.view(f"u{nbytes}")
+    assert np.array_equal(scattered(form.fragment(nbytes), elements), load(form, nbytes, rows))
+
+
+LOADED = [(name, operand) for name in MMA for operand in "ab"]
+
+
+@pytest.mark.parametrize(("name", "operand"), LOADED)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_fragments_are_loaded_whole(name: str, operand: str, transposed: bool) -> None:
+    """From tiles whose rows are contiguous, or, transposed, whose columns are; where a form of `ldmatrix` can."""
+    op = MMA[name]
+    fragment, element = op.fragment(operand), op.element
+    across = transposed == (operand == "a")  # the elements of a register are neighbours in the other direction
+    if across and element.nbytes != 2:
+        return
+    form = MatrixLoad(op.registers(operand), across)
+    lane, value = np.indices((LANES, fragment.values))
+    tile = np.arange(fragment.rows * fragment.columns).reshape(fragment.rows, fragment.columns)
+    starts = [form.place(fragment, element.nbytes, row) for row in range(8 * form.count)]
+    step = np.arange(16 // element.nbytes)
+    rows = [tile[r + step, c] if transposed else tile[r, c + step] for r, c in starts]
+    assert np.array_equal(scattered(form.fragment(element.nbytes), np.stack(rows)), tile[fragment.place(lane, value)])
+
+
+def test_addresses_of_the_usual_loads() -> None:
+    """Of A with rows along k, and of B with columns along k and rows along n, as kernels by hand compute them."""
+    op, lanes = mma("m16n8k16_f16_f32"), range(32)
+    assert [MatrixLoad(4).place(op.a, 2, x) for x in lanes] == [((x & 7) + (x & 8), x >> 4 << 3) for x in lanes]
+    assert [MatrixLoad(2).place(op.b, 2, x) for x in range(16)] == [(x & 8, x & 7) for x in range(16)]
+    assert [MatrixLoad(2, True).place(op.b, 2, x) for x in range(16)] == [(x, 0) for x in range(16)]
+    tf32 = mma("m16n8k8_tf32_f32")
+    assert [MatrixLoad(4).place(tf32.a, 4, x) for x in lanes] == [((x & 7) + (x & 8), x >> 4 << 2) for x in lanes]
