@@ -20,7 +20,7 @@ from ansor.core.private_files import read_sealed, write_sealed
 from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Expr
-from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, bodies, map_exprs, with_bodies
+from te_lite.stmt import Alloc, Buffer, LoweredFunc, Stmt, Store, allocated, bodies, map_exprs, with_bodies
 from te_lite.visit import transform
 
 from .compile import FLAGS, build_folder, compiled, compiler_facts, run_compiler, stored_path
@@ -65,8 +65,7 @@ def hoist_scratch(func: LoweredFunc, options: Options | None = None) -> tuple[Lo
     while isinstance(body, Alloc):
         (out if body.buffer.size * BYTES[body.buffer.dtype] > most else kept).append(body.buffer)
         body = body.body
-    for buffer in reversed(kept):
-        body = Alloc(buffer, body)
+    body = allocated(kept, body)
     given = {b: b if b.scope == "global" else replace(b, scope="global") for b in out}
     return LoweredFunc(func.name, (*func.args, *given.values()), _elsewhere(body, given)), tuple(given.values())
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from te_lite.expr import BufferLoad, Expr, Var, binary, const
+from te_lite.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
 from te_lite.stmt import Alloc, Buffer, For, ForKind, Seq, Stmt, Store, bodies, seq, with_bodies
 from te_lite.visit import free_vars, transform, walk
 
@@ -29,8 +30,6 @@ from .host import Options
 from .indices import Indices, Linear
 from .unroll import unroll, unrolled_size
 from .vectorize import normal_stmt
-
-_LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 @dataclass(frozen=True)
@@ -72,25 +71,21 @@ class Promoter:
         return with_bodies(s, tuple([self.stmt(b) for b in bodies(s)]))
 
     def _nest(self, s: For) -> ReductionNest | None:
-        loops = []
-        body: Stmt = s
-        while isinstance(body, For) and body.var not in self.lanes:
-            if body.kind not in _LOOPS:
-                return None
-            loops.append(body)
-            body = body.body
+        loops, body = perfect_nest(s, lambda loop: loop.var not in self.lanes)
+        if any(loop.kind not in OF_ONE_THREAD for loop in loops):
+            return None
         stores = [t for t in leaf_stores(body, self.lanes) if t is not None and _accumulates(t, t.buffer)]
         buffers = {t.buffer for t in stores}
         if len(buffers) != 1 or len(stores) < len(_parts(body)):
             return None
         moving = frozenset[Var]().union(*[free_vars(t.index) for t in stores])
         tile = frozenset(f.var for f in loops if f.var in moving)
-        return ReductionNest(tuple(loops), body, buffers.pop(), tile)
+        return ReductionNest(loops, body, buffers.pop(), tile)
 
     def _promote(self, nest: ReductionNest) -> Stmt | None:
         runs = [f for f in nest.reduction if f.extent > 1]
         tile_loops = [f for f in nest.loops if f.var in nest.tile]
-        whole = _wrap(tile_loops, nest.leaf)
+        whole = nested(tile_loops, nest.leaf)
         size = unrolled_size(whole, lambda f: f.var in nest.tile)
         most = min(self.options.registers, self.options.max_unrolled)
         if not runs:
@@ -119,8 +114,8 @@ class Promoter:
             inside.append(inner)
         if size > most:
             return None
-        done = self._promote_nest(_wrap(inside, normal_stmt(nest.leaf, self.indices, env)))
-        return None if done is None else _wrap(outside, done)
+        done = self._promote_nest(nested(inside, normal_stmt(nest.leaf, self.indices, env)))
+        return None if done is None else nested(outside, done)
 
     def _cut(self, loop: For, part: int) -> tuple[For, For]:
         """A loop over the parts of `loop`, and one inside a part."""
@@ -184,18 +179,12 @@ def _accumulates(s: Store, buffer: Buffer) -> bool:
     return s.buffer is buffer and not inside and bool(loads) and all(bool(e.index == s.index) for e in loads)
 
 
-def _wrap(loops: tuple[For, ...] | list[For], body: Stmt) -> Stmt:
-    for f in reversed(loops):
-        body = replace(f, body=body)
-    return body
-
-
 def _accumulated(nest: ReductionNest, parts: Sequence[Stmt], slots: Sequence[Slot]) -> Alloc:
     """The reduction of a nest on registers, loaded before it and stored after it."""
     total = sum(slot.lanes for slot in slots)
     registers = Buffer(f"{nest.buffer.name}_r", nest.buffer.dtype, (total,), "local")
     tiles = [_in_registers(t, slot, registers) for t, slot in zip(parts, slots, strict=True)]
-    loop = _wrap(nest.reduction, seq(*[t[1] for t in tiles]))
+    loop = nested(nest.reduction, seq(*[t[1] for t in tiles]))
     return Alloc(registers, seq(*[t[0] for t in tiles], loop, *[t[2] for t in tiles]))
 
 

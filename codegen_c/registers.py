@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Expr, Var
+from te_lite.perfect_nest import IN_TURN
 from te_lite.stmt import (
     Alloc,
     Buffer,
@@ -35,7 +36,6 @@ from .host import Options
 from .indices import Indices, Linear
 from .unroll import unroll, unrolled_size
 
-_UNROLLABLE = (ForKind.SERIAL, ForKind.UNROLLED)
 MAX_EXTENT = 64
 
 
@@ -190,7 +190,7 @@ class Scalariser:
         while stack:
             node = stack.pop()
             if isinstance(node, For) and node.var in moving:
-                if node.kind not in _UNROLLABLE or node.extent > MAX_EXTENT:
+                if node.kind not in IN_TURN or node.extent > MAX_EXTENT:
                     return None
                 found.add(node.var)
             if isinstance(node, If) and moving & free_vars(node.cond):

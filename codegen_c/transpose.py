@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Call, Compare, Const, Expr, Var, binary, const, logical_and, logical_not
+from te_lite.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
 from te_lite.stmt import For, ForKind, If, Stmt, Store, bodies, seq, with_bodies
 from te_lite.visit import conjuncts, free_vars
 
@@ -23,7 +24,6 @@ from .indices import Indices, Linear
 from .vectorize import VECTOR_DTYPES, normal_stmt
 
 LEAST_LANES, MOST_LANES = 4, 16
-_LOOPS = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ class Turner:
         return with_bodies(s, tuple([self.stmt(b) for b in bodies(s)])) if done is None else done
 
     def _copy(self, s: For) -> Stmt | None:
-        loops = list(_perfect(s, self.lanes))
-        leaf = loops[-1].body if loops else s
+        loops, leaf = perfect_nest(s, lambda loop: loop.kind in OF_ONE_THREAD and loop.var not in self.lanes)
         if not isinstance(leaf, Store):
             return None
         conditions, load = _guarded(leaf.value)
@@ -88,10 +87,8 @@ class Turner:
         parts = [_Part(loop, const(0), loop.extent) for loop in (along_target, along_source)]
         if self._lanes_of(leaf, *parts) is None:
             return None
-        body = self._squares(leaf, *parts)
-        for loop in reversed(loops):
-            body = body if loop in (along_target, along_source) else For(loop.var, loop.extent, ForKind.SERIAL, body)
-        return body
+        others = [loop for loop in loops if loop not in (along_target, along_source)]
+        return nested(others, self._squares(leaf, *parts), ForKind.SERIAL)
 
     def _lanes_of(self, leaf: Store, *parts: _Part) -> int | None:
         """The side of the largest square; None where there is no room for one."""
@@ -126,9 +123,7 @@ class Turner:
         body = normal_stmt(leaf, self.indices, env)
         if lanes > 1:
             body = self._square(leaf, source, target, lanes, env)
-        for loop in reversed(loops):
-            body = replace(loop, body=body)
-        return body
+        return nested(loops, body)
 
     def _square(self, leaf: Store, source: _Part, target: _Part, lanes: int, env: Mapping[Var, Expr]) -> Stmt:
         """One square at `env`; element by element where a guard holds for a part of it only."""
@@ -166,13 +161,6 @@ def _guarded(value: Expr) -> tuple[tuple[Compare, ...], Expr | None]:
     parts = tuple(conjuncts(cond))
     plain = [c for c in parts if isinstance(c, Compare) and c.op in ("<", ">=") and c.a.dtype in ("int32", "int64")]
     return (tuple(plain), element) if len(plain) == len(parts) and isinstance(other, Const) else ((), None)
-
-
-def _perfect(s: Stmt, lanes: set[Var]) -> Iterator[For]:
-    """The loops of a perfect nest, outside in, that may be written in another order."""
-    while isinstance(s, For) and s.kind in _LOOPS and s.var not in lanes:
-        yield s
-        s = s.body
 
 
 def _is_plain(form: Linear, loops: Sequence[For]) -> bool:

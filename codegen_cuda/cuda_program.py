@@ -12,6 +12,7 @@ from math import prod
 
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Var
+from te_lite.perfect_nest import perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Alloc,
@@ -165,15 +166,16 @@ def _root_stmts(s: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
 
 def _nest(s: Stmt) -> KernelNest:
     loops: dict[str, For] = {}
-    while isinstance(s, For) and s.kind in (ForKind.BLOCK, ForKind.THREAD):
-        kind = BLOCK_TAGS if s.kind is ForKind.BLOCK else THREAD_TAGS
-        require(s.tag in kind and s.tag not in loops, EmitError, s.var.name, "one loop per launch axis", axis=s.tag)
-        loops[s.tag] = s
-        s = s.body
-    for x in stmts_of(s):
+    outer, body = perfect_nest(s, lambda loop: loop.kind in (ForKind.BLOCK, ForKind.THREAD))
+    for loop in outer:
+        kind = BLOCK_TAGS if loop.kind is ForKind.BLOCK else THREAD_TAGS
+        is_new = loop.tag in kind and loop.tag not in loops
+        require(is_new, EmitError, loop.var.name, "one loop per launch axis", axis=loop.tag)
+        loops[loop.tag] = loop
+    for x in stmts_of(body):
         inner = isinstance(x, For) and x.kind in (ForKind.BLOCK, ForKind.THREAD, ForKind.VTHREAD)
         require(not inner, EmitError, "kernel", "block, thread and virtual thread loops stand outermost")
-    return KernelNest(loops, s)
+    return KernelNest(loops, body)
 
 
 def _groups(stmts: Iterable[Stmt]) -> list[list[Stmt]]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from te_lite.expr import Binary, BufferLoad, Const, Expr, Var, as_expr, binary
+from te_lite.perfect_nest import nested, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import For, ForKind, Stmt, Store, bodies, exprs_of, map_exprs, with_bodies
 from te_lite.visit import substitute, walk
@@ -33,11 +34,10 @@ def with_lane_digits(body: Stmt, simplifier: Simplifier) -> Stmt:
 
 def _accumulation(s: Stmt) -> Store | None:
     """The statement in perfectly nested loops, where it adds to a register."""
-    while isinstance(s, For):
-        s = s.body
-    if not isinstance(s, Store) or s.buffer.storage != "local":
+    _, inner = perfect_nest(s)
+    if not isinstance(inner, Store) or inner.buffer.storage != "local":
         return None
-    return s if any(isinstance(e, BufferLoad) and e.buffer is s.buffer for e in walk(s.value)) else None
+    return inner if any(isinstance(e, BufferLoad) and e.buffer is inner.buffer for e in walk(inner.value)) else None
 
 
 def _strides(loop: For, s: Store) -> list[int]:
@@ -61,14 +61,11 @@ def _ends(e: Expr, var: Var) -> Iterator[int]:
 def _separated(loop: For, strides: list[int], simplifier: Simplifier) -> Stmt:
     """The loop as one for each digit."""
     ends = [*strides, loop.extent]
-    digits: list[tuple[Var, int]] = []
+    digits: list[For] = []
     number: Expr = as_expr(0)
     for stride, end in zip([1, *strides], ends, strict=True):
         digit = Var(loop.var.name)
         simplifier.bind(digit, 0, end // stride - 1)
-        digits.append((digit, end // stride))
+        digits.insert(0, replace(loop, var=digit, extent=end // stride))
         number = binary("+", binary("*", digit, stride), number)
-    out = map_exprs(loop.body, lambda e: simplifier.simplify(substitute(e, {loop.var: number})))
-    for digit, extent in digits:
-        out = replace(loop, var=digit, extent=extent, body=out)
-    return out
+    return nested(digits, map_exprs(loop.body, lambda e: simplifier.simplify(substitute(e, {loop.var: number}))))

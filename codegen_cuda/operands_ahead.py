@@ -18,12 +18,13 @@ sums a thread, take 360 microseconds so on an H200, and 405 without; cuBLAS take
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from te_lite.c_text import BYTES
 from te_lite.expr import Binary, BufferLoad, Cast, Expr, Var, as_expr, binary, compare, same
+from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Barrier,
@@ -54,7 +55,6 @@ LEAST_POINTS = 8
 MOST_POINTS, MOST_STEPS = 2048, 32
 """Multiply-adds, and steps, that are written out: 32 KB of instructions."""
 WORD = 4
-_PLAIN = (ForKind.SERIAL, ForKind.UNROLLED)
 
 
 def with_operands_ahead(body: Stmt, simplifier: Simplifier, threads: int) -> Stmt:
@@ -79,11 +79,8 @@ def most_words(threads: int) -> int:
 
 def _pipeline(turns: For, barrier: Barrier, fetch: If, nest: For, simplifier: Simplifier) -> _Pipeline | None:
     """The parts of a loop over turns; None where operands cannot be read ahead."""
-    loops = [nest]
-    while isinstance(loops[-1].body, For):
-        loops.append(loops[-1].body)
-    s = loops[-1].body
-    if not isinstance(s, Store) or s.buffer.storage != "local" or any(x.kind not in _PLAIN for x in loops):
+    loops, s = perfect_nest(nest)
+    if not isinstance(s, Store) or s.buffer.storage != "local" or any(x.kind not in IN_TURN for x in loops):
         return None
     sums = free_vars(s.index)
     steps, tile = [[x for x in loops if (x.var in sums) == inside] for inside in (False, True)]
@@ -203,7 +200,8 @@ class _Pipeline:
 
     def _filled(self, operand: _Operand, step: Expr, env: Mapping[Var, Expr]) -> Stmt:
         load = BufferLoad(operand.load.buffer, self._simple(substitute(operand.load.index, env)))
-        return _nested(operand.loops, Store(operand.registers, self._simple(operand.place(step)), load))
+        store = Store(operand.registers, self._simple(operand.place(step)), load)
+        return nested(operand.loops, store, ForKind.UNROLLED)
 
     def _add(self, step: Expr) -> Stmt:
         """The accumulation of step number `step`, its operands from registers."""
@@ -215,7 +213,7 @@ class _Pipeline:
             found = [f for f in self.operands if isinstance(e, BufferLoad) and same(e, f.load)]
             return BufferLoad(found[0].registers, self._simple(found[0].place(step))) if found else None
 
-        return _nested(self.tile, map_exprs(self.sum, lambda e: transform(e, registers)))
+        return nested(self.tile, map_exprs(self.sum, lambda e: transform(e, registers)), ForKind.UNROLLED)
 
     def _digits(self, step: Expr) -> dict[Var, Expr]:
         """The variables of the steps' loops in step number `step`."""
@@ -228,10 +226,3 @@ class _Pipeline:
 
     def _simple(self, e: Expr) -> Expr:
         return self.simplifier.simplify(e)
-
-
-def _nested(loops: Sequence[For], s: Stmt) -> Stmt:
-    """`s` in these loops, written out."""
-    for x in reversed(loops):
-        s = For(x.var, x.extent, ForKind.UNROLLED, s)
-    return s

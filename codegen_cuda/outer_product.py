@@ -17,10 +17,12 @@ Every sum has its terms in the order that it had, so results stay the same to th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from te_lite.expr import Binary, BufferLoad, Expr, Var, binary, compare, if_then_else
+from te_lite.perfect_nest import nested, perfect_nest
 from te_lite.stmt import For, ForKind, Stmt, Store, bodies, map_exprs, with_bodies
 from te_lite.visit import free_vars, substitute
 
@@ -57,18 +59,14 @@ def in_outer_product_order(body: Stmt) -> Stmt:
         return unrolled or (s.kind is ForKind.SERIAL and s.var in forced)
 
     def visit(s: Stmt) -> Stmt:
-        loops: list[For] = []
-        inner = s
-        while isinstance(inner, For) and is_written_out(inner):
-            loops.append(inner)
-            inner = inner.body
+        loops, inner = perfect_nest(s, is_written_out)
         tile = _tile(loops, inner) if isinstance(inner, Store) else None
         return with_bodies(s, tuple([visit(b) for b in bodies(s)])) if tile is None else _passed(tile, inner)
 
     return visit(body)
 
 
-def _tile(loops: list[For], s: Store) -> _Tile | None:
+def _tile(loops: Sequence[For], s: Store) -> _Tile | None:
     """The sides of `acc[i, j] += x[i] * y[j]`; none for other statements."""
     match s.value:
         case Binary(op="+", a=BufferLoad(buffer=own, index=index), b=Binary(op="*", a=x, b=y)) if own is s.buffer:
@@ -88,7 +86,4 @@ def _passed(tile: _Tile, s: Stmt) -> Stmt:
     """The accumulation `s` for all terms, rows and columns, backwards in odd rows."""
     odd = tile.is_odd_row
     back = {x.var: if_then_else(odd, binary("-", x.extent - 1, x.var), x.var) for x in tile.columns}
-    s = map_exprs(s, lambda e: substitute(e, back))
-    for loop in reversed([*tile.terms, *tile.rows, *tile.columns]):
-        s = replace(loop, body=s)
-    return s
+    return nested([*tile.terms, *tile.rows, *tile.columns], map_exprs(s, lambda e: substitute(e, back)))

@@ -11,12 +11,12 @@ while it computes, and stores them one by one before the barrier:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Expr, as_expr, binary
+from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
 from te_lite.stmt import Buffer, For, ForKind, Seq, Stmt, Store, seq
 
 from .async_copy import moved
@@ -42,23 +42,16 @@ def staged(copies: Stmt) -> Staged:
     stores: list[Stmt] = []
     registers: list[Buffer] = []
     for copy in copies.stmts if isinstance(copies, Seq) else (copies,):
-        loops = tuple(_loops(copy))
-        inner = loops[-1].body if loops else copy
+        loops, inner = perfect_nest(copy)
         if isinstance(inner, Store) and _is_turned(loops, inner):
             held = Buffer(f"{inner.buffer.name}_fetched", inner.buffer.dtype, tuple([x.extent for x in loops]), "local")
             place = _place(loops)
-            reads.append(_nested(loops, Store(held, place, inner.value)))
-            stores.append(_nested(loops, Store(inner.buffer, inner.index, BufferLoad(held, place))))
+            reads.append(_written_out(loops, Store(held, place, inner.value)))
+            stores.append(_written_out(loops, Store(inner.buffer, inner.index, BufferLoad(held, place))))
             registers.append(held)
         else:
             reads.append(copy)
     return Staged(seq(*reads), tuple(stores), tuple(registers))
-
-
-def _loops(s: Stmt) -> Iterator[For]:
-    while isinstance(s, For):
-        yield s
-        s = s.body
 
 
 def _is_turned(loops: tuple[For, ...], s: Store) -> bool:
@@ -68,7 +61,7 @@ def _is_turned(loops: tuple[For, ...], s: Store) -> bool:
         return False
     *outer, lane = loops
     small = prod([x.extent for x in loops]) * BYTES[s.buffer.dtype] <= MOST_BYTES
-    plain = all(x.kind in (ForKind.SERIAL, ForKind.UNROLLED) for x in outer)
+    plain = all(x.kind in IN_TURN for x in outer)
     vector = lane.extent * BYTES[s.buffer.dtype] <= VECTOR_BYTES
     read, stored = [vector_start(index, lane.var, lane.extent) for index in (found[0].index, s.index)]
     return small and plain and vector and read is not None and stored is None
@@ -82,9 +75,7 @@ def _place(loops: tuple[For, ...]) -> Expr:
     return place
 
 
-def _nested(loops: tuple[For, ...], s: Stmt) -> Stmt:
+def _written_out(loops: tuple[For, ...], s: Store) -> Stmt:
+    """`s` in the loops of a copy, of which the innermost one is that of its lanes."""
     *outer, lane = loops
-    s = For(lane.var, lane.extent, lane.kind, s)
-    for x in reversed(outer):
-        s = For(x.var, x.extent, ForKind.UNROLLED, s)
-    return s
+    return nested(outer, nested([lane], s), ForKind.UNROLLED)

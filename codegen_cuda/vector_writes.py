@@ -8,36 +8,28 @@ along them goes inside: each iteration writes a place of its own, and none reads
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad
+from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
 from te_lite.stmt import For, ForKind, Stmt, Store, bodies, exprs_of, with_bodies
 from te_lite.visit import walk
 
 from .cuda_program import VECTOR_BYTES
 from .indices import vector_start
 
-_PLAIN = (ForKind.SERIAL, ForKind.UNROLLED)
-
 
 def with_vector_writes(s: Stmt) -> Stmt:
     """A kernel whose stores of registers to global memory are vectors where they can be."""
-    loops: list[For] = []
-    inner = s
-    while isinstance(inner, For) and inner.kind in _PLAIN:
-        loops.append(inner)
-        inner = inner.body
+    loops, inner = perfect_nest(s, lambda loop: loop.kind in IN_TURN)
     lane = _lane(loops, inner) if isinstance(inner, Store) else None
     if lane is None:
         return with_bodies(s, tuple([with_vector_writes(b) for b in bodies(s)]))
-    out: Stmt = replace(lane, kind=ForKind.VECTORIZED, body=inner)
-    for loop in reversed([x for x in loops if x is not lane]):
-        out = replace(loop, body=out)
-    return out
+    return nested([x for x in loops if x is not lane], nested([lane], inner, ForKind.VECTORIZED))
 
 
-def _lane(loops: list[For], s: Store) -> For | None:
+def _lane(loops: Sequence[For], s: Store) -> For | None:
     """The loop along neighbours in memory, whose turns are whole vectors that start at multiples of their size."""
     read = {e.buffer for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}
     if s.buffer.storage != "global" or s.buffer in read or not any(b.storage == "local" for b in read):

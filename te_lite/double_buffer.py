@@ -36,6 +36,7 @@ from .errors import LowerError, require
 from .expr import BufferLoad, Expr, Var, as_expr, binary, compare
 from .lanes import ceildiv, product, smaller
 from .lower_facts import Facts
+from .perfect_nest import perfect_nest
 from .simplify import Simplifier
 from .state import ATTACHED, REDUCE, Iter, State
 from .stmt import (
@@ -179,7 +180,9 @@ class _Pass:
         return with_bodies(s, tuple([self.visit(b, repeated) for b in bodies(s)]))
 
     def _pipelined(self, loop: For, pipeline: Pipeline, repeated: bool) -> Stmt:
-        nest, body = _nest_of(loop, pipeline.loops)
+        counted = frozenset(pipeline.loops)
+        nest, body = perfect_nest(loop, lambda x: x.var in counted)
+        assert len(nest) == len(counted)
         copies, compute = _split(body, frozenset(pipeline.buffers))
         _check_copies(self.facts, pipeline, copies, compute)
         turns = product([x.extent for x in nest])
@@ -248,16 +251,6 @@ class _Turn:
         if isinstance(s, Store) and s.buffer in self.tiles:
             return Store(self.tiles[s.buffer], self._place(s.buffer, s.index), s.value)
         return with_bodies(s, tuple([self.redirected(b) for b in bodies(s)]))
-
-
-def _nest_of(loop: For, loops: Sequence[Var]) -> tuple[list[For], Stmt]:
-    """The perfectly nested loops over `loops`, outermost first, and what they enclose."""
-    nest = [loop]
-    while nest[-1].var is not loops[-1]:
-        inner = nest[-1].body
-        assert isinstance(inner, For) and inner.var is loops[len(nest)]
-        nest.append(inner)
-    return nest, nest[-1].body
 
 
 def _tiled(buffer: Buffer, tiles: int) -> Buffer:

@@ -10,7 +10,7 @@ where threads meet in shared memory (`sync.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from .bounds import infer_bounds
 from .double_buffer import check_double_buffers, double_buffered
@@ -18,6 +18,7 @@ from .errors import LowerError, require
 from .loop_scope import BLOCKS
 from .lower_facts import Facts
 from .lower_nest import NestBuilder
+from .perfect_nest import perfect_nest
 from .schedule import Schedule
 from .state import ROOT, State
 from .stmt import For, ForKind, LoweredFunc, Stmt, allocated, seq
@@ -110,14 +111,9 @@ def turns_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
 
 def barrier_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Kernels get barriers."""
-    loops = [x for x in _loops_around(nest, in_threads(facts, k, nest)) if x.kind is ForKind.THREAD]
+    around, _ = perfect_nest(in_threads(facts, k, nest), lambda loop: loop is not nest)
+    loops = [x for x in around if x.kind is ForKind.THREAD]
     return insert_barriers(nest, loops) if k in facts.thread_extents else nest
-
-
-def _loops_around(inner: Stmt, outer: Stmt) -> Iterator[For]:
-    while outer is not inner and isinstance(outer, For):
-        yield outer
-        outer = outer.body
 
 
 PASSES: tuple[Pass, ...] = (sink_pass, unroll_pass, turns_pass, barrier_pass)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from .expr import Call, Expr, Var, as_expr, binary
+from .perfect_nest import IN_TURN
 from .simplify import Simplifier
 from .stmt import (
     Barrier,
@@ -30,8 +31,6 @@ from .stmt import (
 )
 from .visit import conjuncts, free_vars, substitute, walk
 
-_IN_TURN = (ForKind.SERIAL, ForKind.UNROLLED)
-
 
 def whole_turns(s: Stmt, simplifier: Simplifier) -> Stmt:
     """`s` with such loops in two; `simplifier` knows the ranges of all loops."""
@@ -45,7 +44,7 @@ def whole_vectors(s: Stmt, simplifier: Simplifier) -> Stmt:
 
 def _split(s: Stmt, simplifier: Simplifier, is_split: Callable[[For], bool]) -> Stmt:
     s = with_bodies(s, tuple([_split(b, simplifier, is_split) for b in bodies(s)]))
-    if not isinstance(s, For) or s.kind not in _IN_TURN or s.extent == 1 or not is_split(s):
+    if not isinstance(s, For) or s.kind not in IN_TURN or s.extent == 1 or not is_split(s):
         return s
     guards = list(dict.fromkeys([g for g in _guards(s.body) if s.var in free_vars(g)]))
     first = _inside(guards, s.var, s.extent, simplifier) if guards else 0

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Var
+from te_lite.perfect_nest import IN_TURN, perfect_nest
 from te_lite.stmt import Alloc, Buffer, For, ForKind, If, Seq, Stmt, Store, bodies, exprs_of, stmts_of
 from te_lite.stmt_text import head_text
 from te_lite.visit import walk
 
 from ..core.errors import CompileError
-
-PLAIN = (ForKind.SERIAL, ForKind.UNROLLED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +84,9 @@ def _parts(nodes: tuple[Node, ...]) -> Iterator[Part]:
 
 def host_nest(s: Stmt) -> HostNest:
     """Take a nest apart.  Raises CompileError for loops and conditions that no part of the machine runs."""
-    threads: list[tuple[Var, int]] = []
-    while isinstance(s, For) and s.kind is ForKind.VTHREAD:
-        threads.append((s.var, s.extent))
-        s = s.body
+    threads, body = perfect_nest(s, lambda loop: loop.kind is ForKind.VTHREAD)
     home: dict[Buffer, tuple[Var, ...]] = {}
-    return HostNest(tuple(threads), tuple(_nodes(s, (), home)), home)
+    return HostNest(tuple([(x.var, x.extent) for x in threads]), tuple(_nodes(body, (), home)), home)
 
 
 def _nodes(s: Stmt, path: tuple[Var, ...], home: dict[Buffer, tuple[Var, ...]]) -> Iterator[Node]:
@@ -110,7 +106,7 @@ def _nodes(s: Stmt, path: tuple[Var, ...], home: dict[Buffer, tuple[Var, ...]]) 
 def _check_loop(s: Stmt) -> None:
     law = "a tile that runs over the edge needs a condition, which no instruction has: tiles must divide their loops"
     require(not isinstance(s, If), CompileError, head_text(s), law)
-    ok = isinstance(s, For) and s.kind in (*PLAIN, ForKind.TENSORIZED)
+    ok = isinstance(s, For) and s.kind in (*IN_TURN, ForKind.TENSORIZED)
     require(ok, CompileError, head_text(s), "virtual threads must be the outermost loops, others must be plain")
 
 
