@@ -12,9 +12,6 @@ from te_lite.state import ATTACHED, REDUCE, State
 from te_lite.step import DoubleBuffer
 from te_lite.storage import storage_class
 
-from ..generate import generate_sketches
-from ..rule import SketchContext
-
 
 def can_be_fetched_ahead(state: State, k: int) -> bool:
     """Stage k is a copy in shared memory, computed at a reduction loop of the stage that reads it."""
@@ -32,11 +29,3 @@ def double_buffered(sketch: State) -> State | None:
         if can_be_fetched_ahead(sketch, k):
             state = apply(state, DoubleBuffer(k))
     return None if state is sketch else state
-
-
-def double_buffer_sketches(ctx: SketchContext) -> list[State]:
-    """The ordinary GPU sketches that fetch tiles, fetching them ahead."""
-    if not ctx.target.is_gpu:
-        return []
-    found = [double_buffered(s) for s in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)]
-    return [s for s in found if s is not None]

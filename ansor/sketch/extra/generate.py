@@ -12,40 +12,38 @@ from ...core.errors import TaskError
 from ...core.hardware import HardwareParams
 from ...core.options import SketchOptions
 from ...core.target import Target
+from ..generate import generate_sketches
 from ..rule import SketchContext
-from .double_buffer import double_buffer_sketches, double_buffered
+from .double_buffer import double_buffered
 from .injective import injective_sketches
 from .long_rows import long_row_sketches
 from .micro_kernel import micro_kernel_sketches
 from .packed_read import packed_read_sketches
-from .padded_shared import padded_shared_sketches
+from .padded_shared import padded
 from .row_loops import row_loop_sketches
 from .rows import row_sketches
 from .skinny import skinny_sketches
 from .split_reduction import split_reduction_sketches
-from .transposed_shared import transposed, transposed_shared_sketches
+from .transposed_shared import transposed
 
 Rule = Callable[[SketchContext], list[State]]
 
 
-def _changed(rule: Rule, change: Callable[[State], State | None]) -> Rule:
-    """The sketches of another rule for GPUs, each with a change; without those that it does not apply to."""
+def _ordinary(ctx: SketchContext) -> list[State]:
+    """The sketches of Ansor's rules."""
+    return generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)
+
+
+def _changed(rule: Rule, *changes: Callable[[State], State | None]) -> Rule:
+    """The sketches of another rule for GPUs, each with all changes; without those that one does not apply to."""
 
     def sketches(ctx: SketchContext) -> list[State]:
-        found = [change(s) for s in rule(ctx)] if ctx.target.is_gpu else []
-        return [s for s in found if s is not None]
+        found = rule(ctx) if ctx.target.is_gpu else []
+        for change in changes:
+            found = [s for s in map(change, found) if s is not None]
+        return found
 
     return sketches
-
-
-def _ahead(rule: Rule) -> Rule:
-    """The sketches of another rule, with their shared copies fetched ahead."""
-    return _changed(rule, double_buffered)
-
-
-def _transposed(rule: Rule) -> Rule:
-    """The sketches of another rule, with shared copies that are read in strides transposed."""
-    return _changed(rule, transposed)
 
 
 EXTRA_RULES: dict[str, Rule] = {
@@ -55,14 +53,14 @@ EXTRA_RULES: dict[str, Rule] = {
     "long_rows": long_row_sketches,
     "packed_read": packed_read_sketches,
     "micro_kernel": micro_kernel_sketches,
-    "padded_shared": padded_shared_sketches,
-    "double_buffer": double_buffer_sketches,
+    "padded_shared": _changed(_ordinary, padded),
+    "double_buffer": _changed(_ordinary, double_buffered),
     "skinny": skinny_sketches,
-    "transposed_shared": transposed_shared_sketches,
-    "split_reduction_ahead": _ahead(split_reduction_sketches),
-    "padded_shared_ahead": _ahead(padded_shared_sketches),
-    "transposed_shared_ahead": _ahead(transposed_shared_sketches),
-    "split_reduction_transposed_ahead": _ahead(_transposed(split_reduction_sketches)),
+    "transposed_shared": _changed(_ordinary, transposed),
+    "split_reduction_ahead": _changed(split_reduction_sketches, double_buffered),
+    "padded_shared_ahead": _changed(_ordinary, padded, double_buffered),
+    "transposed_shared_ahead": _changed(_ordinary, transposed, double_buffered),
+    "split_reduction_transposed_ahead": _changed(split_reduction_sketches, transposed, double_buffered),
 }
 
 

@@ -15,9 +15,7 @@ from te_lite.state import ATTACHED, INLINED, State
 from te_lite.step import StorageAlign
 from te_lite.tensor import Operation
 
-from ..generate import generate_sketches
 from ..predicates import has_rfactor
-from ..rule import SketchContext
 from ..shared_memory import element_bytes
 
 BANK_BYTES = 128
@@ -82,11 +80,3 @@ def padded(sketch: State) -> State | None:
         size = element_bytes(sketch.stages[k].op.dtype)
         state = apply(state, StorageAlign(k, axis, BANK_BYTES // size, PAD_BYTES // size))
     return None if state is sketch else state
-
-
-def padded_shared_sketches(ctx: SketchContext) -> list[State]:
-    """The ordinary GPU sketches that have something to pad."""
-    if not ctx.target.is_gpu:
-        return []
-    found = [padded(s) for s in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)]
-    return [s for s in found if s is not None]

@@ -18,8 +18,6 @@ from te_lite.replay import apply
 from te_lite.state import State
 from te_lite.step import StorageAlign, StorageOrder
 
-from ..generate import generate_sketches
-from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .padded_shared import BANK_BYTES, PAD_BYTES, strided_copies
 
@@ -33,11 +31,3 @@ def transposed(sketch: State) -> State | None:
         state = apply(state, StorageOrder(k, (*range(axis + 1, rank), *range(axis + 1))))
         state = apply(state, StorageAlign(k, rank - 1, BANK_BYTES // size, PAD_BYTES // size))
     return None if state is sketch else state
-
-
-def transposed_shared_sketches(ctx: SketchContext) -> list[State]:
-    """The ordinary GPU sketches that have something to transpose."""
-    if not ctx.target.is_gpu:
-        return []
-    found = [transposed(s) for s in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)]
-    return [s for s in found if s is not None]
