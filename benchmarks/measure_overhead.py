@@ -108,7 +108,7 @@ def main() -> None:
     report.table(rows, ["part of a trial", "median ms", "mean ms", "max ms", "share"])
     print(f"one trial after the other on one core: {total:.0f} ms; builders run in parallel with the device")
     print(f"best program: {best * 1e6:.1f} us")
-    report.write_json(options.json, {r[0]: r[1:] for r in rows}, device.cuda.Device(0).name())
+    report.write_json(options.json, {r[0]: r[1:] for r in rows}, report.gpu())
 
 
 if __name__ == "__main__":

@@ -10,18 +10,18 @@ last column is the share of cuBLAS's speed.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import ansor
 import te_lite as te
 from benchmarks import pytorch, report
-from benchmarks.operators import our_graph, random_tensors, recorded, relative_error
+from benchmarks.beside_cublas import beside_cublas
+from benchmarks.operators import random_tensors, relative_error
 from te_lite.schedule import Loop, Schedule, StageHandle
 from te_lite.tensor import Tensor
 from te_lite.topi import benchmarks
 
-ROUNDS, TOLERANCE = 15, 1e-5
+TOLERANCE = 1e-5
 VECTOR, BANKS = 4, 32
 
 
@@ -120,17 +120,16 @@ def climbed(n: int) -> list[list[Any]]:
     torch = pytorch.exact_torch()
     a, b = random_tensors(torch, benchmarks.matmul(n, n, n)[:2], "cuda")
     want = a.double() @ b.double()
-    recorders: dict[str, pytorch.Recorder] = {"cuBLAS": partial(recorded, torch, lambda: torch.matmul(a, b))}
+    made: dict[str, tuple[Any, list[Any]]] = {}
     for name, rung in rungs().items():
         s, tensors = product(n, rung)
         module, out = ansor.build(s, tensors, "cuda"), torch.full_like(a, float("nan"))
         module(a, b, out)
         error = relative_error(torch, out, want)
         assert error <= TOLERANCE, f"{name}: the result differs from that in float64 by {error:.1e}"
-        recorders[name] = partial(our_graph, module, [a, b, out])
-    seconds = {name: min(found) for name, found in pytorch.graphs_in_turns(torch, recorders, ROUNDS).items()}
-    best = seconds["cuBLAS"]
-    return [[name, n, t * 1e6, 2 * n**3 / t * 1e-12, best / t] for name, t in seconds.items()]
+        made[name] = module, [a, b, out]
+    rows = beside_cublas(torch, lambda: torch.matmul(a, b), made, 2 * n**3)
+    return [[name, n, *figures] for name, *figures in rows]
 
 
 def main() -> None:

@@ -11,20 +11,18 @@ registers.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 import te_lite as te
 from benchmarks import pytorch, report
-from benchmarks.operators import our_graph, recorded
+from benchmarks.beside_cublas import beside_cublas
 from codegen_cuda.module import CudaModule, open_device
 from tests.mma_schedules import Tiled
 
 ROUNDINGS = 16
 ROWS = 64
-ROUNDS = 15
 
 
 def ladder(element: str, size: int) -> dict[str, Tiled]:
@@ -56,9 +54,7 @@ def climbed(element: str, size: int) -> list[list[Any]]:
     a, b = first.inputs(np.random.default_rng(0))
     some = np.random.default_rng(1).choice(size, ROWS, replace=False)
     x, y = [torch.from_numpy(array).cuda() for array in (a, b)]
-    recorders: dict[str, pytorch.Recorder] = {
-        f"{element} cuBLAS": partial(recorded, torch, lambda: torch.matmul(x, y.T if first.turned else y))
-    }
+    made: dict[str, tuple[CudaModule, list[Any]]] = {}
     for name, program in programs.items():
         tensors = program.tensors()
         module = CudaModule(te.lower(program.schedule(tensors), tensors), open_device().arch)
@@ -66,10 +62,9 @@ def climbed(element: str, size: int) -> list[list[Any]]:
         module(x, y, out)
         wrong = program.wrong(a[some], b, out[some].cpu().numpy(), ROUNDINGS)
         assert wrong is None, f"{element} {name}: {wrong}"
-        recorders[f"{element} {name}"] = partial(our_graph, module, [x, y, out])
-    seconds = {name: min(found) for name, found in pytorch.graphs_in_turns(torch, recorders, ROUNDS).items()}
-    best = seconds[f"{element} cuBLAS"]
-    return [[name, t * 1e6, 2 * size**3 / t * 1e-12, best / t] for name, t in seconds.items()]
+        made[name] = module, [x, y, out]
+    rows = beside_cublas(torch, lambda: torch.matmul(x, y.T if first.turned else y), made, 2 * size**3)
+    return [[f"{element} {name}", *figures] for name, *figures in rows]
 
 
 def main() -> None:

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 import ansor
-from benchmarks.report import parser, table, write_json
-from codegen_cuda.module import open_device
+from benchmarks import report
 
 SEEDS, REPEAT = (1, 2, 3), 5
 TOLERANCE = 1e-5
@@ -71,7 +70,7 @@ def searched(log: Path, target: str, size: int, trials: int) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    options = parser(__doc__ or "")
+    options = report.parser(__doc__ or "")
     options.add_argument("--target", choices=("c", "cuda"), default="c")
     options.add_argument("--trials", type=int, default=64)
     options.add_argument("--size", type=int, default=512)
@@ -88,8 +87,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="winner_") as folder:
         searched(log := Path(folder) / "log.json", given.target, given.size, given.trials)
         figures = winner(log, given.target, given.size)
-    table([[k, *v] if isinstance(v, list) else [k, v, "", ""] for k, v in figures.items()], ["", *map(str, SEEDS)])
-    write_json(given.json, figures, open_device().cuda.Device(0).name() if given.target == "cuda" else None)
+    rows = [[k, *v] if isinstance(v, list) else [k, v, "", ""] for k, v in figures.items()]
+    report.table(rows, ["", *map(str, SEEDS)])
+    report.write_json(given.json, figures, report.gpu() if given.target == "cuda" else None)
 
 
 if __name__ == "__main__":

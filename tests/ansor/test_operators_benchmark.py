@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ansor.core.errors import TaskError
-from benchmarks import operators, pytorch
+from benchmarks import beside_cublas, operators, pytorch
 from benchmarks.operator_rows import MEAN, OWN, Row, chosen_rows, limits_of, moved_bytes, read_rows
 from benchmarks.operator_table import Journal, verdict
 from te_lite import ComputeDAG
@@ -162,6 +162,16 @@ def test_graphs_take_turns() -> None:
     assert times == {"ours": pytest.approx([7e-6] * 4), "slow": pytest.approx([5e-3] * 4)}
     turn = ["ours 286"] * 2 + ["slow 1"] * 2
     assert gpu.order[-4 * len(turn) :] == turn * 4
+
+
+def test_shares_of_the_speed_of_cublas(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu()
+    monkeypatch.setattr(beside_cublas, "recorded", lambda torch, run, calls: gpu.recorder("theirs", run())(calls))
+    monkeypatch.setattr(beside_cublas, "our_graph", lambda name, seconds, calls: gpu.recorder(name, *seconds)(calls))
+    rows = beside_cublas.beside_cublas(gpu, lambda: 1e-3, {"slow": ("a", [4e-3]), "fast": ("b", [5e-4])}, 2 * 10**9)
+    assert [name for name, *_ in rows] == ["cuBLAS", "slow", "fast"]
+    figures = [[1e3, 2.0, 1.0], [4e3, 0.5, 0.25], [5e2, 4.0, 2.0]]
+    assert [row[1:] for row in rows] == [pytest.approx(wanted) for wanted in figures]
 
 
 @pytest.mark.long
