@@ -32,12 +32,15 @@ def matmul_task():
 
 @pytest.fixture
 def states(matmul_task):
-    """`n` distinct programs of `matmul_task`."""
+    """`n` distinct programs of `matmul_task`: states that differ may be lowered to the same loop nest."""
 
     def make(n, task=matmul_task):
-        return ansor.SketchPolicy(
+        policy = ansor.SketchPolicy(
             task, ansor.RandomModel(0), seed=5, params={"sample_init_min_population": 1}, verbose=0
-        ).ask(n)
+        )
+        found = {str(te.lower(s)): s for s in policy.ask(2 * n)}
+        assert len(found) >= n
+        return list(found.values())[:n]
 
     return make
 

@@ -79,7 +79,7 @@ def test_results_come_in_the_order_of_the_inputs(fleet: Fleet, matmul_task: Any,
     made = states(10)
     both = measure(matmul_task, made, ansor.LocalRunner(devices="all"))
     one = measure(matmul_task, made, ansor.LocalRunner(devices=[1]))
-    assert [r.costs for r in both] == [r.costs for r in one] and len({r.costs for r in one}) >= 8
+    assert [r.costs for r in both] == [r.costs for r in one] and len({r.costs for r in one}) == len(made)
     assert {r.device for r in one} == {"c 1 (fast)"}
 
 
