@@ -222,7 +222,9 @@ class Run:
         """Both sides of a row; `before` is what an earlier run found of it."""
         device = "cuda" if self.target == "cuda" else "cpu"
         tensors = row.tensors()
-        task = ansor.SearchTask(compute_dag=ComputeDAG(tensors), target=self.target, desc=row.name)
+        hardware = ansor.HardwareParams.from_device(self.target) if device == "cuda" else None
+        dag = ComputeDAG(tensors)
+        task = ansor.SearchTask(compute_dag=dag, target=self.target, hardware_params=hardware, desc=row.name)
         inputs = random_tensors(self.torch, tensors[:-1], device)
         library = row.library(self.torch)
         exact = [t.double() for t in library.enter(*inputs)]

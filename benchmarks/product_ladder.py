@@ -55,7 +55,7 @@ def rungs() -> dict[str, Rung]:
     tiled = Rung(128, 128, (8, 8), 16)
     vectors = replace(tiled, quadrants=True, vectors=True)
     transposed = replace(vectors, transposed=True)
-    ahead = replace(transposed, step=8, ahead=True)
+    ahead = replace(transposed, ahead=True)
     large = replace(ahead, sums=(8, 16))
     return {
         "an element a thread": element, "8 x 8 sums a thread": tiled, "quadrants and vectors": vectors,

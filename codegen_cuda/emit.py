@@ -80,6 +80,7 @@ class KernelEmitter:
 
     nest: KernelNest
     names: Names
+    tiles: frozenset[Buffer] = frozenset()
     lines: list[str] = field(default_factory=list)
     depth: int = 1
     loops: int = 0
@@ -339,8 +340,9 @@ def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[C
     _check_launch(nest)
     ranges = nest.ranges()
     body = with_operands_ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
-    body = with_vector_writes(in_outer_product_order(body))
-    emitter = KernelEmitter(KernelNest(nest.loops, body), Names())
+    body, tiles = in_outer_product_order(body)
+    apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
+    emitter = KernelEmitter(KernelNest(nest.loops, with_vector_writes(body)), Names(), apart)
     written, used = nest.written(), nest.written() | nest.read()
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]

@@ -4,6 +4,10 @@
 
 A compiler does not know that an index is a multiple of four, and writes the elements of a tile one by one.  The loop
 along them goes inside: each iteration writes a place of its own, and none reads what others write.
+
+A vector is written from four registers of a group.  Sums that lie so all through the kernel meet operands of their own
+bank in every second multiply-add (`outer_product.py`), and the compiler does not move them: to it, they are one value.
+So they are written through `apart`, an exclusive or with a zero that it does not know.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ from te_lite.visit import walk
 
 from .cuda_program import VECTOR_BYTES
 from .indices import vector_start
+
+APART = """static __device__ __forceinline__ float apart(float x) {
+  return __uint_as_float(__float_as_uint(x) ^ (gridDim.z - 1));
+}"""
 
 
 def with_vector_writes(s: Stmt) -> Stmt:

@@ -27,6 +27,7 @@ from te_lite.visit import children, free_vars
 from .cuda_program import VECTOR_BYTES
 from .indices import vector_start
 from .text import CudaText
+from .vector_writes import APART
 
 _NATIVE = {
     "float32": {2: "float2", 4: "float4"}, "float64": {2: "double2"}, "float16": {2: "half2"},
@@ -44,6 +45,7 @@ class Writer(Protocol):
     text: CudaText
     lane: dict[Var, str]
     lane_loads: dict[int, str]
+    tiles: frozenset[Buffer]
 
     def line(self, text: str) -> None: ...
     def fresh(self, name: str) -> str: ...
@@ -157,7 +159,16 @@ class VectorStore:
             for target, value in lanes:
                 self.writer.line(f"{pad}{target} = {value};")
         else:
-            self.writer.line(f"{pad}{self._target()} = make_{self.kind}({', '.join(v for _, v in lanes)});")
+            values = ", ".join([self._apart(value) for _, value in lanes])
+            self.writer.line(f"{pad}{self._target()} = make_{self.kind}({values});")
+
+    def _apart(self, value: str) -> str:
+        """The value of a lane, in a register of its own where it is a sum of a tile."""
+        match self.store.value:
+            case BufferLoad(buffer=buffer, dtype="float32") if buffer in self.writer.tiles:
+                self.writer.text.helpers["apart"] = APART
+                return f"apart({value})"
+        return value
 
     def _target(self) -> str:
         start = vector_start(self.store.index, self.loop.var, self.width)

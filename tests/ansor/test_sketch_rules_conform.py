@@ -25,6 +25,7 @@ SMALL: dict[str, ComputeDAG] = {
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
     "long": ComputeDAG(sketch_cases.softmax(1, 16400)),
+    "tile": ComputeDAG(sketch_cases.matmul(60, 63, 17)),
 }
 
 
@@ -77,6 +78,7 @@ EXTRA = {
     ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",),
     ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),
     ("cuda", "transposed_shared_ahead"): ("conv",), ("cuda", "split_reduction_transposed_ahead"): ("deep",),
+    ("cuda", "register_tiles"): ("tile",),
 }  # fmt: skip
 
 

@@ -222,5 +222,5 @@ def test_what_a_thread_fetches_is_bounded() -> None:
 def test_results_are_written_in_vectors() -> None:
     """Quadrants of 2 in pairs, whatever order the loops have; bias and relu go with them."""
     source = emit(te.lower(TILES["quadrants"])).source
-    assert re.search(r"\*\(float2 \*\)\(C \+ .*make_float2\(C_local\[", source)
+    assert re.search(r"\*\(float2 \*\)\(C \+ .*make_float2\(apart\(C_local\[", source)
     assert not re.search(r"^ *C\[", source, re.M)

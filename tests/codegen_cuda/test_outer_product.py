@@ -52,8 +52,10 @@ def result(func: LoweredFunc) -> np.ndarray:
 def test_sums_stay_the_same_to_the_last_bit(name: str) -> None:
     changed = 0
     for func in programs(name):
-        other = replace(func, body=in_outer_product_order(func.body))
+        body, sums = in_outer_product_order(func.body)
+        other = replace(func, body=body)
         changed += str(other) != str(func)
+        assert all(b.storage == "local" for b in sums) and bool(sums) >= (str(other) != str(func))
         assert result(other).tobytes() == result(func).tobytes()
     assert bool(changed) == (name != "depthwise"), "the products of a depthwise convolution have no two sides"
 
@@ -88,7 +90,10 @@ def test_only_a_step_of_the_reduction_begins_with_new_operands(extents: tuple[in
     for var, extent in ((h, threads), (k, terms), (j, columns), (i, rows)):
         body = For(var, extent, ForKind.UNROLLED, body)
     body = Alloc(acc, body)
-    ordered = in_outer_product_order(body)
-    assert isinstance(body, Alloc) and isinstance(ordered, Alloc)
+    ordered, sums = in_outer_product_order(body)
+    assert isinstance(body, Alloc) and isinstance(ordered, Alloc) and sums == {acc}
     assert sorted(points(ordered.body, {})) == sorted(points(body.body, {}))
     assert breaks(ordered.body) == terms - 1 <= breaks(body.body)
+    longer = int(columns * threads > rows)
+    operands = [pair[longer] for pair in points(ordered.body, {})]
+    assert sum(x != y for x, y in itertools.pairwise(operands)) == terms * max(rows, columns * threads) - 1

@@ -32,6 +32,6 @@ def test_each_rung_adds_what_it_says() -> None:
         texts[name] = emit(te.lower(schedule, tensors)).source
     ahead = [name for name, text in texts.items() if "_operands[" in text]
     assert ahead == ["fetched ahead", "8 x 16 sums", "blocks of 128 x 256"]
-    assert all("A_shared_fetched[" in texts[name] and "make_float4(C_local" in texts[name] for name in ahead)
+    assert all("A_shared_fetched[" in texts[name] and "make_float4(apart(C_local" in texts[name] for name in ahead)
     fetched = ["const float4 *)(A" in texts[name] or "(const float4 *)(B" in texts[name] for name in rungs()]
     assert fetched == [False, False, True, True, True, True, True]

@@ -134,7 +134,7 @@ def test_a_hopeless_program_is_called_once_and_a_fast_one_until_its_time_is_know
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One block of a matrix product is slow enough to count as long."""
-    tensors = matmul(64, 64, 128)
+    tensors = matmul(64, 64, 2048)
     s = te.create_schedule(tensors[-1].op)
     fused = s[tensors[-1]].fuse(*tensors[-1].op.axis)
     _, inner = s[tensors[-1]].split(fused, factor=32)

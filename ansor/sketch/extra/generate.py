@@ -20,6 +20,7 @@ from .long_rows import long_row_sketches
 from .micro_kernel import micro_kernel_sketches
 from .packed_read import packed_read_sketches
 from .padded_shared import padded
+from .register_tiles import register_tiled
 from .row_loops import row_loop_sketches
 from .rows import row_sketches
 from .skinny import skinny_sketches
@@ -32,6 +33,11 @@ Rule = Callable[[SketchContext], list[State]]
 def _ordinary(ctx: SketchContext) -> list[State]:
     """The sketches of Ansor's rules."""
     return generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)
+
+
+def _register_tiles(ctx: SketchContext) -> list[State]:
+    """Ansor's sketches of products with tiles fetched ahead, transposed where they are read in strides."""
+    return register_tiled(ctx, _changed(_ordinary, lambda s: transposed(s) or s, double_buffered)(ctx))
 
 
 def _changed(rule: Rule, *changes: Callable[[State], State | None]) -> Rule:
@@ -60,6 +66,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "split_reduction_ahead": _changed(split_reduction_sketches, double_buffered),
     "padded_shared_ahead": _changed(_ordinary, padded, double_buffered),
     "transposed_shared_ahead": _changed(_ordinary, transposed, double_buffered),
+    "register_tiles": _register_tiles,
     "split_reduction_transposed_ahead": _changed(split_reduction_sketches, transposed, double_buffered),
 }
 

@@ -1,0 +1,123 @@
+"""Register tiles: large products on a GPU in tiles that are decided already, those of kernels written by hand.
+
+    block: M x N outputs                    shared tiles of 16 steps, the reduction outermost, fetched a turn ahead
+      thread: rows x columns sums           in pieces of 4 x 4, whose neighbours are those of neighbouring threads
+        for 16 steps: rows + columns operands in vectors, rows x columns multiply-adds
+
+The search finds such tiles among millions of others, of which most of its measurements tell it little: a thread's tile
+of 8 x 16 wants nine lengths at once.  Here they are numbers of the sketch (`FORMS`), those that were fastest of the
+kernels in `benchmarks/product_ladder.py`; what remains is how far loops are unrolled and copies are vectors.  Tiles may
+run over the edge of an extent, as others do, where they add at most an eighth to each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from te_lite.reads import reads_by_producer
+from te_lite.replay import replay
+from te_lite.state import INLINED, State
+from te_lite.step import Split, Step
+
+from ..predicates import split_steps
+from ..rule import SketchContext
+from ..shared_memory import element_bytes
+from .padded_shared import axes_of, extents_of
+
+PIECE, STEPS = 4, (16, 8)
+MOST_WASTE = 1.125
+TILES = 2
+
+
+@dataclass(frozen=True)
+class Form:
+    """A block of `rows` x `columns` outputs, `sums` of them (rows, columns) for each thread."""
+
+    rows: int
+    columns: int
+    sums: tuple[int, int]
+
+    def steps(self, element: int, shared: int) -> int:
+        """The most steps of a tile for which `shared` bytes are enough, elements of both operands having `element`."""
+        words = TILES * (self.rows + self.columns + 2 * PIECE) * element
+        return next((n for n in STEPS if n * words <= shared), STEPS[-1])
+
+    @property
+    def row_lengths(self) -> tuple[int, ...]:
+        """Virtual threads, threads and elements along the rows."""
+        return _lengths(self.rows, self.sums[0])
+
+    @property
+    def column_lengths(self) -> tuple[int, ...]:
+        """Virtual threads, threads and elements along the columns."""
+        return _lengths(self.columns, self.sums[1])
+
+
+def _lengths(block: int, sums: int) -> tuple[int, ...]:
+    return sums // PIECE, block // sums, 1, PIECE
+
+
+FORMS = (
+    Form(128, 256, (8, 16)), Form(256, 128, (16, 8)), Form(128, 128, (8, 16)), Form(128, 128, (8, 8)),
+    Form(64, 128, (8, 8)), Form(128, 64, (8, 8)), Form(64, 64, (8, 8)),
+)  # fmt: skip
+"""Of products that fill the machine, down to those of a few hundred rows and columns."""
+
+
+def register_tiled(ctx: SketchContext, sketches: Iterable[State]) -> list[State]:
+    """The sketches whose lengths are all undecided, with those of their product decided in each form that fits."""
+    shared = ctx.hardware.max_shared_memory_per_block
+    return [replay(ctx.dag, steps) for sketch in sketches for steps in _decided(sketch, shared)]
+
+
+def _decided(sketch: State, shared: int) -> Iterator[tuple[Step, ...]]:
+    products = {k: sides for k in range(len(sketch.stages)) if (sides := _sides(sketch, k)) is not None}
+    if len(products) != 1:
+        return
+    ((k, (row, column)),) = products.items()
+    op = sketch.stages[k].op
+    extents = extents_of(op)
+    for form in FORMS:
+        if _waste(extents[row], form.rows) <= MOST_WASTE and _waste(extents[column], form.columns) <= MOST_WASTE:
+            lengths: list[tuple[int, ...]] = [(1, 1, 1, 1)] * len(op.axis)
+            lengths.append((form.steps(element_bytes(op.dtype), shared), 1))
+            lengths[row], lengths[column] = form.row_lengths, form.column_lengths
+            yield _with_lengths(sketch, k, lengths)
+
+
+def _waste(extent: int, block: int) -> float:
+    """The elements that blocks compute for each one that is needed."""
+    return -(-extent // block) * block / extent
+
+
+def _with_lengths(sketch: State, k: int, lengths: Sequence[tuple[int, ...]]) -> tuple[Step, ...]:
+    steps = list(sketch.steps)
+    for position, chosen in zip(sorted(split_steps(sketch, k)), lengths, strict=True):
+        step = steps[position]
+        assert isinstance(step, Split)
+        steps[position] = replace(step, lengths=chosen)
+    return tuple(steps)
+
+
+def _sides(sketch: State, k: int) -> tuple[int, int] | None:
+    """The axes of rows and of columns of stage k, a product of two reads in Ansor's tiles; None for other stages.
+
+    Each is the only one longer than 1 that one operand has and the other one has not, and the product has one
+    reduction axis of at least a tile, along which both operands are read.
+    """
+    op = sketch.stages[k].op
+    splits = [sketch.steps[p] for p in sorted(split_steps(sketch, k))]
+    undecided = [len(s.lengths) for s in splits if isinstance(s, Split) and None in s.lengths]
+    extents, space = extents_of(op), len(op.axis)
+    if undecided != [4] * space + [2] or extents[space] < max(STEPS):
+        return None
+    hidden = frozenset(n for n, s in enumerate(sketch.stages) if s.where == INLINED)
+    reads = [r for found in reads_by_producer(sketch.ops, hidden) for r in found if r.reader == k]
+    operands = [frozenset[int]().union(*[axes_of(index, extents) for index in r.forms]) for r in reads]
+    if len(operands) != 2 or not all(space in axes for axes in operands):
+        return None
+    a, b = [axes - {space} for axes in operands]
+    column = space - 1
+    rows, columns = (a - b, b - a) if column in b else (b - a, a - b)
+    return (min(rows), column) if len(rows) == 1 and columns == {column} else None
