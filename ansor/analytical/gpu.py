@@ -56,7 +56,7 @@ OWN_UNROLL = 64
 BASE_REGISTERS = 24
 """Registers of a thread for addresses and counters."""
 MAX_REGISTERS = 255
-"""Registers that a thread can name."""
+"""Registers that a thread can name; it has fewer where those of its block are more than a multiprocessor has."""
 BLOCK_BYTES = 1024
 """Shared memory that the system takes of each block (CUDA C++ programming guide, compute capability 8 and 9)."""
 SPILL_INSTRUCTIONS = 2
@@ -108,7 +108,8 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     through = [_fetched_bytes(nest, room) for nest in nests]
     fetched = sum([own for own, _ in through])
     bodies = [_body(nest, nests, machine, misses) for nest, (_, misses) in zip(nests, through, strict=True)]
-    spilled = np.where(np.greater(registers, MAX_REGISTERS), 1, 0)
+    most = smaller(MAX_REGISTERS, machine.registers // larger(threads, 1))
+    spilled = np.where(np.greater(registers, most), 1, 0)
     busy, alone = _cycles(nests, bodies, spilled, machine)
     busy = np.maximum(busy, fetched / L2_PORT)
     alone = np.maximum(busy, alone)

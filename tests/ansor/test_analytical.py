@@ -27,6 +27,7 @@ from te_lite.state import State
 from te_lite.step import Annotate, Fuse, Pragma, Reorder, Split
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows
+from tests.codegen_cuda.test_operands_ahead import product
 from tests.conformance.cost_model import CostModelSuite, measured
 from tests.conv_layer import as_lanes, as_single, conv2d_layer, cuda_steps, random_factors, tutorial_layer
 from tests.drawn_programs import drawn_program
@@ -217,6 +218,15 @@ def test_unrolling_keeps_sums_in_registers() -> None:
         state = apply(state, step)
     unrolled = apply(state, Pragma(2, 0, "auto_unroll_max_step$64"))
     assert one(unrolled, SERVER) <= one(state, SERVER)
+
+
+def test_sums_beyond_the_registers_of_a_block_are_spilled() -> None:
+    """128 sums for each of 1024 threads are twice what a multiprocessor has registers for."""
+    few, many = [
+        one(product(4096, 4096, 4096, (2, threads, 1, 4), (4, 16, 1, 4), (16, 1), 4), GPUS["H200"])
+        for threads in (16, 64)
+    ]
+    assert many > 1.5 * few
 
 
 # ------------------------------------------------------------------------------------------------- measurements
