@@ -29,8 +29,9 @@ from math import prod
 from te_lite.expr import Binary, BufferLoad, Expr, Var, binary, compare, if_then_else
 from te_lite.perfect_nest import nested, perfect_nest
 from te_lite.stmt import Buffer, For, ForKind, Stmt, Store, bodies, map_exprs, with_bodies
-from te_lite.visit import free_vars, substitute
+from te_lite.visit import free_vars, substitute, walk
 
+from .indices import split_lane
 from .registers import index_vars, register_loops, useful_copies
 
 
@@ -88,7 +89,16 @@ def _tile(loops: Sequence[For], s: Store) -> _Tile | None:
     terms = [loop for loop in loops if loop.var not in sums]
     if not all(sides) or len(terms) + len(sides[0]) + len(sides[1]) < len(loops):
         return None
+    sides = [far_first(side, operand) for side, operand in zip(sides, (x, y), strict=True)]
     return _Tile(terms, *sorted(sides, key=lambda side: -prod([loop.extent for loop in side])))
+
+
+def far_first(loops: Sequence[For], operand: Expr) -> list[For]:
+    """The loops in the order of memory: those that move `operand` far around those that move it to a neighbour."""
+    index = next((e.index for e in walk(operand) if isinstance(e, BufferLoad)), None)
+    steps = [None if index is None else split_lane(index, loop.var) for loop in loops]
+    far = {loop.var: step[0] for loop, step in zip(loops, steps, strict=True) if step is not None}
+    return sorted(loops, key=lambda loop: -far[loop.var]) if len(far) == len(loops) else list(loops)
 
 
 def _passed(tile: _Tile, s: Stmt) -> Stmt:

@@ -59,8 +59,8 @@ def _lengths(block: int, sums: int) -> tuple[int, ...]:
 
 
 FORMS = (
-    Form(128, 256, (8, 16)), Form(256, 128, (16, 8)), Form(128, 128, (8, 16)), Form(128, 128, (8, 8)),
-    Form(64, 128, (8, 8)), Form(128, 64, (8, 8)), Form(64, 64, (8, 8)),
+    Form(128, 256, (8, 16)), Form(256, 128, (16, 8)), Form(128, 128, (8, 16)), Form(128, 128, (16, 8)),
+    Form(128, 128, (8, 8)), Form(64, 128, (8, 8)), Form(128, 64, (8, 8)), Form(64, 64, (8, 8)),
 )  # fmt: skip
 """Of products that fill the machine, down to those of a few hundred rows and columns."""
 
