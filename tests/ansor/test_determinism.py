@@ -36,6 +36,7 @@ def run_elsewhere(directory: Path, hash_seed: str, *words: str) -> dict[str, str
     return found
 
 
+@pytest.mark.long
 def test_two_processes_ask_for_the_same_programs(tmp_path: Path) -> None:
     """The second one has other hashes of texts, and takes the results from the log of the first."""
     first = run_elsewhere(tmp_path, "1")
@@ -44,12 +45,18 @@ def test_two_processes_ask_for_the_same_programs(tmp_path: Path) -> None:
     assert {case: first[case] for case in SEQUENCES} == SEQUENCES
 
 
+@pytest.mark.parametrize("case", SEQUENCES)
+def test_every_process_asks_for_the_same_programs(case: str, tmp_path: Path) -> None:
+    """Also this one, whose hashes of texts are its own."""
+    target, model = case.split()
+    found = tune(target, model, tmp_path / "log", AnalyticalRunner(noise=0.2, seed=3))
+    assert len(set(found)) == TRIALS and digest(found) == SEQUENCES[case]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_another_seed_asks_for_other_programs(target: str, tmp_path: Path) -> None:
-    runner = AnalyticalRunner(noise=0.2, seed=3)
-    found = [tune(target, "random", tmp_path / str(seed), runner, seed) for seed in (4, 5)]
-    assert all(len(set(steps)) == TRIALS for steps in found)
-    assert digest(found[0]) == SEQUENCES[f"{target} random"] != digest(found[1])
+    found = tune(target, "random", tmp_path / "log", AnalyticalRunner(noise=0.2, seed=3), 5)
+    assert len(set(found)) == TRIALS and digest(found) != SEQUENCES[f"{target} random"]
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -207,7 +207,9 @@ SCRIPT = textwrap.dedent("""
 """)
 
 
-@pytest.mark.parametrize(("how", "fifth"), [(signal.SIGINT, "run_hang"), (signal.SIGKILL, "good")])
+@pytest.mark.parametrize(
+    ("how", "fifth"), [(signal.SIGINT, "run_hang"), pytest.param(signal.SIGKILL, "good", marks=pytest.mark.long)]
+)
 def test_stopping_a_search_leaves_no_process(tmp_path: Path, how: signal.Signals, fifth: str) -> None:
     """By Ctrl-C also while one of two devices hangs; a worker that hangs outlives a killed search by its time limit."""
     place, log, mark = tmp_path / "faults", tmp_path / "log.json", f"mark-{uuid.uuid4()}"

@@ -15,7 +15,7 @@ from ansor.offline.common import NoBuilder
 from ansor.policy.scoring import Scorer
 from ansor.space.choices import Group
 from te_lite.state import State
-from tests.ansor.search_case import conv_task
+from tests.ansor.search_case import PARAMS, conv_task
 
 
 class Known(PythonBasedModel):
@@ -66,7 +66,7 @@ def test_the_prior_fades_as_measurements_come_in(target: str) -> None:
     task = conv_task(target)
     weights = []
     for model in (ansor.XGBModel(seed=0), ansor.RandomModel(0), PythonBasedModel()):
-        policy = ansor.SketchPolicy(task, model, seed=1, verbose=0)
+        policy = ansor.SketchPolicy(task, model, PARAMS, seed=1, verbose=0)
         before = policy._prior
         if model.scores_throughput:
             measurer = ansor.ProgramMeasurer(NoBuilder(), AnalyticalRunner(), [], verbose=0)

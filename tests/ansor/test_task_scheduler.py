@@ -10,7 +10,9 @@ import ansor
 from ansor.scheduler.report import Summary, curve_text
 from ansor.scheduler.restore import restore
 
-FLAT = {"sample_init_min_population": 1}
+FLAT = {
+    "sample_init_min_population": 1, "evolutionary_search_population": 64, "evolutionary_search_num_iters": 1,
+}  # fmt: skip
 
 
 def task_of(n, desc="", m=11):

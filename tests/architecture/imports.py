@@ -167,7 +167,8 @@ def module_cycles(imports: Sequence[Import]) -> list[Cycle]:
 
 def room_cycles(tree: Tree, imports: Sequence[Import]) -> list[Cycle]:
     """The largest sets of rooms that all reach each other."""
-    return _cycles((tree.room(i.source), tree.room(i.target)) for i in imports)
+    rooms = {module: tree.room(module) for module in tree.files}
+    return _cycles((rooms[i.source], rooms[i.target]) for i in imports)
 
 
 def touching(cycles: Iterable[Cycle], package: str) -> list[Cycle]:

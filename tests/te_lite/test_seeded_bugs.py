@@ -257,6 +257,15 @@ BUGS: list[Patch] = [
 ]  # fmt: skip
 
 
+SHY: list[Patch] = [remainder_always_tight, folded_beyond_the_edge]
+"""Bugs that show in one of hundreds of programs."""
+
+
+def timed(bug: Patch) -> Any:
+    """The parameter of a test: bugs that take seconds to find are for `make test-long`."""
+    return pytest.param(bug, id=bug.__name__, marks=[pytest.mark.long] if bug in SHY else [])
+
+
 def programs_until_found(oracles: list[Oracle], limit: int = MAX_PROGRAMS) -> int | None:
     """How many random programs it takes until one is refused or wrong; None when all pass."""
     drawn = itertools.product(range(limit // len(oracles) // 2), (True, False), oracles)
@@ -279,7 +288,7 @@ def fresh_oracles() -> list[Oracle]:
     return [Oracle(te.ComputeDAG(WORKLOADS[name]()), np.random.default_rng(0)) for name in NAMES]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize("bug", list(map(timed, BUGS)))
 def test_planted_bug_is_found(bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     oracles = fresh_oracles()
     bug(monkeypatch)

@@ -31,9 +31,9 @@ from .random_inputs import random_inputs
 from .run_cuda import apart
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
-PART = 150
-PARTS = 2
-SEEDS_OF_GRAPHS = 24
+QUICK, QUICK_GRAPHS = 100, 8
+"""Seeds of computations and of networks in the fast suite; `long` takes twice as many more."""
+PARTS = [0, *[pytest.param(part, marks=pytest.mark.long) for part in (1, 2)]]
 INF, NAN = math.inf, math.nan
 
 
@@ -48,13 +48,14 @@ def seeds(first: int, count: int) -> tuple[str, str]:
     return "--seeds", f"{first}:{first + count}"
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", PARTS)
 def test_random_computations(part: int) -> None:
-    assert not findings(*seeds(part * PART, PART), "--batch", "30")
+    assert not findings(*seeds(part * QUICK, QUICK), "--batch", "30")
 
 
-def test_random_networks() -> None:
-    assert not findings(*seeds(0, SEEDS_OF_GRAPHS), "--graphs")
+@pytest.mark.parametrize("part", PARTS)
+def test_random_networks(part: int) -> None:
+    assert not findings(*seeds(part * QUICK_GRAPHS, QUICK_GRAPHS), "--graphs")
 
 
 def test_a_few_special_values() -> None:
