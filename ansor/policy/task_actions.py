@@ -13,6 +13,7 @@ from te_lite.state import State
 from ..core.backends import backend
 from ..core.build import build_function
 from ..core.errors import NoRecordError, TaskError
+from ..core.export import export_program
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
 from ..core.task import SearchTask
@@ -67,6 +68,10 @@ class Actions:
 
     def build(self, task: SearchTask, state: State) -> Any:
         return build_function(state, task.compute_dag.tensors, task.target)
+
+    def export(self, task: SearchTask, state: State, folder: str | os.PathLike[str]) -> None:
+        facts = {"workload": task.workload_key}
+        export_program(state, task.compute_dag.tensors, task.target, folder, task.name, facts)
 
     def source(self, task: SearchTask, state: State) -> str:
         return backend(task.target.kind.name).source(lower(state, task.compute_dag.tensors), str(task.target))
