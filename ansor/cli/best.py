@@ -24,7 +24,8 @@ def add_parser(commands: Any) -> Any:
     parser = commands.add_parser(NAME, help="show the best program of each workload in a log")
     parser.add_argument("log")
     parser.add_argument("--workload", help="only the workload of this name, or this workload key")
-    parser.add_argument("--print", dest="mode", choices=("schedule", "c", "cuda"), help="also print the program")
+    text = "also print the program: schedule, or the target's kind (c, cuda, ...) for its source"
+    parser.add_argument("--print", dest="mode", metavar="WHAT", help=text)
     return parser
 
 
@@ -36,7 +37,7 @@ def best(args: argparse.Namespace) -> int:
             print(inp.task.compute_dag.print_python_code_from_state(inp.state))
         elif args.mode is not None:
             if args.mode != kind:
-                raise TaskError(f"--print {args.mode}: the record is for target {kind!r}")
+                raise TaskError(f"--print {args.mode}: the record is for target {kind!r}; schedule is the other choice")
             print(inp.task.source(inp.state))
     return 0
 

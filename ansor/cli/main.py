@@ -26,9 +26,8 @@ from ..core.target import Target
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
-from ..measure.local import LocalRunner
 from ..policy.sketch_policy import SketchPolicy
-from ..policy.tuning_options import TuningOptions
+from ..policy.tuning_options import TuningOptions, usual_runner
 from ..records.lines import (
     RecordReader,
     RecordToFile,
@@ -143,7 +142,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.trials == 0 and args.more is None:
         return _show_choice(policy, log if args.resume else None)
     trials = cli_budget.new_trials(args, _recorded(log, task), str(log))
-    runner = LocalRunner(devices=cli_devices.devices_of(args.devices))
+    runner = usual_runner(task.target.kind.name, cli_devices.devices_of(args.devices))
     options = TuningOptions(
         num_measure_trials=trials,
         num_measures_per_round=min(64, max(16, trials // 8)),

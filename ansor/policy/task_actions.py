@@ -35,22 +35,21 @@ class Actions:
     def tune(self, task: SearchTask, options: TuningOptions, policy: Any, adaptive_training: bool) -> None:
         law = "the options must be ansor.TuningOptions"
         require(isinstance(options, TuningOptions), TaskError, "SearchTask.tune", law, got=options)
-        target = backend(task.target.kind.name)
-        if isinstance(options.runner, LocalRunner):
-            target.check(str(task.target))
-        policy = policy or SketchPolicy(task, XGBModel(adaptive_training=adaptive_training), verbose=options.verbose)
-        limits = checked_limits(task, policy, options.time_limit)
-        continue_log([policy], options)
-        measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
-        try:
+        kind = task.target.kind.name
+        target = backend(kind)
+        with options.measuring([kind]) as (builder, runner):
+            if isinstance(runner, LocalRunner):
+                target.check(str(task.target))
+            model = XGBModel(adaptive_training=adaptive_training)
+            policy = policy or SketchPolicy(task, model, verbose=options.verbose)
+            limits = checked_limits(task, policy, options.time_limit)
+            continue_log([policy], options)
+            measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             with measurer.display.run(task, options.num_measure_trials):
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,
                 )  # fmt: skip
-        finally:
-            for worker in options.owned:
-                worker.close()
 
     def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
         def fits(inp: MeasureInput) -> bool:
