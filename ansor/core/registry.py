@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from te_lite.errors import TeError, require
+from te_lite.errors import require
 
 from .errors import BackendError
 
@@ -93,10 +93,9 @@ def is_known(kind: str) -> bool:
         require(len(found) == 1, BackendError, f"target {kind!r}", "has several plug-ins", got=[p.value for p in found])
         try:
             found[0].load()()
-        except TeError:
-            raise
         except Exception as error:
-            raise BackendError(f"{subject} fails: {type(error).__name__}: {error}") from error
+            said = " ".join(str(error).split())
+            raise BackendError(f"{subject} fails: {type(error).__name__}: {said}") from error
         require(kind in _TABLE, BackendError, subject, "must call ansor.register_target for this kind")
     return kind in _TABLE
 

@@ -188,6 +188,12 @@ def test_a_plugin_is_loaded_when_its_kind_is_named(installed: Path, capsys: pyte
         ("npu = nowhere:register", "", "its plug-in nowhere:register fails: ModuleNotFoundError"),
         ("npu = npu_plugin_module:register", "def register(): pass", r"must call ansor\.register_target"),
         ("npu = npu_plugin_module:register", "register = 3", "fails: TypeError"),
+        ("npu = npu_plugin_module:register", "raise ValueError('a\\nb')", "fails: ValueError: a b"),
+        (
+            "npu = npu_plugin_module:register",
+            REGISTER.replace("like='cuda'", "like='x'"),
+            "fails: BackendError: .*like is",
+        ),
     ],
 )
 def test_a_plugin_that_does_not_work_is_one_sentence(installed: Path, points: str, code: str, law: str) -> None:

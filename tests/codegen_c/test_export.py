@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from ansor.core.export import entry_of, export_program
 from ansor.core.sealed_folder import DIGEST, signed
 from codegen_c.compile import compiler_command
 from te_lite.names import identifier, is_reserved
+from tests.relay_lite.hostile_exports import changed_json
 
 N, M, K = 13, 12, 5
 MAIN = """
@@ -199,6 +201,23 @@ def test_a_spoiled_folder_is_refused(exported: Path, tmp_path: Path, what: str) 
     with pytest.raises(ansor.ExportError, match=law) as error:
         ansor.load_module(tmp_path / "made")
     assert str(error.value).startswith("program ") and "\n" not in str(error.value)
+
+
+def test_changed_manifests_are_refused_or_programs(exported: Path, tmp_path: Path) -> None:
+    """Whatever its digest says is signed anew, so that every value is reached."""
+    shutil.copytree(exported, tmp_path / "made")
+    facts, loaded = json.loads((exported / "manifest.json").read_text()), 0
+    for seed in range(300):
+        spoiled = changed_json(random.Random(seed), facts)
+        if isinstance(spoiled, dict):
+            spoiled = signed({name: value for name, value in spoiled.items() if name != DIGEST})
+        (tmp_path / "made" / "manifest.json").write_text(json.dumps(spoiled))
+        try:
+            assert callable(ansor.load_module(tmp_path / "made"))
+            loaded += 1
+        except ansor.ExportError as error:
+            assert "\n" not in str(error), seed
+    assert 0 < loaded < 150
 
 
 @pytest.mark.parametrize(
