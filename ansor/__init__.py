@@ -13,7 +13,17 @@ from .cluster import RPCRunner, request_remote
 from .core import nd, target
 from .core.build import build, lower
 from .core.catalog import offer_catalog
-from .core.errors import AnsorError, BackendError, BudgetError, JournalError, MeasureError, NoRecordError, TaskError
+from .core.errors import (
+    AnsorError,
+    BackendError,
+    BudgetError,
+    ExportError,
+    JournalError,
+    MeasureError,
+    NoRecordError,
+    TaskError,
+)
+from .core.export import load_module
 from .core.hardware import HardwareParams
 from .core.layout_option import LayoutRewriteOption
 from .core.nd import cpu, device, gpu
@@ -36,6 +46,7 @@ from .measure import (
     ProgramMeasurer,
 )
 from .policy.callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
+from .policy.register_target import register_target
 from .policy.sketch_policy import EmptyPolicy, SketchPolicy
 from .policy.task_actions import Actions
 from .policy.tuning_options import TuningOptions
@@ -55,15 +66,16 @@ from .sketch import PreloadCustomSketchRule
 
 __all__ = [
     "AnsorError", "ApplyHistoryBest", "BackendError", "BudgetError", "BuildResult", "ComputeDAG", "DispatchContext",
-    "EmptyPolicy", "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder", "LocalRPCMeasureContext",
-    "LocalRunner", "LogEstimatedLatency", "MeasureCallback", "MeasureError", "MeasureErrorNo", "MeasureInput",
-    "MeasureResult", "NoRecordError", "PreloadCustomSketchRule", "PreloadMeasuredStates", "PrintTableInfo",
-    "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel", "RPCRunner", "RandomModel", "RecordReader",
-    "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError", "TaskScheduler", "TaskSchedulerCallback",
-    "TuningOptions", "XGBModel", "autotvm", "build", "cpu", "device", "distill_record_file", "dump_record_to_string",
-    "extract_tasks", "gpu", "load_best_record", "load_history_best", "load_record_from_string", "load_records", "lower",
-    "make_workload_key", "nd", "register_backend", "register_workload", "register_workload_tensors", "request_remote",
-    "rewrite_layout_from_state", "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",
+    "EmptyPolicy", "ExportError", "HardwareParams", "JournalError", "LayoutRewriteOption", "LocalBuilder",
+    "LocalRPCMeasureContext", "LocalRunner", "LogEstimatedLatency", "MeasureCallback", "MeasureError",
+    "MeasureErrorNo", "MeasureInput", "MeasureResult", "NoRecordError", "PreloadCustomSketchRule",
+    "PreloadMeasuredStates", "PrintTableInfo", "ProgramMeasurer", "PythonBasedMeasureCallback", "PythonBasedModel",
+    "RPCRunner", "RandomModel", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "Target", "TaskError",
+    "TaskScheduler", "TaskSchedulerCallback", "TuningOptions", "XGBModel", "autotvm", "build", "cpu", "device",
+    "distill_record_file", "dump_record_to_string", "extract_tasks", "gpu", "load_best_record", "load_history_best",
+    "load_module", "load_record_from_string", "load_records", "lower", "make_workload_key", "nd", "register_backend",
+    "register_target", "register_workload", "register_workload_tensors", "request_remote", "rewrite_layout_from_state",
+    "save_records", "target", "task_scheduler", "template", "workload_key_to_tensors",
 ]  # fmt: skip
 
 template = autotvm  # its name in earlier versions

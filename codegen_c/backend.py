@@ -26,6 +26,7 @@ from . import caches
 from .compile import compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
 from .errors import CallError, CompileError
+from .export import CExporter
 from .host import PROCESSORS, host_family
 from .module import build
 from .network import CNetworkBackend
@@ -133,6 +134,7 @@ class CBackend(Backend):
     kind = "c"
     shares_host = True
     host_files = (LIBRARY,)
+    exports = CExporter()
     networks = CNetworkBackend()
 
     def check(self, target: str) -> None:

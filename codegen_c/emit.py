@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from te_lite.c_text import TYPES
 from te_lite.errors import require
-from te_lite.names import Names
+from te_lite.names import Names, identifier
 from te_lite.stmt import (
     Alloc,
     Barrier,
@@ -111,7 +111,7 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
 
 
 def _file(func: LoweredFunc, emitter: Emitter, entry: str, timer: str, signature: str) -> str:
-    shapes = ", ".join(f"{b.name}[{', '.join(map(str, b.shape))}] {b.dtype}" for b in func.args)
+    shapes = ", ".join(f"{identifier(b.name)}[{', '.join(map(str, b.shape))}] {b.dtype}" for b in func.args)
     names = ", ".join(emitter.out.buffer(b) for b in func.args)
     parts = [f"/* {entry}: {shapes} */", *_needed(emitter)]
     parts += ["", f"__attribute__((noinline)) void {entry}({signature}) {{", *emitter.out.lines, "}", ""]

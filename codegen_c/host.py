@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
+from ansor.core.errors import GraphError
+from ansor.core.json_values import items, text
 from te_lite import environment
+from te_lite.errors import require
 
 
 @dataclass(frozen=True)
@@ -71,3 +76,20 @@ _INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "popcnt", "amx", "v
 def instruction_sets() -> list[str]:
     """The instruction sets of this processor that a compiler may use, by the names of /proc/cpuinfo."""
     return sorted(flag for flag in _cpu_flags() if flag.startswith(_INSTRUCTIONS))
+
+
+def machine_facts() -> dict[str, Any]:
+    """What machine code that is compiled here was made for, as JSON."""
+    return {"system": platform.system(), "machine": platform.machine(), "instructions": instruction_sets()}
+
+
+def check_machine(subject: str, facts: Mapping[str, Any]) -> None:
+    """Raise GraphError when this machine cannot run machine code that was made for `facts`."""
+    here = machine_facts()
+    for name in ("system", "machine"):
+        law = f"was compiled for {facts.get(name)!r}; build it here"
+        require(facts.get(name) == here[name], GraphError, subject, law, here=here[name])
+    wanted = [text(name, "instructions") for name in items(facts.get("instructions", []), "instructions")]
+    missing = sorted(set(wanted) - set(here["instructions"]))
+    law = "was compiled for instructions that this processor lacks; build it here"
+    require(not missing, GraphError, subject, law, missing=missing)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from ansor.core.exported_program import Argument, arguments_of
 from ansor.core.nd import in_host_memory
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 from te_lite.timing import Timing
 
 from .compile import load
-from .emit import emit, entry_name, written_buffers
+from .emit import emit, entry_name
 from .errors import CallError
 from .host import Options
 
@@ -33,19 +34,15 @@ class Module:
     """Call it with one array per argument, in order; outputs are written in place.
 
     Arrays are NumPy arrays, or objects with `__array_interface__`, C-contiguous, of the dtype and shape of the
-    arguments.  `source` is the C text, `entry_name` the name of the function in it.
+    `arguments`.  `source` is the C text, `entry_name` the name of the function in it and in `library`.
     """
 
-    def __init__(self, func: LoweredFunc, source: str, entry_name: str, timeout: float | None = None) -> None:
-        self.func = func
+    def __init__(self, arguments: Sequence[Argument], source: str, entry_name: str, library: ctypes.CDLL) -> None:
+        self.arguments = tuple(arguments)
         self.source = source
         self.entry_name = entry_name
-        written = written_buffers(func.body)
-        self._written = [b in written for b in func.args]
-        self._shapes = [tuple(b.shape) for b in func.args]
-        self._dtypes = [np.dtype(b.dtype) for b in func.args]
-        library = load(source, timeout)
-        pointers = [ctypes.c_void_p] * len(func.args)
+        self._dtypes = [np.dtype(a.dtype) for a in arguments]
+        pointers = [ctypes.c_void_p] * len(arguments)
         self._call = library[entry_name]
         self._call.restype, self._call.argtypes = None, pointers
         self._seconds = library[f"{entry_name}_seconds"]
@@ -87,32 +84,33 @@ class Module:
         return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
     def _checked(self, arrays: tuple[Any, ...]) -> list[Array]:
-        args, subject = self.func.args, self.entry_name
+        args, subject = self.arguments, self.entry_name
         if len(arrays) != len(args):
-            names = ", ".join(b.name for b in args)
+            names = ", ".join(a.name for a in args)
             raise CallError(f"{subject}: {len(args)} arrays are needed ({names}), got {len(arrays)}")
         held = [self._argument(k, item) for k, item in enumerate(arrays)]
         self._check_apart(held)
         return held
 
     def _argument(self, k: int, item: Any) -> Array:
-        where = f"{self.entry_name}: argument {k} ({self.func.args[k].name})"
+        argument = self.arguments[k]
+        where = f"{self.entry_name}: argument {k} ({argument.name})"
         require(in_host_memory(item), CallError, where, "must be a NumPy array", type=type(item).__name__)
         a = np.asarray(item)
-        if a.dtype != self._dtypes[k] or a.shape != self._shapes[k]:
-            wanted = f"{self._dtypes[k]} of shape {self._shapes[k]}"
+        if a.dtype != self._dtypes[k] or a.shape != argument.shape:
+            wanted = f"{self._dtypes[k]} of shape {argument.shape}"
             raise CallError(f"{where}: must be {wanted}, got {a.dtype} of shape {a.shape}")
         require(a.flags.c_contiguous, CallError, where, "must be C-contiguous", strides=a.strides)
-        require(a.flags.writeable or not self._written[k], CallError, where, "is written, it must not be read-only")
+        require(a.flags.writeable or not argument.written, CallError, where, "is written, it must not be read-only")
         return a
 
     def _check_apart(self, arrays: list[Array]) -> None:
-        for k, written in enumerate(self._written):
-            if not written:
+        for k, argument in enumerate(self.arguments):
+            if not argument.written:
                 continue
             for j, other in enumerate(arrays):
                 if j != k and np.may_share_memory(arrays[k], other):
-                    a, b = self.func.args[k].name, self.func.args[j].name
+                    a, b = argument.name, self.arguments[j].name
                     raise CallError(f"{self.entry_name}: {a} is written, it must not share memory with {b}")
 
 
@@ -128,4 +126,5 @@ def build(
 
     Raises EmitError for programs that need thread blocks and CompileError when the compiler is missing or fails.
     """
-    return Module(func, emit(func, name, options), entry_name(func, name), timeout)
+    source = emit(func, name, options)
+    return Module(arguments_of(func), source, entry_name(func, name), load(source, timeout))

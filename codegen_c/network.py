@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansor.core.backend import Array, CompiledNetwork
 from ansor.core.errors import GraphError
-from ansor.core.json_values import items, text
 from ansor.core.kernel_store import KernelStore
 from ansor.core.nd import ALIGNMENT
 from ansor.core.network_memory import HostMemory
@@ -21,7 +19,7 @@ from te_lite.stmt import LoweredFunc
 from .compile import compiler_facts, store_path
 from .emit import emit, refuse_threads
 from .errors import CompileError
-from .host import host_options, instruction_sets
+from .host import check_machine, host_options, machine_facts
 from .library import (
     OBJECT_FLAGS,
     RUN,
@@ -96,18 +94,11 @@ class CNetworkBackend:
         return {DRIVER: driver}, {BINARY: link({**compiled, "network": object_code(driver, "network")})}
 
     def machine(self, target: str) -> dict[str, Any]:
-        return {"system": platform.system(), "machine": platform.machine(), "instructions": instruction_sets()}
+        return machine_facts()
 
     def check_machine(self, facts: Mapping[str, Any], index: int) -> None:
         require(index == 0, GraphError, "network", "the only processor is number 0", device=index)
-        here = self.machine("")
-        for name in ("system", "machine"):
-            law = f"was compiled for {facts.get(name)!r}; build it here"
-            require(facts.get(name) == here[name], GraphError, "network", law, here=here[name])
-        wanted = [text(name, "instructions") for name in items(facts.get("instructions", []), "instructions")]
-        missing = sorted(set(wanted) - set(here["instructions"]))
-        law = "was compiled for instructions that this processor lacks; build it here"
-        require(not missing, GraphError, "network", law, missing=missing)
+        check_machine("network", facts)
 
     def open(self, network: CompiledNetwork, index: int) -> CExecutor:
         return CExecutor(network)

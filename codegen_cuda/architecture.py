@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
+
+from ansor.core.errors import GraphError
+from te_lite.errors import require
 
 from .device import architecture
 
@@ -18,3 +23,19 @@ def target_architecture(target: str) -> str:
         if word.startswith("-arch="):
             return word.removeprefix("-arch=")
     return _device_architecture()
+
+
+def check_architecture(subject: str, facts: Mapping[str, Any], index: int) -> None:
+    """Raise GraphError when device `index` cannot run machine code made for `facts`, DeviceError without a device."""
+    made, here = str(facts.get("architecture")), architecture(index)
+    law = f"was compiled for {made}; build it for this device"
+    require(runs_on(made, here), GraphError, subject, law, device=here)
+
+
+def runs_on(made: str, here: str) -> bool:
+    """Whether a device of architecture `here` runs machine code for `made`: `sm_86` runs that for `sm_80`."""
+    if made == here:
+        return True
+    numbers = [x.removeprefix("sm_") for x in (made, here)]
+    whole = all(x.isdigit() for x in numbers)
+    return whole and numbers[0][:-1] == numbers[1][:-1] and int(numbers[0]) <= int(numbers[1])

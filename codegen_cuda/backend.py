@@ -20,13 +20,13 @@ from ansor.core.measure_values import DeviceInfo
 from te_lite.stmt import LoweredFunc
 
 from .architecture import target_architecture
-from .compile import available_compilers, compile_source, compiler_name
+from .compile import available_compilers, compiler_name
 from .device import CudaDevice, architecture, device_count, device_numbers, driver
 from .emit import emit
 from .errors import DeviceError
+from .export import CudaExporter
 from .facts import program_facts
-from .limits import Limits, require_limits
-from .module import CudaModule, open_device
+from .module import CudaModule, compiled_program, open_device
 from .network import CudaNetworkBackend
 from .toolkit import sanitizer_path
 
@@ -43,6 +43,7 @@ class CudaBackend(Backend):
 
     kind = "cuda"
     shares_host = False
+    exports = CudaExporter()
     networks = CudaNetworkBackend()
 
     def check(self, target: str) -> None:
@@ -64,10 +65,7 @@ class CudaBackend(Backend):
 
         Raises LimitError, EmitError, CompileError, or DeviceError when no architecture is known.
         """
-        arch = target_architecture(target)
-        require_limits(func, Limits.of_architecture(arch))
-        program = emit(func)
-        compiled = compile_source(program.source, arch)
+        program, compiled = compiled_program(func, target_architecture(target))
         place = Path(directory)
         (place / "program.cu").write_text(program.source)
         (place / "program.cubin").write_bytes(compiled.cubin)

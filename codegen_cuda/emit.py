@@ -17,7 +17,7 @@ from te_lite.errors import require
 from te_lite.expr import Binary, BufferLoad, Expr, Var, const
 from te_lite.interval import INDEX_DTYPES
 from te_lite.mma import REGISTER_BYTES
-from te_lite.names import Names
+from te_lite.names import Names, identifier
 from te_lite.stmt import (
     Alloc,
     Barrier,
@@ -391,4 +391,4 @@ def _header(func: LoweredFunc, kernels: tuple[CudaKernel, ...], scratch: list[Bu
 
 
 def _shape(b: Buffer) -> str:
-    return f"{b.name}[{', '.join(map(str, b.shape))}] {b.dtype}"
+    return f"{identifier(b.name)}[{', '.join(map(str, b.shape))}] {b.dtype}"

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.exported_program import Argument, arguments_of
 from te_lite.errors import require
-from te_lite.stmt import Buffer, LoweredFunc
+from te_lite.stmt import LoweredFunc
 from te_lite.timing import Timing
 
-from .compile import compile_source
+from .compile import CompiledModule, compile_source
+from .cuda_program import CudaProgram
 from .device import CudaDevice, DeviceProgram
 from .emit import emit
 from .errors import DeviceError
@@ -37,43 +39,36 @@ def open_device(index: int = 0) -> CudaDevice:
     return CudaDevice(index)
 
 
-class CudaModule:
-    """`module(*arrays)` runs the program; outputs that are NumPy arrays are copied back.
+class CudaFunction:
+    """`function(*arrays)` runs kernels; outputs that are NumPy arrays are copied back.
 
-    Raises LimitError, EmitError or CompileError when it is made.
+    `arguments` are the arrays in order, `source` is the CUDA C++ text; `facts` are what `program_facts` makes.  The
+    kernels are loaded when they are first run.
     """
 
-    def __init__(self, func: LoweredFunc, arch: str) -> None:
-        require_limits(func, Limits.of_architecture(arch))
-        self.program = emit(func)
-        self.entry_name = func.name
-        self._compiled = compile_source(self.program.source, arch)
+    def __init__(
+        self, arguments: Sequence[Argument], source: str, entry_name: str, cubin: bytes, facts: dict[str, Any]
+    ) -> None:
+        self.arguments = tuple(arguments)
+        self.source = source
+        self.entry_name = entry_name
+        self._cubin, self._facts = cubin, facts
         self._loaded: DeviceProgram | None = None
-
-    @property
-    def source(self) -> str:
-        """The CUDA C++ text."""
-        return self.program.source
-
-    @property
-    def resources(self) -> Any:
-        """Registers, spills and shared memory of each kernel, as the compiler reports them."""
-        return self._compiled.resources
 
     def _load(self) -> DeviceProgram:
         if self._loaded is None:
-            self._loaded = DeviceProgram(open_device(), self._compiled.cubin, program_facts(self.program))
+            self._loaded = DeviceProgram(open_device(), self._cubin, self._facts)
         return self._loaded
 
     def _arguments(self, arrays: Sequence[Any]) -> tuple[list[Any], list[tuple[Any, Array]]]:
         """Device arrays, and those that are copies of NumPy arrays."""
-        want = self.program.args
+        want = self.arguments
         require(
             len(arrays) == len(want), DeviceError, self.entry_name, f"{len(want)} arrays are needed", got=len(arrays)
         )
         handles, copies = [], []
-        for buffer, array in zip(want, arrays, strict=True):
-            handle, host = _handle(buffer, array)
+        for argument, array in zip(want, arrays, strict=True):
+            handle, host = _handle(argument, array)
             handles.append(handle)
             if host is not None:
                 copies.append((handle, host))
@@ -101,16 +96,42 @@ class CudaModule:
         return lambda *arrays: self.time(*arrays, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
 
 
-def _handle(buffer: Buffer, array: Any) -> tuple[Any, Array | None]:
+def compiled_program(func: LoweredFunc, arch: str) -> tuple[CudaProgram, CompiledModule]:
+    """Source and machine code; a program beyond the limits of the architecture is refused before it is compiled.
+
+    Raises LimitError, EmitError or CompileError.
+    """
+    require_limits(func, Limits.of_architecture(arch))
+    program = emit(func)
+    return program, compile_source(program.source, arch)
+
+
+class CudaModule(CudaFunction):
+    """A lowered program, compiled.  Raises LimitError, EmitError or CompileError when it is made."""
+
+    def __init__(self, func: LoweredFunc, arch: str) -> None:
+        self.program, self._compiled = compiled_program(func, arch)
+        facts, cubin = program_facts(self.program), self._compiled.cubin
+        super().__init__(arguments_of(func), self.program.source, func.name, cubin, facts)
+
+    @property
+    def resources(self) -> Any:
+        """Registers, spills and shared memory of each kernel, as the compiler reports them."""
+        return self._compiled.resources
+
+
+def _handle(argument: Argument, array: Any) -> tuple[Any, Array | None]:
     """A device array for an argument, and the NumPy array it copies (None when the argument is on the device)."""
     shape, dtype = tuple(array.shape), np.dtype(str(array.dtype).removeprefix("torch."))
-    ok = shape == buffer.shape and dtype == np.dtype(buffer.dtype)
-    law = f"an array of {list(buffer.shape)} {buffer.dtype} is needed"
-    require(ok, DeviceError, buffer.name, law, shape=list(shape), dtype=str(dtype))
+    ok = shape == argument.shape and dtype == np.dtype(argument.dtype)
+    law = f"an array of {list(argument.shape)} {argument.dtype} is needed"
+    require(ok, DeviceError, argument.name, law, shape=list(shape), dtype=str(dtype))
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         contiguous = interface.get("strides") in (None, _row_major(shape, dtype.itemsize))
-        require(contiguous, DeviceError, buffer.name, "the array must be contiguous", strides=interface.get("strides"))
+        require(
+            contiguous, DeviceError, argument.name, "the array must be contiguous", strides=interface.get("strides")
+        )
         return Pointer(int(interface["data"][0])), None
     host = np.asarray(array)
     return open_device().put(host), host

@@ -16,11 +16,11 @@ from ansor.core.network_plan import ExecutionPlan, KernelCode
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
-from .architecture import target_architecture
+from .architecture import check_architecture, target_architecture
 from .cache import kernel_store
 from .compile import OPTIONS, compile_source, compiler_name
 from .cuda_graph import Fork, LaunchGraph, record_forked
-from .device import CudaDevice, DeviceArray, DeviceProgram, architecture
+from .device import CudaDevice, DeviceArray, DeviceProgram
 from .emit import emit
 from .facts import facts_from_json, program_facts
 from .limits import Limits, require_limits
@@ -186,18 +186,7 @@ class CudaNetworkBackend:
         return {"architecture": target_architecture(target)}
 
     def check_machine(self, facts: Mapping[str, Any], index: int) -> None:
-        made, here = str(facts.get("architecture")), architecture(index)
-        law = f"was compiled for {made}; build it for this device"
-        require(runs_on(made, here), GraphError, "network", law, device=here)
+        check_architecture("network", facts, index)
 
     def open(self, network: CompiledNetwork, index: int) -> CudaExecutor:
         return CudaExecutor(network, index)
-
-
-def runs_on(made: str, here: str) -> bool:
-    """Whether a device of architecture `here` runs machine code for `made`: `sm_86` runs that for `sm_80`."""
-    if made == here:
-        return True
-    numbers = [x.removeprefix("sm_") for x in (made, here)]
-    whole = all(x.isdigit() for x in numbers)
-    return whole and numbers[0][:-1] == numbers[1][:-1] and int(numbers[0]) <= int(numbers[1])

@@ -16,6 +16,7 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from ..core.hardware import HardwareParams
+from ..core.registry import entry_of
 from ..core.target import Target
 
 KiB, MiB = 1 << 10, 1 << 20
@@ -119,11 +120,15 @@ CPU_CLOCK = 2.5e9
 def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
     """The machine that a target means: `-model=H200`, else the best known one of `-arch=sm_90`, else an H200.
 
-    A CPU is generic: cores, vector and cache line bytes are those of `hardware`.  Raises TaskError for a target that
-    no model describes, and for one that names an unknown model.
+    A kind that was registered with a machine has that.  A CPU is generic: cores, vector and cache line bytes are those
+    of `hardware`.  Raises TaskError for a target that no model describes, and for one that names an unknown model.
     """
     target = Target.of(target)
-    match target.family:
+    entry = entry_of(target.kind.name)
+    if entry.machine is not None:
+        made: Machine = entry.machine
+        return made
+    match entry.family:
         case "c":
             return CPU("generic", max(1, hardware.num_cores), CPU_CLOCK, hardware.vector_unit_bytes, 64)
         case "cuda":

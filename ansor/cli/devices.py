@@ -7,7 +7,7 @@ from typing import Any
 from te_lite.errors import TeError, require
 
 from ..core.errors import TaskError
-from ..core.registry import backend_kinds
+from ..core.registry import known_kinds
 from ..measure.devices import ALL, list_devices
 
 NAME = "devices"
@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
 
 def devices() -> int:
     """Print a line for each device, or one sentence for a target that has none here; gives the exit code."""
-    for kind in backend_kinds():
+    for kind in known_kinds():
         try:
             found = list_devices(kind)
         except TeError as error:

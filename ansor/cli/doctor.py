@@ -10,6 +10,7 @@ import sys
 from ..core.backends import backend
 from ..core.errors import BackendError
 from ..core.hardware import host_cores
+from ..core.registry import OWN_KINDS, known_kinds
 
 PACKAGES = {"numpy": ("numpy",), "networkx": ("networkx",), "rich": ("rich",), "xgboost": ("xgboost", "xgboost-cpu")}
 Line = tuple[str, bool, str]
@@ -29,7 +30,8 @@ def examine() -> tuple[list[Line], list[Line]]:
     cores = f"{host_cores()} of {os.cpu_count()} usable, {platform.machine()}"
     required = [("Python", sys.version_info >= (3, 10), platform.python_version()), ("processor", True, cores)]
     required += [_package(name, names) for name, names in PACKAGES.items()]
-    return required + _target("c"), _target("cuda")
+    others = [line for kind in known_kinds() if kind not in OWN_KINDS for line in _target(kind)]
+    return required + _target("c"), [*_target("cuda"), *others]
 
 
 def _target(kind: str) -> list[Line]:

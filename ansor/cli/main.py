@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, distill, log, devices, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, log, export, distill, devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -21,29 +21,25 @@ from ..core.backends import backend
 from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor, did_you_mean
-from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
 from ..core.target import Target
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
-from ..measure.local import LocalRunner
-from ..measure.progress import rate_text, seconds_text
 from ..policy.sketch_policy import SketchPolicy
-from ..policy.tuning_options import TuningOptions
+from ..policy.tuning_options import TuningOptions, usual_runner
 from ..records.lines import (
     RecordReader,
     RecordToFile,
-    believed,
     believed_records,
-    best_first,
-    best_records,
     distill_record_file,
     load_best_record,
     workload_of,
 )
+from . import best as cli_best
 from . import budget as cli_budget
 from . import devices as cli_devices
+from . import export as cli_export
 from . import log as cli_log
 from . import network as cli_network
 from . import user_code
@@ -86,10 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     cli_network.add_parser(commands)
     cli_vta.add_parser(commands)
 
-    best = commands.add_parser("best", help="show the best program of each workload in a log")
-    best.add_argument("log")
-    best.add_argument("--workload", help="only the workload of this name, or this workload key")
-    best.add_argument("--print", dest="mode", choices=("schedule", "c", "cuda"), help="also print the program")
+    best = cli_best.add_parser(commands)
+    export = cli_export.add_parser(commands)
 
     distill = commands.add_parser("distill", help="keep only the best record of each workload")
     distill.add_argument("log")
@@ -97,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 
     log = cli_log.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, distill, log):
+    for command in (tune, best, export, distill, log):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
@@ -148,7 +142,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.trials == 0 and args.more is None:
         return _show_choice(policy, log if args.resume else None)
     trials = cli_budget.new_trials(args, _recorded(log, task), str(log))
-    runner = LocalRunner(devices=cli_devices.devices_of(args.devices))
+    runner = usual_runner(task.target.kind.name, cli_devices.devices_of(args.devices))
     options = TuningOptions(
         num_measure_trials=trials,
         num_measures_per_round=min(64, max(16, trials // 8)),
@@ -169,42 +163,10 @@ def tune(args: argparse.Namespace) -> int:
     inp, res = load_best_record(log, key, task.target)
     if inp is None or res is None:
         raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}")
-    print(f"best of {log}: {_summary(inp, res)}")
+    print(f"best of {log}: {cli_best.summary_text(inp, res)}")
     if args.compare:
         compare(task, log, np.random.default_rng(args.seed))
     print(f"see it with: {ansor('best', str(log), '--print', 'schedule')}")
-    return 0
-
-
-def _summary(inp: MeasureInput, res: MeasureResult) -> str:
-    text = f"{inp.task.title} for {inp.task.target}: {seconds_text(res.cost)}"
-    try:
-        rate = rate_text(inp.task.compute_dag.flop_ct, res.cost)
-    except TeError:
-        rate = ""
-    return f"{text}  {rate}".rstrip()
-
-
-def best(args: argparse.Namespace) -> int:
-    """Print the best record of each target and workload."""
-    reader = RecordReader(args.log)
-    records = believed(best_first(reader), args.log)
-    found = best_records(records)
-    if not found:
-        raise NoRecordError(f"{args.log}: holds no valid record. {reader.complaint() or records.complaint()}".rstrip())
-    if args.workload is not None:
-        names = ", ".join(dict.fromkeys([inp.task.name for inp, _ in found.values()]))
-        found = {key: pair for key, pair in found.items() if cli_log.is_called(pair[0].task, args.workload)}
-        law = f"has no workload {args.workload!r}; its workloads are {names}"
-        require(found, NoRecordError, args.log, law)
-    for (kind, _), (inp, res) in found.items():
-        print(_summary(inp, res))
-        if args.mode == "schedule":
-            print(inp.task.compute_dag.print_python_code_from_state(inp.state))
-        elif args.mode is not None:
-            if args.mode != kind:
-                raise TaskError(f"--print {args.mode}: the record is for target {kind!r}")
-            print(inp.task.source(inp.state))
     return 0
 
 
@@ -230,8 +192,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return cli_network.tune_network(args)
             case cli_vta.NAME:
                 return cli_vta.vta(args)
-            case "best":
-                return best(args)
+            case cli_best.NAME:
+                return cli_best.best(args)
+            case cli_export.NAME:
+                return cli_export.export(args)
             case "distill":
                 return distill(args)
             case cli_log.NAME:

@@ -11,6 +11,7 @@ networks run kernel by kernel, and templates are compiled as any other program. 
     `module`                           programs as functions in this process
     `host_files`, `check_portable`, `build_portable`      programs for other machines than this
     `templates`                        configurations of templates that are no compiled programs (`TemplateBackend`)
+    `exports`                          programs for use without this package (`ProgramExporter`)
     `networks`                         whole networks as one piece of machine code (`NetworkBackend`)
     `load_network`                     networks from a file, in a worker of a fleet
 """
@@ -26,6 +27,7 @@ import numpy as np
 from te_lite.stmt import LoweredFunc
 
 from .errors import MeasureError, TaskError
+from .exported_program import ProgramExporter
 from .hardware import HardwareParams, host_cores, processor
 from .kernel_store import KernelStore
 from .measure_values import DeviceInfo, MeasureInput, Refusal, RunOptions
@@ -236,14 +238,15 @@ class Backend(ABC):
     `shares_host` says that programs run on the processor that compiles them, so nothing may be built while something
     is measured.  `host_files` are the files of a built program that are of no use on other machines; `Device.load`
     makes them anew from the others.  Without `templates` those are compiled as any other program
-    (`ansor.autotvm.compiled`); without `networks` the kernels of a network are run one by one
-    (`relay_lite.runtime.kernel_by_kernel`).
+    (`ansor.autotvm.compiled`); without `exports` they cannot be exported; without `networks` the kernels of a network
+    are run one by one (`relay_lite.runtime.kernel_by_kernel`).
     """
 
     kind: str
     shares_host: bool = True
     host_files: tuple[str, ...] = ()
     templates: TemplateBackend | None = None
+    exports: ProgramExporter | None = None
     networks: NetworkBackend | None = None
 
     @abstractmethod

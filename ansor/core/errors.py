@@ -43,6 +43,10 @@ class GraphError(AnsorError):
     """A graph that cannot be built, read, rewritten or run: a wrong shape, an unknown operator or attribute ..."""
 
 
+class ExportError(AnsorError):
+    """A program that cannot be exported, or a folder that holds none that can be loaded here."""
+
+
 class MeasureError(AnsorError):
     """Measurement as a whole cannot go on (a single bad candidate is a value, never an error)."""
 

@@ -15,7 +15,7 @@ from te_lite import environment
 from te_lite.errors import require
 
 from .errors import TaskError
-from .registry import backend_module, load_backend
+from .registry import backend_module, entry_of, load_backend
 from .target import Target
 
 UNLIMITED = 2**31 - 1
@@ -131,7 +131,10 @@ class HardwareParams:
 
 def _defaults(target: Target | str) -> tuple[int, ...]:
     target = Target.of(target)
-    match target.family:
+    entry = entry_of(target.kind.name)
+    if entry.hardware is not None:
+        return astuple(entry.hardware)
+    match entry.family:
         case "c":
             return (host_cores(), 64, 64, 0, 0, 0, 0, 0)
         case "cuda":

@@ -17,7 +17,7 @@ from te_lite.errors import require
 
 from .backends import backend
 from .errors import BackendError, GraphError
-from .registry import program_kinds
+from .registry import has_programs, program_kinds
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ALIGNMENT = 64
@@ -49,8 +49,9 @@ def device(kind: str, device_id: int = 0) -> DeviceId:
     known = {"c": "cpu", "cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
     devices = {**{name: name for name in program_kinds()}, **known}
     name = kind.partition(" ")[0]
-    require(name in devices, BackendError, "device", f"the kind must be one of {', '.join(devices)}", kind=kind)
-    return DeviceId(devices[name], device_id)
+    law = f"the kind must be one of {', '.join(devices)}"
+    require(name in devices or has_programs(name), BackendError, "device", law, kind=kind)
+    return DeviceId(devices.get(name, name), device_id)
 
 
 def aligned_empty(shape: Sequence[int], dtype: Any) -> Array:

@@ -1,11 +1,15 @@
-"""The one place where the search reaches upward, by module name: backends by target kind, and the graph front end.
+"""The one place where the search reaches upward, by module name: the table of target kinds, and the graph front end.
 
-A backend module has an object `BACKEND`, an `ansor.core.backend.Backend`.
+A backend module has an object `BACKEND`, an `ansor.core.backend.Backend`.  A kind that is not in the table is looked
+for among the plug-ins: entry points of the group `ansor.targets`, each a function that registers the kind of its name
+(`ansor.register_target`).  A plug-in is imported when its kind is first asked for.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +18,7 @@ from te_lite.errors import require
 from .errors import BackendError
 
 FAMILIES = ("c", "cuda")
+PLUGINS = "ansor.targets"
 
 
 @dataclass(frozen=True)
@@ -21,11 +26,17 @@ class Entry:
     """A target kind: the module of its backend, and the kind whose programs it searches.
 
     `family` is "c" for loops of a processor and "cuda" for blocks of threads; the sketch rules, the defaults of
-    hardware parameters and the analytical machine follow from it.  It is empty for a kind that has templates only.
+    hardware parameters and the analytical machine follow from it where they are None.  It is empty for a kind that has
+    templates only.  `builder` and `runner` make what measures its programs, the local ones where they are None.
     """
 
     module: str
     family: str
+    rules: tuple[Any, ...] | None = None
+    hardware: Any = None
+    machine: Any = None
+    builder: Callable[[], Any] | None = None
+    runner: Callable[[], Any] | None = None
 
 
 _TABLE = {
@@ -33,6 +44,7 @@ _TABLE = {
     "cuda": Entry("codegen_cuda.backend", "cuda"),
     "vta": Entry("vta_sim.backend", ""),
 }
+OWN_KINDS = tuple(_TABLE)
 _NEEDS = {
     "codegen_c.backend": "the package codegen_c",
     "codegen_cuda.backend": "the package codegen_cuda and an NVIDIA GPU",
@@ -46,37 +58,74 @@ def register_backend(kind: str, module: str, like: str = "c") -> str | None:
     A kind that is new is searched as `like` is: "c", loops of a processor, or "cuda", blocks of threads.
     Raises BackendError for another `like`, and for a kind that is not one word.
     """
-    word = kind.split() == [kind] and not kind.startswith("-")
-    require(word, BackendError, "register_backend", "a target kind is one word", kind=kind)
-    require(like in FAMILIES, BackendError, "register_backend", f"like is one of {', '.join(FAMILIES)}", like=like)
+    check_kind("register_backend", kind, like)
     before = _TABLE.get(kind)
     _TABLE[kind] = Entry(module, like) if before is None else replace(before, module=module)
     return None if before is None else before.module
 
 
-def _entry(kind: str) -> Entry:
-    if kind not in _TABLE:
-        raise BackendError(f"target {kind!r}: no backend is known, known ones are {', '.join(_TABLE)}")
+def check_kind(subject: str, kind: Any, like: Any) -> None:
+    """Raise BackendError for a kind that is not one word, and for a `like` that is no family."""
+    word = isinstance(kind, str) and kind.split() == [kind] and not kind.startswith("-")
+    require(word, BackendError, subject, "a target kind is one word", kind=kind)
+    require(like in FAMILIES, BackendError, subject, f"like is one of {', '.join(FAMILIES)}", like=like)
+
+
+def enter(kind: str, entry: Entry) -> None:
+    """Put a kind into the table.  Raises BackendError for one that the package itself has."""
+    law = "the kinds of the package cannot be registered anew (register_backend gives one another module)"
+    require(kind not in OWN_KINDS, BackendError, "register_target", law, kind=kind)
+    _TABLE[kind] = entry
+
+
+def entry_of(kind: str) -> Entry:
+    """The entry of a target kind; a plug-in is loaded for it.  Raises BackendError when there is none."""
+    if not is_known(kind):
+        raise BackendError(f"target {kind!r}: no backend is known, known ones are {', '.join(known_kinds())}")
     return _TABLE[kind]
+
+
+def is_known(kind: str) -> bool:
+    """Whether a target kind has a backend; a plug-in is loaded for it.  Raises BackendError for one that fails."""
+    found = [] if kind in _TABLE else [p for p in _plugins() if p.name == kind]
+    if found:
+        subject = f"target {kind!r}: its plug-in {found[0].value}"
+        require(len(found) == 1, BackendError, f"target {kind!r}", "has several plug-ins", got=[p.value for p in found])
+        try:
+            found[0].load()()
+        except Exception as error:
+            said = " ".join(str(error).split())
+            raise BackendError(f"{subject} fails: {type(error).__name__}: {said}") from error
+        require(kind in _TABLE, BackendError, subject, "must call ansor.register_target for this kind")
+    return kind in _TABLE
+
+
+def _plugins() -> list[importlib.metadata.EntryPoint]:
+    return list(importlib.metadata.entry_points(group=PLUGINS))
+
+
+def has_programs(kind: str) -> bool:
+    """Whether the programs of a kind can be searched."""
+    return is_known(kind) and bool(_TABLE[kind].family)
 
 
 def backend_module(kind: str) -> str:
     """The name of the module that serves a target kind.  Raises BackendError when there is none."""
-    return _entry(kind).module
+    return entry_of(kind).module
 
 
 def family_of(kind: str) -> str:
     """The kind whose programs a kind searches (`Entry`).  Raises BackendError for an unknown kind."""
-    return _entry(kind).family
+    return entry_of(kind).family
 
 
-def backend_kinds() -> tuple[str, ...]:
-    """The target kinds that have a backend."""
-    return tuple(_TABLE)
+def known_kinds() -> tuple[str, ...]:
+    """The target kinds that have a backend, with those of plug-ins that are not loaded."""
+    return tuple(dict.fromkeys([*_TABLE, *[p.name for p in _plugins()]]))
 
 
 def program_kinds() -> tuple[str, ...]:
-    """The target kinds whose programs can be searched."""
+    """The target kinds whose programs can be searched, without those of plug-ins that are not loaded."""
     return tuple([kind for kind, entry in _TABLE.items() if entry.family])
 
 

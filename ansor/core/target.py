@@ -12,7 +12,7 @@ from te_lite.errors import require
 
 from .errors import TaskError
 from .hints import did_you_mean
-from .registry import backend_kinds, family_of
+from .registry import family_of, is_known, known_kinds
 
 ALIASES = {"cpu": "c", "llvm": "c"}
 
@@ -40,8 +40,8 @@ class Target:
         require(isinstance(self.text, str), TaskError, "target", "is written as a text", got=self.text)
         words = self.text.split()
         name = words[0] if words else ""
-        known = (*backend_kinds(), *ALIASES)
-        if name not in known:
+        if name not in ALIASES and not is_known(name):
+            known = (*known_kinds(), *ALIASES)
             hint = did_you_mean(name, known)
             raise TaskError(f"target {self.text!r}: unknown, {hint}known targets are {', '.join(known)}")
         for word in words[1:]:

@@ -67,6 +67,9 @@ class TaskActions(Protocol):
     def build(self, task: SearchTask, state: State) -> Any:
         """A program of the task as a function of arrays."""
 
+    def export(self, task: SearchTask, state: State, folder: str | os.PathLike[str]) -> None:
+        """See `SearchTask.export_best`."""
+
     def source(self, task: SearchTask, state: State) -> str:
         """See `SearchTask.source`."""
 
@@ -229,6 +232,14 @@ class SearchTask:
     def build_best(self, log_file: str | os.PathLike[str]) -> Any:
         """The best record as a function of arrays of the declared shapes, with `.source` and `.time(...)`."""
         return TASK_ACTIONS().build(self, self.best_state(log_file))
+
+    def export_best(self, log_file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+        """Write the best record into a new folder as a program that needs nothing of this package.
+
+        There are its source, machine code, a C header, a loader in Python and a manifest; `ansor.load_module(folder)`
+        reads it.  Raises ExportError for a folder that is not empty or cannot be written, and the backend's error.
+        """
+        TASK_ACTIONS().export(self, self.best_state(log_file), folder)
 
     def source(self, state: State) -> str:
         """The target's source text of a program of this task."""

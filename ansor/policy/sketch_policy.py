@@ -25,6 +25,7 @@ from ..core.errors import TaskError
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.options import SketchOptions
+from ..core.registry import entry_of
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
@@ -163,7 +164,8 @@ class SketchPolicy:
         kinds = (Prepares, PreloadCustomSketchRule)
         given = callbacks_with("prepare", "init_search_callbacks", init_search_callbacks, kinds)
         self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
-        self._extra_off = bool(self.custom_rules) and "extra_sketch_rules" not in (params or {})
+        own = bool(self.custom_rules) or entry_of(task.target.kind.name).rules is not None
+        self._extra_off = own and "extra_sketch_rules" not in (params or {})
         for callback in given:
             if not isinstance(callback, PreloadCustomSketchRule):
                 callback.prepare(self)

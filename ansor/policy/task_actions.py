@@ -13,6 +13,7 @@ from te_lite.state import State
 from ..core.backends import backend
 from ..core.build import build_function
 from ..core.errors import NoRecordError, TaskError
+from ..core.export import export_program
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
 from ..core.task import SearchTask
@@ -34,22 +35,21 @@ class Actions:
     def tune(self, task: SearchTask, options: TuningOptions, policy: Any, adaptive_training: bool) -> None:
         law = "the options must be ansor.TuningOptions"
         require(isinstance(options, TuningOptions), TaskError, "SearchTask.tune", law, got=options)
-        target = backend(task.target.kind.name)
-        if isinstance(options.runner, LocalRunner):
-            target.check(str(task.target))
-        policy = policy or SketchPolicy(task, XGBModel(adaptive_training=adaptive_training), verbose=options.verbose)
-        limits = checked_limits(task, policy, options.time_limit)
-        continue_log([policy], options)
-        measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
-        try:
+        kind = task.target.kind.name
+        target = backend(kind)
+        with options.measuring([kind]) as (builder, runner):
+            if isinstance(runner, LocalRunner):
+                target.check(str(task.target))
+            model = XGBModel(adaptive_training=adaptive_training)
+            policy = policy or SketchPolicy(task, model, verbose=options.verbose)
+            limits = checked_limits(task, policy, options.time_limit)
+            continue_log([policy], options)
+            measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             with measurer.display.run(task, options.num_measure_trials):
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,
                 )  # fmt: skip
-        finally:
-            for worker in options.owned:
-                worker.close()
 
     def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
         def fits(inp: MeasureInput) -> bool:
@@ -67,6 +67,10 @@ class Actions:
 
     def build(self, task: SearchTask, state: State) -> Any:
         return build_function(state, task.compute_dag.tensors, task.target)
+
+    def export(self, task: SearchTask, state: State, folder: str | os.PathLike[str]) -> None:
+        facts = {"workload": task.workload_key}
+        export_program(state, task.compute_dag.tensors, task.target, folder, task.name, facts)
 
     def source(self, task: SearchTask, state: State) -> str:
         return backend(task.target.kind.name).source(lower(state, task.compute_dag.tensors), str(task.target))

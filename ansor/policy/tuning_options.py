@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from te_lite.errors import require
@@ -10,6 +11,7 @@ from te_lite.errors import require
 from ..core.checks import require_part
 from ..core.errors import PartError, TaskError
 from ..core.protocols import BringsBuilder, Builder, MeasureCallback, Runner, is_elsewhere
+from ..core.registry import entry_of
 from ..measure.local import LocalBuilder, LocalRunner
 
 
@@ -22,7 +24,7 @@ class TuningOptions:
     programs is measured again, the model learns them, and a line says how many there are; `resume=False` starts afresh.
     `verbose` is 0 (silent), 1 (progress) or 2 (every result).
     `builder` and `runner` are objects, or "local" for `LocalBuilder()`, which a runner on other machines has a kind of
-    its own of, and `LocalRunner()`.
+    its own of, and `LocalRunner()`, or for those that `register_target` names for the target.
     """
 
     def __init__(
@@ -60,6 +62,46 @@ class TuningOptions:
         own = ((self.builder, builder), (self.runner, runner))
         self.owned = [o for o, given in own if isinstance(given, str)]
         self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks, (MeasureCallback,))
+
+    @contextmanager
+    def measuring(self, kinds: Iterable[str]) -> Iterator[tuple[Builder, Runner]]:
+        """The builder and runner of tasks of these target kinds; those that nobody gave are closed in the end.
+
+        Raises TaskError for kinds that were registered with different ones, unless both were given.
+        """
+        with ExitStack() as stack:
+            for worker in self.owned:
+                stack.callback(worker.close)
+            entries = [entry_of(kind) for kind in kinds]
+            builder, runner = self.builder, self.runner
+            if runner in self.owned and (make := _one("runners", [e.runner for e in entries])) is not None:
+                runner = _given(make(), Runner, "runner", "run and close")
+                stack.callback(runner.close)
+                builder = _builder_for(runner) if builder in self.owned else builder
+            if self.builder in self.owned and (make := _one("builders", [e.builder for e in entries])) is not None:
+                builder = _given(make(), Builder, "builder", "n_parallel, submit and close")
+            if builder is not self.builder:
+                stack.callback(builder.close)
+            yield builder, runner
+
+
+def usual_runner(kind: str, devices: Any = None) -> Runner:
+    """What measures programs of a target kind: what it was registered with, else a `LocalRunner` on `devices`.
+
+    Raises TaskError for `devices` where a kind has a runner of its own.
+    """
+    make = entry_of(kind).runner
+    if make is None:
+        return LocalRunner(devices=devices)
+    require(devices is None, TaskError, "--devices", f"target {kind!r} has a runner of its own", got=devices)
+    made: Runner = _given(make(), Runner, "runner", "run and close")
+    return made
+
+
+def _one(what: str, makers: list[Callable[[], Any] | None]) -> Callable[[], Any] | None:
+    law = f"the targets of its tasks have different {what}, give one or tune them apart"
+    require(len(set(makers)) == 1, TaskError, "TuningOptions", law)
+    return makers[0]
 
 
 def _builder_for(runner: Runner) -> Builder:

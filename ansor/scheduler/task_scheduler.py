@@ -193,7 +193,8 @@ class TaskScheduler:
         log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
         records = None if log is None else list(believed_records(log))
         self._begin(options, _patience(per_task_early_stopping), records or ())
-        for kind in dict.fromkeys(t.target.kind.name for t in self.tasks):
+        kinds = tuple(dict.fromkeys(t.target.kind.name for t in self.tasks))
+        for kind in kinds:
             backend(kind)
         policies = make_search_policies(
             search_policy, search_policy_params, self.tasks, self.num_measures_per_round, options.verbose,
@@ -201,15 +202,12 @@ class TaskScheduler:
         )  # fmt: skip
         continue_log(policies, options)
         del records
-        measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
-        try:
+        with options.measuring(kinds) as (builder, runner):
+            measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             with measurer.closing_on_error():
                 rounds = Rounds(self.tasks, policies, measurer)
                 self.failures = rounds.failures
                 self._tune_all(rounds)
-        finally:
-            for worker in options.owned:
-                worker.close()
 
     def _begin(self, options: TuningOptions, patience: int | None, records: Sequence[Record]) -> None:
         trials, tasks = options.num_measure_trials, len(self.tasks)

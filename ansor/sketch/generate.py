@@ -15,6 +15,7 @@ from te_lite.state import State
 from ..core.errors import TaskError
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
+from ..core.registry import entry_of
 from ..core.target import Target
 from .cache_rules import AddCacheRead, AddCacheWrite
 from .custom import checked_rules, require_end
@@ -50,9 +51,12 @@ RULES: dict[str, tuple[SketchRule, ...]] = {"c": CPU_RULES, "cuda": GPU_RULES}
 
 def default_rules(target: Target) -> tuple[SketchRule, ...]:
     """The rules of a target, in order.  Raises TaskError when it has none."""
-    if target.family not in RULES:
+    entry = entry_of(target.kind.name)
+    if entry.rules is not None:
+        return entry.rules
+    if entry.family not in RULES:
         raise TaskError(f"target {target.text!r}: has no sketch rules, targets with rules are {', '.join(RULES)}")
-    return RULES[target.family]
+    return RULES[entry.family]
 
 
 def generate_sketches(

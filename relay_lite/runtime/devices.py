@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ansor.core.backend import NetworkBackend
 from ansor.core.backends import backend
-from ansor.core.registry import program_kinds
+from ansor.core.registry import has_programs, program_kinds
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
@@ -16,7 +16,7 @@ def network_backend(kind: str) -> NetworkBackend:
 
     Raises GraphError for a kind that has no programs, BackendError when its package is missing.
     """
-    known = program_kinds()
-    require(kind in known, GraphError, "target", f"networks run on {', '.join(known)}", kind=kind)
+    law = f"networks run on {', '.join(program_kinds())}"
+    require(has_programs(kind), GraphError, "target", law, kind=kind)
     found = backend(kind)
     return found.networks or KernelByKernel(found)

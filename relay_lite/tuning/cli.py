@@ -12,11 +12,13 @@ import numpy as np
 
 from ansor.cli.budget import all_done, total_trials
 from ansor.core.backends import backend
+from ansor.core.sealed_folder import require_new
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.policy.search_failure import SearchFailed
 
 from ..compiler.extract import extract_tasks
+from ..runtime.files import NETWORK
 from ..runtime.graph_executor import GraphModule
 from .network import load_network
 from .network_times import network_times, times_text
@@ -32,6 +34,8 @@ def tune_network(args: argparse.Namespace) -> int:
     Gives the exit code.  Raises TeError, one sentence, for whatever cannot be done.
     """
     target = Target(args.target)
+    if args.export is not None:
+        require_new(NETWORK, args.export)
     backend(target.kind.name).check(str(target))
     seed = args.seed or 0
     network = load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)

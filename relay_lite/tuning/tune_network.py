@@ -23,7 +23,7 @@ from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.measure.local import LocalRunner
 from ansor.policy.search_failure import SearchFailed
-from ansor.policy.tuning_options import TuningOptions
+from ansor.policy.tuning_options import TuningOptions, usual_runner
 from ansor.records.dispatch import ApplyHistoryBest, Source
 from ansor.records.lines import RecordToFile, believed_records
 from ansor.scheduler import TaskScheduler
@@ -94,14 +94,14 @@ def tune(
     return Tuned(done)
 
 
-def network_runner(target: Target, devices: str | Sequence[int] | None = None) -> LocalRunner:
+def network_runner(target: Target, devices: str | Sequence[int] | None = None) -> Runner:
     """Measures programs on this machine as they will run in a network; `devices` as `LocalRunner` takes them.
 
     On a processor the weights come from memory then, which the caches of few can hold together, and only what the
     kernel before has written is at hand; a program runs once at a time, so ten figures make up for the noise.
     """
     if target.kind.name != "c":
-        return LocalRunner(devices=devices)
+        return usual_runner(target.kind.name, devices)
     return LocalRunner(number=1, repeat=REPEAT, min_repeat_ms=0, enable_cpu_cache_flush=True, devices=devices)
 
 

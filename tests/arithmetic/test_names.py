@@ -30,7 +30,29 @@ OURS = [
     "__int_as_float", "__FILE__", "__LINE__", "_Float16", "EMU_ASYNC", "EMU_CHECKED", "emu_barrier", "shared_memory",
     "fmaxf", "fminf", "rsqrtf", "isnan", "min", "max", "abs", "printf", "main", "omp_get_num_threads", "errno",
 ]  # fmt: skip
-ODD = ["", "1", "2nd", "a.b", "a_b", "a b", "a-b", "é", "ü", "名前", "名称", "x", "x_1", "x_1_1", "A", "A_1", "x" * 300]
+ODD = [
+    "",
+    "1",
+    "2nd",
+    "a.b",
+    "a_b",
+    "a b",
+    "a-b",
+    "é",
+    "ü",
+    "名前",
+    "名称",
+    "x",
+    "x_1",
+    "x_1_1",
+    "A",
+    "A_1",
+    "x" * 300,
+    "*/ x",
+    "/*",
+    "a\nb",
+    "\\",
+]
 
 
 def _preprocessed(*flags: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.core.export import export_program
 from ansor.measure import MeasureErrorNo as E
 from ansor.measure.array_checks import OnDevice, array_checks, same_bits
 from ansor.measure.check import mismatch, poison_value
@@ -207,3 +210,19 @@ def test_fifty_faults(faulty: Path, tmp_path: Path) -> None:
     undisturbed = statistics.median(good[:5])
     off = [c / undisturbed for c in good if abs(c / undisturbed - 1) > 0.05]
     assert not off, (undisturbed, off)
+
+
+def test_an_exported_program(tmp_path: Path) -> None:
+    """By `load_module`, and by its loader in a process that does not find this package."""
+    task = ansor.SearchTask("softmax", (64, 200), target="cuda")
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), {"extra_sketch_rules": ""}, seed=0, verbose=0)
+    export_program(policy.ask(1)[0], task.compute_dag.tensors, "cuda", tmp_path / "made", "softmax")
+    x = np.random.default_rng(0).normal(size=(64, 200)).astype("float32")
+    out = np.empty_like(x)
+    ansor.load_module(tmp_path / "made")(x, out)
+    want = np.exp(x - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(out, want / want.sum(axis=1, keepdims=True), rtol=1e-5)
+    np.savez(tmp_path / "case.npz", x=x, out=out)
+    code = "import numpy as np; from softmax import softmax; case = np.load('../case.npz'); out = case['out'] * 0;"
+    code += "softmax(case['x'], out); assert np.array_equal(out, case['out'])"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "made", check=True)

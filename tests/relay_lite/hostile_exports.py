@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 import ansor
+from ansor.core.sealed_folder import DIGEST, MANIFEST, signed
 from relay_lite.ir.errors import GraphError
-from relay_lite.runtime import files
+from relay_lite.runtime.files import PARAMS
 from relay_lite.runtime.library import load
 from tests.relay_lite.promised import limit_process, verdict
 
@@ -98,7 +99,7 @@ def _lying(rng: random.Random, how: str, data: bytes) -> bytes:
 
 def sign(facts: dict[str, Any]) -> dict[str, Any]:
     """The manifest with the digest that its writer would give it: whoever attacks can do that too."""
-    return files.signed({k: v for k, v in facts.items() if k != files.DIGEST})
+    return signed({k: v for k, v in facts.items() if k != DIGEST})
 
 
 def relisted(facts: dict[str, Any], name: str, data: bytes) -> dict[str, Any]:
@@ -108,13 +109,13 @@ def relisted(facts: dict[str, Any], name: str, data: bytes) -> dict[str, Any]:
 
 def spoil(rng: random.Random, folder: Path) -> bool:
     """Change the folder; whether its digests still agree."""
-    manifest = folder / files.MANIFEST
+    manifest = folder / MANIFEST
     facts = json.loads(manifest.read_text())
     if rng.random() < 0.3:
-        place = folder / files.PARAMS
+        place = folder / PARAMS
         data = arrays_file(rng, place.read_bytes())
         place.write_bytes(data)
-        manifest.write_text(json.dumps(relisted(facts, files.PARAMS, data)))
+        manifest.write_text(json.dumps(relisted(facts, PARAMS, data)))
         return True
     changed = changed_json(rng, facts)
     honest = rng.random() < 0.8

@@ -14,7 +14,8 @@ import te_lite as te
 from ansor.core.hardware import HardwareParams
 from codegen_cuda import available_compilers, emulator
 from codegen_cuda import emit as emit_cuda
-from codegen_cuda.network import CudaNetworkBackend, runs_on
+from codegen_cuda.architecture import runs_on
+from codegen_cuda.network import CudaNetworkBackend
 from relay_lite import reference
 from relay_lite.compiler.build import build
 from relay_lite.compiler.default_schedule import plain_state
@@ -102,7 +103,7 @@ def test_which_devices_run_which_code(made: str, here: str, fits: bool) -> None:
 
 
 def test_a_device_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("codegen_cuda.network.architecture", lambda index: "sm_75")
+    monkeypatch.setattr("codegen_cuda.architecture.architecture", lambda index: "sm_75")
     with pytest.raises(GraphError, match="was compiled for sm_90; build it for this device, got device='sm_75'"):
         CudaNetworkBackend().check_machine({"architecture": "sm_90"}, 0)
 

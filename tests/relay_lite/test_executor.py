@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ansor
+from ansor.core.sealed_folder import DIGEST, signed
 from relay_lite import graph_executor, reference
 from relay_lite.compiler.build import build
 from relay_lite.ir.errors import GraphError
@@ -20,7 +21,6 @@ from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Expr, Function, Tuple, const
 from relay_lite.ir.param_dict import load_param_dict, save_param_dict
 from relay_lite.runtime.benchmark import BenchmarkResult
-from relay_lite.runtime.files import DIGEST, signed
 from relay_lite.runtime.graph_executor import GraphModule, UnknownInput, WrongShape
 from relay_lite.runtime.library import NetworkLibrary, load
 from tests.relay_lite.pass_graphs import Layers, relu
@@ -289,7 +289,6 @@ SCRIPT = """
 import sys
 import numpy as np
 import ansor, relay_lite
-from relay_lite.runtime.files import DIGEST, signed
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.runtime.library import load
 given = dict(np.load(sys.argv[2]))

@@ -133,6 +133,14 @@ def test_errors_are_one_sentence(
     assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
 
 
+def test_a_folder_that_holds_something_is_refused_before_tuning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "made").mkdir()
+    (here / "made" / "notes.txt").write_text("mine")
+    assert main([*MLP, "--trials", "5", "--export", "made"]) == 2
+    assert capsys.readouterr().err == "ansor: export to made: the folder must be new or empty\n"
+    assert not (here / "log.json").exists()
+
+
 def test_a_network_with_nothing_to_tune(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx = pytest.importorskip("onnx")
     x, y = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 3]) for n in "xy"]

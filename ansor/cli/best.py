@@ -1,0 +1,66 @@
+"""`ansor best`: the best program of each workload in a log."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from te_lite.errors import TeError, require
+
+from ..core.errors import NoRecordError, TaskError
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..measure.progress import rate_text, seconds_text
+from ..records.lines import RecordReader, believed, best_first, best_records
+from .log import is_called
+
+NAME = "best"
+Best = Mapping[tuple[str, str], tuple[MeasureInput, MeasureResult]]
+"""The best record by target kind and workload key."""
+
+
+def add_parser(commands: Any) -> Any:
+    """Add the command to the subcommands of a parser, and give its parser."""
+    parser = commands.add_parser(NAME, help="show the best program of each workload in a log")
+    parser.add_argument("log")
+    parser.add_argument("--workload", help="only the workload of this name, or this workload key")
+    text = "also print the program: schedule, or the target's kind (c, cuda, ...) for its source"
+    parser.add_argument("--print", dest="mode", metavar="WHAT", help=text)
+    return parser
+
+
+def best(args: argparse.Namespace) -> int:
+    """Print the best record of each target and workload."""
+    for (kind, _), (inp, res) in best_of(args.log, args.workload).items():
+        print(summary_text(inp, res))
+        if args.mode == "schedule":
+            print(inp.task.compute_dag.print_python_code_from_state(inp.state))
+        elif args.mode is not None:
+            if args.mode != kind:
+                raise TaskError(f"--print {args.mode}: the record is for target {kind!r}; schedule is the other choice")
+            print(inp.task.source(inp.state))
+    return 0
+
+
+def best_of(log: str, workload: str | None) -> Best:
+    """The best records of a log, or of one workload in it.  Raises NoRecordError when there are none."""
+    reader = RecordReader(log)
+    records = believed(best_first(reader), log)
+    found = best_records(records)
+    if not found:
+        raise NoRecordError(f"{log}: holds no valid record. {reader.complaint() or records.complaint()}".rstrip())
+    if workload is not None:
+        names = ", ".join(dict.fromkeys([inp.task.name for inp, _ in found.values()]))
+        found = {key: pair for key, pair in found.items() if is_called(pair[0].task, workload)}
+        require(found, NoRecordError, log, f"has no workload {workload!r}; its workloads are {names}")
+    return found
+
+
+def summary_text(inp: MeasureInput, res: MeasureResult) -> str:
+    """A record in one line: its workload, target, time, and rate where the computation is known."""
+    text = f"{inp.task.title} for {inp.task.target}: {seconds_text(res.cost)}"
+    try:
+        rate = rate_text(inp.task.compute_dag.flop_ct, res.cost)
+    except TeError:
+        rate = ""
+    return f"{text}  {rate}".rstrip()

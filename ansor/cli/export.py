@@ -1,0 +1,53 @@
+"""`ansor export`: the best program of a log as a folder that needs nothing of this package."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from te_lite.errors import require
+
+from ..core.errors import TaskError
+from ..core.export import PROGRAM, export_program
+from ..core.sealed_folder import require_new
+from ..core.target import Target
+from .best import Best, best_of, summary_text
+
+NAME = "export"
+
+
+def add_parser(commands: Any) -> Any:
+    """Add the command to the subcommands of a parser, and give its parser."""
+    text = "write the best program of a workload as source, machine code, C header and Python loader"
+    parser = commands.add_parser(NAME, help=text)
+    parser.add_argument("log")
+    parser.add_argument("folder", metavar="DIR", help="a new or empty folder")
+    parser.add_argument("--workload", help="the workload of this name, or this workload key, where a log has several")
+    target = "what to compile for (default: as recorded); with -arch=sm_90 a program for GPUs is compiled without one"
+    parser.add_argument("--target", help=target)
+    return parser
+
+
+def export(args: argparse.Namespace) -> int:
+    """Write one program.  Raises TaskError when the log has several, NoRecordError when it has none."""
+    require_new(PROGRAM, args.folder)
+    target = None if args.target is None else Target(args.target)
+    inp, res = _only(args.log, best_of(args.log, args.workload), target)
+    task = inp.task
+    facts = {"workload": task.workload_key, "measured_seconds": res.cost}
+    files = export_program(
+        inp.state, task.compute_dag.tensors, target or task.target, args.folder, task.name, facts
+    )  # fmt: skip
+    print(f"{summary_text(inp, res)}\n{args.folder}: {', '.join(files)}, manifest.json")
+    return 0
+
+
+def _only(log: str, found: Best, target: Target | None) -> Any:
+    """The record, of those of the target's kind.  Raises TaskError unless there is one."""
+    fits = {key: pair for key, pair in found.items() if target is None or key[0] == target.kind.name}
+    kinds = ", ".join(dict.fromkeys([kind for kind, _ in found]))
+    require(fits, TaskError, "--target", f"the best records of {log} are for {kinds}", got=str(target))
+    names = ", ".join([f"{pair[0].task.title} for {kind}" for (kind, _), pair in fits.items()])
+    law = "one workload is exported, name it by --workload (and its kind by --target)"
+    require(len(fits) == 1, TaskError, log, f"{law}; the workloads are {names}")
+    return next(iter(fits.values()))
