@@ -50,7 +50,7 @@ test: $(VENV)/.installed
 	$(RUN) -m pytest -n 2 -m "not slow and not long and not gpu"
 
 test-long: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 -m "long and not gpu"
+	$(RUN) -m pytest -n 2 -m "long and not slow and not gpu"
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

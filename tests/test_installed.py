@@ -17,9 +17,9 @@ import pytest
 
 from tests.architecture.imports import PACKAGES, ROOT
 
-VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+OLDEST, *OTHERS = "3.10", "3.11", "3.12", "3.13"
+VERSIONS = [pytest.param(OLDEST), *[pytest.param(version, marks=pytest.mark.slow) for version in OTHERS]]
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
-pytestmark = pytest.mark.long
 
 
 def clean() -> dict[str, str]:
@@ -79,6 +79,7 @@ def files() -> set[str]:
     return {p.relative_to(ROOT).as_posix() for p in found if "__pycache__" not in p.parts}
 
 
+@pytest.mark.long
 def test_nothing_is_left_out(built: Path) -> None:
     with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
         inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
@@ -109,6 +110,7 @@ print("right")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_main_job_in_an_empty_environment(built: Path, tmp_path: Path, version: str) -> None:
     """A user's day: install, look around, tune, show, export; then what needs files that are no Python."""
