@@ -42,6 +42,7 @@ def ladder(element: str, size: int) -> dict[str, Tiled]:
         "three tiles": replace(larger, tiles=3),
         "four tiles": replace(larger, tiles=4),
         "three tiles, 128 x 256 a block": replace(larger, tiles=3, block=(128, 256, k)),
+        "four tiles of 128 bytes a row": replace(larger, tiles=4, block=(128, 256, 128 // plain.op.element.nbytes)),
     }
 
 

@@ -260,3 +260,17 @@ def test_older_devices_are_refused() -> None:
     tensors = program.tensors()
     with pytest.raises(CompileError, match=r"m16n8k16_f16_f32 needs compute capability 8.0"):
         compile_source(emit(te.lower(program.schedule(tensors), tensors)).source, "sm_75")
+
+
+def test_fragments_are_loaded_a_step_ahead_where_tiles_are() -> None:
+    """In pipelines of an even number of steps; the first step of the next tile stands behind its barrier."""
+    for name, program in PROGRAMS.items():
+        tensors = program.tensors()
+        source = emit(te.lower(program.schedule(tensors), tensors)).source
+        steps = program.block[2] // program.op.k
+        assert ("_local_ahead[" in source) == (program.tiles > 1 and steps % 2 == 0), name
+    tiled = PROGRAMS["matrices, swizzled"]
+    tensors = tiled.tensors()
+    turn = emit(te.lower(tiled.schedule(tensors), tensors)).source.partition("for (int k_0 = 0")[2]
+    (ahead,) = re.findall(r"__syncthreads\(\);(.*?)mma_m16n8k16", turn, re.S)
+    assert "A_shared_local_ahead" in ahead and "B_shared_local_ahead" in ahead and "copy_async<" not in ahead
