@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from .expr import Var
 from .stmt import For
 from .verify_clash import Pair
-from .verify_form import Ends, Forms, Sum
+from .verify_form import Ends, Forms, Sum, plus
 from .verify_guards import Place, ways
 from .verify_scope import Access
 
@@ -42,8 +43,8 @@ def _differ(loop: For, pair: Pair, one: Place, other: Place) -> bool:
         found = digits.split(*todo.pop())
         if found is None:
             return True
-        known |= found
-        todo += _wholes(known, done, forms)
+        known |= found.atoms
+        todo += [*_spelt_out(found.groups, forms), *_wholes(known, done, forms)]
     return _one_iteration(loop, [a for (a, b), k in known.items() if a == b and not k], forms)
 
 
@@ -62,6 +63,14 @@ def _one_iteration(loop: For, equal: list[int], forms: Forms) -> bool:
     return int(key.max()) + 1 == loop.extent
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What follows from an equation: differences of atoms, and equations of atoms that no digit tells apart."""
+
+    atoms: dict[Atoms, int]
+    groups: list[Equation]
+
+
 class _Digits:
     """Takes equations apart into those of single atoms."""
 
@@ -71,11 +80,12 @@ class _Digits:
         self.ends = ends
         self.free = (_inside(pair.write, loop) | _inside(pair.other, loop)) - pair.same
 
-    def split(self, a: Sum, b: Sum, difference: int) -> dict[Atoms, int] | None:
-        """What follows from `a - b == difference`: differences of atoms; None if it cannot hold."""
+    def split(self, a: Sum, b: Sum, difference: int) -> _Found | None:
+        """What follows from `a - b == difference`; None if it cannot hold."""
         same = [e for e, c in a.items() if b.get(e) == c and self._fixed(e)]
         still = self._still({*a, *b})
         found = {(e, e): x - y for e, (x, y) in still.items()}
+        groups: list[Equation] = []
         mine, theirs = [_by_size(terms, same, still) for terms in (a, b)]
         digits = sorted({*mine, *theirs})
         rest = sum([a.get(e, 0) * x - b.get(e, 0) * y for e, (x, y) in still.items() if e not in same], -difference)
@@ -91,8 +101,11 @@ class _Digits:
             if carry + step > rest + high:
                 if k == first and not _single(digit, carry - rest, *here, found):
                     return None
+                if k > first:
+                    both = [dict(_of(digits[first : k + 1], side)) for side in (mine, theirs)]
+                    groups.append((both[0], both[1], carry - rest))
                 rest, low, high, first = carry, 0, 0, k + 1
-        return found if digits or rest == 0 else None
+        return _Found(found, groups) if digits or rest == 0 else None
 
     def _still(self, atoms: set[int]) -> dict[int, tuple[int, int]]:
         """The atoms that have one value in one place, and one in the other, and both."""
@@ -114,6 +127,29 @@ def _by_size(terms: Sum, *without: Container[int]) -> dict[int, list[Scaled]]:
     for e, c in terms.items():
         if not any(e in some for some in without):
             out.setdefault(abs(c), []).append((e, c))
+    return out
+
+
+def _of(digits: list[int], side: dict[int, list[Scaled]]) -> Iterator[Scaled]:
+    """The terms of some digits."""
+    for digit in digits:
+        yield from side.get(digit, [])
+
+
+def _spelt_out(groups: list[Equation], forms: Forms) -> Iterator[Equation]:
+    """The equations in which sums stand as atoms (`verify_guards.py`), term by term.
+
+    One access may be guarded and the other one not: what is one atom there is several here.
+    """
+    for a, b, difference in groups:
+        if any(e in forms.parts for e in (*a, *b)):
+            yield _terms(a, forms), _terms(b, forms), difference
+
+
+def _terms(of: Sum, forms: Forms) -> Sum:
+    out: Sum = {}
+    for e, c in of.items():
+        out = plus(out, forms.parts.get(e, {e: 1}), c)
     return out
 
 

@@ -72,3 +72,10 @@ def test_large_products_have_all_forms_and_read_their_operands_ahead(model: str)
         whole, padded = [2 * count * 4 * (form.rows + form.columns + pad) for pad in (0, 4)]
         assert whole < kernel.shared_bytes < padded
         assert "A_shared_operands" in program.source and "B_shared_operands" in program.source
+
+
+def test_tiles_that_run_over_on_both_sides_are_proven() -> None:
+    """The first piece of a thread is inside whatever its block, and has no condition; the others have."""
+    for sketch in rule_sketches(ComputeDAG(matmul(1000, 1000, 1000)), "cuda", "register_tiles"):
+        (state,) = programs(sketch, "cuda", 1)
+        te.lower(state)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from te_lite import verify_access, verify_races
-from te_lite.expr import Expr, Var, as_expr, compare, const, logical_and
+from te_lite.expr import Const, Expr, Var, as_expr, compare, const, logical_and
 from te_lite.simplify import Simplifier
 from te_lite.stmt import Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, seq
 from te_lite.verify import Proven, Refuted, Verdict, verdict
@@ -85,8 +85,11 @@ class Tiling:
         outside = touched.size and (touched.min() < 0 or touched.max() >= self.length)
         return laws(bool(outside), races(writes, reads))
 
-    def program(self) -> LoweredFunc:
-        """With its index and conditions as lowering would simplify them."""
+    def program(self, peeled: bool = False) -> LoweredFunc:
+        """With its index and conditions as lowering would simplify them.
+
+        `peeled`: the first turn of the innermost loop stands before it, with the conditions that it needs.
+        """
         block, thread = Var("b"), Var("t")
         turns = [Var(f"i{k}") for k in range(len(self.axes))]
         ranges = {block: self.fused[0], thread: self.fused[1]} | {
@@ -94,17 +97,30 @@ class Tiling:
         }
         simple = Simplifier({v: (0, n - 1) for v, n in ranges.items()}).simplify
         parts = [digits(v, sizes) for v, sizes in ((block, self.blocks), (thread, self.threads))]
+        memory, lane = Buffer("x", "float32", (self.length,)), turns[0]
+        count = self.axes[0].turns
+        body: Stmt = For(lane, count, ForKind.SERIAL, self._store(memory, parts, turns, simple))
+        if peeled and count > 1:
+            body = seq(*[
+                self._store(memory, parts, [as_expr(0), *turns[1:]], simple),
+                For(lane, count - 1, ForKind.SERIAL, self._store(memory, parts, [lane + 1, *turns[1:]], simple)),
+            ])  # fmt: skip
+        for v, x in zip(turns[1:], self.axes[1:], strict=True):
+            body = For(v, x.turns, ForKind.SERIAL, body)
+        inner = For(thread, self.fused[1], ForKind.THREAD, body, "threadIdx.x")
+        return LoweredFunc("f", (memory,), For(block, self.fused[0], ForKind.BLOCK, inner, "blockIdx.x"))
+
+    def _store(
+        self, memory: Buffer, parts: Sequence[Any], turns: Sequence[Expr], simple: Callable[[Expr], Expr]
+    ) -> Stmt:  # fmt: skip
+        """What is done in a turn of each axis."""
         at = [(b * x.threads + t) * x.turns + i for x, b, t, i in zip(self.axes, *parts, turns, strict=True)]
         index = sum((n * step for n, step in zip(at, self.steps, strict=True)), as_expr(self.start))
         bounds = [compare(">=", n, x.first) for n, x in zip(at, self.axes, strict=True) if x.first is not None]
         bounds += [compare("<", n, x.end) for n, x in zip(at, self.axes, strict=True) if x.end is not None]
-        memory = Buffer("x", "float32", (self.length,))
         value = const(0.0) if self.read is None else memory[simple(index + self.read)] + 1.0
-        body: Stmt = If(simple(logical_and(*bounds)), Store(memory, simple(index), value))
-        for v, x in zip(turns, self.axes, strict=True):
-            body = For(v, x.turns, ForKind.SERIAL, body)
-        inner = For(thread, self.fused[1], ForKind.THREAD, body, "threadIdx.x")
-        return LoweredFunc("f", (memory,), For(block, self.fused[0], ForKind.BLOCK, inner, "blockIdx.x"))
+        store, cond = Store(memory, simple(index), value), simple(logical_and(*bounds))
+        return store if isinstance(cond, Const) and cond.value else If(cond, store)
 
 
 def laws(outside: bool, race: bool) -> set[str]:
@@ -172,10 +188,14 @@ def without_points(monkeypatch: pytest.MonkeyPatch) -> None:
 @MANY
 @pytest.mark.usefixtures("without_points")
 def test_tiles_that_run_over_are_proven_from_their_conditions(seeds: int) -> None:
+    """All of them; of those whose first turn stands apart, with conditions of its own, all but one in fifty."""
+    unproven = 0
     for seed in range(2 * seeds):
         x = drawn(np.random.default_rng(seed))
         assert not x.faults()
         assert isinstance(verdict(x.program()), Proven), f"{seed}: {x}\n{x.program()}"
+        unproven += not isinstance(verdict(x.program(peeled=True)), Proven)
+    assert unproven <= 2 * seeds // 50
 
 
 def check(found: Verdict, faults: set[str], program: str) -> None:
@@ -192,8 +212,10 @@ def test_no_tiling_with_a_fault_is_proven(seeds: int) -> None:
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         for name, x in spoilt(drawn(rng), rng):
-            faults, func = x.faults(), x.program()
-            check(verdict(func), faults, f"{x}\n{func}")
+            faults = x.faults()
+            for peeled in (False, True):
+                func = x.program(peeled)
+                check(verdict(func), faults, f"{x}\n{func}")
             faulty[name] += bool(faults)
     assert min(faulty.values()) > 5 and len(faulty) == 6, faulty
 
