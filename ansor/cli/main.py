@@ -31,17 +31,10 @@ from ..measure.local import LocalRunner
 from ..measure.progress import rate_text, seconds_text
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions
-from ..records.lines import (
-    RecordReader,
-    RecordToFile,
-    believed,
-    believed_records,
-    best_first,
-    best_records,
-    distill_record_file,
-    load_best_record,
-    workload_of,
-)
+from ..records.best import best_first, best_records, distill_record_file, load_best_record
+from ..records.confirmed import SettledReader
+from ..records.lines import RecordReader, believed, believed_records, workload_of
+from ..records.recorder import RecordToFile
 from . import budget as cli_budget
 from . import devices as cli_devices
 from . import log as cli_log
@@ -187,7 +180,7 @@ def _summary(inp: MeasureInput, res: MeasureResult) -> str:
 
 def best(args: argparse.Namespace) -> int:
     """Print the best record of each target and workload."""
-    reader = RecordReader(args.log)
+    reader = SettledReader(args.log)
     records = believed(best_first(reader), args.log)
     found = best_records(records)
     if not found:

@@ -91,6 +91,14 @@ class MeasureCallback(Protocol):
 
 
 @runtime_checkable
+class KeepsConfirmed(Protocol):
+    """A callback that also hears what programs took that were timed in turns, when a search ends."""
+
+    def confirmed(self, inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> None:
+        """Programs of one task, and seconds per call of each, a figure a round; none for one that did not run."""
+
+
+@runtime_checkable
 class KeepsUsage(Protocol):
     """A callback that also hears, after every round, what the devices did since the start."""
 

@@ -16,21 +16,29 @@ from te_lite.state import State
 
 from ..core.errors import MeasureError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
-from ..core.protocols import Builder, KeepsUsage, MeasureCallback, PairedRunner, ReportsUse, Runner
+from ..core.protocols import Builder, KeepsConfirmed, KeepsUsage, MeasureCallback, PairedRunner, ReportsUse, Runner
 from ..core.task import SearchTask
+from ..records.best import best_few
+from ..records.recorder import RecordToFile
 from .pipeline import Pipeline
-from .progress import Display, make_display
+from .progress import Display, make_display, spread_text
 
 FINALISTS = 5
 logger = logging.getLogger("ansor")
 
 
 TaskKey = tuple[str, str]
+Leader = tuple[float, int, MeasureInput]
+"""Seconds, the number of the trial, the program."""
 
 
 def key_of(task: SearchTask) -> TaskKey:
     """Workload key and target kind."""
     return task.workload_key, task.target.kind.name
+
+
+def _order(leader: Leader) -> tuple[float, int]:
+    return leader[:2]
 
 
 @dataclass
@@ -91,7 +99,7 @@ class ProgramMeasurer:
         self.count = 0
         self.errors_in_a_row = 0
         self.best: dict[TaskKey, Best] = {}
-        self._leaders: dict[TaskKey, list[tuple[float, int, MeasureInput]]] = {}
+        self._leaders: dict[TaskKey, list[Leader]] = {}
 
     def best_of(self, task: SearchTask) -> Best | None:
         """The best program of a task so far."""
@@ -175,21 +183,41 @@ class ProgramMeasurer:
     def confirm(self, task: SearchTask) -> Best | None:
         """The best program of a task after its best few were timed once more, in turns; None when nothing ran.
 
-        One figure each may have been lucky; in turns all meet the same machine.  Records and callbacks hear nothing of
-        this.  A runner that cannot compare (`PairedRunner`) leaves things as they are.
+        One figure each may have been lucky; in turns all meet the same machine.  Those of the logs that callbacks keep
+        take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
+        (`PairedRunner`) leaves things as they are.
         """
-        known, leaders = self.best_of(task), self._leaders.get(key_of(task), [])
+        known, finalists = self.best_of(task), self._finalists(task)
         runner = self.runner
-        if known is None or not isinstance(runner, PairedRunner) or len(leaders) < 2:
+        if known is None or not isinstance(runner, PairedRunner) or len(finalists) < 2:
             return known
-        inputs = [inp for _, _, inp in leaders]
+        inputs = [inp for _, _, inp in finalists]
+        self.display.phase("time again, in turns,", len(inputs))
         with self.closing_on_error():
             times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
         costs = [float(np.median(t)) if len(t) else float("inf") for t in times]
         winner = int(np.argmin(costs))
-        if costs[winner] < float("inf"):
-            known = self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
-        return known
+        if costs[winner] == float("inf"):
+            return known
+        for callback in self.callbacks:
+            if isinstance(callback, KeepsConfirmed):
+                callback.confirmed(inputs, times)
+        found = f"timed again in turns: best {spread_text(times[winner])}, of {len(inputs)} programs"
+        self.display.note(found, costs[winner])
+        self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, finalists[winner][1])
+        return self.best[key_of(task)]
+
+    def _finalists(self, task: SearchTask) -> list[Leader]:
+        """The best few of this run and of the logs that callbacks keep, and the best of the logs in any case.
+
+        A program of a log has the number 0.
+        """
+        logs = [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
+        logged = [(res.cost, 0, inp) for log in logs for inp, res in best_few(log, task, FINALISTS)]
+        own = self._leaders.get(key_of(task), [])
+        others = [leader for leader in logged if leader[2].steps not in {inp.steps for _, _, inp in own}]
+        ranked = sorted([*own, *others], key=_order)[:FINALISTS]
+        return ranked + [leader for leader in logged[:1] if leader in others and leader not in ranked]
 
     def _arrived(self, number: int, result: MeasureResult) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
@@ -210,7 +238,7 @@ class ProgramMeasurer:
         known = self.best_of(task)
         if result.ok:
             leaders = self._leaders.setdefault(key_of(task), [])
-            bisect.insort(leaders, (result.cost, self.count, inp), key=lambda entry: entry[:2])
+            bisect.insort(leaders, (result.cost, self.count, inp), key=_order)
             del leaders[FINALISTS:]
         if result.ok and (known is None or result.cost < known.cost):
             self.best[key_of(task)] = Best(result.cost, inp.state, self.count)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -38,6 +39,9 @@ class Display(Protocol):
     def devices(self, usage: Usage) -> None:
         """Whom to ask what each of several devices did so far."""
 
+    def note(self, text: str, best: float | None = None) -> None:
+        """A finding that stays in sight; `best` is the least cost as it is known from now on."""
+
 
 def seconds_text(seconds: float) -> str:
     """A time with a fitting unit: `1.25 ms`."""
@@ -45,6 +49,12 @@ def seconds_text(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def spread_text(figures: Sequence[float]) -> str:
+    """The median of several times and how far they reach: `1.25 ms (1.2 ms to 1.41 ms in 5 figures)`."""
+    low, middle, high = min(figures), float(np.median(figures)), max(figures)
+    return f"{seconds_text(middle)} ({seconds_text(low)} to {seconds_text(high)} in {len(figures)} figures)"
 
 
 def rate_text(flops: float, seconds: float) -> str:
@@ -87,6 +97,9 @@ class SilentDisplay:
         """Nothing."""
 
     def devices(self, usage: Usage) -> None:
+        """Nothing."""
+
+    def note(self, text: str, best: float | None = None) -> None:
         """Nothing."""
 
 
@@ -165,6 +178,10 @@ class PlainDisplay:
         """Plain text shows them at the end."""
         self.usage = usage
 
+    def note(self, text: str, best: float | None = None) -> None:
+        self.tally.best = best or self.tally.best
+        self.say(text)
+
 
 class LiveDisplay:
     """A bar and a small table that are redrawn in place."""
@@ -214,6 +231,10 @@ class LiveDisplay:
 
     def devices(self, usage: Usage) -> None:
         self.usage = usage
+
+    def note(self, text: str, best: float | None = None) -> None:
+        self.tally.best = best or self.tally.best
+        self.console.print(Text(text))
 
 
 def make_display(verbose: int) -> Display:

@@ -42,8 +42,7 @@ def search_loop(
     retries: int = 0,
     time_limit: float | None = None,
 ) -> State | None:
-    """Rounds until `trials` are measured, and the best state of them; on a device of its own the best few are timed in
-    turns at the end.
+    """Rounds until `trials` are measured, and the best state of them, after the best few were timed in turns.
 
     The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
 
@@ -54,7 +53,7 @@ def search_loop(
     progress = _Progress(early_stopping, time_limit)
     with measurer.closing_on_error():
         _rounds(policy, task, trials, per_round, measurer, retries, progress)
-        best = measurer.best_of(task) if alone(task, measurer.runner) else measurer.confirm(task)
+        best = measurer.confirm(task)
     return None if best is None else best.state
 
 

@@ -21,7 +21,7 @@ from ..layout.rewrite import rewrite_layout_from_state
 from ..measure.local import LocalRunner
 from ..measure.measurer import ProgramMeasurer
 from ..records.belief import is_program
-from ..records.lines import load_best_record
+from ..records.best import load_best_record
 from .protocols import OfOneTask, SearchPolicy
 from .resume import continue_log
 from .sketch_policy import SketchPolicy
