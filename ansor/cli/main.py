@@ -175,7 +175,7 @@ def _summary(inp: MeasureInput, res: MeasureResult) -> str:
         rate = rate_text(inp.task.compute_dag.flop_ct, res.cost)
     except TeError:
         rate = ""
-    return f"{text}  {rate}".rstrip()
+    return f"{text}  {rate}".rstrip() + ("" if inp.steps else "  (untuned)")
 
 
 def best(args: argparse.Namespace) -> int:

@@ -91,6 +91,14 @@ class MeasureCallback(Protocol):
 
 
 @runtime_checkable
+class KeepsUntuned(Protocol):
+    """A callback that also hears how the untuned program of a task ended, which is none of the trials."""
+
+    def untuned(self, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
+        """`inp` ended as `result`, before the first trial."""
+
+
+@runtime_checkable
 class KeepsConfirmed(Protocol):
     """A callback that also hears what programs took that were timed in turns, when a search ends."""
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,29 +17,34 @@ from te_lite.state import State
 
 from ..core.errors import MeasureError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
-from ..core.protocols import Builder, KeepsConfirmed, KeepsUsage, MeasureCallback, PairedRunner, ReportsUse, Runner
+from ..core.protocols import (
+    Builder,
+    KeepsConfirmed,
+    KeepsUntuned,
+    KeepsUsage,
+    MeasureCallback,
+    PairedRunner,
+    ReportsUse,
+    Runner,
+)
 from ..core.task import SearchTask
 from ..records.best import best_few
 from ..records.recorder import RecordToFile
+from ..records.untuned import untuned_of
+from ..sketch.plain import untuned_state
+from .finals import FINALISTS, Leader, finalists, order
 from .pipeline import Pipeline
-from .progress import Display, make_display, spread_text
+from .progress import Display, make_display, outcome_text, seconds_text, spread_text
 
-FINALISTS = 5
 logger = logging.getLogger("ansor")
 
 
 TaskKey = tuple[str, str]
-Leader = tuple[float, int, MeasureInput]
-"""Seconds, the number of the trial, the program."""
 
 
 def key_of(task: SearchTask) -> TaskKey:
     """Workload key and target kind."""
     return task.workload_key, task.target.kind.name
-
-
-def _order(leader: Leader) -> tuple[float, int]:
-    return leader[:2]
 
 
 @dataclass
@@ -92,6 +98,7 @@ class ProgramMeasurer:
         self._batches: list[Batch] = []
         self._shown: Batch | None = None
         self._numbers = 0
+        self.untuned: dict[TaskKey, tuple[MeasureInput, MeasureResult]] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -180,6 +187,32 @@ class ProgramMeasurer:
         finally:
             self._batches.clear()
 
+    def measure_untuned(self, task: SearchTask, policy: Any) -> None:
+        """Measure the program that nobody searched for, as trial 0, unless a log that callbacks keep has it.
+
+        The best of a search is compared with it, so a runner that cannot compare (`PairedRunner`) is not asked.
+        """
+        if not isinstance(self.runner, PairedRunner):
+            return
+        logged = [found for log in self._logs() if (found := untuned_of(log, task)) is not None]
+        if logged:
+            inp, result = MeasureInput(task, steps=logged[0][0].steps), logged[0][1]
+        else:
+            inp = MeasureInput(task, untuned_state(task))
+            self.display.phase("build and run, untuned,", 1)
+            with self.closing_on_error():
+                result = self.runner.run(inp, self.builder.submit(inp).result())
+            for callback in self.callbacks:
+                if isinstance(callback, KeepsUntuned):
+                    callback.untuned(policy, inp, result)
+        self.untuned[key_of(task)] = inp, result
+        known = f", as {self._logs()[0]} says" if logged else ""
+        self.display.note(f"[0] untuned: {outcome_text(result)}{known}")
+
+    def _logs(self) -> list[Path]:
+        """The logs that callbacks keep, as far as they are there."""
+        return [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
+
     def confirm(self, task: SearchTask) -> Best | None:
         """The best program of a task after its best few were timed once more, in turns; None when nothing ran.
 
@@ -187,11 +220,11 @@ class ProgramMeasurer:
         take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
         (`PairedRunner`) leaves things as they are.
         """
-        known, finalists = self.best_of(task), self._finalists(task)
+        known, leaders = self.best_of(task), self._finalists(task)
         runner = self.runner
-        if known is None or not isinstance(runner, PairedRunner) or len(finalists) < 2:
+        if known is None or not isinstance(runner, PairedRunner) or len(leaders) < 2:
             return known
-        inputs = [inp for _, _, inp in finalists]
+        inputs = [inp for _, _, inp in leaders]
         self.display.phase("time again, in turns,", len(inputs))
         with self.closing_on_error():
             times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
@@ -204,20 +237,24 @@ class ProgramMeasurer:
                 callback.confirmed(inputs, times)
         found = f"timed again in turns: best {spread_text(times[winner])}, of {len(inputs)} programs"
         self.display.note(found, costs[winner])
-        self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, finalists[winner][1])
+        self._say_if_slower(task, inputs[winner], costs[winner])
+        self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
         return self.best[key_of(task)]
 
-    def _finalists(self, task: SearchTask) -> list[Leader]:
-        """The best few of this run and of the logs that callbacks keep, and the best of the logs in any case.
+    def _say_if_slower(self, task: SearchTask, winner: MeasureInput, cost: float) -> None:
+        """A search that found nothing better than the untuned program does not pass over it in silence."""
+        inp, result = self.untuned.get(key_of(task), (None, None))
+        if inp is not None and result is not None and result.ok:
+            took = cost if inp.steps == winner.steps else result.cost
+            if took <= cost:
+                text = f"none of {self.count} programs is faster than the untuned one, which took {seconds_text(took)}"
+                self.display.note(f"slower than untuned: {text}")
 
-        A program of a log has the number 0.
-        """
-        logs = [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
-        logged = [(res.cost, 0, inp) for log in logs for inp, res in best_few(log, task, FINALISTS)]
-        own = self._leaders.get(key_of(task), [])
-        others = [leader for leader in logged if leader[2].steps not in {inp.steps for _, _, inp in own}]
-        ranked = sorted([*own, *others], key=_order)[:FINALISTS]
-        return ranked + [leader for leader in logged[:1] if leader in others and leader not in ranked]
+    def _finalists(self, task: SearchTask) -> list[Leader]:
+        logged = [(res.cost, 0, inp) for log in self._logs() for inp, res in best_few(log, task, FINALISTS)]
+        inp, result = self.untuned.get(key_of(task), (None, None))
+        untuned = (result.cost, 0, inp) if inp is not None and result is not None and result.ok else None
+        return finalists(self._leaders.get(key_of(task), []), logged, untuned)
 
     def _arrived(self, number: int, result: MeasureResult) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
@@ -238,7 +275,7 @@ class ProgramMeasurer:
         known = self.best_of(task)
         if result.ok:
             leaders = self._leaders.setdefault(key_of(task), [])
-            bisect.insort(leaders, (result.cost, self.count, inp), key=_order)
+            bisect.insort(leaders, (result.cost, self.count, inp), key=order)
             del leaders[FINALISTS:]
         if result.ok and (known is None or result.cost < known.cost):
             self.best[key_of(task)] = Best(result.cost, inp.state, self.count)

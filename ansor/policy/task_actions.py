@@ -43,6 +43,8 @@ class Actions:
         measurer = ProgramMeasurer(options.builder, options.runner, options.measure_callbacks, options.verbose)
         try:
             with measurer.display.run(task, options.num_measure_trials):
+                if options.num_measure_trials:
+                    measurer.measure_untuned(task, policy)
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,

@@ -24,13 +24,14 @@ from .belief import Believed
 from .files import PathLike
 from .lines import JUDGE, Record, RecordReader, dump_record_to_string, record_from_json, workload_of
 from .notes import CONFIRM, MOST_CHARACTERS, read_note
+from .untuned import read_untuned
 
 
 @dataclass(frozen=True)
 class Confirmation:
     """Programs of one workload, best first by the median of their figures, which are the costs of the results.
 
-    `after` is the number of records before the line.
+    `after` is the number of records and untuned programs before the line.
     """
 
     after: int
@@ -73,7 +74,7 @@ def read_turns(line: bytes) -> tuple[Record, ...]:
 
 
 class SettledReader(RecordReader):
-    """The records of a log as its confirmations leave them.
+    """The records of a log and its untuned programs, as its confirmations leave them.
 
     Of a workload that was confirmed, they are those that came after its last confirmation, and the confirmed programs,
     whose one cost is the median of their figures.  `confirmations` has the last one of each workload.  A confirmation
@@ -87,9 +88,11 @@ class SettledReader(RecordReader):
         self._records: list[Record] = []
 
     def comment(self, line: bytes) -> None:
-        """Learn of workloads and confirmations."""
+        """Learn of workloads, untuned programs and confirmations."""
         super().comment(line)
-        turns = read_turns(line)
+        untuned, turns = read_untuned(line), read_turns(line)
+        if untuned is not None:
+            self._records.append(untuned)
         if turns:
             found = Believed(turns, JUDGE, f"a confirmation of {self.filename}", logging.getLogger("ansor"))
             if kept := tuple(found):

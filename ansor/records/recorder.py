@@ -13,6 +13,7 @@ from .files import PathLike
 from .journal import append_lines, ensure_writable, scan_lines
 from .lines import dump_record_to_string
 from .notes import learn_workload, run_line, workload_line
+from .untuned import untuned_line
 
 
 def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -50,6 +51,10 @@ class RecordToFile:
     def usage(self, uses: Sequence[DeviceUse]) -> None:
         """Append a comment line on what each device did so far; readers skip it."""
         append_lines(self.filename, [f"# devices {json.dumps([use.to_json() for use in uses])}"])
+
+    def untuned(self, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
+        """Append a comment line on the untuned program of a task (`untuned.py`)."""
+        append_lines(self.filename, [*self._notes(policy, [inp]), untuned_line(inp, result)])
 
     def confirmed(self, inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> None:
         """Append a comment line on programs that were timed in turns (`confirmed.py`)."""

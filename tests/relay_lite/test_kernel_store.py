@@ -15,12 +15,12 @@ import pytest
 
 import ansor
 from ansor.core.network_plan import KernelCode
+from ansor.sketch.plain import plain_state
 from codegen_c.errors import CompileError
 from codegen_c.network import CNetworkBackend
 from relay_lite import reference
 from relay_lite.compiler import kernels
 from relay_lite.compiler.build import build, compile_fused
-from relay_lite.compiler.default_schedule import plain_state
 from relay_lite.compiler.extract import extract_tasks
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Constant, Expr, Function, FunctionCall
