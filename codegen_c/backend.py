@@ -29,10 +29,10 @@ from .errors import CallError, CompileError
 from .host import PROCESSORS, host_family
 from .module import build
 from .network import CNetworkBackend
+from .timing import costs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SOURCE, LIBRARY = "program.c", "program.so"
-GROWTH = 1.618
 HOPELESS = 3.0
 COLD_SECONDS = 5e-3
 """How much longer the first call of a loaded program takes than later ones, usually: threads start, pages are new."""
@@ -59,21 +59,13 @@ class CProgram:
     ) -> list[float]:
         """Seconds per call, `repeat` figures.
 
-        Each is the mean of `number` calls in a row; `number` grows until they last `min_repeat_ms` (spec autoscheduler
-        9.3).  With `flush` only the first argument is in the caches before each figure (`caches.py`).  Where the last
+        Each is the median of a few means, of `number` calls together at least that last `min_repeat_ms` (`timing.py`).
+        With `flush` only the first argument is in the caches before each figure (`caches.py`).  Where the last
         run took more than `HOPELESS` times `best`, and another call does so too, this call is all figures.
         """
         if self._last - COLD_SECONDS > HOPELESS * best and (again := self._once(1, args, flush)) > HOPELESS * best:
             return [again] * repeat
-        costs = []
-        for _ in range(repeat):
-            seconds = self._once(number, args, flush)
-            while seconds * 1e3 < min_repeat_ms:
-                per_call = max(seconds / number, 1e-9)
-                number = int(max(min_repeat_ms * 1e-3 / per_call + 1, math.ceil(number * GROWTH)))
-                seconds = self._once(number, args, flush)
-            costs.append(seconds / number)
-        return costs
+        return costs(lambda calls: self._once(calls, args, flush), number, repeat, min_repeat_ms)
 
     def _once(self, number: int, args: Sequence[Array], flush: bool) -> float:
         if flush and args:
