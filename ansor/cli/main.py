@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, distill, log, devices, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, distill, log, remeasure, devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -39,6 +39,7 @@ from . import budget as cli_budget
 from . import devices as cli_devices
 from . import log as cli_log
 from . import network as cli_network
+from . import remeasure as cli_remeasure
 from . import user_code
 from . import vta as cli_vta
 from .compare import compare
@@ -89,8 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     distill.add_argument("-o", "--output", help="the file to write (default: LOG.best.json)")
 
     log = cli_log.add_parser(commands)
+    remeasure = cli_remeasure.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, distill, log):
+    for command in (tune, best, distill, log, remeasure):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
@@ -229,6 +231,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return distill(args)
             case cli_log.NAME:
                 return cli_log.log(args)
+            case cli_remeasure.NAME:
+                return cli_remeasure.remeasure(args)
             case cli_devices.NAME:
                 return cli_devices.devices()
         return doctor()

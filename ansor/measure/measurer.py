@@ -28,7 +28,7 @@ from ..core.protocols import (
     Runner,
 )
 from ..core.task import SearchTask
-from ..records.best import best_few
+from ..records.best import best_few, ranked_records
 from ..records.recorder import RecordToFile
 from ..records.untuned import untuned_of
 from ..sketch.plain import untuned_state
@@ -225,21 +225,26 @@ class ProgramMeasurer:
         if known is None or not isinstance(runner, PairedRunner) or len(leaders) < 2:
             return known
         inputs = [inp for _, _, inp in leaders]
-        self.display.phase("time again, in turns,", len(inputs))
-        with self.closing_on_error():
-            times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
+        times = self.in_turns(inputs, runner)
         costs = [float(np.median(t)) if len(t) else float("inf") for t in times]
         winner = int(np.argmin(costs))
         if costs[winner] == float("inf"):
             return known
-        for callback in self.callbacks:
-            if isinstance(callback, KeepsConfirmed):
-                callback.confirmed(inputs, times)
         found = f"timed again in turns: best {spread_text(times[winner])}, of {len(inputs)} programs"
         self.display.note(found, costs[winner])
         self._say_if_slower(task, inputs[winner], costs[winner])
         self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
         return self.best[key_of(task)]
+
+    def in_turns(self, inputs: Sequence[MeasureInput], runner: PairedRunner) -> list[list[float]]:
+        """The figures of programs of one task that are timed in turns; callbacks that keep figures hear them."""
+        self.display.phase("time again, in turns,", len(inputs))
+        with self.closing_on_error():
+            times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
+        for callback in self.callbacks:
+            if isinstance(callback, KeepsConfirmed):
+                callback.confirmed(inputs, times)
+        return times
 
     def _say_if_slower(self, task: SearchTask, winner: MeasureInput, cost: float) -> None:
         """A search that found nothing better than the untuned program does not pass over it in silence."""
@@ -251,7 +256,8 @@ class ProgramMeasurer:
                 self.display.note(f"slower than untuned: {text}")
 
     def _finalists(self, task: SearchTask) -> list[Leader]:
-        logged = [(res.cost, 0, inp) for log in self._logs() for inp, res in best_few(log, task, FINALISTS)]
+        known = [pair for log in self._logs() for pair in best_few(ranked_records(log), task, FINALISTS)]
+        logged = [(res.cost, 0, inp) for inp, res in known]
         inp, result = self.untuned.get(key_of(task), (None, None))
         untuned = (result.cost, 0, inp) if inp is not None and result is not None and result.ok else None
         return finalists(self._leaders.get(key_of(task), []), logged, untuned)

@@ -68,13 +68,17 @@ def best_first(pairs: Iterable[Record]) -> list[Record]:
     return sorted(pairs, key=lambda pair: pair[1].cost if pair[1].ok else math.inf)
 
 
-def best_few(filename: PathLike, task: SearchTask, most: int) -> list[Record]:
-    """Up to `most` different programs of a task that a log holds, best first; those it confirmed go before others.
+def ranked_records(filename: PathLike) -> list[Record]:
+    """All records of a log that are believed, best first; what it confirmed, and later ones, go before all others.
 
     Raises JournalError when the log cannot be read.
     """
     reader = SettledReader(filename)
-    ranked = [*best_first(believed(reader, str(filename))), *best_first(believed(reader.outranked, str(filename)))]
+    return [*best_first(believed(reader, str(filename))), *best_first(believed(reader.outranked, str(filename)))]
+
+
+def best_few(ranked: Iterable[Record], task: SearchTask, most: int) -> list[Record]:
+    """The first of `ranked` that are programs of a task, up to `most` different ones, as programs of this very task."""
     found: dict[tuple[Step, ...], Record] = {}
     for inp, res in ranked:
         own = res.ok and workload_of(inp) == (task.target.kind.name, task.workload_key)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.records.best import best_few, settled_records
+from ansor.records.best import best_few, ranked_records, settled_records
 from ansor.records.confirmed import SettledReader, confirm_line, read_turns
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.records.notes import CONFIRM
@@ -79,7 +79,7 @@ def test_what_comes_after_a_confirmation_is_in_the_race_again(race: Race) -> Non
     assert race.best() == (4, 3.5e-3)
     race.confirm({1: (6e-3,), 4: (8e-3, 7e-3, 7e-3), 5: ()})
     assert race.best() == (1, 6e-3)
-    assert [race.number(inp.steps) for inp, _ in best_few(race.log, race.task, 5)] == [1, 4, 0, 2, 3]
+    assert [race.number(inp.steps) for inp, _ in best_few(ranked_records(race.log), race.task, 5)] == [1, 4, 0, 2, 3]
 
 
 def test_other_readers_see_the_records_alone(race: Race) -> None:
