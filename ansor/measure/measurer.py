@@ -124,7 +124,7 @@ class ProgramMeasurer:
         batch = Batch(task, policy, tuple(inputs), self._numbers, {})
         self._numbers += len(inputs)
         self._batches.append(batch)
-        self.display.phase("build and run", len(inputs))
+        self.display.phase(f"building and running {len(inputs)} programs")
         with self.closing_on_error():
             self._pipeline.start(list(enumerate(inputs, batch.first)))
         return batch
@@ -148,7 +148,7 @@ class ProgramMeasurer:
         stopped then, and on Ctrl-C.
         """
         require(batch in self._batches, MeasureError, "batch", "it was given back or dropped before", first=batch.first)
-        self.display.phase("build and run", len(batch.inputs) - len(batch.results))
+        self.display.phase(f"building and running {len(batch.inputs)} programs")
         with self.closing_on_error(), self._showing(batch):
             while not batch.complete:
                 self._arrived(*self._pipeline.take())
@@ -199,7 +199,7 @@ class ProgramMeasurer:
             inp, result = MeasureInput(task, steps=logged[0][0].steps), logged[0][1]
         else:
             inp = MeasureInput(task, untuned_state(task))
-            self.display.phase("build and run, untuned,", 1)
+            self.display.phase("computing the right result, building and running the untuned program")
             with self.closing_on_error():
                 result = self.runner.run(inp, self.builder.submit(inp).result())
             for callback in self.callbacks:
@@ -238,7 +238,7 @@ class ProgramMeasurer:
 
     def in_turns(self, inputs: Sequence[MeasureInput], runner: PairedRunner) -> list[list[float]]:
         """The figures of programs of one task that are timed in turns; callbacks that keep figures hear them."""
-        self.display.phase("time again, in turns,", len(inputs))
+        self.display.phase(f"timing the best {len(inputs)} once more, in turns")
         with self.closing_on_error():
             times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
         for callback in self.callbacks:

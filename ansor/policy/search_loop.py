@@ -78,7 +78,7 @@ def _rounds(
 
 def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
     """Ask for up to `num_measure` candidates, and begin to build and run them.  Raises SearchFailed."""
-    measurer.display.phase("search", num_measure)
+    measurer.display.phase(f"choosing {num_measure} programs to measure")
     with reporting(task, policy):
         if isinstance(policy, Announces):
             policy.announce(measurer.runner)

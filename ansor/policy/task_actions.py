@@ -32,7 +32,7 @@ from .tuning_options import TuningOptions
 
 def say_if_noisy(display: Display) -> None:
     """Look whether this machine is busy, where its processor runs the programs."""
-    display.phase("see how even the times of this machine are, before", 0)
+    display.phase("looking how busy this machine is")
     text = warning(noise())
     if text:
         display.note(text)
