@@ -42,8 +42,9 @@ from . import network as cli_network
 from . import remeasure as cli_remeasure
 from . import user_code
 from . import vta as cli_vta
-from .compare import compare
+from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
+from .torch_side import check_torch
 
 INTERRUPTED = 130
 
@@ -75,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--no-resume", dest="resume", action="store_false", help="do not go on from what the log holds")
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
-    tune.add_argument("--compare", action="store_true", help="then check and time the best program beside NumPy")
+    text = "then check and time the best program beside the untuned one and NumPy; with `torch` beside PyTorch, too"
+    tune.add_argument("--compare", nargs="?", const=NUMPY, choices=LIBRARIES, help=text)
 
     cli_network.add_parser(commands)
     cli_vta.add_parser(commands)
@@ -138,6 +140,8 @@ def tune(args: argparse.Namespace) -> int:
     key = _workload_key(args)
     task = SearchTask(workload_key=key, target=Target(args.target))
     backend(task.target.kind.name).check(str(task.target))
+    if args.compare == TORCH:
+        check_torch(task)
     log = Path(args.log or f"{args.workload.rpartition(':')[2]}.json")
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
     if args.trials == 0 and args.more is None:
@@ -166,7 +170,7 @@ def tune(args: argparse.Namespace) -> int:
         raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}")
     print(f"best of {log}: {_summary(inp, res)}")
     if args.compare:
-        compare(task, log, np.random.default_rng(args.seed))
+        compare(task, log, np.random.default_rng(args.seed), args.compare)
     print(f"see it with: {ansor('best', str(log), '--print', 'schedule')}")
     return 0
 
