@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +13,7 @@ from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 from te_lite.timing import Timing
 
-from .compile import load
+from .compile import FLAGS, load
 from .emit import emit, entry_name, written_buffers
 from .errors import CallError
 from .host import Options
@@ -36,7 +36,10 @@ class Module:
     arguments.  `source` is the C text, `entry_name` the name of the function in it.
     """
 
-    def __init__(self, func: LoweredFunc, source: str, entry_name: str, timeout: float | None = None) -> None:
+    def __init__(
+        self, func: LoweredFunc, source: str, entry_name: str, timeout: float | None = None,
+        flags: Sequence[str] = FLAGS,
+    ) -> None:  # fmt: skip
         self.func = func
         self.source = source
         self.entry_name = entry_name
@@ -44,7 +47,7 @@ class Module:
         self._written = [b in written for b in func.args]
         self._shapes = [tuple(b.shape) for b in func.args]
         self._dtypes = [np.dtype(b.dtype) for b in func.args]
-        library = load(source, timeout)
+        library = load(source, timeout, flags)
         pointers = [ctypes.c_void_p] * len(func.args)
         self._call = library[entry_name]
         self._call.restype, self._call.argtypes = None, pointers
@@ -122,10 +125,11 @@ def _more_calls(number: int, target: float) -> int:
 
 
 def build(
-    func: LoweredFunc, name: str | None = None, options: Options | None = None, timeout: float | None = None
-) -> Module:
-    """Compile a lowered program; `name` replaces its name, `timeout` bounds the compiler (seconds).
+    func: LoweredFunc, name: str | None = None, options: Options | None = None, timeout: float | None = None,
+    flags: Sequence[str] = FLAGS,
+) -> Module:  # fmt: skip
+    """Compile a lowered program; `name` replaces its name, `timeout` bounds the compiler (seconds), `flags` are its.
 
     Raises EmitError for programs that need thread blocks and CompileError when the compiler is missing or fails.
     """
-    return Module(func, emit(func, name, options), entry_name(func, name), timeout)
+    return Module(func, emit(func, name, options), entry_name(func, name), timeout, flags)

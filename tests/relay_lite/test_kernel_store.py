@@ -151,7 +151,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the code of a package": lambda change: change.setattr(
         kernels, "source_digest", lambda package: f"other {package}"
     ),
-    "the compiler": lambda change: change.setattr("codegen_c.network.OBJECT_FLAGS", ("-O2",)),
+    "the compiler": lambda change: change.setattr("codegen_c.network.OBJECT_FLAGS", ("-O2", "-fPIC", "-fopenmp", "-c")),
     "the machine": lambda change: change.setattr(CNetworkBackend, "machine", lambda self, target: {"machine": "other"}),
     "the cores": lambda change: change.setenv("TVM_NUM_THREADS", "17"),
 }
