@@ -50,17 +50,16 @@ from .policy.register_target import register_target
 from .policy.sketch_policy import EmptyPolicy, SketchPolicy
 from .policy.task_actions import Actions
 from .policy.tuning_options import TuningOptions
+from .records.best import distill_record_file, load_best_record
 from .records.dispatch import ApplyHistoryBest, DispatchContext, load_history_best
 from .records.lines import (
     RecordReader,
-    RecordToFile,
-    distill_record_file,
     dump_record_to_string,
-    load_best_record,
     load_record_from_string,
     load_records,
     save_records,
 )
+from .records.recorder import RecordToFile
 from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
 

@@ -12,15 +12,13 @@ that the device never waits for the host.  All calls use the same arrays: what f
 from __future__ import annotations
 
 import gc
-import importlib
-import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ansor.core.hardware import host_cores
+from ansor.cli.torch_side import exact_torch
 from benchmarks.report import is_there
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -36,18 +34,6 @@ WARM_ROUNDS = 3
 def available() -> bool:
     """Whether PyTorch is installed; said, once, if not."""
     return is_there("torch", "nothing is compared with PyTorch")
-
-
-def exact_torch() -> Any:
-    """PyTorch with this process's threads: TF32 off, the fastest algorithm of each convolution, no gradients."""
-    torch: Any = importlib.import_module("torch")
-    torch.set_num_threads(host_cores())
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
-    torch.set_grad_enabled(False)
-    return torch
 
 
 # ------------------------------------------------------------------------------------------------- what is timed

@@ -23,17 +23,18 @@ from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
 from . import caches
-from .compile import compiler_command, compiler_version, library_path
+from .compile import FLAGS, compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
 from .errors import CallError, CompileError
 from .export import CExporter
 from .host import PROCESSORS, host_family
 from .module import build
 from .network import CNetworkBackend
+from .processor import NATIVE, check_processor, flags_for, options_for, processor_flag
+from .timing import costs
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SOURCE, LIBRARY = "program.c", "program.so"
-GROWTH = 1.618
 HOPELESS = 3.0
 COLD_SECONDS = 5e-3
 """How much longer the first call of a loaded program takes than later ones, usually: threads start, pages are new."""
@@ -60,21 +61,13 @@ class CProgram:
     ) -> list[float]:
         """Seconds per call, `repeat` figures.
 
-        Each is the mean of `number` calls in a row; `number` grows until they last `min_repeat_ms` (spec autoscheduler
-        9.3).  With `flush` only the first argument is in the caches before each figure (`caches.py`).  Where the last
+        Each is the median of a few means, of `number` calls together at least that last `min_repeat_ms` (`timing.py`).
+        With `flush` only the first argument is in the caches before each figure (`caches.py`).  Where the last
         run took more than `HOPELESS` times `best`, and another call does so too, this call is all figures.
         """
         if self._last - COLD_SECONDS > HOPELESS * best and (again := self._once(1, args, flush)) > HOPELESS * best:
             return [again] * repeat
-        costs = []
-        for _ in range(repeat):
-            seconds = self._once(number, args, flush)
-            while seconds * 1e3 < min_repeat_ms:
-                per_call = max(seconds / number, 1e-9)
-                number = int(max(min_repeat_ms * 1e-3 / per_call + 1, math.ceil(number * GROWTH)))
-                seconds = self._once(number, args, flush)
-            costs.append(seconds / number)
-        return costs
+        return costs(lambda calls: self._once(calls, args, flush), number, repeat, min_repeat_ms)
 
     def _once(self, number: int, args: Sequence[Array], flush: bool) -> float:
         if flush and args:
@@ -118,9 +111,9 @@ def _text_for_this_processor(place: Path) -> str:
     return SOURCE
 
 
-def _compile(place: Path, name: str) -> None:
+def _compile(place: Path, name: str, flags: Sequence[str] = FLAGS) -> None:
     """Make the library of a program from its text.  Raises CompileError."""
-    shutil.copyfile(library_path((place / name).read_text()), place / LIBRARY)
+    shutil.copyfile(library_path((place / name).read_text(), flags=flags), place / LIBRARY)
 
 
 def _write_facts(func: LoweredFunc, place: Path) -> None:
@@ -138,22 +131,26 @@ class CBackend(Backend):
     networks = CNetworkBackend()
 
     def check(self, target: str) -> None:
-        """Raises CompileError when there is no C compiler."""
+        """Raises CompileError when there is no C compiler, and for a processor whose programs this one cannot run."""
         compiler_version(compiler_command())
+        check_processor(target)
 
     def source(self, func: LoweredFunc, target: str) -> str:
         """The C text.  Raises EmitError for programs with thread blocks."""
-        return emit(func)
+        return emit(func, options=options_for(target))
 
     def build(self, func: LoweredFunc, target: str, directory: str) -> None:
         """Compile into `directory`.  Raises EmitError or CompileError."""
         place = Path(directory)
-        (place / SOURCE).write_text(emit(func))
-        _compile(place, SOURCE)
+        (place / SOURCE).write_text(emit(func, options=options_for(target)))
+        _compile(place, SOURCE, flags_for(target))
         _write_facts(func, place)
 
     def check_portable(self, target: str) -> None:
-        """Text can be written everywhere."""
+        """Text can be written everywhere, but for no other processor than that where it is compiled."""
+        law = "programs for other machines are compiled for the processors that are there, leave it out"
+        flag = processor_flag(target)
+        require(flag == NATIVE, CompileError, f"target {target!r}", law, option=flag)
 
     def build_portable(self, func: LoweredFunc, target: str, directory: str) -> None:
         """Only text, for each family of processors; it is compiled where it runs.  Raises EmitError."""
@@ -179,7 +176,7 @@ class CBackend(Backend):
 
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
         """A function of NumPy arrays, see `codegen_c.Module`."""
-        return build(func)
+        return build(func, options=options_for(target), flags=flags_for(target))
 
 
 BACKEND = CBackend()

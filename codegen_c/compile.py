@@ -97,13 +97,13 @@ def store_path() -> Path:
         raise CompileError(f"compile: the directory of compiled libraries {path} cannot be made, {e.strerror}") from e
 
 
-def library_path(source: str, timeout: float | None = None) -> Path:
+def library_path(source: str, timeout: float | None = None, flags: Sequence[str] = FLAGS) -> Path:
     """Compile `source` (unless that was done before) and give the path of the shared library.
 
     `timeout` is in seconds.  Raises CompileError with the compiler's first complaint, when it takes too long, and
     when the library cannot be written.
     """
-    return compiled(source, FLAGS, ".so", ("-lm",), "the program", timeout)
+    return compiled(source, flags, ".so", ("-lm",), "the program", timeout)
 
 
 def compiled(
@@ -166,9 +166,9 @@ def _loaded(path: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
-def load(source: str, timeout: float | None = None) -> ctypes.CDLL:
+def load(source: str, timeout: float | None = None, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:
     """The compiled and loaded library of `source`.  Raises CompileError when that fails."""
-    path = library_path(source, timeout)
+    path = library_path(source, timeout, flags)
     try:
         return _loaded(path)
     except OSError as e:

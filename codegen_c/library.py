@@ -116,12 +116,12 @@ _TAIL = (
 )
 
 
-def object_code(source: str, name: str = "program") -> bytes:
+def object_code(source: str, name: str = "program", flags: Sequence[str] = OBJECT_FLAGS) -> bytes:
     """The object file of a C source; equal sources are compiled once.  `name` is for the error.
 
     Raises CompileError with the compiler's first complaint.  Threads may compile side by side.
     """
-    code = read_sealed(compiled(source, OBJECT_FLAGS, ".o", (), f"kernel {name}"))
+    code = read_sealed(compiled(source, flags, ".o", (), f"kernel {name}"))
     require(code is not None, CompileError, f"kernel {name}", "its stored object file was changed while it was read")
     assert code is not None
     return code

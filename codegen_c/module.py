@@ -14,7 +14,7 @@ from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 from te_lite.timing import Timing
 
-from .compile import load
+from .compile import FLAGS, load
 from .emit import emit, entry_name
 from .errors import CallError
 from .host import Options
@@ -120,11 +120,12 @@ def _more_calls(number: int, target: float) -> int:
 
 
 def build(
-    func: LoweredFunc, name: str | None = None, options: Options | None = None, timeout: float | None = None
-) -> Module:
-    """Compile a lowered program; `name` replaces its name, `timeout` bounds the compiler (seconds).
+    func: LoweredFunc, name: str | None = None, options: Options | None = None, timeout: float | None = None,
+    flags: Sequence[str] = FLAGS,
+) -> Module:  # fmt: skip
+    """Compile a lowered program; `name` replaces its name, `timeout` bounds the compiler (seconds), `flags` are its.
 
     Raises EmitError for programs that need thread blocks and CompileError when the compiler is missing or fails.
     """
     source = emit(func, name, options)
-    return Module(arguments_of(func), source, entry_name(func, name), load(source, timeout))
+    return Module(arguments_of(func), source, entry_name(func, name), load(source, timeout, flags))

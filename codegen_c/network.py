@@ -32,6 +32,7 @@ from .library import (
     link,
     object_code,
 )
+from .processor import flags_for, options_for
 
 DRIVER, BINARY = "network.c", "network.so"
 
@@ -83,11 +84,12 @@ class CNetworkBackend:
         return KernelStore(store_path(), [*compiler_facts(), *OBJECT_FLAGS, repr(host_options())], CompileError)
 
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
-        whole, scratch = hoist_scratch(func)
-        return KernelCode(func.name, emit(whole, func.name), tuple([b.size * BYTES[b.dtype] for b in scratch]))
+        whole, scratch = hoist_scratch(func, options_for(target))
+        written = emit(whole, func.name, options_for(target))
+        return KernelCode(func.name, written, tuple([b.size * BYTES[b.dtype] for b in scratch]))
 
     def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:
-        return object_code(code.source, code.name)
+        return object_code(code.source, code.name, flags_for(target, OBJECT_FLAGS))
 
     def link(self, plan: ExecutionPlan, compiled: Mapping[str, bytes]) -> tuple[dict[str, str], dict[str, bytes]]:
         driver = driver_source([KernelCall(s.kernel, _pointers(plan, s.storages)) for s in plan.steps])

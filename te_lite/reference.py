@@ -215,6 +215,18 @@ def _ufunc(combiner: Combiner) -> np.ufunc | None:
     return None
 
 
+def multiplies_matrices(tensors: Sequence[Tensor]) -> bool:
+    """Whether `evaluate` computes any of these tensors, or what they depend on, by products of matrices."""
+    bodies = [body for op in Computation(tensors).ops if isinstance(op, ComputeOp) for body in op.body]
+    return any(len(_summed_product(body)) > 1 for body in bodies if isinstance(body, Reduce))
+
+
+def _summed_product(reduction: Reduce) -> list[Expr]:
+    """The factors of a sum that is carried out factor by factor; none for any other reduction."""
+    plain = reduction.condition is None and _ufunc(reduction.combiner) is np.add
+    return _factors(reduction.sources[0]) if plain else []
+
+
 def _factors(e: Expr) -> list[Expr]:
     return _factors(e.a) + _factors(e.b) if isinstance(e, Binary) and e.op == "*" else [_without_idle_divisions(e)]
 
@@ -239,8 +251,8 @@ class _Folding:
         if reduction is not None and reduction.condition is not None:
             self.conditions.append(reduction.condition)
         self.factors: list[Expr] = []
-        if reduction is not None and self.ufunc is np.add and not self.conditions:
-            self.factors = _factors(reduction.sources[0])
+        if reduction is not None and not bounds:
+            self.factors = _summed_product(reduction)
 
     def temporaries(self) -> list[set[int]]:
         """The dimensions of each array that is made on the way."""

@@ -18,9 +18,9 @@ import ansor
 import codegen_c
 import relay_lite as relay
 import te_lite as te
+from ansor.sketch.plain import plain_state
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
-from relay_lite.compiler.default_schedule import plain_state
 from relay_lite.ir.nodes import Expr
 from relay_lite.ir.reference import run as run_graph
 from relay_lite.op.lower_group import lower_group

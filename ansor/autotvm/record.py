@@ -125,7 +125,7 @@ def _defined(template: Template, task: str, args: Workload, target: str) -> tupl
 def _target_text(target: str) -> str:
     """The text of the target as it is known here: TVM's `ext_dev -device=vta` is `vta`."""
     try:
-        return str(Target(target))
+        return str(Target.recorded(target))
     except TaskError:
         return target_key(target)[0]
 
@@ -178,7 +178,7 @@ def target_key(target: str) -> tuple[str, str]:
     if words[:1] == ["ext_dev"]:
         return options.get("device", ""), options.get("model", "")
     try:
-        return Target(target).kind.name, options.get("model", "")
+        return Target.recorded(target).kind.name, options.get("model", "")
     except TaskError:
         return (words[0] if words else ""), options.get("model", "")
 

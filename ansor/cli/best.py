@@ -11,7 +11,9 @@ from te_lite.errors import TeError, require
 from ..core.errors import NoRecordError, TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..measure.progress import rate_text, seconds_text
-from ..records.lines import RecordReader, believed, best_first, best_records
+from ..records.best import best_first, best_records
+from ..records.confirmed import SettledReader
+from ..records.lines import believed
 from .log import is_called
 
 NAME = "best"
@@ -44,7 +46,7 @@ def best(args: argparse.Namespace) -> int:
 
 def best_of(log: str, workload: str | None) -> Best:
     """The best records of a log, or of one workload in it.  Raises NoRecordError when there are none."""
-    reader = RecordReader(log)
+    reader = SettledReader(log)
     records = believed(best_first(reader), log)
     found = best_records(records)
     if not found:
@@ -63,4 +65,4 @@ def summary_text(inp: MeasureInput, res: MeasureResult) -> str:
         rate = rate_text(inp.task.compute_dag.flop_ct, res.cost)
     except TeError:
         rate = ""
-    return f"{text}  {rate}".rstrip()
+    return f"{text}  {rate}".rstrip() + ("" if inp.steps else "  (untuned)")

@@ -1,4 +1,4 @@
-"""How the best program of a log stands: checked against NumPy, timed beside the untuned loop nest and NumPy itself."""
+"""How the best program of a log stands: checked against NumPy, timed beside the untuned program and other libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.reference import evaluate, random_inputs
+from te_lite.reference import evaluate, multiplies_matrices, random_inputs
 
 from ..core.build import build_function
 from ..core.errors import MeasureError
@@ -18,7 +18,10 @@ from ..core.nd import aligned_copy
 from ..core.task import SearchTask
 from ..measure.check import accepted_values, mismatch, poison
 from ..measure.progress import seconds_text
+from ..sketch.plain import untuned_state
+from .torch_side import torch_run
 
+NUMPY, TORCH = LIBRARIES = ("numpy", "torch")
 ROUNDS = 9
 REST = 0.1
 SLICE = 0.05
@@ -45,18 +48,21 @@ def timed_in_turns(
     return times
 
 
-def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict[str, float]:
-    """Print the comparison for target `c`; gives the seconds of `best`, `untuned` and `numpy`.
+def compare(
+    task: SearchTask, log: str | Path, rng: np.random.Generator, library: str = NUMPY
+) -> dict[str, float]:  # fmt: skip
+    """Print the comparison; gives the seconds of `best`, `untuned`, `numpy`, and of `torch` if that is the library.
 
-    NumPy evaluates the same computation through its matrix product (te_lite.reference).  Raises NoRecordError when
-    the log has no valid record, MeasureError when the best program computes something else than NumPy.
+    NumPy evaluates the same computation operation by operation (te_lite.reference).  Raises NoRecordError when the log
+    has no valid record, MeasureError when the best program, or PyTorch, computes something else than NumPy, and
+    TaskError where PyTorch cannot be compared (`check_torch`).
     """
     tensors = task.compute_dag.tensors
     inputs = random_inputs(tensors, rng)
     arrays = [aligned_copy(inputs[t] if t in inputs else poison(t.shape, t.dtype)) for t in tensors]
     schedule, args = task.apply_best(str(log))
     best = build_function(schedule, args, task.target, "best")
-    untuned = build_function(task.compute_dag.init_state, tensors, task.target, "untuned")
+    untuned = build_function(untuned_state(task), tensors, task.target, "untuned")
     best(*arrays)
     right = accepted_values(task.compute_dag, inputs)
     for t, array in zip(tensors, arrays, strict=True):
@@ -68,10 +74,18 @@ def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict
         "untuned": lambda: untuned(*arrays),
         "numpy": lambda: evaluate(tensors, inputs),
     }
+    if library == TORCH:
+        outputs = [array for t, array in zip(tensors, arrays, strict=True) if t in right]
+        runs[TORCH] = torch_run(task, [inputs[t] for t in tensors if t in inputs], outputs[0])
     seconds = {name: statistics.median(t) for name, t in timed_in_turns(runs, ROUNDS).items()}
     print("the result agrees with NumPy's, in float64")
-    names = {"best": "the best program", "untuned": "the untuned loop nest", "numpy": "NumPy, through its matmul"}
+    numpy = "NumPy, through its matmul" if multiplies_matrices(tensors) else "NumPy, array by array"
+    names = {"best": "the best program", "untuned": "the untuned loop nest", NUMPY: numpy, TORCH: "PyTorch"}
     for name, s in seconds.items():
         print(f"  {names[name]:<28}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+    if schedule.state.steps == untuned_state(task).steps:
+        print("slower than untuned: the best program of the log is the untuned one")
+    elif seconds["best"] > seconds["untuned"]:
+        print("slower than untuned: the best program of the log takes longer than the untuned loop nest")
     print(f"the records are in {log}")
     return seconds

@@ -11,6 +11,7 @@ from ..core.backends import backend
 from ..core.errors import BackendError
 from ..core.hardware import host_cores
 from ..core.registry import OWN_KINDS, known_kinds
+from ..measure.noise import noise, warning
 
 PACKAGES = {"numpy": ("numpy",), "networkx": ("networkx",), "rich": ("rich",), "xgboost": ("xgboost", "xgboost-cpu")}
 Line = tuple[str, bool, str]
@@ -42,9 +43,11 @@ def _target(kind: str) -> list[Line]:
 
 
 def doctor() -> int:
-    """Print the findings; 0 when everything required is in order, else 1."""
+    """Print the findings, and how busy the machine is; 0 when everything required is in order, else 1."""
     required, optional = examine()
     for lines, bad in ((required, "MISSING"), (optional, "absent ")):
         for name, ok, detail in lines:
             print(f"{'ok     ' if ok else bad}  {name:12}  {detail}")
+    found = noise()
+    print(f"{'noisy  ' if found.noisy else 'ok     '}  {'quietness':12}  {warning(found) or found}")
     return 0 if all(ok for _, ok, _ in required) else 1

@@ -10,7 +10,7 @@ from te_lite.errors import TeError, require
 
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
-from ..measure.progress import rate_text, seconds_text
+from ..measure.progress import rate_text, seconds_text, spread_text
 from ..records.summary import LogSummary, TaskSummary, summary_of
 
 NAME = "log"
@@ -67,6 +67,10 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     best = "no valid program" if one.best is None else f"best {best_text(one)} at trial {one.found_at}"
     yield f"{one.task.title} for {one.task.target}"
     yield f"  {len(one.curve)} trials in {one.seconds:.1f} s, {best}; failed: {failed or 'none'}"
+    if one.turns:
+        yield f"  the best few timed again, in turns: {spread_text(one.turns)}"
+    if one.untuned is not None:
+        yield f"  untuned: {seconds_text(one.untuned)}"
     for trials in checkpoints(len(one.curve)):
         cost = one.after(trials)
         if cost is not None and one.best is not None:

@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, log, export, distill, devices, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, distill, devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -28,24 +28,21 @@ from ..core.workloads import key_text
 from ..cost_model import XGBModel
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions, usual_runner
-from ..records.lines import (
-    RecordReader,
-    RecordToFile,
-    believed_records,
-    distill_record_file,
-    load_best_record,
-    workload_of,
-)
+from ..records.best import distill_record_file, load_best_record
+from ..records.lines import RecordReader, believed_records, workload_of
+from ..records.recorder import RecordToFile
 from . import best as cli_best
 from . import budget as cli_budget
 from . import devices as cli_devices
 from . import export as cli_export
 from . import log as cli_log
 from . import network as cli_network
+from . import remeasure as cli_remeasure
 from . import user_code
 from . import vta as cli_vta
-from .compare import compare
+from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
+from .torch_side import check_torch
 
 INTERRUPTED = 130
 
@@ -77,7 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--no-resume", dest="resume", action="store_false", help="do not go on from what the log holds")
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
-    tune.add_argument("--compare", action="store_true", help="then check and time the best program beside NumPy")
+    text = "then check and time the best program beside the untuned one and NumPy; with `torch` beside PyTorch, too"
+    tune.add_argument("--compare", nargs="?", const=NUMPY, choices=LIBRARIES, help=text)
 
     cli_network.add_parser(commands)
     cli_vta.add_parser(commands)
@@ -90,8 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     distill.add_argument("-o", "--output", help="the file to write (default: LOG.best.json)")
 
     log = cli_log.add_parser(commands)
+    remeasure = cli_remeasure.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, export, distill, log):
+    for command in (tune, best, export, distill, log, remeasure):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
@@ -137,6 +136,8 @@ def tune(args: argparse.Namespace) -> int:
     key = _workload_key(args)
     task = SearchTask(workload_key=key, target=Target(args.target))
     backend(task.target.kind.name).check(str(task.target))
+    if args.compare == TORCH:
+        check_torch(task)
     log = Path(args.log or f"{args.workload.rpartition(':')[2]}.json")
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
     if args.trials == 0 and args.more is None:
@@ -165,7 +166,7 @@ def tune(args: argparse.Namespace) -> int:
         raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}")
     print(f"best of {log}: {cli_best.summary_text(inp, res)}")
     if args.compare:
-        compare(task, log, np.random.default_rng(args.seed))
+        compare(task, log, np.random.default_rng(args.seed), args.compare)
     print(f"see it with: {ansor('best', str(log), '--print', 'schedule')}")
     return 0
 
@@ -200,6 +201,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return distill(args)
             case cli_log.NAME:
                 return cli_log.log(args)
+            case cli_remeasure.NAME:
+                return cli_remeasure.remeasure(args)
             case cli_devices.NAME:
                 return cli_devices.devices()
         return doctor()

@@ -91,6 +91,22 @@ class MeasureCallback(Protocol):
 
 
 @runtime_checkable
+class KeepsUntuned(Protocol):
+    """A callback that also hears how the untuned program of a task ended, which is none of the trials."""
+
+    def untuned(self, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
+        """`inp` ended as `result`, before the first trial."""
+
+
+@runtime_checkable
+class KeepsConfirmed(Protocol):
+    """A callback that also hears what programs took that were timed in turns, when a search ends."""
+
+    def confirmed(self, inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> None:
+        """Programs of one task, and seconds per call of each, a figure a round; none for one that did not run."""
+
+
+@runtime_checkable
 class KeepsUsage(Protocol):
     """A callback that also hears, after every round, what the devices did since the start."""
 

@@ -13,6 +13,7 @@ from te_lite.errors import require
 from .errors import TaskError
 from .hints import did_you_mean
 from .registry import family_of, is_known, known_kinds
+from .target_options import check_option, known_words
 
 ALIASES = {"cpu": "c", "llvm": "c"}
 
@@ -31,7 +32,7 @@ class TargetKind:
 class Target:
     """`text` is a kind (or the alias `llvm` or `cpu` of kind `c`) followed by options `-name` or `-name=value`.
 
-    Raises TaskError for an unknown kind or a word that is no option.
+    Raises TaskError for an unknown kind, and a word that is no option or none of the kind's (`target_options.py`).
     """
 
     text: str
@@ -45,13 +46,21 @@ class Target:
             hint = did_you_mean(name, known)
             raise TaskError(f"target {self.text!r}: unknown, {hint}known targets are {', '.join(known)}")
         for word in words[1:]:
-            ok = len(word) > 1 and word.startswith("-")
-            require(ok, TaskError, f"target {self.text!r}", "options are -name or -name=value", got=word)
+            check_option(self.text, ALIASES.get(name, name), word)
 
     @staticmethod
     def of(target: Target | str) -> Target:
         """`target` itself, or the target that a text names."""
         return target if isinstance(target, Target) else Target(target)
+
+    @staticmethod
+    def recorded(text: str) -> Target:
+        """The target of a record, which may have been written elsewhere: without the options that are not known here.
+
+        Raises TaskError for an unknown kind.
+        """
+        name, *words = text.split() or [""]
+        return Target(" ".join([name, *known_words(ALIASES.get(name, name), words)]))
 
     @cached_property
     def kind(self) -> TargetKind:

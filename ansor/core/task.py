@@ -146,7 +146,7 @@ class SearchTask:
     @cached_property
     def target(self) -> Target:
         assert self._facts is not None
-        return Target(self._facts.target)
+        return Target.recorded(self._facts.target)
 
     @cached_property
     def hardware_params(self) -> HardwareParams:

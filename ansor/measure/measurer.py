@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,25 @@ from te_lite.state import State
 
 from ..core.errors import MeasureError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
-from ..core.protocols import Builder, KeepsUsage, MeasureCallback, PairedRunner, ReportsUse, Runner
+from ..core.protocols import (
+    Builder,
+    KeepsConfirmed,
+    KeepsUntuned,
+    KeepsUsage,
+    MeasureCallback,
+    PairedRunner,
+    ReportsUse,
+    Runner,
+)
 from ..core.task import SearchTask
+from ..records.best import best_few, ranked_records
+from ..records.recorder import RecordToFile
+from ..records.untuned import untuned_of
+from ..sketch.plain import untuned_state
+from .finals import FINALISTS, Leader, finalists, order
 from .pipeline import Pipeline
-from .progress import Display, make_display
+from .progress import Display, make_display, outcome_text, seconds_text, spread_text
 
-FINALISTS = 5
 logger = logging.getLogger("ansor")
 
 
@@ -44,13 +58,17 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Candidates under way; `results` by number, from `first` on, as far as they are known."""
+    """Candidates under way; `results` by number, from `first` on, as far as they are known.
+
+    With `untuned` it is the one program of a task that nobody searched for, which is no trial.
+    """
 
     task: SearchTask
     policy: Any
     inputs: tuple[MeasureInput, ...]
     first: int
     results: dict[int, MeasureResult]
+    untuned: bool = False
 
     @property
     def complete(self) -> bool:
@@ -84,6 +102,7 @@ class ProgramMeasurer:
         self._batches: list[Batch] = []
         self._shown: Batch | None = None
         self._numbers = 0
+        self.untuned: dict[TaskKey, tuple[MeasureInput, MeasureResult]] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -91,7 +110,7 @@ class ProgramMeasurer:
         self.count = 0
         self.errors_in_a_row = 0
         self.best: dict[TaskKey, Best] = {}
-        self._leaders: dict[TaskKey, list[tuple[float, int, MeasureInput]]] = {}
+        self._leaders: dict[TaskKey, list[Leader]] = {}
 
     def best_of(self, task: SearchTask) -> Best | None:
         """The best program of a task so far."""
@@ -107,12 +126,19 @@ class ProgramMeasurer:
         Raises the backend's error when the target cannot be had here.
         """
         batch = Batch(task, policy, tuple(inputs), self._numbers, {})
-        self._numbers += len(inputs)
-        self._batches.append(batch)
-        self.display.phase("build and run", len(inputs))
-        with self.closing_on_error():
-            self._pipeline.start(list(enumerate(inputs, batch.first)))
+        self._say_measuring(len(inputs))
+        self._start(batch)
         return batch
+
+    def _say_measuring(self, programs: int) -> None:
+        first = "computing the right result, " if self.count == 0 else ""
+        self.display.phase(f"{first}building and running {programs} programs")
+
+    def _start(self, batch: Batch) -> None:
+        self._numbers += len(batch.inputs)
+        self._batches.append(batch)
+        with self.closing_on_error():
+            self._pipeline.start(list(enumerate(batch.inputs, batch.first)))
 
     @contextmanager
     def closing_on_error(self) -> Iterator[None]:
@@ -133,7 +159,7 @@ class ProgramMeasurer:
         stopped then, and on Ctrl-C.
         """
         require(batch in self._batches, MeasureError, "batch", "it was given back or dropped before", first=batch.first)
-        self.display.phase("build and run", len(batch.inputs) - len(batch.results))
+        self._say_measuring(len(batch.inputs))
         with self.closing_on_error(), self._showing(batch):
             while not batch.complete:
                 self._arrived(*self._pipeline.take())
@@ -172,27 +198,92 @@ class ProgramMeasurer:
         finally:
             self._batches.clear()
 
+    def start_untuned(self, task: SearchTask, policy: Any) -> None:
+        """Begin to measure the program that nobody searched for, as trial 0, unless a log that callbacks keep has it.
+
+        It comes before the candidates that are started later, and is waited for with them.  The best of a search is
+        compared with it, so a runner that cannot compare (`PairedRunner`) is not asked.
+        """
+        if not isinstance(self.runner, PairedRunner):
+            return
+        for log in self._logs():
+            found = untuned_of(log, task)
+            if found is not None:
+                self.untuned[key_of(task)] = MeasureInput(task, steps=found[0].steps), found[1]
+                self.display.note(f"[0] untuned: {outcome_text(found[1])}, as {log} says")
+                return
+        inputs = (MeasureInput(task, untuned_state(task)),)
+        self._start(Batch(task, policy, inputs, self._numbers, {}, untuned=True))
+
+    def _untuned_arrived(self, batch: Batch, result: MeasureResult) -> None:
+        self._batches.remove(batch)
+        self.untuned[key_of(batch.task)] = batch.inputs[0], result
+        for callback in self.callbacks:
+            if isinstance(callback, KeepsUntuned):
+                callback.untuned(batch.policy, batch.inputs[0], result)
+        self.display.note(f"[0] untuned: {outcome_text(result)}")
+
+    def _logs(self) -> list[Path]:
+        """The logs that callbacks keep, as far as they are there."""
+        return [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
+
     def confirm(self, task: SearchTask) -> Best | None:
         """The best program of a task after its best few were timed once more, in turns; None when nothing ran.
 
-        One figure each may have been lucky; in turns all meet the same machine.  Records and callbacks hear nothing of
-        this.  A runner that cannot compare (`PairedRunner`) leaves things as they are.
+        One figure each may have been lucky; in turns all meet the same machine.  Those of the logs that callbacks keep
+        take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
+        (`PairedRunner`) leaves things as they are.
         """
-        known, leaders = self.best_of(task), self._leaders.get(key_of(task), [])
+        with self.closing_on_error():
+            while any(batch.untuned for batch in self._batches):
+                self._arrived(*self._pipeline.take())
+        known, leaders = self.best_of(task), self._finalists(task)
         runner = self.runner
         if known is None or not isinstance(runner, PairedRunner) or len(leaders) < 2:
             return known
         inputs = [inp for _, _, inp in leaders]
-        with self.closing_on_error():
-            times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
+        times = self.in_turns(inputs, runner)
         costs = [float(np.median(t)) if len(t) else float("inf") for t in times]
         winner = int(np.argmin(costs))
-        if costs[winner] < float("inf"):
-            known = self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
-        return known
+        if costs[winner] == float("inf"):
+            return known
+        found = f"timed again in turns: best {spread_text(times[winner])}, of {len(inputs)} programs"
+        self.display.note(found, costs[winner])
+        self._say_if_slower(task, inputs[winner], costs[winner])
+        self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
+        return self.best[key_of(task)]
+
+    def in_turns(self, inputs: Sequence[MeasureInput], runner: PairedRunner) -> list[list[float]]:
+        """The figures of programs of one task that are timed in turns; callbacks that keep figures hear them."""
+        self.display.phase(f"timing the best {len(inputs)} once more, in turns")
+        with self.closing_on_error():
+            times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
+        for callback in self.callbacks:
+            if isinstance(callback, KeepsConfirmed):
+                callback.confirmed(inputs, times)
+        return times
+
+    def _say_if_slower(self, task: SearchTask, winner: MeasureInput, cost: float) -> None:
+        """A search that found nothing better than the untuned program does not pass over it in silence."""
+        inp, result = self.untuned.get(key_of(task), (None, None))
+        if inp is not None and result is not None and result.ok:
+            took = cost if inp.steps == winner.steps else result.cost
+            if took <= cost:
+                text = f"none of {self.count} programs is faster than the untuned one, which took {seconds_text(took)}"
+                self.display.note(f"slower than untuned: {text}")
+
+    def _finalists(self, task: SearchTask) -> list[Leader]:
+        known = [pair for log in self._logs() for pair in best_few(ranked_records(log), task, FINALISTS)]
+        logged = [(res.cost, 0, inp) for inp, res in known]
+        inp, result = self.untuned.get(key_of(task), (None, None))
+        untuned = (result.cost, 0, inp) if inp is not None and result is not None and result.ok else None
+        return finalists(self._leaders.get(key_of(task), []), logged, untuned)
 
     def _arrived(self, number: int, result: MeasureResult) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
+        if batch.untuned:
+            self._untuned_arrived(batch, result)
+            return
         batch.results[number] = result
         self._note(batch.task, batch.policy, batch.inputs[number - batch.first], result)
         if self._shown in (None, batch):
@@ -210,7 +301,7 @@ class ProgramMeasurer:
         known = self.best_of(task)
         if result.ok:
             leaders = self._leaders.setdefault(key_of(task), [])
-            bisect.insort(leaders, (result.cost, self.count, inp), key=lambda entry: entry[:2])
+            bisect.insort(leaders, (result.cost, self.count, inp), key=order)
             del leaders[FINALISTS:]
         if result.ok and (known is None or result.cost < known.cost):
             self.best[key_of(task)] = Best(result.cost, inp.state, self.count)

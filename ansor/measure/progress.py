@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
+import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -29,14 +30,17 @@ class Display(Protocol):
     def run(self, task: SearchTask, trials: int) -> AbstractContextManager[None]:
         """A context that is open while a task is tuned."""
 
-    def phase(self, name: str, count: int) -> None:
-        """What goes on now: "search" for, or "build and run", `count` candidates."""
+    def phase(self, text: str) -> None:
+        """What goes on now, and is waited for: "building and running 32 programs"."""
 
     def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
         """A candidate is done; `best` is the least cost so far, in seconds."""
 
     def devices(self, usage: Usage) -> None:
         """Whom to ask what each of several devices did so far."""
+
+    def note(self, text: str, best: float | None = None) -> None:
+        """A finding that stays in sight; `best` is the least cost as it is known from now on."""
 
 
 def seconds_text(seconds: float) -> str:
@@ -45,6 +49,12 @@ def seconds_text(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"
+
+
+def spread_text(figures: Sequence[float]) -> str:
+    """The median of several times and how far they reach: `1.25 ms (1.2 ms to 1.41 ms in 5 figures)`."""
+    low, middle, high = min(figures), float(np.median(figures)), max(figures)
+    return f"{seconds_text(middle)} ({seconds_text(low)} to {seconds_text(high)} in {len(figures)} figures)"
 
 
 def rate_text(flops: float, seconds: float) -> str:
@@ -80,13 +90,16 @@ class SilentDisplay:
     def run(self, task: SearchTask, trials: int) -> Iterator[None]:
         yield
 
-    def phase(self, name: str, count: int) -> None:
+    def phase(self, text: str) -> None:
         """Nothing."""
 
     def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
         """Nothing."""
 
     def devices(self, usage: Usage) -> None:
+        """Nothing."""
+
+    def note(self, text: str, best: float | None = None) -> None:
         """Nothing."""
 
 
@@ -117,13 +130,17 @@ class _Tally:
 
 
 class PlainDisplay:
-    """One line for each better program and each eighth trial; with `every`, for each result and its program."""
+    """One line for each better program and each eighth trial; with `every`, for each result and its program.
+
+    Before the first result, which may take a while, and after the last, lines say what is waited for, each once.
+    """
 
     def __init__(self, stream: TextIO | None = None, every: bool = False) -> None:
         self.stream = stream
         self.every = every
         self.tally = _Tally()
         self.trials = 0
+        self.waited_for: set[str] = set()
         self.usage: Usage = list
 
     def say(self, text: str) -> None:
@@ -148,8 +165,12 @@ class PlainDisplay:
         rate = rate_text(task.compute_dag.flop_ct, self.tally.best)
         return seconds_text(self.tally.best) + (f" ({rate})" if rate else "")
 
-    def phase(self, name: str, count: int) -> None:
-        """Plain text shows results only."""
+    def phase(self, text: str) -> None:
+        """Plain text says what is waited for until there is a result, and when all are there."""
+        waits = self.tally.done == 0 or self.tally.done == self.trials
+        if waits and text not in self.waited_for:
+            self.waited_for.add(text)
+            self.say(f"{text} ...")
 
     def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
         better = self.tally.add(result, best)
@@ -165,6 +186,10 @@ class PlainDisplay:
         """Plain text shows them at the end."""
         self.usage = usage
 
+    def note(self, text: str, best: float | None = None) -> None:
+        self.tally.best = best or self.tally.best
+        self.say(text)
+
 
 class LiveDisplay:
     """A bar and a small table that are redrawn in place."""
@@ -172,7 +197,7 @@ class LiveDisplay:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.tally = _Tally()
-        self.doing = ""
+        self.doing, self.since = "", 0.0
         self.title = ""
         self.flops = 0.0
         self.usage: Usage = list
@@ -198,14 +223,15 @@ class LiveDisplay:
         if self.tally.best is not None:
             rows.append(("best", f"{seconds_text(self.tally.best)}  {rate_text(self.flops, self.tally.best)}"))
         rows += [("last", self.tally.last), ("failed", self.tally.failures() or "0")]
-        rows += [("device", line) for line in use_lines(self.usage())] + [("now", self.doing)]
+        waited = f"{self.doing} ({time.monotonic() - self.since:.0f} s)" if self.doing else ""
+        rows += [("device", line) for line in use_lines(self.usage())] + [("now", waited)]
         for name, value in rows:
             if value:
                 table.add_row(Text(name, "dim"), Text(value))
         return Group(table, self.bar)
 
-    def phase(self, name: str, count: int) -> None:
-        self.doing = f"{name} {count} candidates"
+    def phase(self, text: str) -> None:
+        self.doing, self.since = text, time.monotonic()
 
     def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
         self.tally.add(result, best)
@@ -214,6 +240,10 @@ class LiveDisplay:
 
     def devices(self, usage: Usage) -> None:
         self.usage = usage
+
+    def note(self, text: str, best: float | None = None) -> None:
+        self.tally.best = best or self.tally.best
+        self.console.print(Text(text))
 
 
 def make_display(verbose: int) -> Display:

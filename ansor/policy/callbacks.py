@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.protocols import MeasureCallback
-from ..records.lines import RecordToFile
+from ..records.recorder import RecordToFile
 
 
 class PythonBasedMeasureCallback:

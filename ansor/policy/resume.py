@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ..records.lines import Record, RecordToFile, believed_records
+from ..records.lines import Record, believed_records
+from ..records.recorder import RecordToFile
 from .tuning_options import TuningOptions
 
 

@@ -42,8 +42,7 @@ def search_loop(
     retries: int = 0,
     time_limit: float | None = None,
 ) -> State | None:
-    """Rounds until `trials` are measured, and the best state of them; on a device of its own the best few are timed in
-    turns at the end.
+    """Rounds until `trials` are measured, and the best state of them, after the best few were timed in turns.
 
     The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
 
@@ -54,7 +53,7 @@ def search_loop(
     progress = _Progress(early_stopping, time_limit)
     with measurer.closing_on_error():
         _rounds(policy, task, trials, per_round, measurer, retries, progress)
-        best = measurer.best_of(task) if alone(task, measurer.runner) else measurer.confirm(task)
+        best = measurer.confirm(task)
     return None if best is None else best.state
 
 
@@ -79,7 +78,7 @@ def _rounds(
 
 def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
     """Ask for up to `num_measure` candidates, and begin to build and run them.  Raises SearchFailed."""
-    measurer.display.phase("search", num_measure)
+    measurer.display.phase(f"choosing {num_measure} programs to measure")
     with reporting(task, policy):
         if isinstance(policy, Announces):
             policy.announce(measurer.runner)

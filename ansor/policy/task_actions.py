@@ -21,12 +21,22 @@ from ..cost_model import XGBModel
 from ..layout.rewrite import rewrite_layout_from_state
 from ..measure.local import LocalRunner
 from ..measure.measurer import ProgramMeasurer
+from ..measure.noise import noise, warning
+from ..measure.progress import Display
 from ..records.belief import is_program
-from ..records.lines import load_best_record
+from ..records.best import load_best_record
 from .protocols import OfOneTask, SearchPolicy
 from .resume import continue_log
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
+
+
+def say_if_noisy(display: Display) -> None:
+    """Look whether this machine is busy, where its processor runs the programs."""
+    display.phase("looking how busy this machine is")
+    text = warning(noise())
+    if text:
+        display.note(text)
 
 
 class Actions:
@@ -46,6 +56,10 @@ class Actions:
             continue_log([policy], options)
             measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             with measurer.display.run(task, options.num_measure_trials):
+                if options.num_measure_trials:
+                    if isinstance(options.runner, LocalRunner) and target.shares_host and options.verbose > 0:
+                        say_if_noisy(measurer.display)
+                    measurer.start_untuned(task, policy)
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,

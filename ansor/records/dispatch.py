@@ -15,6 +15,7 @@ from ..core.measure_values import MeasureInput
 from ..core.target import Target
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import is_program
+from .confirmed import SettledReader
 from .files import History, pairs_of
 from .lines import Record, believed, load_records, workload_of
 
@@ -74,9 +75,13 @@ class ApplyHistoryBest(DispatchContext):
             self.load(records, n_lines)
 
     def load(self, records: Source, n_lines: int | None = None) -> None:
-        """Add records.  Raises JournalError when a file cannot be read."""
+        """Add records, as the confirmations of a log leave them.  Raises JournalError when a file cannot be read.
+
+        Of a part of the records, `n_lines` of them, each counts for itself.
+        """
+        load = SettledReader if n_lines is None else load_records
         name = str(records) if isinstance(records, str | os.PathLike) else "the logs"
-        pairs = believed(islice(pairs_of(records, load_records), n_lines), name)
+        pairs = believed(islice(pairs_of(records, load), n_lines), name)
         self._history.load((workload_of(pair[0]), pair) for pair in pairs)
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:

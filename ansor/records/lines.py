@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,14 +35,12 @@ from te_lite.step import (
 )
 
 from ..core.errors import TaskError
-from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.target import Target
+from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
-from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
-from .files import LineReader, Pair, PathLike, best_of, distill
-from .journal import append_lines, ensure_writable, scan_lines
-from .notes import learn_workload, run_line, workload_line
+from .files import LineReader, Pair, PathLike
+from .journal import append_lines
+from .notes import learn_workload
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
@@ -79,7 +75,11 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
 
 def load_record_from_string(line: str | bytes) -> Record:
     """Read one line.  Raises RecordError, in one sentence, for whatever is no record."""
-    data = parse_line(line)
+    return record_from_json(parse_line(line))
+
+
+def record_from_json(data: Any) -> Record:
+    """The record of a line's JSON value.  Raises RecordError, in one sentence, for whatever is no record."""
     require(isinstance(data, dict), RecordError, "record", "a JSON object is needed", type=type(data).__name__)
     ok = set(data) - {"d"} == {"i", "r", "v"}
     require(ok, RecordError, "record", "the keys must be i, r, v, and perhaps d", keys=sorted(data)[:8])
@@ -226,83 +226,9 @@ def believed_records(filename: PathLike) -> Believed[MeasureInput]:
     return believed(RecordReader(filename), str(filename))
 
 
-def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
-    """The lines of a log; none of what is no file, such as a device."""
-    return scan_lines(log) if log.is_file() else iter(())
-
-
 def save_records(filename: PathLike, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
     """Append records: one write, one fsync.  Raises JournalError when they cannot be stored."""
     append_lines(filename, [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)])
-
-
-class RecordToFile:
-    """A measure callback that appends every result to a file; missing directories are made.
-
-    It also writes comment lines, which readers of records skip, on the run and on each workload (`notes.py`).
-    """
-
-    def __init__(self, filename: PathLike) -> None:
-        self.filename = Path(filename)
-        ensure_writable(self.filename)
-        self._described: set[str] | None = None
-
-    def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        lines = [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)]
-        append_lines(self.filename, [*self._notes(policy, inputs), *lines])
-
-    def _notes(self, policy: Any, inputs: Sequence[MeasureInput]) -> list[str]:
-        """The lines to write before records: on the run once, on each workload that the log does not describe yet."""
-        notes = []
-        if self._described is None:
-            self._described = {key for _, line in _lines_of(self.filename) if (key := learn_workload(line or b""))}
-            notes.append(run_line(policy))
-        for task in {inp.task.workload_key: inp.task for inp in inputs}.values():
-            if task.workload_key not in self._described:
-                self._described.add(task.workload_key)
-                notes += [line for line in [workload_line(task)] if line is not None]
-        return notes
-
-    def usage(self, uses: Sequence[DeviceUse]) -> None:
-        """Append a comment line on what each device did so far; readers skip it."""
-        append_lines(self.filename, [f"# devices {json.dumps([use.to_json() for use in uses])}"])
-
-
-# ------------------------------------------------------------------------------------------------- the best
-
-
-def load_best_record(
-    filename: PathLike,
-    workload_key: str | None = None,
-    target: Target | str | None = None,
-    include_compatible: bool = False,
-    fits: Callable[[MeasureInput], bool] | None = None,
-) -> tuple[MeasureInput | None, MeasureResult | None]:
-    """The error-free record of the least mean cost that is believed, and that `fits` where this is given.
-
-    `(None, None)` when there is none.  `target` compares the kind only.  With `include_compatible` records of smaller,
-    dividing shapes count too, their cost multiplied by the ratio of the sizes.
-    """
-    kind = None if target is None else Target.of(target).kind.name
-    best: tuple[float, Record] | None = None
-    for inp, res in believed(best_first(RecordReader(filename)), str(filename)):
-        if not res.ok or (kind is not None and target_kind(inp.task) != kind):
-            continue
-        factor = 1.0 if workload_key is None else _distance(workload_key, inp.task.workload_key)
-        if factor != 1.0 and not (include_compatible and math.isfinite(factor)):
-            continue
-        if (best is None or res.cost * factor < best[0]) and (fits is None or fits(inp)):
-            best = (res.cost * factor, (inp, res))
-    return (None, None) if best is None else best[1]
-
-
-def _distance(query: str, key: str) -> float:
-    if query == key:
-        return 1.0
-    (name, args), (other, other_args) = decode_workload_key(query), decode_workload_key(key)
-    if args is None or other_args is None:
-        return math.inf
-    return calc_workload_dis_factor((args, name), (other_args, other))
 
 
 def target_kind(task: SearchTask) -> str:
@@ -316,31 +242,3 @@ def target_kind(task: SearchTask) -> str:
 def workload_of(inp: MeasureInput) -> tuple[str, str]:
     """What tells workloads apart: target kind and workload key."""
     return target_kind(inp.task), inp.task.workload_key
-
-
-def best_first(pairs: Iterable[Record]) -> list[Record]:
-    """The records by their cost, failures last: so that of each workload only the best is asked whether it replays."""
-    return sorted(pairs, key=lambda pair: pair[1].cost if pair[1].ok else math.inf)
-
-
-def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
-    """The best error-free record of each (target kind, workload key), in order of appearance.
-
-    `pairs` are taken as they are: give it those that are believed.
-    """
-    return best_of((workload_of(inp), (inp, res)) for inp, res in pairs)
-
-
-def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:
-    """Write the best record of each (target, workload) of `in_file`, and of `out_file` if it exists, to `out_file`.
-
-    Only records that are believed are written.  Gives the number of records written; without any, no file is.
-    Raises JournalError when a file cannot be read or written.
-    """
-    return distill(in_file, out_file, believed_records, lambda pairs: best_records(pairs).values(), _described)
-
-
-def _described(inp: MeasureInput, res: MeasureResult) -> str:
-    """The line of a record, after the one on its workload."""
-    note = workload_line(inp.task)
-    return dump_record_to_string(inp, res) if note is None else f"{note}\n{dump_record_to_string(inp, res)}"

@@ -2,6 +2,8 @@
 
     # workload {"key": ..., "name": ..., "text": ..., "dag": {...}}     before the first record of the workload
     # run {"command": ..., "seed": ..., "versions": {...}}              before the first record of a run
+    # untuned {"record": {...}}                                         as trial 0 of a run (`untuned.py`)
+    # confirm {"turns": [...]}                                          after the last record of a run (`confirmed.py`)
 
 With the first kind a log can be listed, printed and built from where the function behind a key is not registered.  A
 computation that comes from a log is data: it is checked before it is made (`te_lite/dag_check.py`), and a function that
@@ -28,7 +30,8 @@ from ..core.sizes import require_tensor
 from ..core.task import SearchTask
 from ..core.workloads import offer_computation
 
-WORKLOAD, RUN = "# workload ", "# run "
+WORKLOAD, RUN, UNTUNED, CONFIRM = "# workload ", "# run ", "# untuned ", "# confirm "
+KINDS = (WORKLOAD, RUN, UNTUNED, CONFIRM)
 MOST_CHARACTERS = (1 << 20) - 1
 """What a line of a log may have; a computation that needs more is left out."""
 
@@ -68,8 +71,8 @@ def _version(package: str) -> str:
 
 
 def read_note(line: bytes) -> tuple[str, dict[str, Any]] | None:
-    """`(WORKLOAD or RUN, what it says)`; None for any other comment, and for one that cannot be read."""
-    for kind in (WORKLOAD, RUN):
+    """`(one of KINDS, what it says)`; None for any other comment, and for one that cannot be read."""
+    for kind in KINDS:
         if line.startswith(kind.encode()):
             try:
                 data = json.loads(line[len(kind) :])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ from typing import Any
 from ..core.measure_values import MeasureErrorNo
 from ..core.task import SearchTask
 from .belief import Believed, Judge
+from .confirmed import read_turns
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, RecordReader, least_of, workload_of
 from .notes import RUN, read_note
+from .untuned import read_untuned
 
 
 @dataclass
@@ -23,13 +25,16 @@ class TaskSummary:
     """The records of one task, in order.
 
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
-    building and measuring took in all.
+    building and measuring took in all.  `untuned` are the seconds of the untuned program, `turns` all figures of the
+    best program when the best few were last timed in turns.
     """
 
     task: SearchTask
     curve: list[float | None] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+    untuned: float | None = None
+    turns: tuple[float, ...] = ()
 
     @property
     def best(self) -> float | None:
@@ -84,7 +89,8 @@ def summary_of(filename: PathLike) -> LogSummary:
     reader = RecordReader(filename)
     records = Believed(reader, Judge(workload_of, least_of, lambda inp: None), str(filename), logger)
     tasks = _by_task(records)
-    return LogSummary(str(filename), tasks, _runs(Path(filename)), reader.complaint() or records.complaint())
+    runs = _add_notes(Path(filename), tasks)
+    return LogSummary(str(filename), tasks, runs, reader.complaint() or records.complaint())
 
 
 def _by_task(records: Iterable[Record]) -> dict[tuple[str, str], TaskSummary]:
@@ -94,6 +100,15 @@ def _by_task(records: Iterable[Record]) -> dict[tuple[str, str], TaskSummary]:
     return tasks
 
 
-def _runs(log: Path) -> list[dict[str, Any]]:
-    notes = [read_note(line) for _, line in scan_lines(log) if line is not None and line.startswith(RUN.encode())]
-    return [note[1] for note in notes if note is not None]
+def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[dict[str, Any]]:
+    """Let tasks have what the comment lines of a log say of them; gives the runs that wrote the log."""
+    runs = []
+    for line in [line for _, line in scan_lines(log) if line is not None and line[:1] == b"#"]:
+        note, untuned, turns = read_note(line), read_untuned(line), read_turns(line)
+        if note is not None and note[0] == RUN:
+            runs.append(note[1])
+        if untuned is not None and untuned[1].ok and (task := tasks.get(workload_of(untuned[0]))):
+            task.untuned = untuned[1].cost
+        if turns and (task := tasks.get(workload_of(turns[0][0]))):
+            task.turns = turns[0][1].costs
+    return runs

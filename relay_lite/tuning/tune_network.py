@@ -25,7 +25,8 @@ from ansor.measure.local import LocalRunner
 from ansor.policy.search_failure import SearchFailed
 from ansor.policy.tuning_options import TuningOptions, usual_runner
 from ansor.records.dispatch import ApplyHistoryBest, Source
-from ansor.records.lines import RecordToFile, believed_records
+from ansor.records.lines import believed_records
+from ansor.records.recorder import RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.scheduler.restore import restore
 from ansor.scheduler.task_progress import TaskProgress

@@ -1,6 +1,7 @@
 """The main job on target c: tune, apply, build, check against NumPy, print, resume."""
 
 import io
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ from rich.console import Console
 import ansor
 import te_lite as te
 from ansor.core.catalog import CATALOG
-from ansor.measure.progress import LiveDisplay, PlainDisplay, make_display, seconds_text
+from ansor.measure import progress
+from ansor.measure.progress import LiveDisplay, PlainDisplay, SilentDisplay, make_display, seconds_text
 from te_lite.topi.testing import conv2d_nchw_python
+from tests.ansor.fake_measure import fake_measurer
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +114,57 @@ def test_every_cataloged_workload_is_measured_right(tune, name, tmp_path):
     assert [r.error_no for r in results] == [0] * 3, results
 
 
+def test_what_is_waited_for_is_said(matmul_task, record):
+    plain = io.StringIO()
+    display = PlainDisplay(plain)
+    with display.run(matmul_task, 2):
+        for text in ("choosing", "building", "choosing", "building"):
+            display.phase(text)
+        assert plain.getvalue().splitlines()[1:] == ["choosing ...", "building ..."]
+        display.result(matmul_task, *record(1e-3), 1e-3)
+        display.phase("a round in between")
+        display.result(matmul_task, *record(1e-3), 1e-3)
+        display.phase("timing")
+    lines = plain.getvalue().splitlines()
+    assert "a round in between ..." not in lines and lines[-2] == "timing ..."
+
+
+def test_the_live_display_counts_the_seconds_of_waiting(matmul_task, monkeypatch):
+    now = itertools.count(100, 7)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    console = Console(file=io.StringIO(), width=100)
+    live = LiveDisplay(console)
+    live.phase("choosing 16 programs")
+    live.bar = "the bar"
+    console.print(live)
+    assert "now" in (shown := console.file.getvalue()) and "choosing 16 programs (7 s)" in shown
+
+
+def test_a_search_says_what_it_waits_for_before_its_first_result(matmul_task):
+    said = []
+
+    class Ear(SilentDisplay):
+        def phase(self, text):
+            said.append(text)
+
+        def result(self, task, inp, result, best):
+            said.append(result.cost)
+
+    measurer = fake_measurer(lambda k: 1e-3)
+    measurer.display = Ear()
+    ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(2, None, 2, measurer)
+    assert (
+        said[:3]
+        == ["choosing 2 programs to measure", *["computing the right result, building and running 2 programs"] * 2]
+        and said[3] == 1e-3
+    )
+
+
 def test_displays(matmul_task, record):
     stream = io.StringIO()
     live = LiveDisplay(Console(file=stream, force_terminal=True, width=100))
     with live.run(matmul_task, 3):
-        live.phase("build", 3)
+        live.phase("building 3 programs")
         live.result(matmul_task, *record(2.5e-3), 2.5e-3)
         live.result(matmul_task, *record(error_no=7), 2.5e-3)
     text = stream.getvalue()

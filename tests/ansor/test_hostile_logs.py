@@ -13,8 +13,9 @@ import ansor
 import te_lite as te
 from ansor.cli.main import main
 from ansor.records.belief import is_program
+from ansor.records.best import best_records, distill_record_file
 from ansor.records.dispatch import ApplyHistoryBest
-from ansor.records.lines import believed_records, best_records, distill_record_file, dump_record_to_string
+from ansor.records.lines import believed_records, dump_record_to_string
 from ansor.scheduler.restore import restore
 from te_lite.errors import RecordError
 from tests.workloads import matmul

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import ansor
+from ansor.core import registry
 from ansor.core.errors import TaskError
 from ansor.core.hardware import GPUS, HardwareParams
 from ansor.core.target import Target
+from ansor.core.task import TaskFacts
 
 
 @pytest.mark.parametrize(
@@ -27,8 +30,8 @@ def test_targets(text: str, kind: str, gpu: bool) -> None:
 
 
 def test_target_options() -> None:
-    assert Target("cuda -arch=sm_90 -libs=cublas,cudnn -verbose").attrs == {
-        "arch": "sm_90", "libs": "cublas,cudnn", "verbose": "",
+    assert Target("cuda -arch=sm_90 -libs=cublas,cudnn -system-lib").attrs == {
+        "arch": "sm_90", "libs": "cublas,cudnn", "system-lib": "",
     }  # fmt: skip
 
 
@@ -84,3 +87,37 @@ def test_completion_keeps_what_was_given() -> None:
 def test_bad_numbers(value: object) -> None:
     with pytest.raises(TaskError, match="hardware parameter num_cores"):
         HardwareParams(num_cores=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("c -foo", "unknown option, options of c are -"),
+    ("c -foo=3", "option='-foo=3'"),
+    ("llvm -mattr=+avx2", "unknown option"),
+    ("c -march=native -num-cores=4", "unknown option"),
+    ("cuda -arhc=sm_90", "did you mean arch? options of cuda are -arch, "),
+    ("cuda -arch", "-arch needs a value"),
+    ("cuda -arch=sm_90;x", "-arch needs a value of letters, digits"),
+    ("c --", "unknown option"),
+    ("c 4", "options are -name or -name=value, got '4'"),
+])  # fmt: skip
+def test_unknown_options_are_refused(text: str, sentence: str) -> None:
+    with pytest.raises(TaskError) as caught:
+        Target(text)
+    assert repr(text) in str(caught.value) and sentence in str(caught.value), caught.value
+
+
+def test_a_backend_of_ones_own_judges_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_TABLE", dict(registry._TABLE))
+    registry.register_backend("toy", "examples.seams.custom_backend")
+    assert Target("toy -whatever=3").attrs == {"whatever": "3"}
+
+
+def test_a_record_may_have_options_that_are_not_known_here() -> None:
+    foreign = "llvm -keys=cpu -link-params=0 -mattr=+avx2 -num-cores 4"
+    assert str(Target.recorded(foreign)) == "llvm -keys=cpu -link-params=0"
+    assert str(Target.recorded("cuda -arch=sm_90 -foo")) == "cuda -arch=sm_90"
+    for text in ("quantum -x", ""):
+        with pytest.raises(TaskError, match="unknown"):
+            Target.recorded(text)
+    task = ansor.SearchTask.from_facts(TaskFacts('["f", 1]', foreign))
+    assert task.target.kind.name == "c" and task.facts().target == foreign

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.autotvm.tuner.xgb_model", "xgboost"): "takes a third of a second to load; needed when a tuner learns",
+    ("ansor.cli.torch_side", "torch"): "is compared with where it is installed; comes with the extra [bench]",
     ("ansor.cli.user_code", "<module>"): "runs a module that the user names on the command line",
     ("ansor.cluster.engine", "<module>"): "Ray and its modules come with the extra [cluster]",
     ("ansor.core.kernel_store", "<module>"): "asks a package that is there already where its files lie",

@@ -15,12 +15,12 @@ import pytest
 
 import ansor
 from ansor.core.network_plan import KernelCode
+from ansor.sketch.plain import plain_state
 from codegen_c.errors import CompileError
 from codegen_c.network import CNetworkBackend
 from relay_lite import reference
 from relay_lite.compiler import kernels
 from relay_lite.compiler.build import build, compile_fused
-from relay_lite.compiler.default_schedule import plain_state
 from relay_lite.compiler.extract import extract_tasks
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Constant, Expr, Function, FunctionCall
@@ -151,7 +151,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the code of a package": lambda change: change.setattr(
         kernels, "source_digest", lambda package: f"other {package}"
     ),
-    "the compiler": lambda change: change.setattr("codegen_c.network.OBJECT_FLAGS", ("-O2",)),
+    "the compiler": lambda change: change.setattr("codegen_c.network.OBJECT_FLAGS", ("-O2", "-fPIC", "-fopenmp", "-c")),
     "the machine": lambda change: change.setattr(CNetworkBackend, "machine", lambda self, target: {"machine": "other"}),
     "the cores": lambda change: change.setenv("TVM_NUM_THREADS", "17"),
 }

@@ -1,0 +1,84 @@
+"""`ansor remeasure`: the best programs of a log once more, checked, and timed in turns."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..core.backends import backend
+from ..core.errors import NoRecordError, TaskError
+from ..core.task import SearchTask
+from ..measure.finals import FINALISTS
+from ..measure.local import LocalBuilder, LocalRunner
+from ..measure.measurer import ProgramMeasurer
+from ..measure.noise import noise, warning
+from ..measure.progress import outcome_text, seconds_text, spread_text
+from ..records.best import best_few, ranked_records
+from ..records.journal import append_lines
+from ..records.lines import Record, workload_of
+from ..records.recorder import RecordToFile
+from . import devices as cli_devices
+from .log import is_called
+
+NAME = "remeasure"
+
+
+def add_parser(commands: Any) -> Any:
+    """Add the command to the subcommands of a parser, and give its parser."""
+    text = "time the best programs of a log again, in turns; the log believes these figures from then on"
+    parser = commands.add_parser(NAME, help=text)
+    parser.add_argument("log")
+    parser.add_argument("--best", type=int, default=FINALISTS, metavar="K", help=f"how many (default: {FINALISTS})")
+    parser.add_argument("--workload", help="only the workload of this name, or this workload key")
+    parser.add_argument("--devices", help=cli_devices.OPTION)
+    return parser
+
+
+def remeasure(args: argparse.Namespace) -> int:
+    """Time the best programs of each workload; 1 where one of them has none that runs here.
+
+    Raises NoRecordError for a log without the workload, JournalError for one that cannot be read or added to,
+    BackendError for a target that cannot be had here.
+    """
+    require(args.best >= 1, TaskError, "--best", "a number of at least 1 is needed", got=args.best)
+    devices = cli_devices.devices_of(args.devices)
+    ranked = ranked_records(args.log)
+    tasks = {workload_of(inp): inp.task for inp, res in ranked if res.ok}
+    require(tasks, NoRecordError, args.log, "holds no valid record")
+    chosen = [task for task in tasks.values() if args.workload is None or is_called(task, args.workload)]
+    names = ", ".join(dict.fromkeys([task.name for task in tasks.values()]))
+    require(chosen, NoRecordError, args.log, f"has no workload {args.workload!r}; its workloads are {names}")
+    for task in chosen:
+        backend(task.target.kind.name).check(str(task.target))
+    append_lines(args.log, [])
+    if any(backend(task.target.kind.name).shares_host for task in chosen) and (busy := warning(noise())):
+        print(busy)
+    runner = LocalRunner(devices=devices)
+    measurer = ProgramMeasurer(LocalBuilder(), runner, [RecordToFile(args.log)], verbose=0)
+    try:
+        ran = [_remeasured(task, best_few(ranked, task, args.best), measurer, runner) for task in chosen]
+    finally:
+        measurer.close()
+    print(f"the figures are in {args.log}, which believes them")
+    return 0 if all(ran) else 1
+
+
+def _remeasured(task: SearchTask, records: Sequence[Record], measurer: ProgramMeasurer, runner: LocalRunner) -> bool:
+    """Print what the programs take, best first; whether one runs.  Each is checked before it is timed."""
+    print(f"{task.title} for {task.target}")
+    built = [measurer.builder.submit(inp) for inp, _ in records]
+    checked = [runner.run(inp, build.result()) for (inp, _), build in zip(records, built, strict=True)]
+    for (_, logged), result in zip(records, checked, strict=True):
+        if not result.ok:
+            print(f"  {outcome_text(result)}   logged {seconds_text(logged.cost)}")
+    right = [record for record, result in zip(records, checked, strict=True) if result.ok]
+    times = measurer.in_turns([inp for inp, _ in right], runner) if right else []
+    timed = [(figures, logged) for figures, (_, logged) in zip(times, right, strict=True) if figures]
+    for figures, logged in sorted(timed, key=lambda pair: float(np.median(pair[0]))):
+        print(f"  {spread_text(figures)}   logged {seconds_text(logged.cost)}")
+    return bool(timed)

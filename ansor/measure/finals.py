@@ -1,0 +1,35 @@
+"""Which programs are timed once more, in turns, when a search ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.measure_values import MeasureInput
+
+FINALISTS = 5
+HOPELESS = 3.0
+"""An untuned program that took so many times as long as the best one need not be timed again."""
+
+Leader = tuple[float, int, MeasureInput]
+"""Seconds, the number of the trial (0 for none of this run), the program."""
+
+
+def order(leader: Leader) -> tuple[float, int]:
+    """By seconds, then by the number."""
+    return leader[:2]
+
+
+def finalists(own: Sequence[Leader], logged: Sequence[Leader], untuned: Leader | None) -> list[Leader]:
+    """The best few of a run and of its logs, whose programs are given best first, and each program once.
+
+    Further, the best of the logs in any case, since they may have believed it for a better reason than one figure, and
+    the untuned program where it is near.  None where nothing ran.
+    """
+    steps = {inp.steps for _, _, inp in own}
+    others = [leader for leader in logged if leader[2].steps not in steps]
+    chosen = sorted([*own, *others], key=order)[:FINALISTS]
+    near = [untuned] if untuned and chosen and untuned[0] < HOPELESS * chosen[0][0] else []
+    for leader in [*[best for best in logged[:1] if best in others], *near]:
+        if leader[2].steps not in {inp.steps for _, _, inp in chosen}:
+            chosen.append(leader)
+    return chosen

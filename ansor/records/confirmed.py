@@ -1,0 +1,111 @@
+"""Programs that were timed once more, in turns: what a log says of them goes before the single figures before it.
+
+    # confirm {"turns": [record, ...]}     the best few programs of a workload; the costs of each are all its figures
+
+The least of many single figures is the luckiest of them, and on a busy machine no more than that.  So the programs of
+the last such line are known by the median of their figures, and other programs that were measured before it are out of
+the race; those that came after it are not.  Readers of TVM's format skip the line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from te_lite.errors import RecordError
+
+from ..core.measure_values import MeasureInput, MeasureResult
+from .belief import Believed
+from .files import PathLike
+from .lines import JUDGE, Record, RecordReader, dump_record_to_string, record_from_json, workload_of
+from .notes import CONFIRM, MOST_CHARACTERS, read_note
+from .untuned import read_untuned
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Programs of one workload, best first by the median of their figures, which are the costs of the results.
+
+    `after` is the number of records and untuned programs before the line.
+    """
+
+    after: int
+    turns: tuple[Record, ...]
+
+    def medians(self) -> list[Record]:
+        """The programs with one cost each."""
+        return [(inp, replace(res, costs=(median(res),))) for inp, res in self.turns]
+
+
+def median(res: MeasureResult) -> float:
+    """The median of the costs, in seconds."""
+    return float(np.median(res.costs))
+
+
+def confirm_line(inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> str | None:
+    """The line on programs of one workload that were timed in turns, those without a figure left out.
+
+    None when there is nothing to say, or the line would be too long for a log.
+    """
+    now = int(time.time())
+    turns = [(inp, MeasureResult(tuple(f), 0, "", 0.0, now)) for inp, f in zip(inputs, figures, strict=True) if f]
+    line = CONFIRM + json.dumps({"turns": [json.loads(dump_record_to_string(*turn)) for turn in turns]})
+    return line if turns and len(line) <= MOST_CHARACTERS else None
+
+
+def read_turns(line: bytes) -> tuple[Record, ...]:
+    """The programs of a `# confirm` line, best first; none for other lines, and for one that is not as it should be."""
+    note = read_note(line)
+    turns = note[1].get("turns") if note is not None and note[0] == CONFIRM else None
+    if not isinstance(turns, list):
+        return ()
+    try:
+        found = [record_from_json(turn) for turn in turns]
+    except RecordError:
+        return ()
+    if len({workload_of(inp) for inp, _ in found}) != 1 or not all(res.ok for _, res in found):
+        return ()
+    return tuple(sorted(found, key=lambda pair: median(pair[1])))
+
+
+class SettledReader(RecordReader):
+    """The records of a log and its untuned programs, as its confirmations leave them.
+
+    Of a workload that was confirmed, they are those that came after its last confirmation, and the confirmed programs,
+    whose one cost is the median of their figures.  `confirmations` has the last one of each workload.  A confirmation
+    none of whose programs is believed counts for nothing.
+    """
+
+    def __init__(self, filename: PathLike) -> None:
+        super().__init__(filename)
+        self.outranked: list[Record] = []
+        self.confirmations: dict[tuple[str, str], Confirmation] = {}
+        self._records: list[Record] = []
+
+    def comment(self, line: bytes) -> None:
+        """Learn of workloads, untuned programs and confirmations."""
+        super().comment(line)
+        untuned, turns = read_untuned(line), read_turns(line)
+        if untuned is not None:
+            self._records.append(untuned)
+        if turns:
+            found = Believed(turns, JUDGE, f"a confirmation of {self.filename}", logging.getLogger("ansor"))
+            if kept := tuple(found):
+                self.confirmations[workload_of(kept[0][0])] = Confirmation(len(self._records), kept)
+
+    def __iter__(self) -> Iterator[Record]:
+        """The records; `outranked` has the others then.  Raises JournalError when the file cannot be read."""
+        self._records, self.confirmations = [], {}
+        for record in super().__iter__():
+            self._records.append(record)
+        settled: list[Record] = []
+        self.outranked = []
+        for k, record in enumerate(self._records):
+            last = self.confirmations.get(workload_of(record[0]))
+            (settled if last is None or k >= last.after else self.outranked).append(record)
+        return iter(settled + [turn for last in self.confirmations.values() for turn in last.medians()])

@@ -1,0 +1,121 @@
+"""`ansor tune --compare`: what stands beside the best program, under its name."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.cli import compare as cli_compare
+from ansor.cli.main import main
+from ansor.cli.torch_side import OPERATORS, check_torch, torch_run
+from ansor.core.catalog import CATALOG
+from ansor.core.errors import MeasureError, TaskError
+from ansor.core.hardware import host_cores
+from te_lite.reference import evaluate, multiplies_matrices, random_inputs
+from tests.ansor.fake_torch import Tensor, fake_torch
+
+SMALL = {
+    "conv2d": (2, 6, 5, 7, 3, 3, 2, 1), "matmul": (9, 8, 7), "dense": (3, 10, 6), "batch_matmul": (2, 5, 6, 7),
+    "conv1d": (1, 12, 5, 4, 3, 2, 1), "conv2d_nhwc": (1, 7, 6, 5, 3, 3, 1, 1), "conv3d": (1, 5, 4, 6, 3, 2, 3, 2, 1),
+    "depthwise_conv2d": (1, 7, 6, 5, 3, 2, 1), "softmax": (5, 9), "norm": (2, 5, 6),
+}  # fmt: skip
+
+
+def task_of(name: str, target: str = "c") -> ansor.SearchTask:
+    return ansor.SearchTask(workload_key=CATALOG[name].key(SMALL[name]), target=target)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = fake_torch()
+    monkeypatch.setitem(sys.modules, "torch", made)
+    return made
+
+
+@pytest.fixture
+def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
+
+
+def test_numpy_is_named_for_what_it_does() -> None:
+    by_products = {name for name in CATALOG if multiplies_matrices(task_of(name).compute_dag.tensors)}
+    assert by_products == set(CATALOG) - {"softmax"}
+    a, k = te.placeholder((4, 6), name="A"), te.reduce_axis((0, 6), name="k")
+    greatest = te.compute((4,), lambda i: te.max(a[i, k] * a[i, k], axis=k), name="B")
+    assert not multiplies_matrices([a, greatest])
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_pytorch_computes_each_workload_of_the_catalogue(name: str, torch: Any) -> None:
+    task = task_of(name)
+    tensors = task.compute_dag.tensors
+    inputs = random_inputs(tensors, np.random.default_rng(1))
+    given = [inputs[t] for t in tensors if t in inputs]
+    result = evaluate(tensors, inputs)[tensors[-1]]
+    run = torch_run(task, given, result)
+    assert isinstance(run(), Tensor) and torch.threads == host_cores()
+    with pytest.raises(MeasureError, match="PyTorch's result is another one"):
+        torch_run(task, given, result + np.abs(result).max() * 0.01)
+    with pytest.raises(MeasureError, match="PyTorch's result is another one"):
+        torch_run(task, given, result[..., :-1])
+
+
+def test_every_workload_of_the_catalogue_has_an_operator() -> None:
+    assert set(OPERATORS) == {entry.name for entry in CATALOG.values()}
+
+
+def test_what_cannot_be_compared_is_refused(torch: Any, matmul_task: ansor.SearchTask) -> None:
+    a = te.placeholder((4,), name="A")
+    own = ansor.SearchTask(compute_dag=[a, te.compute((4,), lambda i: a[i] + 1.0, name="B")], target="c")
+    with pytest.raises(TaskError, match="no operator of PyTorch is known for this workload, but for conv2d_layer, "):
+        check_torch(own)
+    with pytest.raises(TaskError, match="on the processor only"):
+        check_torch(task_of("softmax", "cuda"))
+
+
+def test_a_missing_pytorch_is_said_before_anything_is_measured(
+    no_torch: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["tune", "softmax", "--shape", "5,9", "--trials", "2", "--compare", "torch"]) == 2
+    err = capsys.readouterr().err
+    assert "PyTorch is not installed" in err and "pip install torch" in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_library_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tune", "softmax", "--compare", "jax"])
+    assert "choose from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("library", "names"), [
+    ("numpy", ["the best program", "the untuned loop nest", "NumPy, array by array"]),
+    ("torch", ["the best program", "the untuned loop nest", "NumPy, array by array", "PyTorch"]),
+])  # fmt: skip
+def test_the_lines_of_a_comparison(
+    library: str, names: list[str], torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    task, log = task_of("softmax"), tmp_path / "log.json"
+    state = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).ask(1)[0]
+    result = ansor.MeasureResult((1e-3,), 0, "", 0.1, 1_700_000_000)
+    ansor.RecordToFile(log).callback(None, [ansor.MeasureInput(task, state)], [result])
+
+    def timed(runs: Any, rounds: int) -> dict[str, list[float]]:
+        for run in runs.values():
+            run()
+        return {name: [1e-3 * (k + 1)] for k, name in enumerate(runs)}
+
+    monkeypatch.setattr(cli_compare, "timed_in_turns", timed)
+    found = cli_compare.compare(task, log, np.random.default_rng(0), library)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.endswith("x")]
+    assert [line[:28].strip() for line in lines] == names and list(found)[-1] == library
