@@ -58,7 +58,7 @@ def compare(task: SearchTask, log: str | Path, rng: np.random.Generator) -> dict
     best = build_function(schedule, args, task.target, "best")
     untuned = build_function(task.compute_dag.init_state, tensors, task.target, "untuned")
     best(*arrays)
-    right = accepted_values(task.compute_dag, inputs)
+    right = accepted_values(task.compute_dag, inputs, task.target.precision)
     for t, array in zip(tensors, arrays, strict=True):
         if t in right:
             wrong = mismatch(array, right[t])

@@ -23,7 +23,7 @@ from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor, did_you_mean
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
-from ..core.target import Target
+from ..core.target import PRECISIONS
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
@@ -52,6 +52,7 @@ from .compare import compare
 from .doctor import doctor
 
 INTERRUPTED = 130
+PRECISION = "strict (default), or tf32: tensor cores may cut factors of products to 10 bits (GPUs)"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     arguments = "the arguments of a FUNCTION of your own, as Python writes them: 1,(2,2) or n=1,m=2"
     tune.add_argument("--args", metavar="ARGS", help=arguments)
     tune.add_argument("--target", default="c", help="what to compile for (default: c)")
+    tune.add_argument("--precision", choices=PRECISIONS, help=PRECISION)
     cli_budget.add_budget(tune, 64, "programs")
     tune.add_argument("--devices", help=cli_devices.OPTION)
     tune.add_argument(
@@ -119,7 +121,7 @@ def _recorded(log: Path, task: SearchTask) -> int:
     """How many records of a task a log holds."""
     if not log.is_file():
         return 0
-    own = task.workload_key, task.target.kind.name
+    own = task.workload_key, task.target.results
     return sum(workload_of(inp) == (own[1], own[0]) for inp, _ in RecordReader(log))
 
 
@@ -141,7 +143,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.seed is not None:
         checked_seed("--seed", args.seed)
     key = _workload_key(args)
-    task = SearchTask(workload_key=key, target=Target(args.target))
+    task = SearchTask(workload_key=key, target=args.target, precision=args.precision)
     backend(task.target.kind.name).check(str(task.target))
     log = Path(args.log or f"{args.workload.rpartition(':')[2]}.json")
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
@@ -197,11 +199,12 @@ def best(args: argparse.Namespace) -> int:
         found = {key: pair for key, pair in found.items() if cli_log.is_called(pair[0].task, args.workload)}
         law = f"has no workload {args.workload!r}; its workloads are {names}"
         require(found, NoRecordError, args.log, law)
-    for (kind, _), (inp, res) in found.items():
+    for inp, res in found.values():
         print(_summary(inp, res))
         if args.mode == "schedule":
             print(inp.task.compute_dag.print_python_code_from_state(inp.state))
         elif args.mode is not None:
+            kind = inp.task.target.kind.name
             if args.mode != kind:
                 raise TaskError(f"--print {args.mode}: the record is for target {kind!r}")
             print(inp.task.source(inp.state))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
+from te_lite.fragment_storage import is_tf32
 from te_lite.step import (
     CacheRead,
     CacheWrite,
@@ -38,7 +39,7 @@ from te_lite.step import (
 
 from ..core.errors import TaskError
 from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.target import Target
+from ..core.target import TF32, Target
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
@@ -64,11 +65,12 @@ Record = Pair[MeasureInput]
 
 
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
-    """The line of a record.  Lines with steps, keys or error numbers that TVM lacks carry a version of our own.
+    """The line of a record.  Lines with steps, keys, error numbers or precisions that TVM lacks have our own version.
 
     Raises RecordError for a cost, or seconds in all, that no reader would take: infinite, NaN, negative, no number.
     """
     own = bool(res.device) or res.error_no > _LAST_OF_TVM or any(isinstance(s, _OWN_STEPS) for s in inp.steps)
+    own = own or "-precision=" in inp.task.facts().target
     steps = [to_json(s) for s in inp.steps]
     costs = [seconds_of(cost, "record, costs") for cost in res.costs]
     result = [costs, int(res.error_no), seconds_of(res.all_cost, "record, seconds in all"), int(res.timestamp)]
@@ -130,7 +132,11 @@ def _read_input(data: Any) -> MeasureInput:
     require(
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
     )
-    return MeasureInput(SearchTask.from_facts(_read_task(task)), steps=steps)
+    facts = _read_task(task)
+    cut = [s.scope for s in steps if isinstance(s, SetScope) and is_tf32(s.scope)]
+    law = f"products in TF32 are for targets with -precision={TF32}"
+    require(not cut or f"-precision={TF32}" in facts.target.split(), RecordError, "record, i", law, scopes=cut)
+    return MeasureInput(SearchTask.from_facts(facts), steps=steps)
 
 
 def _read_task(data: list[Any]) -> TaskFacts:
@@ -280,13 +286,13 @@ def load_best_record(
 ) -> tuple[MeasureInput | None, MeasureResult | None]:
     """The error-free record of the least mean cost that is believed, and that `fits` where this is given.
 
-    `(None, None)` when there is none.  `target` compares the kind only.  With `include_compatible` records of smaller,
-    dividing shapes count too, their cost multiplied by the ratio of the sizes.
+    `(None, None)` when there is none.  Of `target` kind and precision are compared.  With `include_compatible` records
+    of smaller, dividing shapes count too, their cost multiplied by the ratio of the sizes.
     """
-    kind = None if target is None else Target.of(target).kind.name
+    results = None if target is None else Target.of(target).results
     best: tuple[float, Record] | None = None
     for inp, res in believed(best_first(RecordReader(filename)), str(filename)):
-        if not res.ok or (kind is not None and target_kind(inp.task) != kind):
+        if not res.ok or (results is not None and target_results(inp.task) != results):
             continue
         factor = 1.0 if workload_key is None else _distance(workload_key, inp.task.workload_key)
         if factor != 1.0 and not (include_compatible and math.isfinite(factor)):
@@ -305,17 +311,17 @@ def _distance(query: str, key: str) -> float:
     return calc_workload_dis_factor((args, name), (other_args, other))
 
 
-def target_kind(task: SearchTask) -> str:
-    """The kind of a recorded task's target; empty when its text names none that is known."""
+def target_results(task: SearchTask) -> str:
+    """Which results a recorded task's are (`Target.results`); empty when its target is none that is known."""
     try:
-        return task.target.kind.name
+        return task.target.results
     except TeError:
         return ""
 
 
 def workload_of(inp: MeasureInput) -> tuple[str, str]:
-    """What tells workloads apart: target kind and workload key."""
-    return target_kind(inp.task), inp.task.workload_key
+    """What tells workloads apart: target kind, with a precision, and workload key."""
+    return target_results(inp.task), inp.task.workload_key
 
 
 def best_first(pairs: Iterable[Record]) -> list[Record]:
