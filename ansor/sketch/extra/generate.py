@@ -23,6 +23,7 @@ from .row_loops import row_loop_sketches
 from .rows import row_sketches
 from .skinny import skinny_sketches
 from .split_reduction import split_reduction_sketches
+from .tensor_core import tensor_core_sketches
 from .transposed_shared import transposed, transposed_shared_sketches
 
 Rule = Callable[[SketchContext], list[State]]
@@ -59,6 +60,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "double_buffer": double_buffer_sketches,
     "skinny": skinny_sketches,
     "transposed_shared": transposed_shared_sketches,
+    "tensor_core": tensor_core_sketches,
     "split_reduction_ahead": _ahead(split_reduction_sketches),
     "padded_shared_ahead": _ahead(padded_shared_sketches),
     "transposed_shared_ahead": _ahead(transposed_shared_sketches),
