@@ -1,7 +1,7 @@
 """PyTorch's operators, to be timed in turns with our programs on the same cores or the same GPU (extra `[bench]`).
 
-Strict float32: TF32 is off everywhere.  The libraries behind PyTorch choose among kernels by memory format, so images
-are tried in both formats, eager and compiled, and the best of all counts.
+Strict float32: TF32 is off unless it is asked for (`allow_tf32`).  The libraries behind PyTorch choose among kernels by
+memory format, so images are tried in both formats, eager and compiled, and the best of all counts.
 
 On the CPU both sides are called from Python (`ansor.cli.compare.timed_in_turns`), which costs us some 8 us, and use as
 many threads as this process has processors.  On a GPU both are recorded into CUDA graphs of as many calls as fill two
@@ -43,11 +43,16 @@ def exact_torch() -> Any:
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(host_cores())
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    allow_tf32(torch, False)
     torch.backends.cudnn.benchmark = True
     torch.set_grad_enabled(False)
     return torch
+
+
+def allow_tf32(torch: Any, allowed: bool) -> None:
+    """Whether products of floats may be computed in TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 # ------------------------------------------------------------------------------------------------- what is timed
