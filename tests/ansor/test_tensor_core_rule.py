@@ -15,7 +15,7 @@ from ansor.core.hardware import HardwareParams
 from ansor.core.target import TF32, Target
 from ansor.evolve.mutation import GPU_MUTATIONS, mutate
 from ansor.evolve.neighbours import neighbours
-from ansor.features import extract, state_features
+from ansor.features import INDEX, extract, state_features
 from ansor.measure.check import accepted_values, mismatch, poison
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.shared_memory import shared_bytes
@@ -359,3 +359,6 @@ def test_estimates_and_features_of_lanes_are_those_of_single_programs() -> None:
         assert seconds(alone, machine)[0] == pytest.approx(together[k])
         state = concrete(home(space), rows[k], TARGET, HARDWARE)
         assert np.array_equal(state_features(state, HARDWARE), columns[k])
+        _, tm, _, tn, _ = rows[k]
+        registers = 4 * tm * tn + 4 * tm + 2 * tn
+        assert columns[k, 0, INDEX["accumulators"]] == pytest.approx(np.log2(1 + registers))
