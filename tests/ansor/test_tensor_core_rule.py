@@ -110,6 +110,8 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
     "convolution 1 x 1": lambda: conv(1, 5, 16, 32, 24, 1, "float16"),
     "relu before, half": lambda: after_relu(40, 24, 48, "float16"),
     "two products": lambda: two_products(32),
+    "split sums": lambda: linear(53, 40, 512, "float32"),
+    "split sums of a batch": lambda: batched(2, 33, 24, 256, "float16", (False, True)),
     "softmax": lambda: softmax(32, 32, 32),
 }
 NONE: dict[str, tuple[str, Callable[[], list[Tensor]]]] = {
@@ -249,6 +251,17 @@ def test_there_is_no_sketch_for(name: str) -> None:
 def test_a_sketch_for_every_number_of_tiles() -> None:
     found = sketches(ComputeDAG(linear(64, 64, 64, "float32")))
     assert [{s.tiles for s in sketch.steps if isinstance(s, Pipeline)} for sketch in found] == [{2}, {3}, {4}]
+
+
+def test_sums_are_split_where_blocks_are_few() -> None:
+    """Parts of 128 terms or more, a kernel that adds them up, and what follows there."""
+    found = sketches(ComputeDAG(linear(53, 40, 512, "float16")))
+    factors = [{s.op.shape[0] for s in x.stages if s.op.name.endswith(".rf")} for x in found]
+    assert factors == [set()] * 3 + [{2}] * 3 + [{4}] * 3
+    assert len(sketches(ComputeDAG(linear(4096, 4096, 4096, "float16")))) == 3
+    checker = Checker(ComputeDAG(linear(53, 40, 256, "float16")))
+    (func,) = {te.lower(s, checker.dag.tensors) for s in drawn(checker.dag, 1, 0)[-1:]}
+    assert len(emit(func).kernels) == 2 and not checker.interpreted(func)
 
 
 def test_bias_and_relu_are_in_the_kernel_of_their_product() -> None:

@@ -15,31 +15,39 @@ many warps, instructions of a warp and terms of a turn there are is one decision
 number of tiles in the pipeline makes sketches of their own.  Shared tiles are swizzled where `ldmatrix` reads them;
 others, of words whose terms are not neighbours, have rows that begin 8 banks further each, so that the four terms and
 eight columns which a warp reads at a time are in 32 banks.
+
+Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
+(`split_reduction.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from typing import ClassVar
 
 from te_lite.mma import ROW_BYTES
 from te_lite.schedule import Loop, Schedule, StageHandle
 from te_lite.state import State
-from te_lite.step import FollowFusedSplit, Length, Split
+from te_lite.step import FollowFusedSplit, Length, RFactor, Split
 from te_lite.tensor import Tensor
 
 from ..cache_rules import AddCacheRead
 from ..generate import default_rules
 from ..predicates import consumers, elementwise_reader
+from ..reduction_rules import CrossThreadReduction
 from ..rule import Condition, Outcome, SketchContext, SketchRule
 from .product_roles import Factor, Roles, roles_of
-from .split_reduction import derive
+from .split_reduction import NOMINAL_SMS, SplitReduction, ThreadsOfSplit, derive, is_part_of_split
 
 TILES = (2, 3, 4)
 """Tiles in the pipeline, of which one is in use and the others are on their way."""
 WORDS, PAD_WORDS = 32, 8
 LANES = 32
+
+BLOCK = 64
+"""Rows and columns of a block that is worth having, of which split sums make more."""
+PART_FACTORS, SHORTEST_PART, MOST_BLOCKS = (2, 4, 8), 128, 4 * NOMINAL_SMS
 
 
 @dataclass(frozen=True)
@@ -78,14 +86,54 @@ class OtherCacheReads(AddCacheRead):
         return Condition.SKIP if mine else super().condition(ctx, state, k)
 
 
+class PartsOfSums(SplitReduction):
+    """Make parts of the sums of a product a space axis, where its blocks of 64 x 64 do not fill the machine."""
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        return Condition.APPLY_AND_SKIP_REST if self.factor in part_factors(ctx, state, k) else Condition.SKIP
+
+
+def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
+    """The numbers of parts worth trying for stage `k`: equal ones of `SHORTEST_PART` terms or more."""
+    roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
+    if roles is None:
+        return ()
+    extents = [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
+    outer = prod([e for axis, e in enumerate(extents) if axis not in (roles.m, roles.n, roles.k)])
+    blocks, terms = outer * -(-extents[roles.m] // BLOCK) * -(-extents[roles.n] // BLOCK), extents[roles.k]
+    fits = [f for f in PART_FACTORS if terms % f == 0 and terms // f >= SHORTEST_PART and blocks * f <= MOST_BLOCKS]
+    longest = terms == max(extents[len(state.stages[k].op.axis) :])
+    return tuple(fits) if blocks < NOMINAL_SMS and longest else ()
+
+
 def tensor_core_sketches(ctx: SketchContext) -> list[State]:
-    """The sketches with all products that tensor cores can compute on them; none without one."""
-    if not ctx.target.is_gpu or not any(_products(ctx, ctx.dag.init_state)):
+    """The sketches with all products that tensor cores can compute on them, whole and split; none without one."""
+    start = ctx.dag.init_state
+    if not ctx.target.is_gpu or not _products(ctx, start):
         return []
-    others = default_rules(ctx.target)
-    rules: tuple[SketchRule, ...] = (
-        LeaveAlone(), *[OtherCacheReads() if isinstance(rule, AddCacheRead) else rule for rule in others],
-    )  # fmt: skip
+    out = _derived(ctx, _rules(ctx))
+    factors = {f for k in range(len(start.stages)) for f in part_factors(ctx, start, k)}
+    for factor in sorted(factors):
+        found = _derived(ctx, (PartsOfSums(factor), *_rules(ctx)))
+        out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
+    return out
+
+
+def _rules(ctx: SketchContext) -> tuple[SketchRule, ...]:
+    """Those of the target, but nothing is done to products and what they read."""
+    rules: list[SketchRule] = [LeaveAlone()]
+    for rule in default_rules(ctx.target):
+        match rule:
+            case AddCacheRead():
+                rules.append(OtherCacheReads())
+            case CrossThreadReduction():
+                rules.append(ThreadsOfSplit())
+            case _:
+                rules.append(rule)
+    return tuple(rules)
+
+
+def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
     found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
     return [_on_tensor_cores(ctx, state, tiles) for state in found for tiles in TILES if _products(ctx, state)]
 
