@@ -111,6 +111,7 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
     "relu before, half": lambda: after_relu(40, 24, 48, "float16"),
     "two products": lambda: two_products(32),
     "split sums": lambda: linear(53, 40, 512, "float32"),
+    "split sums of 12 instructions": lambda: matmul(21, 18, 384, "float16"),
     "split sums of a batch": lambda: batched(2, 33, 24, 256, "float16", (False, True)),
     "softmax": lambda: softmax(32, 32, 32),
 }
@@ -259,6 +260,8 @@ def test_sums_are_split_where_blocks_are_few() -> None:
     factors = [{s.op.shape[0] for s in x.stages if s.op.name.endswith(".rf")} for x in found]
     assert factors == [set()] * 3 + [{2}] * 3 + [{4}] * 3
     assert len(sketches(ComputeDAG(linear(4096, 4096, 4096, "float16")))) == 3
+    parts = spaces(ComputeDAG(matmul(21, 18, 384, "float16")))[3:]  # 12 instructions each, behind which are others
+    assert len(parts) == 3 and all(set(x.grids[0].table.points[:, 4].tolist()) == {1, 2, 4} for x in parts)
     checker = Checker(ComputeDAG(linear(53, 40, 256, "float16")))
     (func,) = {te.lower(s, checker.dag.tensors) for s in drawn(checker.dag, 1, 0)[-1:]}
     assert len(emit(func).kernels) == 2 and not checker.interpreted(func)

@@ -55,8 +55,10 @@ def roles_of(target: Target, state: State, k: int) -> Roles | None:
     if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
         return None
     op = _instruction(target, stage.compute.body[0])
+    if op is None:
+        return None
     reads = [(p, r) for p, by in enumerate(reads_by_producer(state.ops, frozenset())) for r in by if r.reader == k]
-    if op is None or len(reads) != 2 or len({p for p, _ in reads}) != 2:
+    if len(reads) != 2 or len({p for p, _ in reads}) != 2:
         return None
     extents, space = extents_of(stage.op), len(stage.op.axis)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)

@@ -94,14 +94,18 @@ class PartsOfSums(SplitReduction):
 
 
 def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
-    """The numbers of parts worth trying for stage `k`: equal ones of `SHORTEST_PART` terms or more."""
+    """The numbers of parts worth trying for stage `k`: of whole instructions, `SHORTEST_PART` terms or more each."""
     roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
     if roles is None:
         return ()
     extents = [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
     outer = prod([e for axis, e in enumerate(extents) if axis not in (roles.m, roles.n, roles.k)])
     blocks, terms = outer * -(-extents[roles.m] // BLOCK) * -(-extents[roles.n] // BLOCK), extents[roles.k]
-    fits = [f for f in PART_FACTORS if terms % f == 0 and terms // f >= SHORTEST_PART and blocks * f <= MOST_BLOCKS]
+    fits = [
+        f
+        for f in PART_FACTORS
+        if terms % (f * roles.op.k) == 0 and terms // f >= SHORTEST_PART and blocks * f <= MOST_BLOCKS
+    ]
     longest = terms == max(extents[len(state.stages[k].op.axis) :])
     return tuple(fits) if blocks < NOMINAL_SMS and longest else ()
 

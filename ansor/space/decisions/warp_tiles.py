@@ -4,7 +4,8 @@
     columns  [blocks, warps, instructions of a warp] x 8             two lengths
     terms    [turns, instructions of a turn] x 8, 16 or 32           one length
 
-All lengths are powers of two, whatever the extents: tiles run over the edge (`te_lite/overrun.py`).  They limit each
+All lengths are powers of two, whatever the extents: tiles run over the edge (`te_lite/overrun.py`), except for turns of
+a part of split sums, behind whose end is the next part.  They limit each
 other by the registers of a thread, those of a multiprocessor, and shared memory, so they are decided together.  Every
 thread of a block has the same share of vectors to fetch.
 """
@@ -12,7 +13,7 @@ thread of a block has the same share of vectors to fetch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as pairs_of
 
@@ -26,6 +27,7 @@ from te_lite.step import Split
 from te_lite.storage import storage_class
 
 from ...core.hardware import HardwareParams
+from ...sketch.predicates import has_rfactor
 from .parts import Grid
 from .point_table import PointTable
 
@@ -45,7 +47,8 @@ REGISTER_FILE = 65536
 class Product:
     """Stage `stage` sums up in fragments of `op`; the first of `shared` is how the tiles of A are shared, then B.
 
-    `splits` are the positions of the splits of rows, columns and terms, whose extents, in instructions, are `extents`.
+    `splits` are the positions of the splits of rows, columns and terms, whose extents, in instructions, are `extents`;
+    `whole`: turns must divide the terms.
     """
 
     stage: int
@@ -53,6 +56,7 @@ class Product:
     shared: tuple[Shared, ...]
     splits: tuple[int, int, int]
     extents: tuple[int, int, int]
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def products(sketch: State) -> tuple[Product, ...]:
             (m, rows), (n, columns), (t, terms) = found
             extents = rows.extent, columns.extent, terms.extent
             shared = _shared(sketch, k, "a"), _shared(sketch, k, "b")
-            out.append(Product(k, storage.op, shared, (m, n, t), extents))
+            out.append(Product(k, storage.op, shared, (m, n, t), extents, has_rfactor(sketch, k)))
     return tuple(out)
 
 
@@ -114,41 +118,46 @@ def _shared(sketch: State, k: int, operand: str) -> Shared:
 def grids(sketch: State, hardware: HardwareParams) -> list[Grid]:
     """The lengths of the products of a sketch, one grid each."""
     return [
-        Grid(p.stage, tuple(zip(p.splits, (2, 2, 1), strict=True)), table(p.op, p.shared, p.extents, hardware))
+        Grid(
+            p.stage,
+            tuple(zip(p.splits, (2, 2, 1), strict=True)),
+            table(replace(p, stage=0, splits=(0, 0, 0)), hardware),
+        )
         for p in products(sketch)
     ]
 
 
 @lru_cache(maxsize=512)
-def table(op: Mma, shared: tuple[Shared, ...], extents: tuple[int, int, int], hardware: HardwareParams) -> PointTable:
+def table(product: Product, hardware: HardwareParams) -> PointTable:
     """All lengths of a product: warps and instructions of rows, of columns, and instructions of a turn.
 
     Of a machine that has room for none of them the least ones, which limits refuse.
     """
-    found = list(_points(op, shared, extents, hardware)) or [(1, ROW_TILES[0], 1, COLUMN_TILES[0], _terms(op)[0])]
+    found = list(_points(product, hardware)) or [(1, ROW_TILES[0], 1, COLUMN_TILES[0], _steps(product)[0])]
     return PointTable(np.array(found, np.int64))
 
 
-def _terms(op: Mma) -> list[int]:
-    return [nbytes // (op.k * op.element.nbytes) for nbytes in TERM_BYTES]
+def _steps(product: Product) -> list[int]:
+    """The instructions of a turn."""
+    most, element = product.extents[2], product.op.element.nbytes
+    found = [nbytes // (product.op.k * element) for nbytes in TERM_BYTES]
+    return [n for n in found if n <= most and not (product.whole and most % n)]
 
 
-def _points(
-    op: Mma, shared: tuple[Shared, ...], extents: tuple[int, int, int], hardware: HardwareParams
-) -> Iterator[tuple[int, int, int, int, int]]:
+def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
+    op, extents = product.op, product.extents
     warps = [n for n in (1, 2, 4, 8) if n <= MOST_WARPS]
-    for (wm, wn), (tm, tn), steps in pairs_of(pairs_of(warps, warps), pairs_of(ROW_TILES, COLUMN_TILES), _terms(op)):
-        rows, columns, threads = op.m * wm * tm, op.n * wn * tn, wm * wn * LANES
-        row_bytes = steps * op.k * op.element.nbytes
-        needed = _needed(wm, tm, extents[0]) and _needed(wn, tn, extents[1]) and steps <= extents[2]
-        used = sum(
-            s.nbytes(side, steps * op.k, op.element.nbytes) for s, side in zip(shared, (rows, columns), strict=True)
-        )
+    choices = pairs_of(pairs_of(warps, warps), pairs_of(ROW_TILES, COLUMN_TILES), _steps(product))
+    for (wm, wn), (tm, tn), steps in choices:
+        sides, threads = (op.m * wm * tm, op.n * wn * tn), wm * wn * LANES
+        terms = steps * op.k
+        used = sum(s.nbytes(n, terms, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
         registers = tm * tn * op.registers("d") + tm * op.registers("a") + tn * op.registers("b") + OTHER_REGISTERS
         fits = wm * wn <= MOST_WARPS and threads <= hardware.max_threads_per_block
         fits = fits and used <= hardware.max_shared_memory_per_block
         fits = fits and registers <= MOST_REGISTERS and threads * registers <= REGISTER_FILE
-        if fits and needed and all(x * row_bytes % (ROW_BYTES * threads) == 0 for x in (rows, columns)):
+        fits = fits and _needed(wm, tm, extents[0]) and _needed(wn, tn, extents[1])
+        if fits and all(n * terms * op.element.nbytes % (ROW_BYTES * threads) == 0 for n in sides):
             yield wm, tm, wn, tn, steps
 
 
