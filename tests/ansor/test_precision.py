@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ansor
 import te_lite as te
+from ansor.cli.main import main
 from ansor.core.errors import TaskError
 from ansor.core.target import Target
 from ansor.measure.check import accepted_values, mismatch
@@ -145,3 +147,17 @@ def test_a_wrong_map_of_a_fragment_is_found(rng: np.random.Generator, name: str,
     for k in range(0, SIZES[2], op.k):
         right = multiply_add(op, a[:, k : k + op.k], b[k : k + op.k], right)
     assert not wrongness(tiled, right, [a, b], precision)
+
+
+# ------------------------------------------------------------------------------------------- the command line
+
+
+def test_the_command_line_asks_for_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "matmul", "--target", "c", "--precision", "tf32"]) == 2
+    assert "only GPUs have tensor cores" in capsys.readouterr().err
+    asked: list[str] = []
+    monkeypatch.setattr("ansor.cli.main.backend", lambda kind: SimpleNamespace(check=asked.append))
+    line = ["tune", "matmul", "--shape", "64,64,64", "--target", "cuda", "--trials", "0", "--log", "none.json"]
+    assert main([*line, "--precision", "tf32", "--seed", "0"]) == 0
+    assert asked == ["cuda -precision=tf32"]
+    assert "on cuda -precision=tf32, not measured" in capsys.readouterr().out
