@@ -11,6 +11,8 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     argmax MxN                          the position in each row, int32
     global_avg_pool NxCxHxW             NCHW
 
+Products may end in ` tf32` (of floats, both sides on tensor cores) or ` fp16` (halves, summed up in float32).
+
 A file of rows is a CSV with a column `row`, and perhaps `part` (default: the name of the file) and a column of limits
 for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, `us` our time,
 `TB/s` the bytes of all inputs and outputs in our time, `s/trial` what a trial of the search took.  A row `geometric
@@ -32,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.errors import TaskError
+from ansor.core.target import STRICT, TF32
 from te_lite import ComputeDAG, Tensor, placeholder, topi
 from te_lite.errors import require
 from te_lite.topi import benchmarks, nn
@@ -39,6 +42,7 @@ from te_lite.topi import benchmarks, nn
 OWN = Path(__file__).with_name("operators.csv")
 MEAN = "geometric mean"
 TARGETS = ("cuda", "c")
+ARITHMETIC = ("tf32", "fp16")
 Tensors = Sequence[Any]
 
 
@@ -61,16 +65,28 @@ class Library:
 @dataclass(frozen=True)
 class Operator:
     """`shape` is a pattern, N in it a positive number; its groups are the arguments of `ours` and, after the module
-    torch, of `theirs`."""
+    torch, of `theirs`.  `halves` is `ours` on halves."""
 
     shape: str
     ours: Callable[..., Sequence[Tensor]]
     theirs: Callable[..., Library]
+    halves: Callable[..., Sequence[Tensor]] | None = None
 
 
 def _linear(m: int, n: int, k: int) -> Sequence[Tensor]:
     data, weight = placeholder((m, k), name="data"), placeholder((n, k), name="weight")
     return [data, weight, nn.dense(data, weight)]
+
+
+def _half(turned: bool) -> Callable[[int, int, int], Sequence[Tensor]]:
+    """A product of halves, rounded to halves; `turned`: of [N, K]."""
+
+    def tensors(m: int, n: int, k: int) -> Sequence[Tensor]:
+        a = placeholder((m, k), name="A", dtype="float16")
+        b = placeholder((n, k) if turned else (k, n), name="B", dtype="float16")
+        return [a, b, topi.cast(nn.matmul(a, b, out_dtype="float32", transpose_b=turned), "float16")]
+
+    return tensors
 
 
 def _conv2d(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
@@ -114,12 +130,12 @@ def _of_data(f: Callable[[Tensor], Tensor]) -> Callable[..., Sequence[Tensor]]:
     return tensors
 
 
-_LINEAR = Operator("NxNxN", _linear, lambda torch, *_: Library(torch.nn.functional.linear))
+_LINEAR = Operator("NxNxN", _linear, lambda torch, *_: Library(torch.nn.functional.linear), _half(True))
 
 OPERATORS: Mapping[str, Operator] = {
     "linear": _LINEAR,
     "dense": _LINEAR,
-    "matmul": Operator("NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul)),
+    "matmul": Operator("NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul), _half(False)),
     "batch_matmul": Operator("NxNxNxN", benchmarks.batch_matmul, lambda torch, *_: Library(torch.bmm)),
     "conv2d": Operator(r"NxNxNxN->N NxN(?: stride N)?(?: pad (\d+))?", _conv2d, _torch_conv2d),
     "softmax": Operator("NxN", benchmarks.softmax, lambda torch, *_: Library(lambda x: torch.softmax(x, -1))),
@@ -178,8 +194,19 @@ class Row:
     part: str
     limits: Mapping[str, tuple[Limit, ...]]
 
+    @property
+    def arithmetic(self) -> str:
+        """`tf32`, `fp16`, or nothing for float32."""
+        last = self.name.rpartition(" ")[2]
+        return last if last in ARITHMETIC else ""
+
+    @property
+    def precision(self) -> str:
+        """That of the target."""
+        return TF32 if self.arithmetic == "tf32" else STRICT
+
     def _read(self) -> tuple[Operator, list[int | None]]:
-        kind, _, shape = self.name.partition(" ")
+        kind, _, shape = self.name.removesuffix(f" {self.arithmetic}").partition(" ")
         law = f"it must begin with one of {', '.join(OPERATORS)}"
         require(kind in OPERATORS, TaskError, f"row {self.name!r}", law)
         pattern = OPERATORS[kind].shape
@@ -191,7 +218,10 @@ class Row:
     def tensors(self) -> list[Tensor]:
         """Our computation: inputs, then the output.  Raises TaskError for a name that cannot be read."""
         chosen, numbers = self._read()
-        return list(chosen.ours(*numbers))
+        law = f"of {self.arithmetic} there are products only"
+        require(not self.arithmetic or chosen.halves is not None, TaskError, f"row {self.name!r}", law)
+        ours = chosen.halves if self.arithmetic == "fp16" and chosen.halves is not None else chosen.ours
+        return list(ours(*numbers))
 
     def library(self, torch: Any) -> Library:
         """PyTorch's operator."""

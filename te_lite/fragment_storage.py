@@ -15,7 +15,7 @@ from typing import Any
 from .errors import LowerError, require
 from .fragment import LANES, Fragment
 from .lanes import row_major
-from .mma import Mma, mma
+from .mma import TF32, Mma, mma
 from .storage import storage_class
 
 
@@ -64,3 +64,9 @@ def fragment_storage(scope: str) -> FragmentStorage | None:
         return None
     _, name, operand = scope.split(".")
     return FragmentStorage(mma(name), operand)
+
+
+def is_tf32(scope: str) -> bool:
+    """Whether a scope is of fragments of an instruction that reads its factors as TF32."""
+    found = fragment_storage(scope)
+    return found is not None and found.op.element == TF32

@@ -34,6 +34,7 @@ from .loop_nests import (
     running,
 )
 from .machine import GPU
+from .tensor_core import fragments_of, product_cycles
 
 LAUNCH = 1.35e-6
 """Seconds of an empty kernel that is queued behind another one (measured on an H200, see benchmarks)."""
@@ -107,10 +108,13 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     room = larger(machine.l1 - shared * resident, 0)
     through = [_fetched_bytes(nest, room) for nest in nests]
     fetched = sum([own for own, _ in through])
-    bodies = [_body(nest, nests, machine, misses) for nest, (_, misses) in zip(nests, through, strict=True)]
+    found = [pair for pair in zip(nests, through, strict=True) if pair[0].scope != "fragment"]
+    bodies = [_body(nest, nests, machine, misses) for nest, (_, misses) in found]
     most = smaller(MAX_REGISTERS, machine.registers // larger(threads, 1))
     spilled = np.where(np.greater(registers, most), 1, 0)
-    busy, alone = _cycles(nests, bodies, spilled, machine)
+    busy, alone = _cycles([nest for nest, _ in found], bodies, spilled, machine)
+    tensor, waiting = product_cycles(fragments_of(nests), machine)
+    busy, alone = np.maximum(busy, tensor), alone + waiting
     busy = np.maximum(busy, fetched / L2_PORT)
     alone = np.maximum(busy, alone)
     rounds, rest = here // resident, here % resident
@@ -139,7 +143,7 @@ def _registers(nests: Sequence[Nest]) -> Any:
         if nest.scope == "local":
             copies = extent_of_tags(nest.loops, ("vthread",))
             words = words + nest.bounds.kept_points(nest.k) * copies * nest.write.element // 4
-    return words
+    return words + sum([part.registers for part in fragments_of(nests)])
 
 
 def _resident(threads: Any, shared: Any, registers: Any, machine: GPU) -> Any:

@@ -18,7 +18,7 @@ from .log import is_called
 
 NAME = "best"
 Best = Mapping[tuple[str, str], tuple[MeasureInput, MeasureResult]]
-"""The best record by target kind and workload key."""
+"""The best record by target kind, with a precision, and workload key."""
 
 
 def add_parser(commands: Any) -> Any:
@@ -33,7 +33,8 @@ def add_parser(commands: Any) -> Any:
 
 def best(args: argparse.Namespace) -> int:
     """Print the best record of each target and workload."""
-    for (kind, _), (inp, res) in best_of(args.log, args.workload).items():
+    for inp, res in best_of(args.log, args.workload).values():
+        kind = inp.task.target.kind.name
         print(summary_text(inp, res))
         if args.mode == "schedule":
             print(inp.task.compute_dag.print_python_code_from_state(inp.state))

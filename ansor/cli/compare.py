@@ -64,7 +64,7 @@ def compare(
     best = build_function(schedule, args, task.target, "best")
     untuned = build_function(untuned_state(task), tensors, task.target, "untuned")
     best(*arrays)
-    right = accepted_values(task.compute_dag, inputs)
+    right = accepted_values(task.compute_dag, inputs, task.target.precision)
     for t, array in zip(tensors, arrays, strict=True):
         if t in right:
             wrong = mismatch(array, right[t])

@@ -44,7 +44,7 @@ def export(args: argparse.Namespace) -> int:
 
 def _only(log: str, found: Best, target: Target | None) -> Any:
     """The record, of those of the target's kind.  Raises TaskError unless there is one."""
-    fits = {key: pair for key, pair in found.items() if target is None or key[0] == target.kind.name}
+    fits = {key: pair for key, pair in found.items() if target is None or pair[0].task.target.kind == target.kind}
     kinds = ", ".join(dict.fromkeys([kind for kind, _ in found]))
     require(fits, TaskError, "--target", f"the best records of {log} are for {kinds}", got=str(target))
     names = ", ".join([f"{pair[0].task.title} for {kind}" for (kind, _), pair in fits.items()])

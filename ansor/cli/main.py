@@ -22,7 +22,7 @@ from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor, did_you_mean
 from ..core.seeds import checked_seed
-from ..core.target import Target
+from ..core.target import PRECISIONS
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
@@ -45,6 +45,7 @@ from .doctor import doctor
 from .torch_side import check_torch
 
 INTERRUPTED = 130
+PRECISION = "strict (default), or tf32: tensor cores may cut factors of products to 10 bits (GPUs)"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     arguments = "the arguments of a FUNCTION of your own, as Python writes them: 1,(2,2) or n=1,m=2"
     tune.add_argument("--args", metavar="ARGS", help=arguments)
     tune.add_argument("--target", default="c", help="what to compile for (default: c)")
+    tune.add_argument("--precision", choices=PRECISIONS, help=PRECISION)
     cli_budget.add_budget(tune, 64, "programs")
     tune.add_argument("--devices", help=cli_devices.OPTION)
     tune.add_argument(
@@ -112,7 +114,7 @@ def _recorded(log: Path, task: SearchTask) -> int:
     """How many records of a task a log holds."""
     if not log.is_file():
         return 0
-    own = task.workload_key, task.target.kind.name
+    own = task.workload_key, task.target.results
     return sum(workload_of(inp) == (own[1], own[0]) for inp, _ in RecordReader(log))
 
 
@@ -134,7 +136,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.seed is not None:
         checked_seed("--seed", args.seed)
     key = _workload_key(args)
-    task = SearchTask(workload_key=key, target=Target(args.target))
+    task = SearchTask(workload_key=key, target=args.target, precision=args.precision)
     backend(task.target.kind.name).check(str(task.target))
     if args.compare == TORCH:
         check_torch(task)

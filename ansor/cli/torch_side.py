@@ -27,11 +27,16 @@ def exact_torch() -> Any:
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(host_cores())
     torch.set_float32_matmul_precision("highest")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    allow_tf32(torch, False)
     torch.backends.cudnn.benchmark = True
     torch.set_grad_enabled(False)
     return torch
+
+
+def allow_tf32(torch: Any, allowed: bool) -> None:
+    """Whether products of floats may be computed in TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
 
 
 def _conv2d_layer(torch: Any, args: Sequence[int], data: Any, kernel: Any, bias: Any) -> Run:

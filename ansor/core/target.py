@@ -1,6 +1,7 @@
 """What a program is made for: a kind (`c`, `cuda`, `vta`) and options, written as users of TVM write targets.
 
 Target("cuda -arch=sm_90").kind.name == "cuda"        Target("llvm -mcpu=core-avx2").kind.name == "c"
+Target("cuda -precision=tf32").precision == "tf32"     Target("cuda").precision == "strict"
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from .registry import family_of, is_known, known_kinds
 from .target_options import check_option, known_words
 
 ALIASES = {"cpu": "c", "llvm": "c"}
+STRICT, TF32 = "strict", "tf32"
+PRECISIONS = (STRICT, TF32)
+"""How products of floats are computed: as the computation says, or with both factors cut to TF32 on tensor cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,8 @@ class TargetKind:
 class Target:
     """`text` is a kind (or the alias `llvm` or `cpu` of kind `c`) followed by options `-name` or `-name=value`.
 
-    Raises TaskError for an unknown kind, and a word that is no option or none of the kind's (`target_options.py`).
+    Raises TaskError for an unknown kind, a word that is no option or none of the kind's (`target_options.py`), and a
+    precision that it lacks.
     """
 
     text: str
@@ -47,6 +52,18 @@ class Target:
             raise TaskError(f"target {self.text!r}: unknown, {hint}known targets are {', '.join(known)}")
         for word in words[1:]:
             check_option(self.text, ALIASES.get(name, name), word)
+        subject, law = f"target {self.text!r}", f"the precision is one of {', '.join(PRECISIONS)}"
+        require(self.precision in PRECISIONS, TaskError, subject, law, got=self.precision)
+        law = "only GPUs have tensor cores, other targets are strict"
+        require(self.precision == STRICT or self.is_gpu, TaskError, subject, law, got=self.precision)
+
+    def with_precision(self, precision: str) -> Target:
+        """The same target with this precision.  Raises TaskError for one that it lacks."""
+        known = precision in PRECISIONS
+        law = f"the precision is one of {', '.join(PRECISIONS)}"
+        require(known, TaskError, f"target {self.text!r}", law, got=precision)
+        words = [word for word in self.text.split() if not word.lstrip("-").startswith("precision=")]
+        return Target(" ".join(words if precision == STRICT else [*words, f"-precision={precision}"]))
 
     @staticmethod
     def of(target: Target | str) -> Target:
@@ -72,6 +89,16 @@ class Target:
         """The options without their dashes; an option without a value maps to the empty text."""
         pairs = [word.lstrip("-").partition("=") for word in self.text.split()[1:]]
         return {name: value for name, _, value in pairs}
+
+    @property
+    def precision(self) -> str:
+        """The option `-precision`: one of PRECISIONS, `strict` when it is not given."""
+        return self.attrs.get("precision", STRICT)
+
+    @property
+    def results(self) -> str:
+        """What tells results of targets apart: the kind, and a precision that is not strict (`cuda tf32`)."""
+        return self.kind.name if self.precision == STRICT else f"{self.kind.name} {self.precision}"
 
     @property
     def device_name(self) -> str:

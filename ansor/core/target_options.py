@@ -13,7 +13,9 @@ DESCRIBE = ("keys", "libs", "device", "model", "tag", "runtime", "executor", "in
             "system-lib")  # fmt: skip
 """TVM's words for what a target is, which a program does not depend on here; `model` names a GPU or accelerator."""
 
-HONOURED: dict[str, tuple[str, ...]] = {"c": ("march", "mcpu"), "cuda": ("arch",), "vta": ()}
+HONOURED: dict[str, tuple[str, ...]] = {
+    "c": ("march", "mcpu", "precision"), "cuda": ("arch", "precision"), "vta": ("precision",),
+}  # fmt: skip
 """What a program depends on; each needs a value.  A kind that is not here judges its options itself."""
 
 DEVICE_LIMITS = ("max_num_threads", "thread_warp_size", "max_threads_per_block", "max_shared_memory_per_block",

@@ -83,7 +83,8 @@ class SearchTask:
     The computation is a registered function with `args`, a `workload_key`, or a `compute_dag` (which is registered
     under its own key).  `hardware_params` default to what the target says.  `task_inputs` maps placeholder names to
     the arrays to measure with, instead of random ones.  `layout_rewrite_option` says how layout-free inputs are stored
-    when programs are measured (target `c` only).
+    when programs are measured (target `c` only).  `precision` is that of the target (`Target.with_precision`): with
+    "tf32", products of floats may be computed by tensor cores.
     Raises TaskError for an unknown workload or target, or arguments that do not fit.
     """
 
@@ -99,10 +100,11 @@ class SearchTask:
         layout_rewrite_option: int | None = None,
         task_inputs: Mapping[str, Any] | None = None,
         desc: str = "",
+        precision: str | None = None,
     ) -> None:
         if target is None:
             raise TaskError("SearchTask: a target is needed, for example target='c'")
-        target = Target.of(target)
+        target = Target.of(target) if precision is None else Target.of(target).with_precision(precision)
         law = "must be ansor.HardwareParams"
         ok = hardware_params is None or isinstance(hardware_params, HardwareParams)
         require(ok, TaskError, "SearchTask: hardware_params", law, got=hardware_params)

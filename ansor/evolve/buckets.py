@@ -26,7 +26,8 @@ def _levels(space: Space) -> tuple[tuple[int, ...], ...]:
     for tile in space.tiles:
         for level in range(tile.parts):
             found.setdefault((tile.stage, tile.reduce, level), []).append(tile.first + level)
-    return tuple([tuple(columns) for columns in found.values()])
+    of_grids = [(column,) for grid in space.grids for column in range(grid.first, grid.first + grid.width)]
+    return (*[tuple(columns) for columns in found.values()], *of_grids)
 
 
 def bucket(space: Space, rows: Matrix) -> Matrix:

@@ -14,7 +14,7 @@ from ..core.checks import require_part
 from ..core.errors import PartError
 from ..space.choices import Space
 from ..space.decisions.draw import Mask, Matrix
-from ..space.decisions.parts import Tile
+from ..space.decisions.parts import Grid, Tile
 from .mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 
 OWN = {id(m) for m in (*CPU_MUTATIONS, *GPU_MUTATIONS)}
@@ -61,6 +61,9 @@ def require_rows(rows: Matrix, space: Space, subject: str) -> None:
             divides = np.any([extent % lengths == 0 for extent in part.extents], axis=0)
             good = positive & divides & (values[:, -1] <= part.max_innermost)
             law = f"lengths of a split must divide {part.extents[0]}, and the last be at most {part.max_innermost}"
+        elif isinstance(part, Grid):
+            good = part.table.holds(values)
+            law = f"the lengths of stage {part.stage} must be a point of its table"
         else:
             good = np.isin(values[:, 0], part.values)
             law = f"a value of {part.kind} must be one of {part.values}"

@@ -13,12 +13,18 @@ from ..space.decisions.parts import Tile
 
 
 def neighbours(space: Space, row: np.ndarray) -> Matrix:
-    """All rows (int64 [n, width]) one step away: a prime moved between two loops of a tile, or another choice."""
+    """All rows (int64 [n, width]) one step away: a prime moved between two loops of a tile, a point of a grid
+    that differs in one length, or another choice."""
     found: list[np.ndarray] = []
     for tile in space.tiles:
         for lengths in _moved_primes(tile, row[tile.columns].tolist()):
             near = row.copy()
             near[tile.columns] = lengths
+            found.append(near)
+    for grid in space.grids:
+        for lengths in grid.table.near(row[grid.columns]):
+            near = row.copy()
+            near[grid.columns] = lengths
             found.append(near)
     for choice in space.choices:
         for value in choice.values:

@@ -95,7 +95,7 @@ def kernel_columns(
 
 
 def _storage(plan: Plan, root: int, lanes: Lanes) -> tuple[Value, Value]:
-    """`(bytes of shared memory of a block, 32-bit values of local storage of a thread)`."""
+    """`(bytes of shared memory of a block, 32-bit values that a thread keeps, its part of fragments included)`."""
     shared: Value = 0.0
     values: Value = 0.0
     for row in plan.rows:
@@ -110,6 +110,8 @@ def _storage(plan: Plan, root: int, lanes: Lanes) -> tuple[Value, Value]:
                 if loop.tag == "vthread":
                     copies = copies * lanes.extent(loop.stage, loop.uid)
             values = values + size * copies / WORD_BYTES
+        elif row.scope == "fragment":
+            values = values + size / (WARP * WORD_BYTES)
     return shared, values
 
 

@@ -24,6 +24,7 @@ from te_lite.interval import dtype_interval
 from te_lite.reference import evaluate
 from te_lite.tensor import Tensor
 
+from ..core.target import STRICT
 from .rounding import rounding_errors
 from .rounding_expr import least
 
@@ -87,9 +88,11 @@ class Accepted:
         return {"low": self.low, "high": self.high, "nan": np.empty(0, bool) if self.nan is None else self.nan}
 
 
-def accepted_values(dag: ComputeDAG, inputs: Mapping[Tensor, Array]) -> dict[Tensor, Accepted]:
-    """What is right for each output of `dag` on these inputs.  Raises InterpError as `te_lite.reference` does."""
-    errors = rounding_errors(dag)
+def accepted_values(dag: ComputeDAG, inputs: Mapping[Tensor, Array], precision: str = STRICT) -> dict[Tensor, Accepted]:
+    """What is right for each output of `dag` on these inputs, computed with `precision` (`Target.precision`).
+
+    Raises InterpError as `te_lite.reference` does."""
+    errors = rounding_errors(dag, precision)
     wanted = [*dag.tensors, *[errors[t] for t in dag.outputs if t in errors]]
     values = evaluate(wanted, inputs, "float64")
     return {t: accepted(values[t], values[errors[t]] if t in errors else None, t.dtype) for t in dag.outputs}

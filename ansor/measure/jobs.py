@@ -193,7 +193,7 @@ class Workbench:
         """
         with stage(MeasureErrorNo.UNKNOWN_ERROR):
             dag = self.dag(job)
-            inputs, right = _task_data(dag, Path(job["directory"]), int(job["seed"]))
+            inputs, right = _task_data(dag, Path(job["directory"]), int(job["seed"]), job["precision"])
         self._make_room(data_bytes(inputs, right))
         with stage(MeasureErrorNo.COMPILE_DEVICE):
             device = _backend(job).open(int(job["device"]))
@@ -295,7 +295,9 @@ def _backend(job: dict[str, Any]) -> Backend:
     return load_backend(job["backend"], job["kind"])
 
 
-def _task_data(dag: ComputeDAG, directory: Path, seed: int) -> tuple[dict[int, Array], dict[int, Accepted]]:
+def _task_data(
+    dag: ComputeDAG, directory: Path, seed: int, precision: str
+) -> tuple[dict[int, Array], dict[int, Accepted]]:
     """Inputs and what is right for them, by argument number; those that the directory lacks are made and kept there.
 
     Inputs are random, from `seed`.
@@ -311,7 +313,7 @@ def _task_data(dag: ComputeDAG, directory: Path, seed: int) -> tuple[dict[int, A
     stems = {k: directory / str(k) for k, t in enumerate(dag.tensors) if t in dag.outputs}
     right = {k: kept for k, stem in stems.items() if (kept := Accepted.load(stem)) is not None}
     if len(right) < len(stems):
-        found = accepted_values(dag, {t: inputs[k] for k, t in given.items()})
+        found = accepted_values(dag, {t: inputs[k] for k, t in given.items()}, precision)
         right = {k: found[dag.tensors[k]] for k in stems}
         for k, stem in stems.items():
             right[k].save(stem)

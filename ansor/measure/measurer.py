@@ -44,7 +44,7 @@ TaskKey = tuple[str, str]
 
 def key_of(task: SearchTask) -> TaskKey:
     """Workload key and target kind."""
-    return task.workload_key, task.target.kind.name
+    return task.workload_key, task.target.results
 
 
 @dataclass

@@ -20,12 +20,12 @@ def task_payload(task: SearchTask) -> dict[str, Any]:
     """What every job of a task carries: the computation, the target and the backend module."""
     dag = dag_to_json(task.compute_dag)
     kind = task.target.kind.name
-    digest = hashlib.sha256(f"{kind} {json.dumps(dag)}".encode())
+    digest = hashlib.sha256(f"{task.target.results} {json.dumps(dag)}".encode())
     for name, array in sorted(task.task_inputs.items()):
         digest.update(name.encode() + array.tobytes())
     return {
         "task": digest.hexdigest()[:24], "dag": dag, "kind": kind, "backend": backend_module(kind),
-        "target": str(task.target), "layout": int(task.layout_rewrite_option),
+        "target": str(task.target), "precision": task.target.precision, "layout": int(task.layout_rewrite_option),
     }  # fmt: skip
 
 

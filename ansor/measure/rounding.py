@@ -10,6 +10,9 @@ new approach to probabilistic rounding error analysis, SISC 2019; with the facto
 is larger is 1e-13 a term).  Where the product is above 1/32 of the root of the sum of squares, as with float16, it
 would let anything pass; there the terms are taken to come in no particular order of size and sign, so that partial sums
 are no larger than the sum and that root: at most `max(1/32, 2 * u * sqrt(n)) * (|sum| + sqrt(sum terms^2))`.
+
+With the precision TF32 the float32 factors of a sum of products of two may be cut off by 2^-10 of each, too: the sum is
+off by up to `2^-9 * sum |terms|` more, which is what tensor cores may be used for then.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from te_lite.state import root_extent
 from te_lite.tensor import ComputeOp, Tensor, make_compute
 from te_lite.visit import walk
 
+from ..core.target import STRICT, TF32
 from .rounding_expr import (
     INFINITE,
     NOTHING,
@@ -47,17 +51,20 @@ from .rounding_expr import (
 
 SPREAD = 4.0
 NOISE = 1 / 32
+CUT = 2.0**-10
+"""Of TF32: the bits of a factor beyond the tenth of its fraction are cut off (`te_lite/mma_meaning.py`)."""
 
 
-def rounding_errors(dag: ComputeDAG) -> dict[Tensor, Tensor]:
+def rounding_errors(dag: ComputeDAG, precision: str = STRICT) -> dict[Tensor, Tensor]:
     """A float64 tensor for each computed tensor that rounding can change: by how much, at most, element by element.
 
-    They are computed from the inputs and tensors of `dag`.  See the modules for infinite and NaN errors.
+    They are computed from the inputs and tensors of `dag`.  See the modules for infinite and NaN errors.  `precision`
+    is one of `Target.precision`.
     """
     found: dict[Tensor, Tensor] = {}
     for op in dag.ops:
         if isinstance(op, ComputeOp):
-            writer = _Operation(op, Errors(dict(found)))
+            writer = _Operation(op, Errors(dict(found)), precision)
             for k in range(op.num_outputs):
                 error = writer.output(k)
                 if error is not None:
@@ -73,9 +80,10 @@ def reduction_length(op: ComputeOp) -> int:
 class _Operation:
     """Writes the errors of the outputs of one operation."""
 
-    def __init__(self, op: ComputeOp, errors: Errors) -> None:
+    def __init__(self, op: ComputeOp, errors: Errors, precision: str) -> None:
         self.op = op
         self.errors = errors
+        self.precision = precision
 
     def tensor(self, body: Expr) -> Tensor:
         """A tensor on the points of the operation."""
@@ -138,7 +146,7 @@ class _Reduction:
         return larger(NOTHING, self.of.read(max_reduce(error, self.body.axes, self.body.condition)))
 
     def _sum(self) -> Expr | None:
-        factors = [(magnitude(f), self.of.errors.of(f)) for f in _factors(self.source)]
+        factors = [(magnitude(f), plus(self.of.errors.of(f), self._cut(f))) for f in _factors(self.source)]
         size, carried = product(factors)
         if len(factors) > 1:
             size = math_product([_size(f) for f in _factors(self.source)])
@@ -151,6 +159,11 @@ class _Reduction:
         own = where(overflows(total, self.source.dtype), INFINITE, self._added(n, total))
         lost = Const(2 * n * least(self.source.dtype), REAL)
         return plus(*[self.reduced(e) for e in carried], *[self.of.errors.of(x) for x in starts], own, lost)
+
+    def _cut(self, factor: Expr) -> Expr | None:
+        """What a factor of a sum of products loses where it may be read as TF32."""
+        cut = self.of.precision == TF32 and factor.dtype == "float32" and len(_factors(self.source)) == 2
+        return Binary("*", magnitude(factor), Const(CUT, REAL)) if cut else None
 
     def _added(self, n: int, total: Expr) -> Expr:
         """What `n` additions of terms of the magnitude `total` in all may be off by."""

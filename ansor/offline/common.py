@@ -35,4 +35,4 @@ def failed_build(built: BuildResult) -> MeasureResult:
 def program_key(inp: MeasureInput) -> ProgramKey:
     """Workload key, target kind and steps; the extents that splits carry are advisory and left out."""
     steps = [replace(s, extent=0) if isinstance(s, Split) else s for s in inp.steps]
-    return inp.task.workload_key, inp.task.target.kind.name, tuple(steps)
+    return inp.task.workload_key, inp.task.target.results, tuple(steps)

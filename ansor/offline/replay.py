@@ -14,7 +14,7 @@ from te_lite.step import Step, to_json
 from ..core.errors import MeasureError, TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..core.workloads import key_text
-from ..records.lines import Record, believed_records, target_kind
+from ..records.lines import Record, believed_records, target_results
 from .common import NoBuilder, ProgramKey, failed_build, program_key
 
 Missing = Literal["raise", "fail"]
@@ -40,7 +40,7 @@ class ReplayRunner:
         if isinstance(log, str | os.PathLike):
             self.name = os.fspath(log)
             log = believed_records(log)
-        self._known = {program_key(inp): res for inp, res in log if target_kind(inp.task)}
+        self._known = {program_key(inp): res for inp, res in log if target_results(inp.task)}
 
     def __len__(self) -> int:
         """The number of programs it knows."""

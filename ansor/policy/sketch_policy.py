@@ -37,7 +37,7 @@ from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
 from ..evolve.neighbours import neighbours
 from ..measure.measurer import ProgramMeasurer
-from ..records.lines import Record, believed_records, target_kind
+from ..records.lines import Record, believed_records, target_results
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra import EXTRA_RULES, extra_sketches
 from ..space.choices import Group
@@ -342,9 +342,9 @@ class SketchPolicy:
         `records` are those of the log that are believed, where they were read already.
         """
         count, self._began = 0, True
-        kind = self.task.target.kind.name
+        results = self.task.target.results
         for inp, res in believed_records(filename) if records is None else records:
-            if inp.task.workload_key != self.task.workload_key or target_kind(inp.task) != kind:
+            if inp.task.workload_key != self.task.workload_key or target_results(inp.task) != results:
                 continue
             try:
                 same = inp.task.compute_dag is self.task.compute_dag

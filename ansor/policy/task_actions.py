@@ -100,7 +100,7 @@ def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> d
     require(ok, TaskError, "SearchTask.tune", law, search_policy=policy)
     if isinstance(policy, OfOneTask) and isinstance(policy.task, SearchTask):
         own = policy.task
-        same = own.workload_key == task.workload_key and own.target.kind.name == task.target.kind.name
+        same = own.workload_key == task.workload_key and own.target.results == task.target.results
         require(same, TaskError, "SearchTask.tune", "the policy is for another task", policy=own, task=task)
     if time_limit is None:
         return {}

@@ -17,7 +17,7 @@ from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import Believed, is_program
 from .confirmed import SettledReader
 from .files import PathLike, best_of, distill
-from .lines import Record, believed, dump_record_to_string, target_kind, workload_of
+from .lines import Record, believed, dump_record_to_string, target_results, workload_of
 from .notes import workload_line
 
 
@@ -38,13 +38,13 @@ def load_best_record(
 ) -> tuple[MeasureInput | None, MeasureResult | None]:
     """The error-free record of the least mean cost that is believed, and that `fits` where this is given.
 
-    `(None, None)` when there is none.  `target` compares the kind only.  With `include_compatible` records of smaller,
-    dividing shapes count too, their cost multiplied by the ratio of the sizes.
+    `(None, None)` when there is none.  Of `target` kind and precision are compared.  With `include_compatible` records
+    of smaller, dividing shapes count too, their cost multiplied by the ratio of the sizes.
     """
-    kind = None if target is None else Target.of(target).kind.name
+    results = None if target is None else Target.of(target).results
     best: tuple[float, Record] | None = None
     for inp, res in believed(best_first(SettledReader(filename)), str(filename)):
-        if not res.ok or (kind is not None and target_kind(inp.task) != kind):
+        if not res.ok or (results is not None and target_results(inp.task) != results):
             continue
         factor = 1.0 if workload_key is None else _distance(workload_key, inp.task.workload_key)
         if factor != 1.0 and not (include_compatible and math.isfinite(factor)):
@@ -81,7 +81,7 @@ def best_few(ranked: Iterable[Record], task: SearchTask, most: int) -> list[Reco
     """The first of `ranked` that are programs of a task, up to `most` different ones, as programs of this very task."""
     found: dict[tuple[Step, ...], Record] = {}
     for inp, res in ranked:
-        own = res.ok and workload_of(inp) == (task.target.kind.name, task.workload_key)
+        own = res.ok and workload_of(inp) == (task.target.results, task.workload_key)
         if len(found) < most and own and inp.steps not in found and is_program(task.compute_dag, inp.steps):
             found[inp.steps] = MeasureInput(task, steps=inp.steps), res
     return list(found.values())

@@ -54,10 +54,10 @@ class FallbackContext(DispatchContext):
         self._told: dict[tuple[str, str], State] = {}
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
-        self._told[Target.of(target).kind.name, workload_key] = state
+        self._told[Target.of(target).results, workload_key] = state
 
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
-        told = self._told.get((target.kind.name, workload_key))
+        told = self._told.get((target.results, workload_key))
         return told if told is None or dag is None else replay(dag, told.steps)
 
 
@@ -65,7 +65,7 @@ class ApplyHistoryBest(DispatchContext):
     """The best error-free records that are believed of a log, several logs, or pairs; the least mean cost wins.
 
     `n_lines` limits the records that are read.  With `include_compatible` a workload without a record of its own
-    gets that of a smaller one whose shape divides it.  Targets are told apart by kind.
+    gets that of a smaller one whose shape divides it.  Targets are told apart by kind and precision (`Target.results`).
     """
 
     def __init__(self, records: Source | None, n_lines: int | None = None, include_compatible: bool = False) -> None:
@@ -85,10 +85,10 @@ class ApplyHistoryBest(DispatchContext):
         self._history.load((workload_of(pair[0]), pair) for pair in pairs)
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
-        self._history.tell((Target.of(target).kind.name, workload_key), state)
+        self._history.tell((Target.of(target).results, workload_key), state)
 
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
-        key = (target.kind.name, workload_key)
+        key = (target.results, workload_key)
         told = self._history.told.get(key)
         if told is not None:
             return told if dag is None else replay(dag, told.steps)

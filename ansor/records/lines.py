@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
+from te_lite.fragment_storage import is_tf32
 from te_lite.step import (
     CacheRead,
     CacheWrite,
@@ -36,6 +37,7 @@ from te_lite.step import (
 
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.target import TF32
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
 from .files import LineReader, Pair, PathLike
@@ -60,11 +62,12 @@ Record = Pair[MeasureInput]
 
 
 def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
-    """The line of a record.  Lines with steps, keys or error numbers that TVM lacks carry a version of our own.
+    """The line of a record.  Lines with steps, keys, error numbers or precisions that TVM lacks have our own version.
 
     Raises RecordError for a cost, or seconds in all, that no reader would take: infinite, NaN, negative, no number.
     """
     own = bool(res.device) or res.error_no > _LAST_OF_TVM or any(isinstance(s, _OWN_STEPS) for s in inp.steps)
+    own = own or "-precision=" in inp.task.facts().target
     steps = [to_json(s) for s in inp.steps]
     costs = [seconds_of(cost, "record, costs") for cost in res.costs]
     result = [costs, int(res.error_no), seconds_of(res.all_cost, "record, seconds in all"), int(res.timestamp)]
@@ -130,7 +133,11 @@ def _read_input(data: Any) -> MeasureInput:
     require(
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
     )
-    return MeasureInput(SearchTask.from_facts(_read_task(task)), steps=steps)
+    facts = _read_task(task)
+    cut = [s.scope for s in steps if isinstance(s, SetScope) and is_tf32(s.scope)]
+    law = f"products in TF32 are for targets with -precision={TF32}"
+    require(not cut or f"-precision={TF32}" in facts.target.split(), RecordError, "record, i", law, scopes=cut)
+    return MeasureInput(SearchTask.from_facts(facts), steps=steps)
 
 
 def _read_task(data: list[Any]) -> TaskFacts:
@@ -231,14 +238,14 @@ def save_records(filename: PathLike, inputs: Sequence[MeasureInput], results: Se
     append_lines(filename, [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)])
 
 
-def target_kind(task: SearchTask) -> str:
-    """The kind of a recorded task's target; empty when its text names none that is known."""
+def target_results(task: SearchTask) -> str:
+    """Which results a recorded task's are (`Target.results`); empty when its target is none that is known."""
     try:
-        return task.target.kind.name
+        return task.target.results
     except TeError:
         return ""
 
 
 def workload_of(inp: MeasureInput) -> tuple[str, str]:
-    """What tells workloads apart: target kind and workload key."""
-    return target_kind(inp.task), inp.task.workload_key
+    """What tells workloads apart: target kind, with a precision, and workload key."""
+    return target_results(inp.task), inp.task.workload_key

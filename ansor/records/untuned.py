@@ -39,5 +39,5 @@ def read_untuned(line: bytes) -> Record | None:
 def untuned_of(filename: PathLike, task: SearchTask) -> Record | None:
     """What a log says last of the untuned program of a task.  Raises JournalError when it cannot be read."""
     lines = [read_untuned(line) for _, line in scan_lines(filename) if line is not None]
-    own = task.target.kind.name, task.workload_key
+    own = task.target.results, task.workload_key
     return next((found for found in reversed(lines) if found is not None and workload_of(found[0]) == own), None)

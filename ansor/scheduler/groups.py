@@ -37,7 +37,7 @@ def similarity(task: SearchTask) -> str:
     """Equal for similar tasks: by tag, otherwise by the name or hash in the workload key, which leaves out shapes."""
     tag = derive_similarity_tag(task.compute_dag)
     name = f"tag {tag}" if tag else f"{decode_workload_key(task.workload_key)[0]} {_size(task.compute_dag)}"
-    return f"{task.target.kind.name} {name}"
+    return f"{task.target.results} {name}"
 
 
 def group_tasks(tasks: Sequence[SearchTask]) -> Groups:

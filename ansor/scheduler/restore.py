@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..core.task import SearchTask
-from ..records.lines import Record, target_kind
+from ..records.lines import Record, target_results
 from .task_progress import TaskProgress, cost_of
 
 
@@ -15,12 +15,12 @@ def restore(records: Iterable[Record], tasks: Sequence[SearchTask], per_round: i
     A record belongs to the task of the same workload key and target kind.  `per_round` records make a round, the last
     one may be shorter.
     """
-    costs: dict[tuple[str, str], list[float]] = {(t.workload_key, t.target.kind.name): [] for t in tasks}
+    costs: dict[tuple[str, str], list[float]] = {(t.workload_key, t.target.results): [] for t in tasks}
     for inp, res in records:
-        measured = costs.get((inp.task.workload_key, target_kind(inp.task)))
+        measured = costs.get((inp.task.workload_key, target_results(inp.task)))
         if measured is not None:
             measured.append(cost_of(res))
-    return tuple(_replayed(costs[t.workload_key, t.target.kind.name], per_round) for t in tasks)
+    return tuple(_replayed(costs[t.workload_key, t.target.results], per_round) for t in tasks)
 
 
 def _replayed(costs: Sequence[float], per_round: int) -> TaskProgress:

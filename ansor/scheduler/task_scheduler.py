@@ -288,7 +288,7 @@ def _check_tasks(tasks: Sequence[SearchTask]) -> None:
     require(tasks, TaskError, "TaskScheduler", "at least one task is needed")
     seen: dict[tuple[str, str], int] = {}
     for k, task in enumerate(tasks):
-        first = seen.setdefault((task.workload_key, task.target.kind.name), k)
+        first = seen.setdefault((task.workload_key, task.target.results), k)
         law = f"tasks {first} and {k} are the same, give it once and a weight"
         require(first == k, TaskError, "TaskScheduler", law, workload_key=task.workload_key)
 

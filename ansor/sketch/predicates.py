@@ -12,6 +12,7 @@ from te_lite.expr import Expr
 from te_lite.reads import reads_all, reads_by_producer
 from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
 from te_lite.step import CacheRead, CacheWrite, FollowFusedSplit, FollowSplit, JoinReductions, RFactor, Split, Step
+from te_lite.visit import free_vars
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
 UNROLL_INNER = "auto_scheduler_always_unroll_inner"
@@ -110,12 +111,29 @@ def _computed_whole(state: State, k: int) -> bool:
     return state.stages[k].where == ROOT or may_be_computed_at(state, k)
 
 
+def elementwise_reader(state: State, k: int) -> int | None:
+    """The only stage that reads stage `k`, if it does so element by element in loops that nobody touched."""
+    target = single_consumer(state, k)
+    if target is None or has_reduce_iter(state.stages[target]) or not is_untouched(state.stages[target]):
+        return None
+    return target if may_be_computed_at(state, k) and state.access.elementwise_match(k, target) else None
+
+
 # ------------------------------------------------------------------------------------------ what the loops tell
 
 
 def has_reduce_iter(stage: Stage) -> bool:
     """Some loop is not purely spatial."""
     return any(it.kind != SPATIAL for it in stage.iters)
+
+
+def is_untouched(stage: Stage) -> bool:
+    """At its root, with its own loops in order, whose extents are the same at all points."""
+    natural = stage.where == ROOT and stage.leaf == tuple(range(stage.num_roots))
+    unit = {v for v in stage.op.axis if v.extent == 1}
+    bounds = [v.extent for v in stage.op.reduce_axis if isinstance(v.extent, Expr)]
+    fixed = all(free_vars(e) <= unit for e in bounds)
+    return natural and fixed and all(it.annotation == "none" for it in stage.iters)
 
 
 def is_tiled(stage: Stage) -> bool:

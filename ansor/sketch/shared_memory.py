@@ -20,7 +20,7 @@ from te_lite.index_span import span_at_least
 from te_lite.lanes import ceildiv, larger, product, smaller
 from te_lite.loop_scope import kernel_of
 from te_lite.reads import Form, reads_by_producer
-from te_lite.state import INLINED, Stage, State
+from te_lite.state import INLINED, SplitRel, Stage, State
 from te_lite.storage import storage_class, stored_strides
 
 from .predicates import NO_SPLIT, named_axes, split_steps
@@ -84,6 +84,20 @@ def _axis(extent: int, position: int | None, sketch: State) -> tuple[int, int | 
     return min(extent, int(product(lengths))), None
 
 
+def _tile_axes(sketch: State, k: int) -> tuple[tuple[int, int | None], ...]:
+    """See `Fetch.axes`; of a stage in fragments, the axes that are not split have loops around it and count as 1."""
+    stage = sketch.stages[k]
+    extents = [v.extent if isinstance(v.extent, int) else 1 for v in (*stage.op.axis, *stage.op.reduce_axis)]
+    splits = iter(sorted(split_steps(sketch, k)))
+    if storage_class(stage.op.scope) == "fragment":
+        found = dict(
+            reversed([*zip([r.parent for r in stage.relations if isinstance(r, SplitRel)], splits, strict=True)])
+        )
+        return tuple([_axis(e, found[n], sketch) if n in found else (1, None) for n, e in enumerate(extents)])
+    whole = named_axes(stage, NO_SPLIT)
+    return tuple([_axis(e, None if n in whole else next(splits), sketch) for n, e in enumerate(extents)])
+
+
 @lru_cache(maxsize=256)
 def fetches(sketch: State) -> tuple[Fetch, ...]:
     """The shared copies of a sketch."""
@@ -94,14 +108,7 @@ def fetches(sketch: State) -> tuple[Fetch, ...]:
         if stage.attach is None or storage_class(stage.op.scope) != "shared":
             continue
         reader = sketch.stages[stage.attach.stage]
-        whole = named_axes(reader, NO_SPLIT)
-        splits = iter(sorted(split_steps(sketch, stage.attach.stage)))
-        axes = tuple(
-            [
-                _axis(v.extent if isinstance(v.extent, int) else 1, None if n in whole else next(splits), sketch)
-                for n, v in enumerate((*reader.op.axis, *reader.op.reduce_axis))
-            ]
-        )
+        axes = _tile_axes(sketch, stage.attach.stage)
         forms = tuple([r.forms for r in reads[k] if r.reader == stage.attach.stage])
         first, size = len(reader.op.axis), element_bytes(stage.op.dtype)
         reduced = [(first + n, v.extent) for n, v in enumerate(reader.op.reduce_axis) if isinstance(v.extent, int)]

@@ -13,7 +13,7 @@ from typing import Any
 from te_lite.state import State
 
 from .decisions.draw import Matrix
-from .decisions.parts import Choice, Part, Tile
+from .decisions.parts import Choice, Grid, Part, Tile
 from .decisions.table import Decisions
 from .locations import Place
 
@@ -30,6 +30,7 @@ class Space:
     choices: tuple[Choice, ...]
     decisions: Decisions
     movable: tuple[int, ...] = ()
+    grids: tuple[Grid, ...] = ()
 
     @property
     def width(self) -> int:
@@ -37,11 +38,17 @@ class Space:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The tiles and choices, in the order of their columns."""
-        return (*self.tiles, *self.choices)
+        """The tiles, grids and choices, in the order of their columns."""
+        return (*self.tiles, *self.grids, *self.choices)
+
+    @property
+    def splits(self) -> dict[int, tuple[int, ...]]:
+        """The columns of the undecided splits of the sketch, by their positions in its steps."""
+        tiles = {t.step: tuple(range(t.first, t.first + t.parts)) for t in self.tiles}
+        return {**tiles, **{step: columns for grid in self.grids for step, columns in grid.splits.items()}}
 
     def of(self, kind: str) -> tuple[Any, ...]:
-        """The tiles or choices of one kind, as its decision takes them."""
+        """The tiles and grids, or choices, of one kind, as its decision takes them."""
         return tuple([p for p in self.parts if p.kind == kind])
 
 

@@ -126,6 +126,8 @@ def _row(space: Space, found: Structure, steps: Sequence[Step], shape: Shape) ->
         row[list(columns)] = numbers
     if any(all(e % int(row[t.columns].prod()) for e in t.extents) for t in space.tiles):
         return None
+    if not all(g.table.holds(row[None, g.columns]).all() for g in space.grids):
+        return None
     given = {name: dict(numbers) for name, numbers in shape}
     for c in space.choices:
         if c.kind in given:

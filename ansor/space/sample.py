@@ -63,7 +63,7 @@ def _drawn(variant: Variant, n: int, rng: np.random.Generator, setting: Setting,
     draft = Draft(space.sketch, space.choices, np.ones((n, space.width), np.int64), rng, setting, small)
     _draw(variant, draft, Phase.FREE)
     _draw(variant, draft, Phase.LENGTHS)
-    lengths = {t.step: list(np.ascontiguousarray(draft.rows[:, t.columns].T)) for t in space.tiles}
+    lengths = {step: list(np.ascontiguousarray(draft.rows[:, columns].T)) for step, columns in space.splits.items()}
     rows = draft.rows[_fit(estimated_shared_bytes(space.sketch, lengths), setting, n)]
     if not len(rows) or not any(space.of(d.name) for d in space.decisions if d.phase is Phase.BOUNDED):
         return rows

@@ -19,7 +19,7 @@ from ..core.options import SketchOptions
 from ..core.target import Target
 from .choices import Space
 from .decisions.factor_tables import factor_table
-from .decisions.parts import Choice, Part, Setting, Tile
+from .decisions.parts import Choice, Grid, Part, Setting, Tile
 from .decisions.splits import fill, holes, rfactor_positions
 from .decisions.table import DECISIONS, Decisions
 from .locations import movable_stages
@@ -72,7 +72,9 @@ def _space(sketch: State, setting: Setting, factors: Factors, decisions: Decisio
     parts = _parts(sketch, setting, present)
     tiles, choices = [p for p in parts if isinstance(p, Tile)], [p for p in parts if isinstance(p, Choice)]
     fixed = setting.target.is_gpu or setting.options.disable_change_compute_location
-    return Space(sketch, tuple(tiles), tuple(choices), present, () if fixed else tuple(movable_stages(sketch)))
+    movable = () if fixed else tuple(movable_stages(sketch))
+    grids = tuple([p for p in parts if isinstance(p, Grid)])
+    return Space(sketch, tuple(tiles), tuple(choices), present, movable, grids)
 
 
 def _parts(sketch: State, setting: Setting, decisions: Decisions) -> list[Part]:

@@ -15,6 +15,7 @@ from ..core.hardware import HardwareParams
 from .choices import Space, Variant
 from .decisions.decision import Decision, Numbers
 from .decisions.loops import loops_of_programs
+from .decisions.parts import Tile
 from .variants import placed
 
 Shape = tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
@@ -58,8 +59,8 @@ def _undecided(space: Space, decision: Decision[Any]) -> Numbers:
 
 
 def _holes_of_sketch(space: Space) -> dict[int, Hole]:
-    by_name = {d.name: d for d in space.decisions}
-    return {t.step: Hole(by_name[t.kind], tuple(range(t.first, t.first + t.parts))) for t in space.tiles}
+    lengths = next((d for d in space.decisions if d.name == Tile.kind), None)
+    return {} if lengths is None else {step: Hole(lengths, columns) for step, columns in space.splits.items()}
 
 
 def _holes(space: Space, decision: Decision[Any], k: int, state: State, first: int) -> dict[int, Hole]:

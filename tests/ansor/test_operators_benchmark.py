@@ -23,9 +23,9 @@ from te_lite import ComputeDAG
 def test_our_own_rows() -> None:
     """All of them are computations, none stands twice, and all but the vocabulary's argmax have a limit on a GPU."""
     rows = read_rows(OWN)
-    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABC"}
-    assert [len(names) for names in parts.values()] == [11, 16, 16]
-    assert len({r.name for r in rows}) == 43 + 1 and [r.part for r in rows if r.name == MEAN] == ["A", "B"]
+    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDE"}
+    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12]
+    assert len({r.name for r in rows}) == 61 + 1 and [r.part for r in rows if r.name == MEAN] == ["A", "B", "E"]
     assert [r.name for r in rows if not r.limits["cuda"]] == ["argmax 1x50257"]
     assert sum(bool(r.limits["c"]) for r in rows) == 3
 
@@ -51,7 +51,26 @@ def test_rows_have_the_shapes_that_they_name(name: str, inputs: list[tuple[int, 
     assert moved_bytes(ComputeDAG(tensors)) == 4 * sum(map(math.prod, [*inputs, output]))
 
 
-@pytest.mark.parametrize("name", ["softmax", "softmax 0x5", "softmax 3x5x7", "convolution 3x5", "conv2d 1x2x3x4 3x3"])
+def test_products_of_halves_and_in_tf32() -> None:
+    rows = {x: Row(f"linear 197x3072x768{x}", "", {}) for x in ("", " tf32", " fp16")}
+    found = {x: [(t.shape, t.dtype) for t in row.tensors()] for x, row in rows.items()}
+    assert found[""] == found[" tf32"] and [shape for shape, _ in found[""]] == [shape for shape, _ in found[" fp16"]]
+    assert {dtype for _, dtype in found[" fp16"]} == {"float16"}
+    assert [row.precision for row in rows.values()] == ["strict", "tf32", "strict"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "softmax",
+        "softmax 3x5 fp16",
+        "linear 3x5x7 fp64",
+        "softmax 0x5",
+        "softmax 3x5x7",
+        "convolution 3x5",
+        "conv2d 1x2x3x4 3x3",
+    ],
+)
 def test_rows_that_cannot_be_read(name: str, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text(f"row\n{name}\n")
     with pytest.raises(TaskError, match="row"):

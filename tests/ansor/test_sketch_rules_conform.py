@@ -6,14 +6,21 @@ from collections.abc import Mapping
 
 import pytest
 
+import te_lite as te
 from ansor.sketch import CPU_RULES, GPU_RULES, RULES, generate_sketches
 from ansor.sketch.extra import EXTRA_RULES, extra_sketches
 from ansor.sketch.rule import SketchRule
-from te_lite import ComputeDAG
+from te_lite import ComputeDAG, Tensor, topi
 from te_lite.state import State
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conformance.sketch_rule import SketchesSuite, SketchRuleSuite, Watched
+
+
+def _halves(m: int, n: int, k: int) -> list[Tensor]:
+    a, b = te.placeholder((m, k), name="A", dtype="float16"), te.placeholder((n, k), name="B", dtype="float16")
+    return [a, b, topi.nn.dense(a, b, out_dtype="float32")]
+
 
 SMALL: dict[str, ComputeDAG] = {
     "matmul": ComputeDAG(sketch_cases.matmul(12, 20, 16)),
@@ -24,6 +31,7 @@ SMALL: dict[str, ComputeDAG] = {
     "winograd": ComputeDAG(sketch_cases.winograd(1, 2, 2, 1, 2)),
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
+    "halves": ComputeDAG(_halves(24, 20, 16)),
     "long": ComputeDAG(sketch_cases.softmax(1, 16400)),
     "tile": ComputeDAG(sketch_cases.matmul(60, 63, 17)),
 }
@@ -79,6 +87,7 @@ EXTRA = {
     ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),
     ("cuda", "transposed_shared_ahead"): ("conv",), ("cuda", "split_reduction_transposed_ahead"): ("deep",),
     ("cuda", "register_tiles"): ("tile",),
+    ("cuda", "tensor_core"): ("halves",),
 }  # fmt: skip
 
 

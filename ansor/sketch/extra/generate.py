@@ -25,6 +25,7 @@ from .row_loops import row_loop_sketches
 from .rows import row_sketches
 from .skinny import skinny_sketches
 from .split_reduction import split_reduction_sketches
+from .tensor_core import tensor_core_sketches
 from .transposed_shared import transposed
 
 Rule = Callable[[SketchContext], list[State]]
@@ -67,6 +68,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "padded_shared_ahead": _changed(_ordinary, padded, double_buffered),
     "transposed_shared_ahead": _changed(_ordinary, transposed, double_buffered),
     "register_tiles": _register_tiles,
+    "tensor_core": tensor_core_sketches,
     "split_reduction_transposed_ahead": _changed(split_reduction_sketches, transposed, double_buffered),
 }
 

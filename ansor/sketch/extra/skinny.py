@@ -21,17 +21,15 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import ClassVar
 
-from te_lite.expr import Expr
 from te_lite.reads import Affine, Form, Read, reads_by_producer
 from te_lite.replay import apply
-from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, Stage, State
+from te_lite.state import INLINED, REDUCE, SPATIAL, Iter, Stage, State
 from te_lite.step import CacheRead
-from te_lite.visit import free_vars
 
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..cache_rules import AddCacheRead
 from ..generate import default_rules
-from ..predicates import THREAD, consumers, has_reduce_iter, has_rfactor, may_be_computed_at, single_consumer
+from ..predicates import THREAD, consumers, elementwise_reader, has_rfactor, is_untouched
 from ..rule import Condition, Outcome, SketchContext, SketchRule
 from ..shared_memory import element_bytes
 from .padded_shared import axes_of
@@ -85,7 +83,7 @@ class Grain:
 def shape_of(ctx: SketchContext, state: State, k: int) -> Shape | None:
     """How stage `k` is reduced by this rule; None where the rule is not for it."""
     stage = state.stages[k]
-    if stage.is_placeholder or not _is_free(stage) or not stage.op.reduce_axis or not stage.op.axis:
+    if stage.is_placeholder or not is_untouched(stage) or not stage.op.reduce_axis or not stage.op.axis:
         return None
     if any(has_rfactor(state, p) for p in state.access.read_from[k]):
         return None
@@ -113,15 +111,6 @@ def _shape_by(ctx: SketchContext, state: State, k: int, reads: dict[int, list[Re
             most = gcd(min(widest, 1 << sums.bit_length() - 1) if columns else widest, extents[axis])
             return Shape(along, rows, axis, _lanes(state, reads, axis, most), columns)
     return None
-
-
-def _is_free(stage: Stage) -> bool:
-    """At its root, with its own loops in order, whose extents are the same at all points."""
-    natural = stage.where == ROOT and stage.leaf == tuple(range(stage.num_roots))
-    unit = {v for v in stage.op.axis if v.extent == 1}
-    bounds = [v.extent for v in stage.op.reduce_axis if isinstance(v.extent, Expr)]
-    fixed = all(free_vars(e) <= unit for e in bounds)
-    return natural and fixed and all(it.annotation == "none" for it in stage.iters)
 
 
 def _extents(stage: Stage) -> list[int]:
@@ -239,21 +228,13 @@ def _unrolled(turns: int, rows: int, items: int) -> int:
 
 def spread(state: State, k: int, shape: Shape, grain: Grain) -> State:
     """Stage `k`, and the element-wise stage that reads it, as one kernel bound to blocks and threads."""
-    target = _reader(state, k)
+    target = elementwise_reader(state, k)
     root = k if target is None else target
     state, outer, inner = _bind_outputs(state, root, shape, grain)
     if target is not None:
         state = compute_at(state, k, target, outer[-1])
         outer, inner = [], [it.uid for it in state.stages[k].iters if it.kind == SPATIAL]
     return _bind_reduction(state, k, shape, grain, outer, inner)
-
-
-def _reader(state: State, k: int) -> int | None:
-    """The only stage that reads stage `k`, if it does so element by element in loops that nobody touched."""
-    target = single_consumer(state, k)
-    if target is None or has_reduce_iter(state.stages[target]) or not _is_free(state.stages[target]):
-        return None
-    return target if may_be_computed_at(state, k) and state.access.elementwise_match(k, target) else None
 
 
 def _bind_outputs(state: State, k: int, shape: Shape, grain: Grain) -> tuple[State, list[int], list[int]]:

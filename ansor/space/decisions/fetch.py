@@ -62,8 +62,9 @@ class Fetch(Number):
 
 
 def copies(state: State) -> list[int]:
-    """The copies in shared memory."""
-    return [k for k, s in enumerate(state.stages) if s.where == ATTACHED and s.op.name.endswith(".shared")]
+    """The copies in shared memory whose loops are still to be shared out."""
+    found = [k for k, s in enumerate(state.stages) if s.where == ATTACHED and s.op.name.endswith(".shared")]
+    return [k for k in found if all(it.annotation == "none" for it in state.stages[k].iters)]
 
 
 def vector_widths(state: State, k: int, hardware: HardwareParams) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """The lengths of the tiles of a sketch: its splits with undecided lengths.
 
 Every tile is uniform over its table of factorisations; on a GPU those that make the threads of a kernel are drawn
-together by the counts of their `ThreadPlan`, so that nothing is rejected and nothing that fits is excluded.
+together by the counts of their `ThreadPlan`, so that nothing is rejected and nothing that fits is excluded.  Those of
+a product on tensor cores are a grid.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from .decision import Decision, Draft, Phase
 from .draw import Mask, Matrix
 from .factor_moves import move_factors
 from .factor_tables import padded_extents, tile_table
-from .parts import Setting, Tile
+from .parts import Grid, Setting, Tile
 from .splits import holes, split_positions
 from .thread_plans import ThreadLimits, ThreadPlan, thread_limits, thread_plan, thread_splits
+from .warp_tiles import grids
 
 
-class Lengths(Decision[Tile]):
+class Lengths(Decision[Tile | Grid]):
     """The lengths of each undecided split, one column each."""
 
     name = Tile.kind
@@ -35,13 +37,17 @@ class Lengths(Decision[Tile]):
     gpu_weight = 0.90
     phase = Phase.LENGTHS
 
-    def parts(self, sketch: State, setting: Setting) -> Sequence[Tile]:
+    def parts(self, sketch: State, setting: Setting) -> Sequence[Tile | Grid]:
         """Raises TaskError when a split without lengths has no known extent."""
         gpu, options = setting.target.is_gpu, setting.options
         threaded = {p for positions in thread_splits(sketch).values() for p in positions} if gpu else set()
         owner = {p: (k, n) for k in range(len(sketch.stages)) for n, p in enumerate(split_positions(sketch, k))}
-        out = []
+        products = grids(sketch, setting.hardware) if gpu else []
+        together = {position for grid in products for position in grid.splits}
+        out: list[Tile | Grid] = []
         for position, step in holes(sketch).items():
+            if position in together:
+                continue
             require(step.extent > 0, TaskError, "space", "a split without lengths needs an extent", step=step)
             k, n = owner[position]
             relation = [rel for rel in sketch.stages[k].relations if isinstance(rel, SplitRel)][n]
@@ -51,32 +57,50 @@ class Lengths(Decision[Tile]):
             padding = options.max_padding if gpu or not reduce else 0
             extents = padded_extents(step.extent, padding)
             out.append(Tile(position, k, extents, 0, len(step.lengths), most, reduce, levels))
-        return out
+        return [*out, *products]
 
-    def draw(self, parts: Sequence[Tile], draft: Draft) -> None:
+    def draw(self, parts: Sequence[Tile | Grid], draft: Draft) -> None:
         rows, rng, setting = draft.rows, draft.rng, draft.setting
         threaded: set[int] = set()
-        for kernel in _kernels(draft.sketch, tuple(parts), setting.hardware) if setting.target.is_gpu else ():
+        tiles = _tiles(parts)
+        for grid in [p for p in parts if isinstance(p, Grid)]:
+            rows[:, grid.columns] = grid.table.draw(len(rows), rng)
+        for kernel in _kernels(draft.sketch, tiles, setting.hardware) if setting.target.is_gpu else ():
             for tile, drawn in zip(kernel.tiles, kernel.plan.draw(len(rows), rng), strict=True):
                 rows[:, tile.columns] = drawn
                 threaded.add(tile.step)
-        for tile in [] if draft.small else [t for t in parts if t.step not in threaded]:
+        for tile in [] if draft.small else [t for t in tiles if t.step not in threaded]:
             table = tile_table(tile.extents, tile.parts, tile.max_innermost)
             rows[:, tile.columns] = table[rng.integers(len(table), size=len(rows))]
 
-    def mutate(self, parts: tuple[Tile, ...], rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Mask]:
-        return move_factors(parts, rows, rng)
+    def mutate(self, parts: tuple[Tile | Grid, ...], rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Mask]:
+        """Moves a factor of a tile, or goes to a point of a grid that differs in one length."""
+        tiles, grids = _tiles(parts), [p for p in parts if isinstance(p, Grid)]
+        if not grids:
+            return move_factors(tiles, rows, rng)
+        chosen = rng.integers(len(tiles) + len(grids), size=len(rows))
+        out, changed = rows.copy(), np.zeros(len(rows), np.bool_)
+        mine = np.flatnonzero(chosen >= len(grids))
+        out[mine], changed[mine] = move_factors(tiles, rows[mine], rng)
+        for k, grid in enumerate(grids):
+            mine = np.flatnonzero(chosen == k)
+            out[mine, grid.columns], changed[mine] = grid.table.moved(rows[mine, grid.columns], rng)
+        return out, changed
 
-    def fits(self, parts: tuple[Tile, ...], rows: Matrix, sketch: State, hardware: HardwareParams) -> Mask:
+    def fits(self, parts: tuple[Tile | Grid, ...], rows: Matrix, sketch: State, hardware: HardwareParams) -> Mask:
         """A number of virtual threads and threads that can be drawn; all rows of a CPU fit."""
         out = np.ones(len(rows), np.bool_)
         if hardware.max_threads_per_block <= 0:
             return out
-        for kernel in _kernels(sketch, parts, hardware):
+        for kernel in _kernels(sketch, _tiles(parts), hardware):
             vthreads, threads = [_product(kernel.tiles, rows, level) for level in ("vthread", "thread")]
             limits = kernel.limits
             out &= (vthreads <= limits.max_vthread) & (threads <= limits.max_threads) & (threads >= limits.min_threads)
         return out
+
+
+def _tiles(parts: Sequence[Tile | Grid]) -> tuple[Tile, ...]:
+    return tuple([p for p in parts if isinstance(p, Tile)])
 
 
 def _levels(parts: int, threaded: bool) -> tuple[str, ...]:

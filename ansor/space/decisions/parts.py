@@ -1,7 +1,8 @@
 """What there is to decide about the programs of a sketch, as columns of an integer matrix: one row is one program.
 
-column = one length of a tile | one choice
+column = one length of a tile | one length of a grid | one choice
 tile   = the lengths of one undecided split, outermost first (its outermost loop is the rest, and has no column)
+grid   = the lengths of several undecided splits that only go together as a table has them
 choice = anything else that differs between the programs of one loop structure
 """
 
@@ -13,6 +14,7 @@ from typing import ClassVar
 from ...core.hardware import HardwareParams
 from ...core.options import SketchOptions
 from ...core.target import Target
+from .point_table import PointTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,40 @@ class Choice:
         return replace(self, column=first)
 
 
-Part = Tile | Choice
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The undecided splits at the positions `steps` of the sketch's steps, with so many lengths each: columns `first`,
+    `first` + 1, ...  They are one of the points of `table`, about stage `stage`."""
+
+    kind: ClassVar[str] = Tile.kind
+    stage: int
+    steps: tuple[tuple[int, int], ...]
+    table: PointTable
+    first: int = 0
+
+    @property
+    def columns(self) -> slice:
+        return slice(self.first, self.first + self.width)
+
+    @property
+    def width(self) -> int:
+        return sum(count for _, count in self.steps)
+
+    @property
+    def splits(self) -> dict[int, tuple[int, ...]]:
+        """The columns of each split, by its position."""
+        out, first = {}, self.first
+        for step, count in self.steps:
+            out[step] = tuple(range(first, first + count))
+            first += count
+        return out
+
+    def at(self, first: int) -> Grid:
+        """The same grid with its columns from `first` on."""
+        return replace(self, first=first)
+
+
+Part = Tile | Grid | Choice
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from te_lite.state import ATTACHED, State
 from ...core.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
 from .factor_tables import tile_table
+from .warp_tiles import in_fragments
 
 Pair = tuple[int, int]
 
@@ -36,7 +37,7 @@ def thread_splits(sketch: State) -> dict[int, tuple[int, ...]]:
     return {
         k: tuple(spatial_split_steps(sketch, k))
         for k, stage in enumerate(sketch.stages)
-        if stage.where == ATTACHED and needs_tiling(sketch, k)
+        if stage.where == ATTACHED and needs_tiling(sketch, k) and not in_fragments(sketch, k)
     }
 
 

@@ -25,8 +25,8 @@ LIMIT = re.compile(r"auto_unroll_max_step\$([0-9]{1,9})")
 class Unroll(Number):
     """Stages with a reduction have one, and kernels without any loop.
 
-    Reductions all of whose loops the sketch has unrolled or bound have none.  Loops that the operation asks to unroll
-    are annotated, whatever the limit.
+    Those on tensor cores have none, nor have reductions all of whose loops the sketch has unrolled or bound.  Loops
+    that the operation asks to unroll are annotated, whatever the limit.
     """
 
     name = "unroll"
@@ -55,6 +55,8 @@ class Unroll(Number):
 
 
 def _has_open_reduction(stage: Stage) -> bool:
+    if any(it.annotation == "tensorize" for it in stage.iters):
+        return False
     return any(it.kind != SPATIAL and it.annotation == "none" for it in stage.iters)
 
 

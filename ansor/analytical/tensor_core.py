@@ -1,0 +1,121 @@
+"""What products on tensor cores cost a block: instructions of a warp, and what brings their fragments.
+
+    busy    of a block, as a part of what the multiprocessor can do: the largest of
+            instructions / rate of its tensor cores, fragments / bandwidth of shared memory, instructions to issue
+    alone   what the block takes by itself: instructions of the fullest scheduler, and of each step and turn the
+            latencies that no other warp hides
+
+A warp executes `mma.sync` at a rate of its own (`GPU.tensor`), which on Hopper is less than that of the chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from te_lite.fragment import LANES
+from te_lite.fragment_storage import FragmentStorage, fragment_storage
+from te_lite.lanes import ceildiv, product
+from te_lite.state import Stage
+
+from .loop_nests import Loop, Nest, extent_of_tags, is_serial, iterations
+from .machine import GPU
+
+MMA_LATENCY = 33
+"""Cycles of `mma.sync` m16n8k16 (Luo et al., Benchmarking and dissecting the Hopper architecture, 2024)."""
+LOAD_LATENCY = 29
+"""Cycles of a load from shared memory (same source)."""
+MEMORY_LATENCY = 600
+"""Cycles until a tile from memory, or L2 under load, is there (same source)."""
+TURN = 60
+"""Cycles of a turn that nothing of the block fills: waiting for its copies, a barrier, the first fragments."""
+SHARED_BYTES = 128
+"""That a multiprocessor reads from shared memory in one cycle."""
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """The fragments that one warp holds of a stage: registers of a thread, and bytes of all its lanes."""
+
+    nest: Nest
+    storage: FragmentStorage
+
+    @property
+    def elements(self) -> Any:
+        regions = self.nest.bounds.regions[self.nest.k][: len(self.nest.stage.op.axis)]
+        return product([r.extent for r in regions])
+
+    @property
+    def nbytes(self) -> Any:
+        return self.elements * self.storage.op.held(self.storage.operand).nbytes
+
+    @property
+    def registers(self) -> Any:
+        return self.nbytes // (LANES * 4)
+
+
+def fragments_of(nests: Sequence[Nest]) -> list[Fragments]:
+    """The stages in fragments among the nests of a kernel."""
+    found = [(nest, fragment_storage(nest.stage.op.scope)) for nest in nests if nest.scope == "fragment"]
+    return [Fragments(nest, storage) for nest, storage in found if storage is not None]
+
+
+def product_cycles(held: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
+    """Busy and alone cycles of one block of the sums among the fragments of a kernel; 0 for none."""
+    busy: Any = 0.0
+    alone: Any = 0.0
+    for sums in [x for x in held if x.storage.operand == "d"]:
+        attach = [x for x in held if x.nest.stage.attach is not None and x.nest.stage.attach.stage == sums.nest.k]
+        more, longer = _of_sums(sums, attach, machine)
+        busy, alone = busy + more, alone + longer
+    return busy, alone
+
+
+def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
+    op, loops = sums.storage.op, sums.nest.loops
+    warps = extent_of_tags(loops, ("threadIdx.y",))
+    instructions = iterations([x for x in _around_instruction(sums.nest) if is_serial(x)])
+    steps = instructions / (sums.elements / (op.m * op.n))
+    turns = steps / _inner_steps(sums.nest)
+    rate = machine.tensor * 2 / op.element.nbytes / machine.schedulers
+    cost = 2 * op.m * op.n * op.k / rate
+    brought = sum([part.nbytes for part in parts])
+    loads = sum([part.nbytes / (LANES * _load_bytes(part)) for part in parts])
+    tensor = warps / machine.schedulers * instructions * cost
+    issue = warps / machine.schedulers * (instructions + steps * 2 * loads)
+    shared = warps * steps * brought / SHARED_BYTES
+    busy = np.maximum(np.maximum(tensor, shared), issue)
+    tiles = max(n.tiles for n in _shared(sums.nest))
+    working = np.maximum(ceildiv(warps, machine.schedulers) * instructions * cost, busy)
+    working = working + steps * (MMA_LATENCY + LOAD_LATENCY)
+    late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0)
+    return busy, working + turns * (TURN + late)
+
+
+def _load_bytes(part: Fragments) -> int:
+    """Bytes of a lane in one load: `ldmatrix` brings 16, others a register."""
+    return 16 if any(it.annotation == "tensorize" for it in part.nest.stage.iters) else 4
+
+
+def _around_instruction(nest: Nest) -> list[Loop]:
+    """The loops of a nest outside of its instruction."""
+    first = next((k for k, loop in enumerate(nest.loops) if loop.tag == "tensorize"), len(nest.loops))
+    return list(nest.loops[:first])
+
+
+def _inner_steps(nest: Nest) -> Any:
+    """Steps in a turn: the reduction loops inside those at which shared tiles are fetched."""
+    attached = {s.attach.iter for s in _shared(nest) if s.attach is not None}
+    inside = [x for x in _around_instruction(nest) if x.stage == nest.k and x.reduce]
+    last = max([k for k, x in enumerate(inside) if x.uid in attached], default=-1)
+    return iterations(inside[last + 1 :])
+
+
+def _shared(nest: Nest) -> list[Stage]:
+    """The shared tiles that are fetched in the loops of a nest."""
+    stages = nest.bounds.state.stages
+    found = [s for s in stages if s.attach is not None and s.attach.stage == nest.k]
+    return [s for s in found if s.op.scope == "shared"]

@@ -1,0 +1,123 @@
+"""Stages that tensor cores can compute: sums of products of two reads, and what their axes are in the product.
+
+    sum over ..., k of  a[..., m + ..., ..., k] * b[..., k, ..., n]
+
+    outer   both factors, or the first ones of several of the others: loops around the product
+    m, n    the last axis that only the first, or only the second, factor has: rows and columns
+    k       the last axis that is summed over: terms; the others are loops around it
+
+Each of m, n and k is a dimension of its factors, in steps of 1; along it the other loops may add what stands still
+while the product of a tile is computed (a row of a window).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from te_lite.expr import Expr, Load, Reduce, same
+from te_lite.mma import MMA, Mma
+from te_lite.mma import TF32 as CUT
+from te_lite.mma_meaning import product
+from te_lite.reads import Affine, Read, reads_by_producer
+from te_lite.state import State
+from te_lite.visit import walk
+
+from ...core.target import TF32, Target
+from ..predicates import is_untouched
+from .padded_shared import axes_of, extents_of
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Stage `stage` is read as a factor, its dimension `side` along the rows or columns, `terms` along the sum."""
+
+    stage: int
+    side: int
+    terms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The axes m, n and k of a stage by their numbers, spatial first, and its factors: `a` has m, and `b` has n."""
+
+    op: Mma
+    m: int
+    n: int
+    k: int
+    a: Factor
+    b: Factor
+
+
+def roles_of(target: Target, state: State, k: int) -> Roles | None:
+    """How stage `k` is a product for tensor cores of the target; None when it is none."""
+    stage = state.stages[k]
+    if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
+        return None
+    op = _instruction(target, stage.compute.body[0])
+    if op is None:
+        return None
+    reads = [(p, r) for p, by in enumerate(reads_by_producer(state.ops, frozenset())) for r in by if r.reader == k]
+    if len(reads) != 2 or len({p for p, _ in reads}) != 2:
+        return None
+    extents, space = extents_of(stage.op), len(stage.op.axis)
+    last = max([d for d in range(space) if extents[d] > 1], default=-1)
+    (p, a), (q, b) = sorted(reads, key=lambda pair: last in _axes(pair[1], extents))
+    found = _sides(a, b, extents, space)
+    if found is None:
+        return None
+    m, n, terms = found
+    first, second = _factor(p, a, m, terms, extents), _factor(q, b, n, terms, extents)
+    large = extents[m] >= op.m and extents[n] > op.n and extents[terms] >= op.k
+    return Roles(op, m, n, terms, first, second) if first is not None and second is not None and large else None
+
+
+def _instruction(target: Target, body: Expr) -> Mma | None:
+    """The instruction that sums up the products of a reduction."""
+    if (
+        not isinstance(body, Reduce)
+        or body.combiner.name != "sum"
+        or len(body.sources) != 1
+        or body.condition is not None
+    ):
+        return None
+    loads = [x for x in walk(body.sources[0]) if isinstance(x, Load)]
+    for op in MMA.values():
+        fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
+        fits = fits and (op.element != CUT or target.precision == TF32) and _has(target, op) and not body.init
+        if fits and any(same(body.sources[0], product(op, x, y)) for x, y in (loads, loads[::-1])):
+            return op
+    return None
+
+
+def _has(target: Target, op: Mma) -> bool:
+    """Whether the architecture of a target, where it says one, has an instruction."""
+    digits = "".join([c for c in target.attrs.get("arch", "") if c.isdigit()])
+    return not digits or int(digits) >= op.least
+
+
+def _axes(read: Read, extents: Sequence[int]) -> frozenset[int]:
+    return frozenset().union(*[axes_of(form, extents) for form in read.forms])
+
+
+def _sides(a: Read, b: Read, extents: Sequence[int], space: int) -> tuple[int, int, int] | None:
+    """The axes m, n and k; None when one is missing, or an axis of the sum is not in both factors."""
+    of_a, of_b = _axes(a, extents), _axes(b, extents)
+    rows, columns = [d for d in of_a - of_b if d < space], [d for d in of_b - of_a if d < space]
+    terms = [d for d in of_a & of_b if d >= space]
+    summed = [d for d in range(space, len(extents)) if extents[d] > 1]
+    return (max(rows), max(columns), max(terms)) if rows and columns and terms and terms == summed else None
+
+
+def _factor(stage: int, read: Read, side: int, terms: int, extents: Sequence[int]) -> Factor | None:
+    """The dimensions of a factor along two of the axes, each in steps of 1 in a dimension of its own."""
+    found: dict[int, int] = {}
+    for d, form in enumerate(read.forms):
+        if not isinstance(form, Affine) or any(c < 0 for _, c in form.terms):
+            return None
+        for axis, step in form.terms:
+            if axis in (side, terms):
+                if axis in found or step != 1:
+                    return None
+                found[axis] = d
+    return Factor(stage, found[side], found[terms]) if len(set(found.values())) == 2 else None

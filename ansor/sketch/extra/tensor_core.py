@@ -1,0 +1,275 @@
+"""Products on tensor cores: blocks, warps, and tiles of an instruction (`te_lite/mma.py`), in a pipeline of tiles.
+
+    for block                              blockIdx.x
+      for warp                             threadIdx.y
+        for turn                           of the sum, and all its other axes
+          A.shared, B.shared               fetched ahead, 16 bytes a thread where rows begin at multiples of them
+          for step                         of the instruction
+            a, b                           fragments, by ldmatrix or value by value
+            for i, j                       instructions of a warp
+              sums[i, j] += a[i] * b[j]    mma.sync
+        C                                  of the sums, and what follows element by element
+
+Rows, columns and terms are cut into tiles whatever their extents: what is fetched from beyond the edge is zero.  How
+many warps, instructions of a warp and terms of a turn there are is one decision (`space/decisions/warp_tiles.py`); the
+number of tiles in the pipeline makes sketches of their own.  Shared tiles are swizzled where `ldmatrix` reads them;
+others, of words whose terms are not neighbours, have rows that begin 8 banks further each, so that the four terms and
+eight columns which a warp reads at a time are in 32 banks.
+
+Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
+(`split_reduction.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import ClassVar
+
+from te_lite.mma import ROW_BYTES
+from te_lite.schedule import Loop, Schedule, StageHandle
+from te_lite.state import State
+from te_lite.step import FollowFusedSplit, Length, RFactor, Split
+from te_lite.tensor import Tensor
+
+from ..cache_rules import AddCacheRead
+from ..generate import default_rules
+from ..predicates import consumers, elementwise_reader
+from ..reduction_rules import CrossThreadReduction
+from ..rule import Condition, Outcome, SketchContext, SketchRule
+from .product_roles import Factor, Roles, roles_of
+from .split_reduction import NOMINAL_SMS, SplitReduction, ThreadsOfSplit, derive, is_part_of_split
+
+TILES = (2, 3, 4)
+"""Tiles in the pipeline, of which one is in use and the others are on their way."""
+WORDS, PAD_WORDS = 32, 8
+LANES = 32
+
+BLOCK = 64
+"""Rows and columns of a block that is worth having, of which split sums make more."""
+PART_FACTORS, SHORTEST_PART, MOST_BLOCKS = (2, 4, 8), 128, 4 * NOMINAL_SMS
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The stages of a product: `root` stores what `sums` adds up of `parts`, which come from the tiles `shared`."""
+
+    roles: Roles
+    root: Tensor
+    sums: Tensor
+    shared: tuple[Tensor, Tensor]
+    parts: tuple[Tensor, Tensor]
+
+    @property
+    def factors(self) -> tuple[Factor, Factor]:
+        return self.roles.a, self.roles.b
+
+
+class LeaveAlone:
+    """Products for tensor cores are left as they are until everything else is decided."""
+
+    paper: ClassVar[str] = ""
+    departs: ClassVar[str] = "Not in TVM, whose tensor cores are reached by MetaSchedule alone."
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        return Condition.SKIP if roles_of(ctx.target, state, k) is None else Condition.APPLY_AND_SKIP_REST
+
+    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
+        return [(state, k - 1)]
+
+
+class OtherCacheReads(AddCacheRead):
+    """Fetch through shared memory as ever, but nothing that such a product reads."""
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        mine = any(roles_of(ctx.target, state, reader) is not None for reader in consumers(state, k))
+        return Condition.SKIP if mine else super().condition(ctx, state, k)
+
+
+class PartsOfSums(SplitReduction):
+    """Make parts of the sums of a product a space axis, where its blocks of 64 x 64 do not fill the machine."""
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        return Condition.APPLY_AND_SKIP_REST if self.factor in part_factors(ctx, state, k) else Condition.SKIP
+
+
+def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
+    """The numbers of parts worth trying for stage `k`: of whole instructions, `SHORTEST_PART` terms or more each."""
+    roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
+    if roles is None:
+        return ()
+    extents = [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
+    outer = prod([e for axis, e in enumerate(extents) if axis not in (roles.m, roles.n, roles.k)])
+    blocks, terms = outer * -(-extents[roles.m] // BLOCK) * -(-extents[roles.n] // BLOCK), extents[roles.k]
+    fits = [
+        f
+        for f in PART_FACTORS
+        if terms % (f * roles.op.k) == 0 and terms // f >= SHORTEST_PART and blocks * f <= MOST_BLOCKS
+    ]
+    longest = terms == max(extents[len(state.stages[k].op.axis) :])
+    return tuple(fits) if blocks < NOMINAL_SMS and longest else ()
+
+
+def tensor_core_sketches(ctx: SketchContext) -> list[State]:
+    """The sketches with all products that tensor cores can compute on them, whole and split; none without one."""
+    start = ctx.dag.init_state
+    if not ctx.target.is_gpu or not _products(ctx, start):
+        return []
+    out = _derived(ctx, _rules(ctx))
+    factors = {f for k in range(len(start.stages)) for f in part_factors(ctx, start, k)}
+    for factor in sorted(factors):
+        found = _derived(ctx, (PartsOfSums(factor), *_rules(ctx)))
+        out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
+    return out
+
+
+def _rules(ctx: SketchContext) -> tuple[SketchRule, ...]:
+    """Those of the target, but nothing is done to products and what they read."""
+    rules: list[SketchRule] = [LeaveAlone()]
+    for rule in default_rules(ctx.target):
+        match rule:
+            case AddCacheRead():
+                rules.append(OtherCacheReads())
+            case CrossThreadReduction():
+                rules.append(ThreadsOfSplit())
+            case _:
+                rules.append(rule)
+    return tuple(rules)
+
+
+def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
+    found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
+    return [_on_tensor_cores(ctx, state, tiles) for state in found for tiles in TILES if _products(ctx, state)]
+
+
+def _products(ctx: SketchContext, state: State) -> list[int]:
+    return [k for k in range(len(state.stages)) if roles_of(ctx.target, state, k) is not None]
+
+
+def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int) -> State:
+    """All products of a state on tensor cores: first all stages, then their loops, which name stages by number."""
+    s = Schedule(state)
+    keys = [state.stages[k].op.key for k in _products(ctx, state)]
+    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key)) for key in keys]
+    for product in made:
+        warp, sources = _stored(s, product)
+        turn, step = _multiplied(s, product)
+        s[product.sums].compute_at(s[product.root], warp)
+        for k, tile in enumerate(product.shared):
+            s[tile].compute_at(s[product.sums], turn)
+            _fetched(s, product, k, sources, tiles)
+        for k, part in enumerate(product.parts):
+            s[part].compute_at(s[product.sums], step)
+            _loaded(s, product, k)
+    return s.state
+
+
+# -------------------------------------------------------------------------------------------------------- stages
+
+
+def _staged(s: Schedule, ctx: SketchContext, k: int) -> Parts:
+    """Stage `k` with its sums, fragments and shared tiles as stages of their own."""
+    roles, reader = roles_of(ctx.target, s.state, k), elementwise_reader(s.state, k)
+    assert roles is not None
+    result = s.state.stages[k].op.output()
+    sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]
+    scope = f"fragment.{roles.op.name}."
+    if reader is None:
+        root, sums = result, s.cache_write(result, f"{scope}d")
+    else:
+        root, sums = s.state.stages[reader].op.output(), result
+        s[sums].set_scope(f"{scope}d")
+    a, b = [s.cache_read(x, "shared", [sums]) for x in sources]
+    parts = [s.cache_read(x, f"{scope}{name}", [sums]) for x, name in ((a, "a"), (b, "b"))]
+    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]))
+
+
+# --------------------------------------------------------------------------------------------------------- loops
+
+
+def _split(s: Schedule, stage: StageHandle, axis: Loop, lengths: tuple[Length, ...]) -> list[Loop]:
+    """Split a loop, the rest outermost; None is an undecided length."""
+    position, extent = stage.position(axis), stage.stage.vars[axis.uid].extent
+    s.apply(Split(stage.id, position, extent if isinstance(extent, int) else 0, lengths))
+    return list(stage.leaf_iter_vars[position : position + len(lengths) + 1])
+
+
+def _stored(s: Schedule, made: Parts) -> tuple[Loop, tuple[int, int]]:
+    """Blocks, warps and lanes of the result; gives the loop over warps and the positions of the splits into them."""
+    root, roles = s[made.root], made.roles
+    loops = list(root.leaf_iter_vars)
+    (rows, i), (columns, j) = (
+        _split(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
+    )
+    outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n)]
+    sources, parts = [], []
+    for loop in (rows, columns):
+        parts.append(_split(s, root, loop, (None, None)))
+        sources.append(len(s.state.steps) - 1)
+    (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
+    root.reorder(*outer, block_i, block_j, warp_i, warp_j, tile_i, tile_j, i, j)
+    root.bind(root.fuse(*outer, block_i, block_j), "blockIdx.x")
+    warp = root.fuse(warp_i, warp_j)
+    root.bind(warp, "threadIdx.y")
+    *_, values = root.split_fragment(i, j, f"{roles.op.name}.d")
+    root.vectorize(values[-1])
+    return warp, (sources[0], sources[1])
+
+
+def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:
+    """The loops of the sums; gives those at which tiles and fragments are fetched."""
+    sums, roles, op = s[made.sums], made.roles, made.roles.op
+    loops, space = list(sums.leaf_iter_vars), len(sums.op.axis)
+    outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n, roles.k)]
+    tile_i, i = _split(s, sums, loops[roles.m], (op.m,))
+    tile_j, j = _split(s, sums, loops[roles.n], (op.n,))
+    steps, k = _split(s, sums, loops[roles.k], (op.k,))
+    turn, step = _split(s, sums, steps, (None,))
+    kept, summed = [x for x in outer if x in loops[:space]], [x for x in outer if x in loops[space:]]
+    sums.reorder(*summed, turn, step, *kept, tile_i, tile_j, i, j, k)
+    sums.tensorize(i)
+    if (roles.m, roles.n) != (space - 2, space - 1):
+        sums.storage_order(*[d for d in range(space) if d not in (roles.m, roles.n)], roles.m, roles.n)
+    return turn, step
+
+
+def _fetched(s: Schedule, made: Parts, k: int, warps: tuple[int, int], tiles: int) -> None:
+    """All threads of a block fetch a tile of factor `k`, in vectors that rows of the factor are multiples of."""
+    tile, factor, nbytes = s[made.shared[k]], made.factors[k], made.roles.op.element.nbytes
+    if not _by_matrices(s, made, k):
+        tile.storage_align(tile.leaf_iter_vars[factor.terms], WORDS * 4 // nbytes, PAD_WORDS * 4 // nbytes)
+    loop = tile.fuse(*tile.leaf_iter_vars)
+    loop, vector = tile.split(loop, gcd(ROW_BYTES // nbytes, tile.op.shape[-1]))
+    loop, lane = tile.split(loop, LANES)
+    position = tile.position(loop)
+    s.apply(FollowFusedSplit(tile.id, position, warps, 0, True))
+    tile.bind(tile.leaf_iter_vars[position + 1], "threadIdx.y")
+    tile.bind(lane, "threadIdx.x")
+    tile.vectorize(vector)
+    if _by_matrices(s, made, k):
+        tile.swizzle()
+    tile.pipeline(tiles)
+
+
+def _by_matrices(s: Schedule, made: Parts, k: int) -> bool:
+    """Whether `ldmatrix` can load factor `k`: neighbours in memory are terms, or have two bytes and are transposed."""
+    factor, last = made.factors[k], len(s[made.shared[k]].op.axis) - 1
+    return factor.terms == last or (factor.side == last and made.roles.op.element.nbytes == 2)
+
+
+def _loaded(s: Schedule, made: Parts, k: int) -> None:
+    """Fragments of factor `k`, by `ldmatrix` (two tiles of B at a time) or each lane its values."""
+    part, factor, op = s[made.parts[k]], made.factors[k], made.roles.op
+    fragment = op.fragment("ab"[k])
+    rows, columns = (factor.side, factor.terms) if k == 0 else (factor.terms, factor.side)
+    loops = list(part.leaf_iter_vars)
+    if (rows, columns) != (len(loops) - 2, len(loops) - 1):
+        part.storage_order(*[d for d in range(len(loops)) if d not in (rows, columns)], rows, columns)
+    if not _by_matrices(s, made, k):
+        part.split_fragment(loops[rows], loops[columns], f"{op.name}.{'ab'[k]}")
+        return
+    tile_i, i = part.split(loops[rows], fragment.rows)
+    tile_j, j = part.split(loops[columns], fragment.columns * (2 if k == 1 else 1))
+    outer = [loop for d, loop in enumerate(loops) if d not in (rows, columns)]
+    part.reorder(*outer, tile_i, tile_j, i, j)
+    part.tensorize(i)

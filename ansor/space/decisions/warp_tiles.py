@@ -1,0 +1,166 @@
+"""How much of a product on tensor cores a block, a warp and a turn compute: the tables of its lengths.
+
+    rows     [blocks, warps, instructions of a warp] x 16            two lengths
+    columns  [blocks, warps, instructions of a warp] x 8             two lengths
+    terms    [turns, instructions of a turn] x 8, 16 or 32           one length
+
+All lengths are powers of two, whatever the extents: tiles run over the edge (`te_lite/overrun.py`), except for turns of
+a part of split sums, behind whose end is the next part.  They limit each
+other by the registers of a thread, those of a multiprocessor, and shared memory, so they are decided together.  Every
+thread of a block has the same share of vectors to fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product as pairs_of
+
+import numpy as np
+
+from te_lite.fragment import LANES
+from te_lite.fragment_storage import FragmentStorage, fragment_storage
+from te_lite.mma import ROW_BYTES, Mma
+from te_lite.state import State
+from te_lite.step import Split
+from te_lite.storage import storage_class
+
+from ...core.hardware import HardwareParams
+from ...sketch.predicates import has_rfactor
+from .parts import Grid
+from .point_table import PointTable
+
+MOST_WARPS = 8
+ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)
+"""Instructions of a warp; columns in pairs, which one `ldmatrix` brings."""
+TERM_BYTES = (32, 64, 128, 256)
+"""Of the terms of one turn, in a row of a tile."""
+OTHER_REGISTERS = 40
+"""Of a thread, for addresses and counters."""
+MOST_REGISTERS = 255
+REGISTER_FILE = 65536
+"""Registers of a multiprocessor, of which a block must find its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Stage `stage` sums up in fragments of `op`; the first of `shared` is how the tiles of A are shared, then B.
+
+    `splits` are the positions of the splits of rows, columns and terms, whose extents, in instructions, are `extents`;
+    `whole`: turns must divide the terms.
+    """
+
+    stage: int
+    op: Mma
+    shared: tuple[Shared, ...]
+    splits: tuple[int, int, int]
+    extents: tuple[int, int, int]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """`tiles` tiles of a factor in shared memory, whose rows begin at `align` elements: (offset, modulo), if given."""
+
+    tiles: int
+    align: tuple[int, int] | None
+
+    def nbytes(self, side: int, terms: int, element: int) -> int:
+        """Bytes of tiles of so many elements; aligned ones lie in rows along `side`."""
+        row = side if self.align is None else side + (self.align[0] - side) % self.align[1]
+        return self.tiles * row * terms * element
+
+
+def in_fragments(state: State, k: int) -> bool:
+    """Whether stage `k` is kept in fragments."""
+    return storage_class(state.stages[k].op.scope) == "fragment"
+
+
+def sums_in(state: State, k: int) -> FragmentStorage | None:
+    """The storage of stage `k` if it sums up in fragments."""
+    found = fragment_storage(state.stages[k].op.scope) if in_fragments(state, k) else None
+    return found if found is not None and found.operand == "d" else None
+
+
+@lru_cache(maxsize=256)
+def products(sketch: State) -> tuple[Product, ...]:
+    """The products of a sketch whose lengths are undecided."""
+    out = []
+    for k, stage in enumerate(sketch.stages):
+        storage, attach = sums_in(sketch, k), stage.attach
+        if storage is None or attach is None:
+            continue
+        found = [
+            (p, step)
+            for p, step in enumerate(sketch.steps)
+            if isinstance(step, Split) and None in step.lengths and step.stage in (k, attach.stage)
+        ]
+        if len(found) == 3:
+            (m, rows), (n, columns), (t, terms) = found
+            extents = rows.extent, columns.extent, terms.extent
+            shared = _shared(sketch, k, "a"), _shared(sketch, k, "b")
+            out.append(Product(k, storage.op, shared, (m, n, t), extents, has_rfactor(sketch, k)))
+    return tuple(out)
+
+
+def _shared(sketch: State, k: int, operand: str) -> Shared:
+    """How the tiles are shared that the fragments of an operand of stage `k` come from."""
+    for p in sketch.access.read_from[k]:
+        found = fragment_storage(sketch.stages[p].op.scope)
+        if found is not None and found.operand == operand:
+            (source,) = [sketch.stages[q] for q in sketch.access.read_from[p]]
+            align = source.storage_align
+            return Shared(source.tiles, None if align is None else (align[2], align[1]))
+    raise AssertionError(f"stage {k} has no fragments {operand}")
+
+
+def grids(sketch: State, hardware: HardwareParams) -> list[Grid]:
+    """The lengths of the products of a sketch, one grid each."""
+    return [
+        Grid(
+            p.stage,
+            tuple(zip(p.splits, (2, 2, 1), strict=True)),
+            table(replace(p, stage=0, splits=(0, 0, 0)), hardware),
+        )
+        for p in products(sketch)
+    ]
+
+
+@lru_cache(maxsize=512)
+def table(product: Product, hardware: HardwareParams) -> PointTable:
+    """All lengths of a product: warps and instructions of rows, of columns, and instructions of a turn.
+
+    Of a machine that has room for none of them the least ones, which limits refuse.
+    """
+    found = list(_points(product, hardware)) or [(1, ROW_TILES[0], 1, COLUMN_TILES[0], _steps(product)[0])]
+    return PointTable(np.array(found, np.int64))
+
+
+def _steps(product: Product) -> list[int]:
+    """The instructions of a turn."""
+    most, element = product.extents[2], product.op.element.nbytes
+    found = [nbytes // (product.op.k * element) for nbytes in TERM_BYTES]
+    return [n for n in found if n <= most and not (product.whole and most % n)]
+
+
+def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
+    op, extents = product.op, product.extents
+    warps = [n for n in (1, 2, 4, 8) if n <= MOST_WARPS]
+    choices = pairs_of(pairs_of(warps, warps), pairs_of(ROW_TILES, COLUMN_TILES), _steps(product))
+    for (wm, wn), (tm, tn), steps in choices:
+        sides, threads = (op.m * wm * tm, op.n * wn * tn), wm * wn * LANES
+        terms = steps * op.k
+        used = sum(s.nbytes(n, terms, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
+        registers = tm * tn * op.registers("d") + tm * op.registers("a") + tn * op.registers("b") + OTHER_REGISTERS
+        fits = wm * wn <= MOST_WARPS and threads <= hardware.max_threads_per_block
+        fits = fits and used <= hardware.max_shared_memory_per_block
+        fits = fits and registers <= MOST_REGISTERS and threads * registers <= REGISTER_FILE
+        fits = fits and _needed(wm, tm, extents[0]) and _needed(wn, tn, extents[1])
+        if fits and all(n * terms * op.element.nbytes % (ROW_BYTES * threads) == 0 for n in sides):
+            yield wm, tm, wn, tn, steps
+
+
+def _needed(warps: int, tiles: int, extent: int) -> bool:
+    """Whether so many instructions have work for every one of so many warps."""
+    return tiles <= extent and (warps - 1) * tiles < extent

@@ -1,0 +1,163 @@
+"""Precision is asked for: targets, records and what reads them, and what the checker lets pass."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.cli.main import main
+from ansor.core.errors import TaskError
+from ansor.core.target import Target
+from ansor.measure.check import accepted_values, mismatch
+from ansor.records.lines import best_records, dump_record_to_string, load_best_record, load_record_from_string
+from te_lite.errors import RecordError
+from te_lite.fragment import Fragment
+from te_lite.interp import run
+from te_lite.mma import mma
+from te_lite.mma_meaning import gathered, multiply_add, scattered
+from te_lite.step import SetScope
+from tests.mma_schedules import PROGRAMS, Tiled
+
+
+def task(precision: str | None = None, target: str = "cuda", n: int = 32) -> ansor.SearchTask:
+    return ansor.SearchTask("matmul", (n, n, n), target=target, precision=precision)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def result(seconds: float) -> ansor.MeasureResult:
+    return ansor.MeasureResult((seconds,), 0, "", 1.0, 0)
+
+
+@pytest.fixture
+def programs() -> dict[str, ansor.MeasureInput]:
+    """A program of a product for each precision; that of TF32 is on tensor cores."""
+    tiled = PROGRAMS["tf32"]
+    tensors = tiled.tensors()
+    steps = tiled.schedule(tensors).state.steps
+    tasks = {x: ansor.SearchTask(compute_dag=tensors, target="cuda", precision=x) for x in ("strict", "tf32")}
+    return {x: ansor.MeasureInput(t, steps=steps if x == "tf32" else ()) for x, t in tasks.items()}
+
+
+def test_the_precision_of_a_target() -> None:
+    assert task().target.precision == task("strict").target.precision == "strict"
+    assert task("tf32").target == Target("cuda -precision=tf32") == task(target="cuda -precision=tf32").target
+    assert str(task("strict", "cuda -precision=tf32 -arch=sm_90").target) == "cuda -arch=sm_90"
+    assert [task(x).target.results for x in ("strict", "tf32")] == ["cuda", "cuda tf32"]
+
+
+@pytest.mark.parametrize("target, precision", [("cuda", "tf16"), ("c", "tf32"), ("cuda -precision=", None)])
+def test_a_precision_that_a_target_lacks_is_refused(target: str, precision: str | None) -> None:
+    with pytest.raises(TaskError, match="strict"):
+        task(precision, target)
+
+
+def test_records_say_the_precision_and_have_a_version_of_our_own(programs: dict[str, ansor.MeasureInput]) -> None:
+    lines = {x: dump_record_to_string(inp, result(1.0)) for x, inp in programs.items()}
+    assert {x: json.loads(line)["v"] for x, line in lines.items()} == {"strict": "v0.6", "tf32": "ansor-v1"}
+    assert {x: load_record_from_string(line)[0].task.target.precision for x, line in lines.items()} == {
+        x: x for x in lines
+    }
+
+
+def test_a_strict_record_with_products_in_tf32_is_refused(programs: dict[str, ansor.MeasureInput]) -> None:
+    line = dump_record_to_string(programs["tf32"], result(1.0)).replace(" -precision=tf32", "")
+    with pytest.raises(RecordError, match="-precision=tf32"):
+        load_record_from_string(line)
+
+
+@pytest.mark.parametrize("precision, seconds", [("strict", 2.0), ("tf32", 1.0)])
+def test_no_result_is_served_for_another_precision(
+    tmp_path, programs: dict[str, ansor.MeasureInput], precision: str, seconds: float
+) -> None:
+    log, wanted = tmp_path / "log.json", programs[precision].task
+    pairs = [(programs["strict"], result(2.0)), (programs["tf32"], result(1.0))]
+    ansor.save_records(log, *zip(*pairs, strict=True))
+    found, best = load_best_record(log, wanted.workload_key, wanted.target)
+    assert found is not None and best is not None and best.cost == seconds
+    assert len(best_records(pairs)) == 2
+    with ansor.ApplyHistoryBest(log):
+        state = ansor.DispatchContext.current.query(wanted.target, wanted.workload_key)
+    assert any(isinstance(s, SetScope) for s in state.steps) == (precision == "tf32")
+    policy = ansor.SketchPolicy(wanted, verbose=0)
+    assert policy.preload_measured_states(log) == 1
+    other = load_best_record(tmp_path / "log.json", wanted.workload_key, "cuda -precision=tf32 -arch=sm_80")
+    assert other[1] == pairs[1][1]
+
+
+# ------------------------------------------------------------------------------------------------ the checker
+
+
+def wrongness(tiled: Tiled, got: np.ndarray, inputs: list[np.ndarray], precision: str) -> str:
+    tensors = tiled.tensors()
+    dag = te.ComputeDAG(tensors)
+    right = accepted_values(dag, dict(zip(tensors, inputs, strict=False)), precision)
+    return mismatch(got, right[tensors[-1]])
+
+
+def test_a_product_in_tf32_is_right_where_it_was_asked_for(rng: np.random.Generator) -> None:
+    tiled = PROGRAMS["tf32"]
+    tensors, inputs = tiled.tensors(), tiled.inputs(rng)
+    got = np.full((tiled.sizes[0], tiled.sizes[1]), np.nan, "float32")
+    run(te.lower(tiled.schedule(tensors), tensors), [*inputs, got])
+    assert not wrongness(tiled, got, inputs, "tf32")
+    assert "wrong" in wrongness(tiled, got, inputs, "strict")
+
+
+SIZES = (16, 8, 512)
+
+
+def swapped(fragment: Fragment) -> Fragment:
+    """The fragment with the two digits of its lanes in the other order."""
+    return replace(fragment, lane=fragment.lane[::-1])
+
+
+@pytest.mark.parametrize("operand", ["a", "b", "d"])
+@pytest.mark.parametrize("planted", ["digits", "lane"])
+@pytest.mark.parametrize("name", ["m16n8k8_tf32_f32", "m16n8k16_f16_f32"])
+def test_a_wrong_map_of_a_fragment_is_found(rng: np.random.Generator, name: str, operand: str, planted: str) -> None:
+    op = mma(name)
+    tiled = Tiled(name, SIZES, SIZES, (16, 8))
+    a, b = tiled.inputs(rng)
+    total = np.zeros((16, 8), "float32")
+
+    def spoiled(which: str, tile: np.ndarray) -> np.ndarray:
+        """The tile as the instruction sees it, where one operand is held by a wrong map."""
+        f = op.fragment(which)
+        if which != operand:
+            return tile
+        if planted == "lane":
+            return gathered(f, np.roll(scattered(f, tile), 1, axis=0))
+        return gathered(f, scattered(swapped(f), tile))
+
+    for k in range(0, SIZES[2], op.k):
+        total = multiply_add(op, spoiled("a", a[:, k : k + op.k]), spoiled("b", b[k : k + op.k]), total)
+    precision = "tf32" if "tf32" in name else "strict"
+    assert "wrong" in wrongness(tiled, spoiled("d", total), [a, b], precision)
+    right = np.zeros((16, 8), "float32")
+    for k in range(0, SIZES[2], op.k):
+        right = multiply_add(op, a[:, k : k + op.k], b[k : k + op.k], right)
+    assert not wrongness(tiled, right, [a, b], precision)
+
+
+# ------------------------------------------------------------------------------------------- the command line
+
+
+def test_the_command_line_asks_for_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "matmul", "--target", "c", "--precision", "tf32"]) == 2
+    assert "only GPUs have tensor cores" in capsys.readouterr().err
+    asked: list[str] = []
+    monkeypatch.setattr("ansor.cli.main.backend", lambda kind: SimpleNamespace(check=asked.append))
+    line = ["tune", "matmul", "--shape", "64,64,64", "--target", "cuda", "--trials", "0", "--log", "none.json"]
+    assert main([*line, "--precision", "tf32", "--seed", "0"]) == 0
+    assert asked == ["cuda -precision=tf32"]
+    assert "on cuda -precision=tf32, not measured" in capsys.readouterr().out
