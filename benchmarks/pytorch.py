@@ -1,7 +1,7 @@
 """PyTorch's operators, to be timed in turns with our programs on the same cores or the same GPU (extra `[bench]`).
 
-Strict float32: TF32 is off unless it is asked for (`ansor.cli.torch_side.allow_tf32`).  The libraries behind PyTorch choose among kernels by
-memory format, so images are tried in both formats, eager and compiled, and the best of all counts.
+Strict float32: TF32 is off unless it is asked for.  The libraries behind PyTorch choose among kernels by memory format,
+so images are tried in both formats, eager and compiled, and the best of all counts.
 
 On the CPU both sides are called from Python (`ansor.cli.compare.timed_in_turns`), which costs us some 8 us, and use as
 many threads as this process has processors.  On a GPU both are recorded into CUDA graphs of as many calls as fill two
