@@ -92,7 +92,7 @@ def test_what_an_architecture_lacks_is_refused_before_compiling(
     def compiler(*_: Any, **__: Any) -> None:
         raise AssertionError("the compiler was asked")
 
-    monkeypatch.setattr("codegen_cuda.backend.compile_source", compiler)
+    monkeypatch.setattr("codegen_cuda.module.compile_source", compiler)
     func, program = large_program(0)
     need = program.kernels[0].shared_bytes
     with pytest.raises(LimitError, match=rf"bytes of shared memory of a block: at most 65536, got {need}"):
