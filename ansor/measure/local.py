@@ -104,11 +104,12 @@ class LocalBuilder:
 class LocalRunner:
     """Runs candidates in a worker process a device, one at a time on each, `timeout` seconds each.
 
-    A cost is the mean of at least `number` calls that last `min_repeat_ms`; `repeat` costs are taken, with
-    `cooldown_interval` seconds of rest after each candidate.  `enable_cpu_cache_flush` empties the caches before
-    every cost and therefore forces `number=1, min_repeat_ms=0`.  Every program is run on poisoned outputs and compared
-    with the reference first (`check.py`); inputs are random, from a fixed seed, or the task's own.  Programs that are
-    clearly slower than the best of their task are called less often (docs/measuring.md).
+    A cost is the mean of at least `number` calls that last `min_repeat_ms`, on target `c` the median of three means
+    that share these; `repeat` costs are taken, with `cooldown_interval` seconds of rest after each candidate.
+    `enable_cpu_cache_flush` empties the caches before every cost and therefore forces `number=1, min_repeat_ms=0`.
+    Every program is run on poisoned outputs and compared with the reference first (`check.py`); inputs are random, from
+    a fixed seed, or the task's own.  Programs that are clearly slower than the best of their task are called less often
+    (docs/measuring.md).
 
     `devices`, "all" or a list of numbers, drives several devices of one model; results then say which one ran them,
     and a candidate whose worker died or hung is run once more on a fresh worker.  Without it, `device` is the one.

@@ -58,13 +58,17 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Candidates under way; `results` by number, from `first` on, as far as they are known."""
+    """Candidates under way; `results` by number, from `first` on, as far as they are known.
+
+    With `untuned` it is the one program of a task that nobody searched for, which is no trial.
+    """
 
     task: SearchTask
     policy: Any
     inputs: tuple[MeasureInput, ...]
     first: int
     results: dict[int, MeasureResult]
+    untuned: bool = False
 
     @property
     def complete(self) -> bool:
@@ -122,12 +126,19 @@ class ProgramMeasurer:
         Raises the backend's error when the target cannot be had here.
         """
         batch = Batch(task, policy, tuple(inputs), self._numbers, {})
-        self._numbers += len(inputs)
-        self._batches.append(batch)
-        self.display.phase(f"building and running {len(inputs)} programs")
-        with self.closing_on_error():
-            self._pipeline.start(list(enumerate(inputs, batch.first)))
+        self._say_measuring(len(inputs))
+        self._start(batch)
         return batch
+
+    def _say_measuring(self, programs: int) -> None:
+        first = "computing the right result, " if self.count == 0 else ""
+        self.display.phase(f"{first}building and running {programs} programs")
+
+    def _start(self, batch: Batch) -> None:
+        self._numbers += len(batch.inputs)
+        self._batches.append(batch)
+        with self.closing_on_error():
+            self._pipeline.start(list(enumerate(batch.inputs, batch.first)))
 
     @contextmanager
     def closing_on_error(self) -> Iterator[None]:
@@ -148,7 +159,7 @@ class ProgramMeasurer:
         stopped then, and on Ctrl-C.
         """
         require(batch in self._batches, MeasureError, "batch", "it was given back or dropped before", first=batch.first)
-        self.display.phase(f"building and running {len(batch.inputs)} programs")
+        self._say_measuring(len(batch.inputs))
         with self.closing_on_error(), self._showing(batch):
             while not batch.complete:
                 self._arrived(*self._pipeline.take())
@@ -187,27 +198,30 @@ class ProgramMeasurer:
         finally:
             self._batches.clear()
 
-    def measure_untuned(self, task: SearchTask, policy: Any) -> None:
-        """Measure the program that nobody searched for, as trial 0, unless a log that callbacks keep has it.
+    def start_untuned(self, task: SearchTask, policy: Any) -> None:
+        """Begin to measure the program that nobody searched for, as trial 0, unless a log that callbacks keep has it.
 
-        The best of a search is compared with it, so a runner that cannot compare (`PairedRunner`) is not asked.
+        It comes before the candidates that are started later, and is waited for with them.  The best of a search is
+        compared with it, so a runner that cannot compare (`PairedRunner`) is not asked.
         """
         if not isinstance(self.runner, PairedRunner):
             return
-        logged = [found for log in self._logs() if (found := untuned_of(log, task)) is not None]
-        if logged:
-            inp, result = MeasureInput(task, steps=logged[0][0].steps), logged[0][1]
-        else:
-            inp = MeasureInput(task, untuned_state(task))
-            self.display.phase("computing the right result, building and running the untuned program")
-            with self.closing_on_error():
-                result = self.runner.run(inp, self.builder.submit(inp).result())
-            for callback in self.callbacks:
-                if isinstance(callback, KeepsUntuned):
-                    callback.untuned(policy, inp, result)
-        self.untuned[key_of(task)] = inp, result
-        known = f", as {self._logs()[0]} says" if logged else ""
-        self.display.note(f"[0] untuned: {outcome_text(result)}{known}")
+        for log in self._logs():
+            found = untuned_of(log, task)
+            if found is not None:
+                self.untuned[key_of(task)] = MeasureInput(task, steps=found[0].steps), found[1]
+                self.display.note(f"[0] untuned: {outcome_text(found[1])}, as {log} says")
+                return
+        inputs = (MeasureInput(task, untuned_state(task)),)
+        self._start(Batch(task, policy, inputs, self._numbers, {}, untuned=True))
+
+    def _untuned_arrived(self, batch: Batch, result: MeasureResult) -> None:
+        self._batches.remove(batch)
+        self.untuned[key_of(batch.task)] = batch.inputs[0], result
+        for callback in self.callbacks:
+            if isinstance(callback, KeepsUntuned):
+                callback.untuned(batch.policy, batch.inputs[0], result)
+        self.display.note(f"[0] untuned: {outcome_text(result)}")
 
     def _logs(self) -> list[Path]:
         """The logs that callbacks keep, as far as they are there."""
@@ -220,6 +234,9 @@ class ProgramMeasurer:
         take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
         (`PairedRunner`) leaves things as they are.
         """
+        with self.closing_on_error():
+            while any(batch.untuned for batch in self._batches):
+                self._arrived(*self._pipeline.take())
         known, leaders = self.best_of(task), self._finalists(task)
         runner = self.runner
         if known is None or not isinstance(runner, PairedRunner) or len(leaders) < 2:
@@ -264,6 +281,9 @@ class ProgramMeasurer:
 
     def _arrived(self, number: int, result: MeasureResult) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
+        if batch.untuned:
+            self._untuned_arrived(batch, result)
+            return
         batch.results[number] = result
         self._note(batch.task, batch.policy, batch.inputs[number - batch.first], result)
         if self._shown in (None, batch):

@@ -56,7 +56,7 @@ class Actions:
                 if options.num_measure_trials:
                     if isinstance(options.runner, LocalRunner) and target.shares_host and options.verbose > 0:
                         say_if_noisy(measurer.display)
-                    measurer.measure_untuned(task, policy)
+                    measurer.start_untuned(task, policy)
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,
