@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..core.hardware import host_cores
+from ..core.hints import ansor
 from .progress import seconds_text
 
 SECONDS = 0.5
@@ -74,5 +75,5 @@ def noise(seconds: float = SECONDS, clock: Callable[[], float] = time.perf_count
 
 def warning(found: Noise) -> str:
     """One sentence on a machine that is noisy; empty for a quiet one."""
-    law = "times measured now differ as much; wait for a quiet machine, or see `ansor remeasure`"
+    law = f"times measured now differ as much; wait for a quiet machine, or use `{ansor('remeasure', 'LOG')}` later"
     return f"the machine is busy: {found}; {law}" if found.noisy else ""

@@ -153,11 +153,8 @@ def test_a_search_says_what_it_waits_for_before_its_first_result(matmul_task):
     measurer = fake_measurer(lambda k: 1e-3)
     measurer.display = Ear()
     ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0).search(2, None, 2, measurer)
-    assert (
-        said[:3]
-        == ["choosing 2 programs to measure", *["computing the right result, building and running 2 programs"] * 2]
-        and said[3] == 1e-3
-    )
+    building = "computing the right result, building and running 2 programs"
+    assert said[:4] == ["choosing 2 programs to measure", building, building, 1e-3]
 
 
 def test_displays(matmul_task, record):

@@ -84,3 +84,16 @@ class MeasureCallbackSuite:
             pytest.skip("does not ask what devices did")
         callback.usage([DeviceUse("c 0 (fast)", 3, 1.5, 2.0, 0), DeviceUse("c 1 (fast)", 0, 0.0, 2.0, 1)])
         callback.usage([])
+
+    def test_what_is_no_trial(self, callback: Any, pairs: tuple[list[MeasureInput], list[MeasureResult]]) -> None:
+        """The untuned program, also one that failed, and figures of programs in turns, some without any."""
+        inputs, results = pairs
+        if not hasattr(callback, "untuned") and not hasattr(callback, "confirmed"):
+            pytest.skip("hears of trials only")
+        if hasattr(callback, "untuned"):
+            callback.untuned(None, inputs[0], results[0])
+            callback.untuned(None, inputs[1], results[1])
+        if hasattr(callback, "confirmed"):
+            callback.confirmed(inputs, [[1e-3, 2e-3], [], [3e-3], []])
+            callback.confirmed(inputs, [[] for _ in inputs])
+        assert self.heard(callback) in (None, 0)
