@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import ansor
 import te_lite as te
 from ansor.analytical import machine_of, seconds
 from ansor.core.hardware import HardwareParams
@@ -244,6 +247,24 @@ def test_kernels_compile(name: str) -> None:
             assert all(found.spills == 0 for found in module.resources)
 
 
+@pytest.mark.long
+@given(
+    sizes=st.tuples(*[st.integers(9, 70)] * 3),
+    dtypes=st.sampled_from(
+        [("float16", "float32"), ("float32", "float32"), ("bfloat16", "float32"), ("int8", "int32")]
+    ),
+    turned=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=20, deadline=None)
+def test_products_of_any_size(sizes: tuple[int, int, int], dtypes: tuple[str, str], turned: bool, seed: int) -> None:
+    m, n, k = sizes
+    dag = ComputeDAG(matmul(m, n, k, dtypes[0], turned, dtypes[1]))
+    checker = Checker(dag)
+    for state in drawn(dag, 1, seed):
+        assert not checker.interpreted(te.lower(state, dag.tensors)), [to_json(step) for step in state.steps]
+
+
 # ------------------------------------------------------------------------------------------------ which stages
 
 
@@ -356,6 +377,15 @@ def test_a_table_knows_its_points() -> None:
 
 
 # ------------------------------------------------------------------------------------------- what the search sees
+
+
+@pytest.mark.parametrize("precision, least, most", [(TF32, 8, 16), ("strict", 0, 0)])
+def test_the_search_proposes_them(precision: str, least: int, most: int) -> None:
+    """Half of the first round is what the analytical model likes best, half is random."""
+    task = ansor.SearchTask(compute_dag=matmul(1024, 1024, 1024, "float32"), target="cuda", precision=precision)
+    states = ansor.SketchPolicy(task, seed=0, verbose=0).ask(16)
+    on_tensor_cores = [s for s in states if any(isinstance(x, Pipeline) for x in s.steps)]
+    assert len(states) == 16 and least <= len(on_tensor_cores) <= most
 
 
 def ranked(tensors: list[Tensor]) -> list[tuple[float, tuple[int, ...]]]:
