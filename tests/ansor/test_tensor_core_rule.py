@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import ansor
 import te_lite as te
 from ansor.analytical import machine_of, seconds
 from ansor.core.hardware import HardwareParams
@@ -18,6 +21,7 @@ from ansor.evolve.neighbours import neighbours
 from ansor.features import INDEX, extract, state_features
 from ansor.measure.check import accepted_values, mismatch, poison
 from ansor.sketch.extra import extra_sketches
+from ansor.sketch.extra.product_roles import roles_of
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix
@@ -106,6 +110,9 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
     "tf32, all turned": lambda: batched(2, 33, 40, 45, "float32", (True, True)),
     "tf32, rows turned": lambda: batched(2, 33, 24, 40, "float32", (True, False)),
     "half, all turned": lambda: batched(2, 40, 24, 48, "float16", (True, True)),
+    "short rows of a convolution": lambda: conv(2, 4, 13, 19, 27, 3, "float16"),
+    "short rows, tf32": lambda: conv(1, 5, 14, 32, 24, 1, "float32"),
+    "12 tokens": lambda: linear(12, 64, 96, "float32"),
     "convolution, tf32": lambda: conv(1, 3, 28, 19, 27, 3, "float32"),
     "convolution 1 x 1": lambda: conv(1, 5, 16, 32, 24, 1, "float16"),
     "relu before, half": lambda: after_relu(40, 24, 48, "float16"),
@@ -240,6 +247,24 @@ def test_kernels_compile(name: str) -> None:
             assert all(found.spills == 0 for found in module.resources)
 
 
+@pytest.mark.long
+@given(
+    sizes=st.tuples(*[st.integers(9, 70)] * 3),
+    dtypes=st.sampled_from(
+        [("float16", "float32"), ("float32", "float32"), ("bfloat16", "float32"), ("int8", "int32")]
+    ),
+    turned=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+@settings(max_examples=20, deadline=None)
+def test_products_of_any_size(sizes: tuple[int, int, int], dtypes: tuple[str, str], turned: bool, seed: int) -> None:
+    m, n, k = sizes
+    dag = ComputeDAG(matmul(m, n, k, dtypes[0], turned, dtypes[1]))
+    checker = Checker(dag)
+    for state in drawn(dag, 1, seed):
+        assert not checker.interpreted(te.lower(state, dag.tensors)), [to_json(step) for step in state.steps]
+
+
 # ------------------------------------------------------------------------------------------------ which stages
 
 
@@ -252,6 +277,17 @@ def test_there_is_no_sketch_for(name: str) -> None:
 def test_a_sketch_for_every_number_of_tiles() -> None:
     found = sketches(ComputeDAG(linear(64, 64, 64, "float32")))
     assert [{s.tiles for s in sketch.steps if isinstance(s, Pipeline)} for sketch in found] == [{2}, {3}, {4}]
+
+
+def test_factors_change_places_where_rows_are_few() -> None:
+    """12 tokens are columns of the instruction; their outputs, neighbours in memory, are its rows."""
+    for tensors, rows in ((linear(12, 64, 96, "float16"), "weight"), (linear(16, 64, 96, "float16"), "data")):
+        dag = ComputeDAG(tensors)
+        (k,) = [k for k, op in enumerate(dag.ops) if op.reduce_axis]
+        roles = roles_of(TARGET, dag.init_state, k)
+        assert roles is not None and dag.ops[roles.a.stage].name == {"weight": "B", "data": "A"}[rows]
+    checker = Checker(ComputeDAG(linear(12, 64, 96, "float16")))
+    assert not checker.interpreted(te.lower(drawn(checker.dag, 1, 0)[0], checker.dag.tensors))
 
 
 def test_sums_are_split_where_blocks_are_few() -> None:
@@ -341,6 +377,15 @@ def test_a_table_knows_its_points() -> None:
 
 
 # ------------------------------------------------------------------------------------------- what the search sees
+
+
+@pytest.mark.parametrize("precision, least, most", [(TF32, 8, 16), ("strict", 0, 0)])
+def test_the_search_proposes_them(precision: str, least: int, most: int) -> None:
+    """Half of the first round is what the analytical model likes best, half is random."""
+    task = ansor.SearchTask(compute_dag=matmul(1024, 1024, 1024, "float32"), target="cuda", precision=precision)
+    states = ansor.SketchPolicy(task, seed=0, verbose=0).ask(16)
+    on_tensor_cores = [s for s in states if any(isinstance(x, Pipeline) for x in s.steps)]
+    assert len(states) == 16 and least <= len(on_tensor_cores) <= most
 
 
 def ranked(tensors: list[Tensor]) -> list[tuple[float, tuple[int, ...]]]:

@@ -6,6 +6,8 @@
     m, n    the last axis that only the first, or only the second, factor has: rows and columns
     k       the last axis that is summed over: terms; the others are loops around it
 
+Columns lie side by side in memory where there are enough rows for the instruction; else the factors change places.
+
 Each of m, n and k is a dimension of its factors, in steps of 1; along it the other loops may add what stands still
 while the product of a tile is computed (a row of a window).
 """
@@ -62,14 +64,21 @@ def roles_of(target: Target, state: State, k: int) -> Roles | None:
         return None
     extents, space = extents_of(stage.op), len(stage.op.axis)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)
-    (p, a), (q, b) = sorted(reads, key=lambda pair: last in _axes(pair[1], extents))
-    found = _sides(a, b, extents, space)
-    if found is None:
+    ordered = sorted(reads, key=lambda pair: last in _axes(pair[1], extents))
+    found = [_roles(op, first, second, extents, space) for first, second in (ordered, ordered[::-1])]
+    return next((roles for roles in found if roles is not None), None)
+
+
+def _roles(
+    op: Mma, first: tuple[int, Read], second: tuple[int, Read], extents: Sequence[int], space: int
+) -> Roles | None:
+    """The roles with `first` as A and `second` as B; None where they do not suit, or leave most of a tile empty."""
+    sides = _sides(first[1], second[1], extents, space)
+    if sides is None or extents[sides[0]] < op.m or extents[sides[1]] <= op.n or extents[sides[2]] < op.k:
         return None
-    m, n, terms = found
-    first, second = _factor(p, a, m, terms, extents), _factor(q, b, n, terms, extents)
-    large = extents[m] >= op.m and extents[n] > op.n and extents[terms] >= op.k
-    return Roles(op, m, n, terms, first, second) if first is not None and second is not None and large else None
+    m, n, terms = sides
+    a, b = _factor(*first, m, terms, extents), _factor(*second, n, terms, extents)
+    return None if a is None or b is None else Roles(op, m, n, terms, a, b)
 
 
 def _instruction(target: Target, body: Expr) -> Mma | None:

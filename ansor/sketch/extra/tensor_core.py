@@ -212,7 +212,8 @@ def _stored(s: Schedule, made: Parts) -> tuple[Loop, tuple[int, int]]:
     warp = root.fuse(warp_i, warp_j)
     root.bind(warp, "threadIdx.y")
     *_, values = root.split_fragment(i, j, f"{roles.op.name}.d")
-    root.vectorize(values[-1])
+    if roles.n == len(root.op.axis) - 1:
+        root.vectorize(values[-1])
     return warp, (sources[0], sources[1])
 
 
