@@ -64,7 +64,7 @@ def roles_of(target: Target, state: State, k: int) -> Roles | None:
         return None
     extents, space = extents_of(stage.op), len(stage.op.axis)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)
-    ordered = sorted(reads, key=lambda pair: last in _axes(pair[1], extents))
+    ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
     found = [_roles(op, first, second, extents, space) for first, second in (ordered, ordered[::-1])]
     return next((roles for roles in found if roles is not None), None)
 
@@ -73,10 +73,12 @@ def _roles(
     op: Mma, first: tuple[int, Read], second: tuple[int, Read], extents: Sequence[int], space: int
 ) -> Roles | None:
     """The roles with `first` as A and `second` as B; None where they do not suit, or leave most of a tile empty."""
-    sides = _sides(first[1], second[1], extents, space)
-    if sides is None or extents[sides[0]] < op.m or extents[sides[1]] <= op.n or extents[sides[2]] < op.k:
+    sides = sides_of(first[1], second[1], extents, space)
+    if sides is None:
         return None
-    m, n, terms = sides
+    m, n, terms = sides.rows[-1], sides.columns[-1], sides.terms[-1]
+    if extents[m] < op.m or extents[n] <= op.n or extents[terms] < op.k:
+        return None
     a, b = _factor(*first, m, terms, extents), _factor(*second, n, terms, extents)
     return None if a is None or b is None else Roles(op, m, n, terms, a, b)
 
@@ -105,17 +107,30 @@ def _has(target: Target, op: Mma) -> bool:
     return not digits or int(digits) >= op.least
 
 
-def _axes(read: Read, extents: Sequence[int]) -> frozenset[int]:
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The axes of a product, ascending: what only the first factor has, only the second one, and what is summed over."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    terms: tuple[int, ...]
+
+
+def sides_of(a: Read, b: Read, extents: Sequence[int], space: int) -> Sides | None:
+    """The axes of a sum of products of two reads, of a stage whose first `space` axes are spatial.
+
+    None when one side has none, or an axis of the sum is not in both factors.
+    """
+    of_a, of_b = axes_read(a, extents), axes_read(b, extents)
+    rows, columns = [tuple(sorted([d for d in own if d < space])) for own in (of_a - of_b, of_b - of_a)]
+    terms = tuple(sorted([d for d in of_a & of_b if d >= space]))
+    summed = tuple([d for d in range(space, len(extents)) if extents[d] > 1])
+    return Sides(rows, columns, terms) if rows and columns and terms and terms == summed else None
+
+
+def axes_read(read: Read, extents: Sequence[int]) -> frozenset[int]:
+    """The axes, of these extents, that a read depends on."""
     return frozenset().union(*[axes_of(form, extents) for form in read.forms])
-
-
-def _sides(a: Read, b: Read, extents: Sequence[int], space: int) -> tuple[int, int, int] | None:
-    """The axes m, n and k; None when one is missing, or an axis of the sum is not in both factors."""
-    of_a, of_b = _axes(a, extents), _axes(b, extents)
-    rows, columns = [d for d in of_a - of_b if d < space], [d for d in of_b - of_a if d < space]
-    terms = [d for d in of_a & of_b if d >= space]
-    summed = [d for d in range(space, len(extents)) if extents[d] > 1]
-    return (max(rows), max(columns), max(terms)) if rows and columns and terms and terms == summed else None
 
 
 def _factor(stage: int, read: Read, side: int, terms: int, extents: Sequence[int]) -> Factor | None:

@@ -23,7 +23,8 @@ from te_lite.step import Split, Step
 from ..predicates import split_steps
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
-from .padded_shared import axes_of, extents_of
+from .padded_shared import extents_of
+from .product_roles import axes_read, sides_of
 
 PIECE, STEPS = 4, (16, 8)
 MOST_WASTE = 1.125
@@ -114,10 +115,10 @@ def _sides(sketch: State, k: int) -> tuple[int, int] | None:
         return None
     hidden = frozenset(n for n, s in enumerate(sketch.stages) if s.where == INLINED)
     reads = [r for found in reads_by_producer(sketch.ops, hidden) for r in found if r.reader == k]
-    operands = [frozenset[int]().union(*[axes_of(index, extents) for index in r.forms]) for r in reads]
-    if len(operands) != 2 or not all(space in axes for axes in operands):
+    if len(reads) != 2:
         return None
-    a, b = [axes - {space} for axes in operands]
     column = space - 1
-    rows, columns = (a - b, b - a) if column in b else (b - a, a - b)
-    return (min(rows), column) if len(rows) == 1 and columns == {column} else None
+    a, b = sorted(reads, key=lambda r: column in axes_read(r, extents))
+    sides = sides_of(a, b, extents, space)
+    single = sides is not None and len(sides.rows) == 1 and sides.columns == (column,)
+    return (sides.rows[0], column) if sides is not None and single else None
