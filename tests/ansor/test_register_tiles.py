@@ -11,12 +11,13 @@ import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.core.target import Target
 from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.register_tiles import FORMS
+from ansor.sketch.extra.register_tiles import FORMS, best_forms
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import matmul
 from tests.ansor.test_extra_rules import emulated, programs, rule_sketches
+from tests.ansor.test_tensor_core_rule import matmul as product_of
 from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 
@@ -54,16 +55,23 @@ def test_products(name: str) -> None:
         assert oracle.mismatch(te.lower(state), emulated) is None
 
 
-@pytest.mark.parametrize("model", ["unknown", "h200"])
-def test_large_products_have_all_forms_and_read_their_operands_ahead(model: str) -> None:
-    """In as many steps as there is shared memory for."""
-    target = Target.of(f"cuda -model={model}")
+@pytest.mark.parametrize(
+    ("model", "size", "best", "steps"),
+    [
+        ("unknown", 4096, [0, 1, 2], [8, 8, 16]), ("h200", 4096, [0, 1, 2], [16] * 3),
+        ("h200", 2048, [0, 1, 2], [16] * 3), ("unknown", 1024, [5, 6, 7], [16] * 3),
+    ],
+)  # fmt: skip
+def test_large_products_have_the_best_forms_and_read_their_operands_ahead(
+    model: str, size: int, best: list[int], steps: list[int]
+) -> None:
+    """Smaller tiles for smaller products, in as many steps as there is shared memory for."""
+    target = Target.of(f"cuda -model={model}" if model != "unknown" else "cuda")
     hardware = HardwareParams(target=target).completed(target)
-    dag = ComputeDAG(matmul(2048, 2048, 2048))
+    dag = ComputeDAG(matmul(size, size, size))
     sketches = extra_sketches(dag, target, hardware, rules=["register_tiles"])
-    assert len(sketches) == len(FORMS)
-    steps = {"unknown": (8, 8, 16, 16, 16, 16, 16, 16), "h200": (16,) * 8}[model]
-    for form, sketch, count in zip(FORMS, sketches, steps, strict=True):
+    assert best_forms(size, size) == [FORMS[k] for k in best]
+    for form, sketch, count in zip(best_forms(size, size), sketches, steps, strict=True):
         state = drawn_program(sketch, target, hardware, np.random.default_rng(2))
         assert state is not None
         program = emit(te.lower(state))
@@ -72,6 +80,14 @@ def test_large_products_have_all_forms_and_read_their_operands_ahead(model: str)
         whole, padded = [2 * count * 4 * (form.rows + form.columns + pad) for pad in (0, 4)]
         assert whole < kernel.shared_bytes < padded
         assert "A_shared_operands" in program.source and "B_shared_operands" in program.source
+
+
+def test_products_for_tensor_cores_have_none() -> None:
+    """Of halves, and of floats where TF32 is asked for."""
+    for dtype, target in (("float16", "cuda"), ("float32", "cuda -precision=tf32")):
+        dag = ComputeDAG(product_of(256, 256, 256, dtype))
+        assert extra_sketches(dag, target, HardwareParams(target=target), rules=["tensor_core"])
+        assert not extra_sketches(dag, target, HardwareParams(target=target), rules=["register_tiles"])
 
 
 def test_tiles_that_run_over_on_both_sides_are_proven() -> None:

@@ -109,7 +109,7 @@ def _has(target: Target, op: Mma) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The axes of a product, ascending: what only the first factor has, only the second one, and what is summed over."""
+    """The axes of a product, ascending: those of the first factor alone, of the second alone, and of the sum."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]

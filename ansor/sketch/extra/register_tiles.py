@@ -7,7 +7,8 @@
 The search finds such tiles among millions of others, of which most of its measurements tell it little: a thread's tile
 of 8 x 16 wants nine lengths at once.  Here they are numbers of the sketch (`FORMS`), those that were fastest of the
 kernels in `benchmarks/product_ladder.py`; what remains is how far loops are unrolled and copies are vectors.  Tiles may
-run over the edge of an extent, as others do, where they add at most an eighth to each.
+run over the edge of an extent, as others do, where they add at most an eighth to each.  Of the forms that fit, the best
+by an estimate become sketches: few, as each takes its share of what is drawn at random.
 """
 
 from __future__ import annotations
@@ -24,11 +25,16 @@ from ..predicates import split_steps
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .padded_shared import extents_of
-from .product_roles import axes_read, sides_of
+from .product_roles import axes_read, roles_of, sides_of
 
 PIECE, STEPS = 4, (16, 8)
 MOST_WASTE = 1.125
 TILES = 2
+SKETCHES = 3
+MULTIPROCESSORS, WARPS = 128, 8
+"""Of a large GPU; so many warps keep the multiply-adders of one busy."""
+REGISTERS, OTHER_REGISTERS = 65536, 80
+"""Of a multiprocessor; of a thread beside its sums."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,16 @@ class Form:
         """The most steps of a tile for which `shared` bytes are enough, elements of both operands having `element`."""
         words = TILES * (self.rows + self.columns + 2 * PIECE) * element
         return next((n for n in STEPS if n * words <= shared), STEPS[-1])
+
+    def cost(self, rows: int, columns: int) -> float:
+        """Multiply-adds of the fullest multiprocessor for each term, times what too few warps make of them."""
+        blocks = -(-rows // self.rows) * -(-columns // self.columns)
+        here, sums = -(-blocks // MULTIPROCESSORS), self.sums[0] * self.sums[1]
+        threads = self.rows * self.columns // sums
+        resident = min(here, max(1, REGISTERS // (threads * (sums + OTHER_REGISTERS))))
+        busy: float = min(1.0, resident * threads / 32 / WARPS) ** 0.75
+        operands = 1 + (self.sums[0] + self.sums[1]) / (4 * sums)
+        return here * self.rows * self.columns / busy * operands
 
     @property
     def row_lengths(self) -> tuple[int, ...]:
@@ -60,14 +76,20 @@ def _lengths(block: int, sums: int) -> tuple[int, ...]:
 
 
 FORMS = (
-    Form(128, 256, (8, 16)), Form(256, 128, (16, 8)), Form(128, 128, (8, 16)), Form(128, 128, (16, 8)),
+    Form(128, 256, (8, 16)), Form(256, 128, (16, 8)), Form(128, 128, (16, 8)), Form(128, 128, (8, 16)),
     Form(128, 128, (8, 8)), Form(64, 128, (8, 8)), Form(128, 64, (8, 8)), Form(64, 64, (8, 8)),
 )  # fmt: skip
 """Of products that fill the machine, down to those of a few hundred rows and columns."""
 
 
 def register_tiled(ctx: SketchContext, sketches: Iterable[State]) -> list[State]:
-    """The sketches whose lengths are all undecided, with those of their product decided in each form that fits."""
+    """The sketches whose lengths are all undecided, with those of their product decided in the best forms that fit.
+
+    None where tensor cores may compute it.
+    """
+    first = ctx.dag.init_state
+    if any(roles_of(ctx.target, first, k) is not None for k in range(len(first.stages))):
+        return []
     shared = ctx.hardware.max_shared_memory_per_block
     return [replay(ctx.dag, steps) for sketch in sketches for steps in _decided(sketch, shared)]
 
@@ -79,12 +101,17 @@ def _decided(sketch: State, shared: int) -> Iterator[tuple[Step, ...]]:
     ((k, (row, column)),) = products.items()
     op = sketch.stages[k].op
     extents = extents_of(op)
-    for form in FORMS:
-        if _waste(extents[row], form.rows) <= MOST_WASTE and _waste(extents[column], form.columns) <= MOST_WASTE:
-            lengths: list[tuple[int, ...]] = [(1, 1, 1, 1)] * len(op.axis)
-            lengths.append((form.steps(element_bytes(op.dtype), shared), 1))
-            lengths[row], lengths[column] = form.row_lengths, form.column_lengths
-            yield _with_lengths(sketch, k, lengths)
+    for form in best_forms(extents[row], extents[column]):
+        lengths: list[tuple[int, ...]] = [(1, 1, 1, 1)] * len(op.axis)
+        lengths.append((form.steps(element_bytes(op.dtype), shared), 1))
+        lengths[row], lengths[column] = form.row_lengths, form.column_lengths
+        yield _with_lengths(sketch, k, lengths)
+
+
+def best_forms(rows: int, columns: int) -> list[Form]:
+    """Up to SKETCHES forms for so many outputs, the best first."""
+    fits = [f for f in FORMS if max(_waste(rows, f.rows), _waste(columns, f.columns)) <= MOST_WASTE]
+    return sorted(fits, key=lambda form: form.cost(rows, columns))[:SKETCHES]
 
 
 def _waste(extent: int, block: int) -> float:
