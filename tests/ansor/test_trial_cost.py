@@ -154,12 +154,12 @@ def test_inputs_of_stored_dtypes_come_back_as_they_were(tmp_path: Path) -> None:
 
     x = te.placeholder((5, 3), "bfloat16", name="x")
     dag = te.ComputeDAG([x, te.compute((5, 3), lambda i, j: x[i, j], name="y")])
-    made, _ = jobs._task_data(dag, tmp_path, 7)
+    made, _ = jobs._task_data(dag, tmp_path, 7, "strict")
     given = tmp_path / "given"
     given.mkdir()
     np.save(given / "0.npy", made[0])
     for folder in (tmp_path, given):
-        again, right = jobs._task_data(dag, folder, 8)
+        again, right = jobs._task_data(dag, folder, 8, "strict")
         assert made[0].dtype == again[0].dtype == np.dtype("bfloat16")
         assert made[0].tobytes() == again[0].tobytes()
         assert (right[1].low == made[0].astype("float32")).all()
