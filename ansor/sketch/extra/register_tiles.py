@@ -26,13 +26,14 @@ from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .padded_shared import extents_of
 from .product_roles import axes_read, roles_of, sides_of
+from .split_reduction import NOMINAL_SMS
 
 PIECE, STEPS = 4, (16, 8)
 MOST_WASTE = 1.125
 TILES = 2
 SKETCHES = 3
-MULTIPROCESSORS, WARPS = 128, 8
-"""Of a large GPU; so many warps keep the multiply-adders of one busy."""
+WARPS = 8
+"""So many keep the multiply-adders of a multiprocessor busy."""
 REGISTERS, OTHER_REGISTERS = 65536, 80
 """Of a multiprocessor; of a thread beside its sums."""
 
@@ -53,7 +54,7 @@ class Form:
     def cost(self, rows: int, columns: int) -> float:
         """Multiply-adds of the fullest multiprocessor for each term, times what too few warps make of them."""
         blocks = -(-rows // self.rows) * -(-columns // self.columns)
-        here, sums = -(-blocks // MULTIPROCESSORS), self.sums[0] * self.sums[1]
+        here, sums = -(-blocks // NOMINAL_SMS), self.sums[0] * self.sums[1]
         threads = self.rows * self.columns // sums
         resident = min(here, max(1, REGISTERS // (threads * (sums + OTHER_REGISTERS))))
         busy: float = min(1.0, resident * threads / 32 / WARPS) ** 0.75
