@@ -15,7 +15,8 @@ from ansor.cli.main import main
 from ansor.core.errors import TaskError
 from ansor.core.target import Target
 from ansor.measure.check import accepted_values, mismatch
-from ansor.records.lines import best_records, dump_record_to_string, load_best_record, load_record_from_string
+from ansor.records.best import best_records, load_best_record
+from ansor.records.lines import dump_record_to_string, load_record_from_string
 from te_lite.errors import RecordError
 from te_lite.fragment import Fragment
 from te_lite.interp import run

@@ -11,7 +11,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.analytical.machine import CPU, GPU, machine_of
+from ansor.analytical.machine import CPU, GPUS, machine_of
 from ansor.cli.main import main
 from ansor.core import registry
 from ansor.offline.analytical import AnalyticalRunner
@@ -130,7 +130,7 @@ def test_what_is_not_said_is_that_of_its_like() -> None:
         ({"rules": [lambda s: s]}, "custom sketch rule"),
         ({"rules": []}, "at least one rule"),
         ({"hardware": 4}, r"hardware must be ansor\.HardwareParams, got 4"),
-        ({"machine": GPU("npu", 1, 1e9, 64, 1e9, 1, 64, 1, 1)}, "for a target like 'c' the machine must be a CPU"),
+        ({"machine": GPUS["H200"]}, "for a target like 'c' the machine must be a CPU"),
         ({"runner": "local"}, "runner must be a function that makes one"),
         ({"builder": NoBuilder()}, "builder must be a function that makes one"),
     ],
