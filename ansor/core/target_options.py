@@ -13,10 +13,11 @@ DESCRIBE = ("keys", "libs", "device", "model", "tag", "runtime", "executor", "in
             "system-lib")  # fmt: skip
 """TVM's words for what a target is, which a program does not depend on here; `model` names a GPU or accelerator."""
 
-HONOURED: dict[str, tuple[str, ...]] = {
-    "c": ("march", "mcpu", "precision"), "cuda": ("arch", "precision"), "vta": ("precision",),
-}  # fmt: skip
+HONOURED: dict[str, tuple[str, ...]] = {"c": ("march", "mcpu"), "cuda": ("arch",), "vta": ()}
 """What a program depends on; each needs a value.  A kind that is not here judges its options itself."""
+
+JUDGED = ("precision",)
+"""What `Target` itself judges, for every kind."""
 
 DEVICE_LIMITS = ("max_num_threads", "thread_warp_size", "max_threads_per_block", "max_shared_memory_per_block",
                  "shared_memory_per_block", "registers_per_block", "l2_cache_size_bytes")  # fmt: skip
@@ -27,7 +28,7 @@ def known_options(kind: str) -> tuple[str, ...] | None:
     """The options that a target of a kind may have; None where its backend judges them."""
     if kind not in HONOURED:
         return None
-    return (*HONOURED[kind], *DESCRIBE, *(DEVICE_LIMITS if kind == "cuda" else ()))
+    return (*HONOURED[kind], *JUDGED, *DESCRIBE, *(DEVICE_LIMITS if kind == "cuda" else ()))
 
 
 def check_option(text: str, kind: str, word: str) -> None:
