@@ -23,25 +23,27 @@ from te_lite.errors import require
 from te_lite.names import Names
 from te_lite.stmt import LoweredFunc
 
-from .compile import FLAGS, avoided_instructions, compiler_command, library_path
+from .compile import avoided_instructions, compiler_command, library_path
 from .emit import emit, entry_name
 from .errors import CompileError
 from .host import check_machine, host_family, machine_facts
 from .library import library_file
 from .module import Module
+from .processor import flags_for, options_for
 
 
 class CExporter:
     """Follows `ansor.core.exported_program.ProgramExporter`."""
 
     def files(self, func: LoweredFunc, target: str) -> ProgramFiles:
-        """Raises EmitError or CompileError."""
-        name, arguments, source = entry_name(func), arguments_of(func), emit(func)
-        library = read_sealed(library_path(source))
+        """Raises EmitError, and CompileError also for a processor whose programs this one cannot run."""
+        flags = flags_for(target)
+        name, arguments, source = entry_name(func), arguments_of(func), emit(func, options=options_for(target))
+        library = read_sealed(library_path(source, flags=flags))
         require(library is not None, CompileError, name, "its stored library was changed while it was read")
         assert library is not None
         texts = {
-            f"{name}.c": f'/* {_compiled_by(name)} */\n#include "{name}.h"\n\n{source}',
+            f"{name}.c": f'/* {_compiled_by(name, flags)} */\n#include "{name}.h"\n\n{source}',
             f"{name}.h": header(name, arguments),
             f"{name}.py": loader(name, arguments),
         }
@@ -65,10 +67,10 @@ def library_name(name: str) -> str:
     return f"lib{name}.so"
 
 
-def _compiled_by(name: str) -> str:
+def _compiled_by(name: str, flags: Sequence[str]) -> str:
     """How the library is made, for the reader of the source."""
-    flags = " ".join((*FLAGS, *avoided_instructions(compiler_command())))
-    return f"for processors of the family {host_family()}: gcc {flags} {name}.c -o {library_name(name)} -lm"
+    words = " ".join((*flags, *avoided_instructions(compiler_command())))
+    return f"for processors of the family {host_family()}: gcc {words} {name}.c -o {library_name(name)} -lm"
 
 
 def header(name: str, arguments: Sequence[Argument]) -> str:

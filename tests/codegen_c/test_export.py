@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import random
 import re
 import shutil
@@ -242,6 +243,19 @@ def test_a_folder_that_holds_something_is_left_alone(exported: Path, log: Path, 
     assert main(["export", str(log), str(exported), "--workload", "softmax"]) == 2
     assert "the folder must be new or empty" in capsys.readouterr().err
     assert (exported / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor of x86")
+def test_the_processor_of_the_target_is_that_of_the_library(log: Path, tmp_path: Path) -> None:
+    """Its vectors, the flag in the source's first line, and the code; a processor that nobody knows is refused."""
+    texts = {}
+    for target in ("c", "c -march=x86-64"):
+        assert main(["export", str(log), str(tmp_path / target), "--workload", "matmul", "--target", target]) == 0
+        texts[target] = (tmp_path / target / "matmul.c").read_text()
+    assert "-march=native" in texts["c"] and "-march=x86-64 " in texts["c -march=x86-64"]
+    one, other = [(tmp_path / target / "libmatmul.so").read_bytes() for target in texts]
+    assert one != other
+    assert main(["export", str(log), str(tmp_path / "foo"), "--workload", "matmul", "--target", "c -march=foo"]) == 2
 
 
 def test_a_target_that_cannot_be_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
