@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from te_lite.expr import Binary, BufferLoad, Cast, Expr, Var, binary, same
-from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
+from te_lite.perfect_nest import IN_TURN, iteration, nested, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Barrier,
@@ -126,10 +126,7 @@ class _Operand:
 
     def place(self, step: Expr) -> Expr:
         """Where an element for step number `step` is."""
-        index = binary("%", step, SETS)
-        for loop in self.loops:
-            index = binary("+", binary("*", index, loop.extent), loop.var)
-        return index
+        return iteration(self.loops, binary("%", step, SETS))
 
 
 def _operand(load: BufferLoad, tile: list[For]) -> _Operand:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import prod
 
 from te_lite.c_text import BYTES
-from te_lite.expr import BufferLoad, Expr, as_expr, binary
-from te_lite.perfect_nest import IN_TURN, nested, perfect_nest
+from te_lite.expr import BufferLoad
+from te_lite.perfect_nest import IN_TURN, iteration, nested, perfect_nest
 from te_lite.stmt import Buffer, For, ForKind, Seq, Stmt, Store, seq
 
 from .async_copy import moved
@@ -45,7 +45,7 @@ def staged(copies: Stmt) -> Staged:
         loops, inner = perfect_nest(copy)
         if isinstance(inner, Store) and _is_turned(loops, inner):
             held = Buffer(f"{inner.buffer.name}_fetched", inner.buffer.dtype, tuple([x.extent for x in loops]), "local")
-            place = _place(loops)
+            place = iteration(loops)
             reads.append(_written_out(loops, Store(held, place, inner.value)))
             stores.append(_written_out(loops, Store(inner.buffer, inner.index, BufferLoad(held, place))))
             registers.append(held)
@@ -65,14 +65,6 @@ def _is_turned(loops: tuple[For, ...], s: Store) -> bool:
     vector = lane.extent * BYTES[s.buffer.dtype] <= VECTOR_BYTES
     read, stored = [vector_start(index, lane.var, lane.extent) for index in (found[0].index, s.index)]
     return small and plain and vector and read is not None and stored is None
-
-
-def _place(loops: tuple[For, ...]) -> Expr:
-    """The number of an iteration."""
-    place: Expr = as_expr(0)
-    for x in loops:
-        place = binary("+", binary("*", place, x.extent), x.var)
-    return place
 
 
 def _written_out(loops: tuple[For, ...], s: Store) -> Stmt:

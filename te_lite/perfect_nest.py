@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from .expr import Expr, as_expr, binary
 from .stmt import For, ForKind, Stmt
 
 IN_TURN = (ForKind.SERIAL, ForKind.UNROLLED)
@@ -26,3 +27,11 @@ def nested(loops: Sequence[For], body: Stmt, kind: ForKind | None = None) -> Stm
     for loop in reversed(loops):
         body = replace(loop, body=body, kind=kind or loop.kind)
     return body
+
+
+def iteration(loops: Sequence[For], around: Expr | None = None) -> Expr:
+    """The number of an iteration of nested loops, the last one fastest; `around` is the number of one around them."""
+    number = as_expr(0) if around is None else around
+    for loop in loops:
+        number = binary("+", binary("*", number, loop.extent), loop.var)
+    return number
