@@ -37,7 +37,7 @@ from te_lite.stmt import (
     with_bodies,
     written_by,
 )
-from te_lite.visit import transform, walk
+from te_lite.visit import free_vars, transform, walk
 
 from .turns_ahead import SETS, Env, points
 
@@ -53,7 +53,7 @@ def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, .
     if not instructions or len(instructions) < len(leaves) or len(sums) != 1 or sums & set(held):
         return None
     plain = all(x.kind in IN_TURN for x in steps) and all(_fills(s, held) for s in loads)
-    still = not any(x.var in _variables(s.d) for s in instructions for x in steps)
+    still = not any(x.var in free_vars(s.d) for s in instructions for x in steps)
     if not plain or not still or any(e.buffer not in held for s in instructions for e in (s.a, s.b)):
         return None
     sets = {b: Buffer(f"{b.name}_ahead", b.dtype, (SETS, *b.shape), b.scope) for b in held}
@@ -85,10 +85,6 @@ def _fills(s: Stmt, held: Sequence[Buffer]) -> bool:
 def _values(s: Stmt) -> tuple[Expr, ...]:
     """What a copy reads, and where it writes."""
     return (s.to.index, s.row) if isinstance(s, WarpLoad) else exprs_of(s)
-
-
-def _variables(e: Expr) -> set[Var]:
-    return {x for x in walk(e) if isinstance(x, Var)}
 
 
 @dataclass(frozen=True)

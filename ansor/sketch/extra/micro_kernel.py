@@ -31,7 +31,7 @@ from ..predicates import NO_SPLIT, fusion_target, named_axes, needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .packed_read import panels
-from .padded_shared import axes_of, extents_of
+from .padded_shared import axes_read, extents_of
 from .split_reduction import derive
 
 REGISTERS = {64: 28}
@@ -58,7 +58,7 @@ def row_axis(state: State, k: int) -> int | None:
     op = state.stages[k].op
     extents, lane = extents_of(op), len(op.axis) - 1
     moved = [
-        frozenset[int]().union(*[axes_of(index, extents) for index in read.forms])
+        axes_read(read, extents)
         for reads in reads_by_producer(state.ops, inlined=frozenset())
         for read in reads
         if read.reader == k

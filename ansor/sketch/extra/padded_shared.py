@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from te_lite.reads import Affine, Form, Quotient, Scaled, Sum, reads_by_producer
+from te_lite.reads import Affine, Form, Quotient, Read, Scaled, Sum, reads_by_producer
 from te_lite.replay import apply
 from te_lite.state import ATTACHED, INLINED, State
 from te_lite.step import StorageAlign
@@ -43,6 +43,11 @@ def axes_of(form: Form, extents: Sequence[int]) -> frozenset[int]:
             return axes_of(part, extents)
         case _:
             return frozenset()
+
+
+def axes_read(read: Read, extents: Sequence[int]) -> frozenset[int]:
+    """The axes, of these extents, that a read depends on."""
+    return frozenset().union(*[axes_of(form, extents) for form in read.forms])
 
 
 def strided_axis(state: State, k: int) -> int | None:

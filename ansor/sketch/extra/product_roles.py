@@ -27,7 +27,7 @@ from te_lite.visit import walk
 
 from ...core.target import TF32, Target
 from ..predicates import is_untouched
-from .padded_shared import axes_of, extents_of
+from .padded_shared import axes_read, extents_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,6 @@ def sides_of(a: Read, b: Read, extents: Sequence[int], space: int) -> Sides | No
     terms = tuple(sorted([d for d in of_a & of_b if d >= space]))
     summed = tuple([d for d in range(space, len(extents)) if extents[d] > 1])
     return Sides(rows, columns, terms) if rows and columns and terms and terms == summed else None
-
-
-def axes_read(read: Read, extents: Sequence[int]) -> frozenset[int]:
-    """The axes, of these extents, that a read depends on."""
-    return frozenset().union(*[axes_of(form, extents) for form in read.forms])
 
 
 def _factor(stage: int, read: Read, side: int, terms: int, extents: Sequence[int]) -> Factor | None:

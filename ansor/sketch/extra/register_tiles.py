@@ -24,8 +24,8 @@ from te_lite.step import Split, Step
 from ..predicates import split_steps
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
-from .padded_shared import extents_of
-from .product_roles import axes_read, roles_of, sides_of
+from .padded_shared import axes_read, extents_of
+from .product_roles import roles_of, sides_of
 from .split_reduction import NOMINAL_SMS
 
 PIECE, STEPS = 4, (16, 8)

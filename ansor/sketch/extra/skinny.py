@@ -32,7 +32,7 @@ from ..generate import default_rules
 from ..predicates import THREAD, consumers, elementwise_reader, has_rfactor, is_untouched
 from ..rule import Condition, Outcome, SketchContext, SketchRule
 from ..shared_memory import element_bytes
-from .padded_shared import axes_of
+from .padded_shared import axes_of, axes_read
 from .split_reduction import NOMINAL_SMS, SplitReduction, derive
 
 BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"
@@ -127,7 +127,7 @@ def _reads(state: State, k: int) -> dict[int, list[Read]]:
 
 
 def _axes(reads: Iterable[Read], extents: Sequence[int]) -> frozenset[int]:
-    return frozenset().union(*[axes_of(form, extents) for read in reads for form in read.forms])
+    return frozenset().union(*[axes_read(read, extents) for read in reads])
 
 
 def _runs_along(state: State, reads: dict[int, list[Read]], axis: int, extents: Sequence[int]) -> bool:
