@@ -20,11 +20,11 @@ from te_lite.stmt import (
     For,
     ForKind,
     LoweredFunc,
-    Seq,
     Stmt,
     WarpLoad,
     WarpMultiply,
     exprs_of,
+    flattened,
     seq,
     stmts_of,
     written_by,
@@ -152,18 +152,6 @@ def _is_launch(s: Stmt) -> bool:
     return isinstance(s, For) and s.kind in (ForKind.BLOCK, ForKind.THREAD)
 
 
-def _root_stmts(s: Stmt, scratch: list[Buffer]) -> Iterator[Stmt]:
-    match s:
-        case Alloc(buffer=buffer, body=body) if buffer.scope == "global":
-            scratch.append(buffer)
-            yield from _root_stmts(body, scratch)
-        case Seq(stmts=stmts):
-            for x in stmts:
-                yield from _root_stmts(x, scratch)
-        case _:
-            yield s
-
-
 def _nest(s: Stmt) -> KernelNest:
     loops: dict[str, For] = {}
     outer, body = perfect_nest(s, lambda loop: loop.kind in (ForKind.BLOCK, ForKind.THREAD))
@@ -195,7 +183,7 @@ def kernel_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
     Raises EmitError when a thread loop stands inside other statements, or threads share a global allocation.
     """
     scratch: list[Buffer] = []
-    groups = _groups(_root_stmts(func.body, scratch))
+    groups = _groups(flattened(func.body, scratch, lambda buffer: buffer.scope == "global"))
     nests = [_nest(seq(*group)) for group in groups]
     for nest in nests:
         for buffer in nest.allocated("global"):

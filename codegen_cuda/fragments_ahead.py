@@ -14,14 +14,13 @@ an H200, and 445 without (128 x 256 x 32); cuBLAS took 209.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from te_lite.expr import BufferLoad, Expr, Var, binary
 from te_lite.perfect_nest import IN_TURN, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
-    Alloc,
     Buffer,
     For,
     Seq,
@@ -31,6 +30,7 @@ from te_lite.stmt import (
     WarpMultiply,
     bodies,
     exprs_of,
+    flattened,
     map_exprs,
     seq,
     stmts_of,
@@ -46,7 +46,7 @@ def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, .
     """The loops over steps, and the work of one; None where fragments cannot be loaded ahead."""
     steps, body = perfect_nest(nest)
     held: list[Buffer] = []
-    *loads, multiply = _parts(body, held)
+    *loads, multiply = flattened(body, held)
     leaves = [s for s in stmts_of(multiply) if not isinstance(s, For | Seq)]
     instructions = [s for s in leaves if isinstance(s, WarpMultiply)]
     sums = {s.d.buffer for s in instructions}
@@ -58,19 +58,6 @@ def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, .
         return None
     sets = {b: Buffer(f"{b.name}_ahead", b.dtype, (SETS, *b.shape), b.scope) for b in held}
     return steps, FragmentMultiplies(tuple(loads), multiply, sets, next(iter(sums)), simplifier)
-
-
-def _parts(s: Stmt, held: list[Buffer]) -> Iterator[Stmt]:
-    """The statements of a step in order; `held` gets the buffers that are allocated around them."""
-    match s:
-        case Alloc(buffer=buffer, body=body):
-            held.append(buffer)
-            yield from _parts(body, held)
-        case Seq(stmts=stmts):
-            for x in stmts:
-                yield from _parts(x, held)
-        case _:
-            yield s
 
 
 def _fills(s: Stmt, held: Sequence[Buffer]) -> bool:

@@ -215,6 +215,19 @@ def stmts_of(s: Stmt) -> Iterator[Stmt]:
         stack.extend(reversed(bodies(node)))
 
 
+def flattened(s: Stmt, held: list[Buffer], taken: Callable[[Buffer], bool] = lambda buffer: True) -> Iterator[Stmt]:
+    """The statements of sequences in sequences, in order; `held` gets allocations around them that are `taken`."""
+    match s:
+        case Alloc(buffer=buffer, body=body) if taken(buffer):
+            held.append(buffer)
+            yield from flattened(body, held, taken)
+        case Seq(stmts=stmts):
+            for x in stmts:
+                yield from flattened(x, held, taken)
+        case _:
+            yield s
+
+
 def written_by(s: Stmt) -> tuple[Buffer, ...]:
     """The buffers that the statement itself, without those inside of it, writes."""
     match s:
