@@ -11,13 +11,15 @@ while it computes, and stores them one by one before the barrier:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad
-from te_lite.perfect_nest import IN_TURN, iteration, nested, perfect_nest
-from te_lite.stmt import Buffer, For, ForKind, Seq, Stmt, Store, seq
+from te_lite.perfect_nest import IN_TURN, iteration
+from te_lite.stmt import Buffer, For, ForKind, If, Seq, Stmt, Store, seq
+from te_lite.visit import free_vars
 
 from .async_copy import moved
 from .cuda_program import VECTOR_BYTES
@@ -42,32 +44,52 @@ def staged(copies: Stmt) -> Staged:
     stores: list[Stmt] = []
     registers: list[Buffer] = []
     for copy in copies.stmts if isinstance(copies, Seq) else (copies,):
-        loops, inner = perfect_nest(copy)
-        if isinstance(inner, Store) and _is_turned(loops, inner):
+        around, inner = _enclosing(copy)
+        loops = [x for x in around if isinstance(x, For)]
+        if isinstance(inner, Store) and _is_turned(around, inner):
             held = Buffer(f"{inner.buffer.name}_fetched", inner.buffer.dtype, tuple([x.extent for x in loops]), "local")
             place = iteration(loops)
-            reads.append(_written_out(loops, Store(held, place, inner.value)))
-            stores.append(_written_out(loops, Store(inner.buffer, inner.index, BufferLoad(held, place))))
+            reads.append(_written_out(around, Store(held, place, inner.value)))
+            stores.append(_written_out(around, Store(inner.buffer, inner.index, BufferLoad(held, place))))
             registers.append(held)
         else:
             reads.append(copy)
     return Staged(seq(*reads), tuple(stores), tuple(registers))
 
 
-def _is_turned(loops: tuple[For, ...], s: Store) -> bool:
-    """Whether the lanes of the innermost loop are neighbours where they are read, and none where they are stored."""
-    found = moved(s.value)
+def _enclosing(s: Stmt) -> tuple[list[For | If], Stmt]:
+    """The loops and conditions of which each encloses the next one and nothing else, and what the last one encloses."""
+    around: list[For | If] = []
+    while isinstance(s, For | If):
+        around.append(s)
+        s = s.body if isinstance(s, For) else s.then
+    return around, s
+
+
+def _is_turned(around: Sequence[For | If], s: Store) -> bool:
+    """Whether the lanes of the innermost loop are neighbours where they are read, and none where they are stored; all
+    of them are copied, or none is."""
+    loops, found = [x for x in around if isinstance(x, For)], moved(s.value)
     if not loops or loops[-1].kind is not ForKind.VECTORIZED or found is None:
         return False
     *outer, lane = loops
     small = prod([x.extent for x in loops]) * BYTES[s.buffer.dtype] <= MOST_BYTES
     plain = all(x.kind in IN_TURN for x in outer)
+    whole = all(lane.var not in free_vars(x.cond) for x in around if isinstance(x, If))
     vector = lane.extent * BYTES[s.buffer.dtype] <= VECTOR_BYTES
     read, stored = [vector_start(index, lane.var, lane.extent) for index in (found[0].index, s.index)]
-    return small and plain and vector and read is not None and stored is None
+    return small and plain and whole and vector and read is not None and stored is None
 
 
-def _written_out(loops: tuple[For, ...], s: Store) -> Stmt:
-    """`s` in the loops of a copy, of which the innermost one is that of its lanes."""
-    *outer, lane = loops
-    return nested(outer, nested([lane], s), ForKind.UNROLLED)
+def _written_out(around: Sequence[For | If], s: Store) -> Stmt:
+    """`s` in the loops and conditions of a copy, whose innermost loop is that of its lanes."""
+    body: Stmt = s
+    for x in reversed(around):
+        match x:
+            case If(cond=cond):
+                body = If(cond, body)
+            case For(kind=ForKind.VECTORIZED):
+                body = replace(x, body=body)
+            case For():
+                body = replace(x, body=body, kind=ForKind.UNROLLED)
+    return body

@@ -95,8 +95,9 @@ class VectorStore:
 
     def _local_kind(self, width: int) -> str | None:
         """The vector type in which reads of a store to registers are done; None when no read is a vector."""
-        native = _NATIVE.get(self.store.buffer.dtype, {}).get(width)
-        return native if any(self._is_vector(e, width) for e in _unconditional(self.store.value)) else None
+        native, value = _NATIVE.get(self.store.buffer.dtype, {}).get(width), self.store.value
+        read = any(self._is_vector(e, width) for e in _unconditional(value))
+        return native if read or (_is_choice(value) and self._copied(value, width)) else None
 
     def _kind(self, width: int) -> str | None:
         """The vector type of a store to memory; None when it is none of this width."""
@@ -131,9 +132,12 @@ class VectorStore:
 
     def emit(self) -> None:
         """The store for all lanes; chunks after the first need the loop variable as their base."""
-        whole = self._vector(self.store.value)
-        if self.store.buffer.storage != "local" and whole is not None:
+        whole, local = self._vector(self.store.value), self.store.buffer.storage == "local"
+        if whole is not None and not local:
             self.writer.line(f"{self._target()} = {whole[0]};")
+            return
+        if whole is not None and _is_choice(self.store.value):
+            self._take_apart(whole[0])
             return
         loads = list(self._lane_reads())
         if not loads:
@@ -151,6 +155,15 @@ class VectorStore:
         name, kind = self.writer.fresh("v"), _NATIVE[e.dtype][self.width]
         self.writer.line(f"  const {kind} {name} = {self._read(e, kind)};")
         self.writer.lane_loads[id(e)] = name
+
+    def _take_apart(self, whole: str) -> None:
+        """A vector that is chosen as one, its lanes into registers."""
+        name = self.writer.fresh("v")
+        self.writer.line("{")
+        self.writer.line(f"  const {self.kind} {name} = {whole};")
+        for k in range(self.width):
+            self.writer.line(f"  {self._lane(k)[0]} = {name}.{_FIELDS[k]};")
+        self.writer.line("}")
 
     def _store_lanes(self, pad: str) -> None:
         """The lanes one by one into registers, or put together into memory."""
@@ -224,6 +237,10 @@ class VectorStore:
         writer.lane_loads.update(reads)
         writer.lane[var] = base
         return out
+
+
+def _is_choice(e: Expr) -> bool:
+    return isinstance(e, Select) or (isinstance(e, Call) and e.func == "if_then_else")
 
 
 def _unconditional(e: Expr) -> Iterator[Expr]:

@@ -85,17 +85,18 @@ def _axis(extent: int, position: int | None, sketch: State) -> tuple[int, int | 
 
 
 def _tile_axes(sketch: State, k: int) -> tuple[tuple[int, int | None], ...]:
-    """See `Fetch.axes`; of a stage in fragments, the axes that are not split have loops around it and count as 1."""
+    """See `Fetch.axes`; of a stage in other tiles than Ansor's, axes that are not split have loops around it and count
+    as 1."""
     stage = sketch.stages[k]
     extents = [v.extent if isinstance(v.extent, int) else 1 for v in (*stage.op.axis, *stage.op.reduce_axis)]
-    splits = iter(sorted(split_steps(sketch, k)))
-    if storage_class(stage.op.scope) == "fragment":
+    splits, whole = sorted(split_steps(sketch, k)), named_axes(stage, NO_SPLIT)
+    if storage_class(stage.op.scope) == "fragment" or len(splits) != len(extents) - len(whole):
         found = dict(
             reversed([*zip([r.parent for r in stage.relations if isinstance(r, SplitRel)], splits, strict=True)])
         )
         return tuple([_axis(e, found[n], sketch) if n in found else (1, None) for n, e in enumerate(extents)])
-    whole = named_axes(stage, NO_SPLIT)
-    return tuple([_axis(e, None if n in whole else next(splits), sketch) for n, e in enumerate(extents)])
+    ordered = iter(splits)
+    return tuple([_axis(e, None if n in whole else next(ordered), sketch) for n, e in enumerate(extents)])
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ from ansor.core.hardware import HardwareParams
 from ansor.core.target import Target
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.register_tiles import FORMS, best_forms
+from ansor.sketch.extra.tile_cost import Product
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
 from te_lite.topi import benchmarks
@@ -70,8 +71,8 @@ def test_large_products_have_the_best_forms_and_read_their_operands_ahead(
     hardware = HardwareParams(target=target).completed(target)
     dag = ComputeDAG(matmul(size, size, size))
     sketches = extra_sketches(dag, target, hardware, rules=["register_tiles"])
-    assert best_forms(size, size) == [FORMS[k] for k in best]
-    for form, sketch, count in zip(best_forms(size, size), sketches, steps, strict=True):
+    assert best_forms(Product(1, size, size, size)) == [FORMS[k] for k in best]
+    for form, sketch, count in zip(best_forms(Product(1, size, size, size)), sketches, steps, strict=True):
         state = drawn_program(sketch, target, hardware, np.random.default_rng(2))
         assert state is not None
         program = emit(te.lower(state))

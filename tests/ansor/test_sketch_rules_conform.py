@@ -34,6 +34,7 @@ SMALL: dict[str, ComputeDAG] = {
     "halves": ComputeDAG(_halves(24, 20, 16)),
     "long": ComputeDAG(sketch_cases.softmax(1, 16400)),
     "tile": ComputeDAG(sketch_cases.matmul(60, 63, 17)),
+    "panel": ComputeDAG(sketch_cases.matmul(33, 40, 34)),
 }
 
 
@@ -86,7 +87,7 @@ EXTRA = {
     ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",),
     ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),
     ("cuda", "transposed_shared_ahead"): ("conv",), ("cuda", "split_reduction_transposed_ahead"): ("deep",),
-    ("cuda", "register_tiles"): ("tile",),
+    ("cuda", "register_tiles"): ("tile",), ("cuda", "sliced_tiles"): ("panel",),
     ("cuda", "tensor_core"): ("halves",),
 }  # fmt: skip
 

@@ -160,6 +160,15 @@ def test_a_loop_inside_a_vectorized_loop_is_refused() -> None:
         emit(in_threads([a, o], 4, body))
 
 
+def test_choices_go_into_registers_as_vectors() -> None:
+    a, o, regs = Buffer("A", "float32", (52,)), Buffer("O", "float32", (72,)), Buffer("regs", "float32", (4,), "local")
+    b, t, k, j = v("b", "t", "k", "j")
+    chosen = if_then_else(compare("<", b * 6 + t, 13), a[at(b, t, k, 4)], const(0, "float32"))
+    body = seq(For(k, 4, V, Store(regs, k, chosen)), For(j, 4, V, Store(o, at(b, t, j, 4), regs[j] + 1)))
+    source = check(func([a, o], kernel([("blockIdx.x", b, 3), ("threadIdx.x", t, 6)], Alloc(regs, body)))).source
+    assert re.search(r"const float4 v\w* = .* \? \*\(const float4 \*\)", source) and "regs[3] = v" in source
+
+
 def test_conversions_and_functions_lane_by_lane() -> None:
     a, o = Buffer("A", "int8", (72,)), Buffer("O", "float32", (72,))
     f = in_threads([a, o], 4, lambda b, t, k: Store(

@@ -21,7 +21,7 @@ from codegen_cuda.lane_digits import with_lane_digits
 from codegen_cuda.operands_ahead import most_words, with_operands_ahead
 from codegen_cuda.staged_copies import staged
 from codegen_cuda.vector_writes import with_vector_writes
-from te_lite.expr import Var
+from te_lite.expr import Var, compare
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import State
@@ -41,7 +41,7 @@ from te_lite.step import (
     StorageAlign,
     StorageOrder,
 )
-from te_lite.stmt import Alloc, Buffer, For, ForKind, LoweredFunc, Stmt, Store, stmts_of
+from te_lite.stmt import Alloc, Buffer, For, ForKind, If, LoweredFunc, Stmt, Store, stmts_of
 from te_lite.topi import benchmarks
 from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
@@ -102,6 +102,8 @@ TILES = {
     "two loops of steps": product(32, 16, 24, (1, 4, 2, 2), (1, 4, 2, 1), (3, 2), 1),
     "steps in groups": product(16, 8, 160, (1, 4, 2, 2), (1, 4, 2, 1), (2, 40), 4),
     "tiles that run over": product(29, 31, 24, (1, 4, 2, 2), (2, 4, 1, 2), (2, 2), 1),
+    "guarded vectors": product(29, 32, 24, (1, 4, 2, 4), (2, 4, 1, 2), (1, 4), 4),
+    "threads that are left over": product(24, 16, 36, (1, 4, 3, 1), (1, 4, 2, 2), (1, 6), 2),
     "as it is read": product(32, 16, 24, (1, 4, 2, 2), (1, 4, 2, 1), (1, 4), 4, transposed=False),
     "three tiles": product(32, 32, 24, (2, 4, 1, 2), (2, 4, 1, 2), (1, 4), 4, ahead=(Pipeline(1, 3), Pipeline(3, 3))),
     "four tiles": product(32, 32, 48, (2, 4, 1, 2), (2, 4, 1, 2), (1, 4), 1, ahead=(Pipeline(1, 4), Pipeline(3, 4))),
@@ -203,6 +205,25 @@ def test_copies_that_turn_go_through_registers() -> None:
     assert read < turns.index("v_step") < stored < turns.index("__syncthreads();")
     assert "copy_async<16>(B_shared" in turns and "copy_async<4>" not in turns
     assert "_fetched" not in emit(te.lower(TILES["as it is read"])).source
+
+
+@pytest.mark.parametrize(("name", "read"), [
+    ("guarded vectors", "? *(const float4 *)(A + "), ("threads that are left over", "= *(const float2 *)(A + "),
+])  # fmt: skip
+def test_copies_under_conditions_that_lanes_share_go_through_registers_as_well(name: str, read: str) -> None:
+    """Padding chooses between vectors, and threads that are left over read and store under their condition."""
+    source = emit(te.lower(TILES[name])).source
+    turns = source[source.index("for (int k_0") :]
+    assert read in turns and "copy_async<4>" not in turns
+    assert turns.count("(int)threadIdx.x < 36) {") == 2 * (name == "threads that are left over")
+
+
+def test_a_condition_that_differs_between_lanes_keeps_copies_whole() -> None:
+    lane, cond = Var("lane"), Var("t")
+    tile, a = Buffer("tile", "float32", (4, 64), "shared", pipelined=True), Buffer("A", "float32", (256,))
+    for left, count in ((cond, 1), (cond + lane, 0)):
+        store = If(compare("<", left, 3), Store(tile, lane * 64, a[lane]))
+        assert len(staged(For(lane, 4, ForKind.VECTORIZED, store)).registers) == count
 
 
 def test_copies_without_lanes_are_left_alone() -> None:

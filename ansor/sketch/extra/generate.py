@@ -24,6 +24,7 @@ from .register_tiles import register_tiled
 from .row_loops import row_loop_sketches
 from .rows import row_sketches
 from .skinny import skinny_sketches
+from .sliced_tiles import sliced_sketches
 from .split_reduction import split_reduction_sketches
 from .tensor_core import tensor_core_sketches
 from .transposed_shared import transposed
@@ -68,6 +69,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "padded_shared_ahead": _changed(_ordinary, padded, double_buffered),
     "transposed_shared_ahead": _changed(_ordinary, transposed, double_buffered),
     "register_tiles": _register_tiles,
+    "sliced_tiles": sliced_sketches,
     "tensor_core": tensor_core_sketches,
     "split_reduction_transposed_ahead": _changed(split_reduction_sketches, transposed, double_buffered),
 }

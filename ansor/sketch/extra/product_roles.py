@@ -79,7 +79,7 @@ def _roles(
     m, n, terms = sides.rows[-1], sides.columns[-1], sides.terms[-1]
     if extents[m] < op.m or extents[n] <= op.n or extents[terms] < op.k:
         return None
-    a, b = _factor(*first, m, terms, extents), _factor(*second, n, terms, extents)
+    a, b = factor_of(*first, m, terms, extents), factor_of(*second, n, terms, extents)
     return None if a is None or b is None else Roles(op, m, n, terms, a, b)
 
 
@@ -128,7 +128,7 @@ def sides_of(a: Read, b: Read, extents: Sequence[int], space: int) -> Sides | No
     return Sides(rows, columns, terms) if rows and columns and terms and terms == summed else None
 
 
-def _factor(stage: int, read: Read, side: int, terms: int, extents: Sequence[int]) -> Factor | None:
+def factor_of(stage: int, read: Read, side: int, terms: int, extents: Sequence[int]) -> Factor | None:
     """The dimensions of a factor along two of the axes, each in steps of 1 in a dimension of its own."""
     found: dict[int, int] = {}
     for d, form in enumerate(read.forms):

@@ -8,13 +8,14 @@ The search finds such tiles among millions of others, of which most of its measu
 of 8 x 16 wants nine lengths at once.  Here they are numbers of the sketch (`FORMS`), those that were fastest of the
 kernels in `benchmarks/product_ladder.py`; what remains is how far loops are unrolled and copies are vectors.  Tiles may
 run over the edge of an extent, as others do, where they add at most an eighth to each.  Of the forms that fit, the best
-by an estimate become sketches: few, as each takes its share of what is drawn at random.
+by an estimate (`tile_cost.py`) become sketches: few, as each takes its share of what is drawn at random.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import prod
 
 from te_lite.reads import reads_by_producer
 from te_lite.replay import replay
@@ -26,59 +27,16 @@ from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .padded_shared import axes_read, extents_of
 from .product_roles import roles_of, sides_of
-from .split_reduction import NOMINAL_SMS
+from .tile_cost import PIECE, Product, Tile, cycles
 
-PIECE, STEPS = 4, (16, 8)
+STEPS = (16, 8)
 MOST_WASTE = 1.125
 TILES = 2
 SKETCHES = 3
-WARPS = 8
-"""So many keep the multiply-adders of a multiprocessor busy."""
-REGISTERS, OTHER_REGISTERS = 65536, 80
-"""Of a multiprocessor; of a thread beside its sums."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """A block of `rows` x `columns` outputs, `sums` of them (rows, columns) for each thread."""
-
-    rows: int
-    columns: int
-    sums: tuple[int, int]
-
-    def steps(self, element: int, shared: int) -> int:
-        """The most steps of a tile for which `shared` bytes are enough, elements of both operands having `element`."""
-        words = TILES * (self.rows + self.columns + 2 * PIECE) * element
-        return next((n for n in STEPS if n * words <= shared), STEPS[-1])
-
-    def cost(self, rows: int, columns: int) -> float:
-        """Multiply-adds of the fullest multiprocessor for each term, times what too few warps make of them."""
-        blocks = -(-rows // self.rows) * -(-columns // self.columns)
-        here, sums = -(-blocks // NOMINAL_SMS), self.sums[0] * self.sums[1]
-        threads = self.rows * self.columns // sums
-        resident = min(here, max(1, REGISTERS // (threads * (sums + OTHER_REGISTERS))))
-        busy: float = min(1.0, resident * threads / 32 / WARPS) ** 0.75
-        operands = 1 + (self.sums[0] + self.sums[1]) / (4 * sums)
-        return here * self.rows * self.columns / busy * operands
-
-    @property
-    def row_lengths(self) -> tuple[int, ...]:
-        """Virtual threads, threads and elements along the rows."""
-        return _lengths(self.rows, self.sums[0])
-
-    @property
-    def column_lengths(self) -> tuple[int, ...]:
-        """Virtual threads, threads and elements along the columns."""
-        return _lengths(self.columns, self.sums[1])
-
-
-def _lengths(block: int, sums: int) -> tuple[int, ...]:
-    return sums // PIECE, block // sums, 1, PIECE
-
 
 FORMS = (
-    Form(128, 256, (8, 16)), Form(256, 128, (16, 8)), Form(128, 128, (16, 8)), Form(128, 128, (8, 16)),
-    Form(128, 128, (8, 8)), Form(64, 128, (8, 8)), Form(128, 64, (8, 8)), Form(64, 64, (8, 8)),
+    Tile(128, 256, (8, 16), 16), Tile(256, 128, (16, 8), 16), Tile(128, 128, (16, 8), 16), Tile(128, 128, (8, 16), 16),
+    Tile(128, 128, (8, 8), 16), Tile(64, 128, (8, 8), 16), Tile(128, 64, (8, 8), 16), Tile(64, 64, (8, 8), 16),
 )  # fmt: skip
 """Of products that fill the machine, down to those of a few hundred rows and columns."""
 
@@ -101,18 +59,30 @@ def _decided(sketch: State, shared: int) -> Iterator[tuple[Step, ...]]:
         return
     ((k, (row, column)),) = products.items()
     op = sketch.stages[k].op
-    extents = extents_of(op)
-    for form in best_forms(extents[row], extents[column]):
+    *outputs, terms = extents = extents_of(op)
+    rows, columns = extents[row], extents[column]
+    for form in best_forms(Product(prod(outputs) // (rows * columns), rows, columns, terms)):
         lengths: list[tuple[int, ...]] = [(1, 1, 1, 1)] * len(op.axis)
-        lengths.append((form.steps(element_bytes(op.dtype), shared), 1))
-        lengths[row], lengths[column] = form.row_lengths, form.column_lengths
+        lengths.append((_steps(form, element_bytes(op.dtype), shared), 1))
+        lengths[row], lengths[column] = _lengths(form.rows, form.sums[0]), _lengths(form.columns, form.sums[1])
         yield _with_lengths(sketch, k, lengths)
 
 
-def best_forms(rows: int, columns: int) -> list[Form]:
-    """Up to SKETCHES forms for so many outputs, the best first."""
-    fits = [f for f in FORMS if max(_waste(rows, f.rows), _waste(columns, f.columns)) <= MOST_WASTE]
-    return sorted(fits, key=lambda form: form.cost(rows, columns))[:SKETCHES]
+def _steps(form: Tile, element: int, shared: int) -> int:
+    """The most steps of a tile for which `shared` bytes are enough, elements of both operands having `element`."""
+    words = TILES * (form.rows + form.columns + 2 * PIECE) * element
+    return next((n for n in STEPS if n * words <= shared), STEPS[-1])
+
+
+def _lengths(block: int, sums: int) -> tuple[int, ...]:
+    """Virtual threads, threads and elements along the rows or columns of a block."""
+    return sums // PIECE, block // sums, 1, PIECE
+
+
+def best_forms(product: Product) -> list[Tile]:
+    """Up to SKETCHES forms for a product, the best first."""
+    fits = [f for f in FORMS if max(_waste(product.rows, f.rows), _waste(product.columns, f.columns)) <= MOST_WASTE]
+    return sorted(fits, key=lambda form: cycles(form, product))[:SKETCHES]
 
 
 def _waste(extent: int, block: int) -> float:

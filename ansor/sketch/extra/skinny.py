@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import ClassVar
 
 from te_lite.reads import Affine, Form, Read, reads_by_producer
 from te_lite.replay import apply
@@ -27,13 +26,12 @@ from te_lite.state import INLINED, REDUCE, SPATIAL, Iter, Stage, State
 from te_lite.step import CacheRead
 
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
-from ..cache_rules import AddCacheRead
-from ..generate import default_rules
-from ..predicates import THREAD, consumers, elementwise_reader, has_rfactor, is_untouched
-from ..rule import Condition, Outcome, SketchContext, SketchRule
+from ..predicates import THREAD, elementwise_reader, has_rfactor, is_untouched
+from ..rule import SketchContext, SketchRule
 from ..shared_memory import element_bytes
+from .own_stages import PartsOverBlocks, rules_around
 from .padded_shared import axes_of, axes_read
-from .split_reduction import NOMINAL_SMS, SplitReduction, derive
+from .split_reduction import NOMINAL_SMS, derive
 
 BLOCK, THREAD_Y = "blockIdx.x", "threadIdx.y"
 MOST_ROWS = 16
@@ -295,13 +293,6 @@ def _copy_inputs(state: State, k: int, axis: int, thread: Iter) -> State:
 # -------------------------------------------------------------------------------------------------- sketches
 
 
-class PartsOverBlocks(SplitReduction):
-    """Make an outer part of a reduction for this rule a space axis, where its outputs are too few for the machine."""
-
-    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        return Condition.APPLY_AND_SKIP_REST if self.factor in part_factors(ctx, state, k) else Condition.SKIP
-
-
 def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
     """The numbers of parts, each in blocks of its own, worth trying for stage `k`: none where its outputs fill the
     machine.  A factor divides the longest reduction axis and leaves long parts."""
@@ -316,30 +307,8 @@ def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
     return tuple([f for f in fits if blocks < NOMINAL_SMS and blocks * f <= MOST_BLOCKS])
 
 
-class LeaveAlone:
-    """Stages for this rule are left as they are until everything else is decided."""
-
-    paper: ClassVar[str] = ""
-    departs: ClassVar[str] = "Not in TVM."
-
-    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        return Condition.SKIP if shape_of(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
-
-    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
-        return [(state, k - 1)]
-
-
-class OtherCacheReads(AddCacheRead):
-    """Fetch through shared memory as ever, but nothing that a stage for this rule reads."""
-
-    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        mine = any(shape_of(ctx, state, reader) is not None for reader in consumers(state, k))
-        return Condition.SKIP if mine else super().condition(ctx, state, k)
-
-
-def _rules(ctx: SketchContext) -> tuple[SketchRule, ...]:
-    ordinary = default_rules(ctx.target)
-    return LeaveAlone(), *[OtherCacheReads() if isinstance(rule, AddCacheRead) else rule for rule in ordinary]
+def _is_skinny(ctx: SketchContext, state: State, k: int) -> bool:
+    return shape_of(ctx, state, k) is not None
 
 
 def _spread_all(ctx: SketchContext, rules: tuple[SketchRule, ...], least: int) -> list[State]:
@@ -361,9 +330,10 @@ def skinny_sketches(ctx: SketchContext) -> list[State]:
     the parts summed up by the kernel of what follows."""
     if not ctx.target.is_gpu:
         return []
-    out = _spread_all(ctx, _rules(ctx), 1)
+    rules = rules_around(ctx, _is_skinny, sums_of_parts=False)
+    out = _spread_all(ctx, rules, 1)
     stages = range(len(ctx.dag.ops))
     factors = {f for k in stages for f in part_factors(ctx, ctx.dag.init_state, k)} if out else set()
     for factor in sorted(factors):
-        out += _spread_all(ctx, (PartsOverBlocks(factor), *_rules(ctx)), 2 * BLOCK_THREADS)
+        out += _spread_all(ctx, (PartsOverBlocks(factor, part_factors), *rules), 2 * BLOCK_THREADS)
     return out

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, prod
-from typing import ClassVar
 
 from te_lite.mma import ROW_BYTES
 from te_lite.schedule import Loop, Schedule, StageHandle
@@ -32,13 +31,11 @@ from te_lite.state import State
 from te_lite.step import FollowFusedSplit, Length, RFactor, Split
 from te_lite.tensor import Tensor
 
-from ..cache_rules import AddCacheRead
-from ..generate import default_rules
-from ..predicates import consumers, elementwise_reader
-from ..reduction_rules import CrossThreadReduction
-from ..rule import Condition, Outcome, SketchContext, SketchRule
+from ..predicates import elementwise_reader
+from ..rule import SketchContext, SketchRule
+from .own_stages import PartsOverBlocks, rules_around
 from .product_roles import Factor, Roles, roles_of
-from .split_reduction import NOMINAL_SMS, SplitReduction, ThreadsOfSplit, derive, is_part_of_split
+from .split_reduction import NOMINAL_SMS, derive, is_part_of_split
 
 TILES = (2, 3, 4)
 """Tiles in the pipeline, of which one is in use and the others are on their way."""
@@ -65,34 +62,6 @@ class Parts:
         return self.roles.a, self.roles.b
 
 
-class LeaveAlone:
-    """Products for tensor cores are left as they are until everything else is decided."""
-
-    paper: ClassVar[str] = ""
-    departs: ClassVar[str] = "Not in TVM, whose tensor cores are reached by MetaSchedule alone."
-
-    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        return Condition.SKIP if roles_of(ctx.target, state, k) is None else Condition.APPLY_AND_SKIP_REST
-
-    def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
-        return [(state, k - 1)]
-
-
-class OtherCacheReads(AddCacheRead):
-    """Fetch through shared memory as ever, but nothing that such a product reads."""
-
-    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        mine = any(roles_of(ctx.target, state, reader) is not None for reader in consumers(state, k))
-        return Condition.SKIP if mine else super().condition(ctx, state, k)
-
-
-class PartsOfSums(SplitReduction):
-    """Make parts of the sums of a product a space axis, where its blocks of 64 x 64 do not fill the machine."""
-
-    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        return Condition.APPLY_AND_SKIP_REST if self.factor in part_factors(ctx, state, k) else Condition.SKIP
-
-
 def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
     """The numbers of parts worth trying for stage `k`: of whole instructions, `SHORTEST_PART` terms or more each."""
     roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
@@ -115,26 +84,17 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
     start = ctx.dag.init_state
     if not ctx.target.is_gpu or not _products(ctx, start):
         return []
-    out = _derived(ctx, _rules(ctx))
+    rules = rules_around(ctx, _is_product)
+    out = _derived(ctx, rules)
     factors = {f for k in range(len(start.stages)) for f in part_factors(ctx, start, k)}
     for factor in sorted(factors):
-        found = _derived(ctx, (PartsOfSums(factor), *_rules(ctx)))
+        found = _derived(ctx, (PartsOverBlocks(factor, part_factors), *rules))
         out += [s for s in found if any(isinstance(step, RFactor) for step in s.steps)]
     return out
 
 
-def _rules(ctx: SketchContext) -> tuple[SketchRule, ...]:
-    """Those of the target, but nothing is done to products and what they read."""
-    rules: list[SketchRule] = [LeaveAlone()]
-    for rule in default_rules(ctx.target):
-        match rule:
-            case AddCacheRead():
-                rules.append(OtherCacheReads())
-            case CrossThreadReduction():
-                rules.append(ThreadsOfSplit())
-            case _:
-                rules.append(rule)
-    return tuple(rules)
+def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
+    return roles_of(ctx.target, state, k) is not None
 
 
 def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
@@ -143,7 +103,7 @@ def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
 
 
 def _products(ctx: SketchContext, state: State) -> list[int]:
-    return [k for k in range(len(state.stages)) if roles_of(ctx.target, state, k) is not None]
+    return [k for k in range(len(state.stages)) if _is_product(ctx, state, k)]
 
 
 def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int) -> State:
