@@ -17,6 +17,7 @@ import numpy as np
 
 import ansor
 from ansor.core.hardware import HardwareParams
+from ansor.core.target import Target
 from ansor.sketch.extra.sliced_tiles import SKETCHES, best_tiles, shape_of, sliced_sketches
 from ansor.sketch.extra.tile_cost import Tile, cycles
 from ansor.sketch.rule import SketchContext
@@ -41,12 +42,12 @@ TARGET = "cuda"
 
 def completed(dag: ComputeDAG, top: int) -> dict[Tile, tuple[float, State]]:
     """The best tiles of a product, each with the cycles of its estimate and a program drawn at random."""
-    hardware = HardwareParams.from_device(TARGET)
-    ctx = SketchContext(dag, hardware.target, hardware)
+    target, hardware = Target.of(TARGET), HardwareParams.from_device(TARGET)
+    ctx = SketchContext(dag, target, hardware)
     shapes = [shape_of(ctx, dag.init_state, k) for k in range(len(dag.ops))]
     (product,) = [shape.product for shape in shapes if shape is not None]
     tiles, rng = best_tiles(product, hardware.max_shared_memory_per_block, top), np.random.default_rng(1)
-    drawn = [drawn_program(s, hardware.target, hardware, rng) for s in sliced_sketches(ctx, top)]
+    drawn = [drawn_program(s, target, hardware, rng) for s in sliced_sketches(ctx, top)]
     pairs = zip(tiles, drawn, strict=True)
     return {tile: (cycles(tile, product), state) for tile, state in pairs if state is not None}
 

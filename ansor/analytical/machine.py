@@ -121,7 +121,7 @@ CPU_CLOCK = 2.5e9
 
 
 def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
-    """The machine that a target means: `-model=H200`, else the best known one of `-arch=sm_90`, else an H200.
+    """The machine that a target means: `-model=H200` or `h200`, else the best known one of `-arch=sm_90`, else an H200.
 
     A kind that was registered with a machine has that.  A CPU is generic: cores, vector and cache line bytes are those
     of `hardware`.  Raises TaskError for a target that no model describes, and for one that names an unknown model.
@@ -135,7 +135,7 @@ def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
         case "c":
             return CPU("generic", max(1, hardware.num_cores), CPU_CLOCK, hardware.vector_unit_bytes, 64)
         case "cuda":
-            model = target.attrs.get("model") or ARCHITECTURES.get(target.attrs.get("arch", ""), DEFAULT_GPU)
+            model = target.model or ARCHITECTURES.get(target.attrs.get("arch", ""), DEFAULT_GPU)
             law = f"no figures are known, known models are {', '.join(GPUS)}"
             require(model in GPUS, TaskError, f"target {target.text!r}, model {model!r}", law)
             return GPUS[model]

@@ -138,10 +138,9 @@ def _defaults(target: Target | str) -> tuple[int, ...]:
         case "c":
             return (host_cores(), 64, 64, 0, 0, 0, 0, 0)
         case "cuda":
-            model = target.attrs.get("model", "unknown").upper()
-            known = model in GPUS or model == "UNKNOWN"
-            require(known, TaskError, f"target {target.text!r}", f"known models are {', '.join(GPUS)}", model=model)
-            return astuple(GPUS.get(model, CUDA))
+            law = f"known models are {', '.join(GPUS)}"
+            require(target.model in ("", *GPUS), TaskError, f"target {target.text!r}", law, model=target.model)
+            return astuple(GPUS.get(target.model, CUDA))
     raise TaskError(f"target {target.text!r}: hardware parameters have no defaults, give all of them")
 
 

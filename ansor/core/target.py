@@ -96,6 +96,12 @@ class Target:
         return self.attrs.get("precision", STRICT)
 
     @property
+    def model(self) -> str:
+        """The option `-model` of a GPU, in capitals: empty when it is not given, or `unknown`, as TVM has it."""
+        given = self.attrs.get("model", "").upper()
+        return "" if given == "UNKNOWN" else given
+
+    @property
     def results(self) -> str:
         """What tells results of targets apart: the kind, and a precision that is not strict (`cuda tf32`)."""
         return self.kind.name if self.precision == STRICT else f"{self.kind.name} {self.precision}"

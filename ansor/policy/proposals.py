@@ -24,6 +24,7 @@ from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 from ..space.choices import Group, Population, Variant
+from ..space.decisions.splits import holes
 from ..space.duplicates import Seen
 from ..space.limits import rows_fit
 from ..space.parse import parse
@@ -73,11 +74,12 @@ class Proposals:
         self.evolution = replace(evolution, max_variants=self.most_variants)
         self.seen = Seen()
         self._texts: set[str] = set()
+        self._untried = [k for k, sketch in enumerate(self.sketches) if not holes(sketch)]
 
     def to_look_at(self) -> Proposals:
         """The same programs once more: what the copy proposes is still new to the original."""
         other = copy(self)
-        other.seen, other._texts = self.seen.copy(), set(self._texts)
+        other.seen, other._texts, other._untried = self.seen.copy(), set(self._texts), list(self._untried)
         return other
 
     def remember(self, state: State) -> Row | None:
@@ -136,6 +138,17 @@ class Proposals:
             new = self.take([(group.variant, row) for row in group.rows], n - len(out))
             barren = 0 if new else barren + 1
             out += new
+        return out
+
+    def decided(self, n: int) -> list[Picked]:
+        """Up to `n` new programs, one of each sketch without undecided lengths that gave none so far.
+
+        Such a sketch is hardly more than one program, which tells what all of it is worth.
+        """
+        out: list[Picked] = []
+        while len(out) < n and self._untried:
+            group = self._sample(self._variant(self._untried.pop(0)), 1)
+            out += self.take([(group.variant, row) for row in group.rows], 1)
         return out
 
     def evolved(self, n: int, score: Score, elites: Sequence[Row]) -> list[Picked]:

@@ -85,7 +85,8 @@ class SketchPolicy:
 
     A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
     proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
-    is stood in for by an analytical one, and half of the round is random then.  A `RandomModel` makes the whole
+    is stood in for by an analytical one, and half of the round is random then, beginning with a program of each sketch
+    whose lengths are all decided.  A `RandomModel` makes the whole
     search random, without evolution, so that mutations are never asked.  When a round brought nothing better, part of
     the next one are the neighbours of the best program.
     `extra_sketch_rules` names, with commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them
@@ -288,6 +289,7 @@ class SketchPolicy:
         score = Scorer(self.task, model, self._prior if known else 0.0)
         picked = proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
         picked += proposals.evolved(n - chance - len(picked), score, self._elites())
+        picked += [] if known else proposals.decided(n - len(picked))
         return picked + proposals.random(n - len(picked))
 
     @property

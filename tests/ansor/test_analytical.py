@@ -13,6 +13,7 @@ import te_lite as te
 from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.analytical.gpu import _fetched_bytes
 from ansor.analytical.loop_nests import loop_nests
+from ansor.core.hardware import GPUS as MODELS
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
@@ -258,7 +259,11 @@ def test_order_of_measured_programs(name: str, machine: Machine, least: float, g
 
 
 def test_machine_of_a_target() -> None:
-    assert machine_of("cuda -model=T4", HARDWARE["cuda"]) is GPUS["T4"]
+    assert (
+        machine_of("cuda -model=T4", HARDWARE["cuda"]) is machine_of("cuda -model=t4", HARDWARE["cuda"]) is GPUS["T4"]
+    )
+    assert machine_of("cuda -model=unknown", HARDWARE["cuda"]) is GPUS["H200"]
+    assert set(MODELS) == set(GPUS)
     assert machine_of("cuda -arch=sm_90", HARDWARE["cuda"]) is GPUS["H200"]
     assert machine_of("cuda", HARDWARE["cuda"]) is GPUS["H200"]
     cpu = machine_of("llvm", replace_cores(6))

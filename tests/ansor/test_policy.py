@@ -5,6 +5,7 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.space.decisions.splits import holes
 from te_lite.replay import replay
 from te_lite.step import Pragma
 from tests.ansor.fake_measure import fake_measurer
@@ -226,3 +227,15 @@ def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
     assert policy.preload_measured_states("nowhere", zip(inputs, results, strict=True)) == 5
     ansor.XGBModel().add(inputs, results)
     assert len(replayed) == 10
+
+
+def test_sketches_that_are_decided_are_all_tried_first():
+    """One program of each in the first round; there are dozens of others to draw from."""
+    task = ansor.SearchTask("matmul", (256, 256, 256), target="cuda -model=H200")
+    policy = ansor.SketchPolicy(task, seed=3, verbose=0)
+    proposals = policy.proposals
+    decided = [k for k, sketch in enumerate(proposals.sketches) if not holes(sketch)]
+    assert len(decided) > 8 and proposals.to_look_at().decided(100) and len(proposals.to_look_at().decided(3)) == 3
+    rows = [policy._rows[state.steps] for state in policy.ask(64)]
+    tried = [proposals.sketches.index(variant.space.sketch) for variant, _ in rows]
+    assert set(decided) <= set(tried) and set(tried) - set(decided) and not proposals.decided(1)
