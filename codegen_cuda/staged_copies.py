@@ -2,7 +2,8 @@
 
 A tile that is stored in another order than it is read (`transposed_shared`) cannot be copied by vectors: asynchronous
 copies of its elements are four times as many instructions.  So a thread reads four neighbours at once, lets them come
-while it computes, and stores them one by one before the barrier:
+while it computes, and stores them before the barrier: one by one or, where it copies squares, four neighbours at once,
+of which each comes from another vector.
 
     for v: copy_async<4>(tile + 0, A + 0) ... (tile + 396, A + 3)         for v: fetched[v] = vector of A
                                                                           ... compute ...
@@ -50,7 +51,7 @@ def staged(copies: Stmt) -> Staged:
             held = Buffer(f"{inner.buffer.name}_fetched", inner.buffer.dtype, tuple([x.extent for x in loops]), "local")
             place = iteration(loops)
             reads.append(_written_out(around, Store(held, place, inner.value)))
-            stores.append(_written_out(around, Store(inner.buffer, inner.index, BufferLoad(held, place))))
+            stores.append(_stored(around, Store(inner.buffer, inner.index, BufferLoad(held, place))))
             registers.append(held)
         else:
             reads.append(copy)
@@ -79,6 +80,25 @@ def _is_turned(around: Sequence[For | If], s: Store) -> bool:
     vector = lane.extent * BYTES[s.buffer.dtype] <= VECTOR_BYTES
     read, stored = [vector_start(index, lane.var, lane.extent) for index in (found[0].index, s.index)]
     return small and plain and whole and vector and read is not None and stored is None
+
+
+def _stored(around: Sequence[For | If], s: Store) -> Stmt:
+    """`s` in the loops and conditions of a copy, that along neighbours where it stores innermost, if there is one."""
+    beside = [x for x in around if isinstance(x, For) and _is_vector(s, x)]
+    if not beside:
+        return _written_out(around, s)
+    *_, lane = beside
+    others = [_as(x, ForKind.UNROLLED) for x in around if x is not lane]
+    return _written_out([*others, _as(lane, ForKind.VECTORIZED)], s)
+
+
+def _is_vector(s: Store, loop: For) -> bool:
+    small = loop.extent > 1 and loop.extent * BYTES[s.buffer.dtype] <= VECTOR_BYTES
+    return small and vector_start(s.index, loop.var, loop.extent) is not None
+
+
+def _as(x: For | If, kind: ForKind) -> For | If:
+    return replace(x, kind=kind) if isinstance(x, For) else x
 
 
 def _written_out(around: Sequence[For | If], s: Store) -> Stmt:

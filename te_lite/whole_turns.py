@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from .c_text import BYTES
+from .double_buffer import ALIGNMENT
 from .expr import Call, Expr, Var, as_expr, binary
 from .perfect_nest import IN_TURN
 from .simplify import Simplifier
@@ -21,6 +23,7 @@ from .stmt import (
     ForKind,
     If,
     Stmt,
+    Store,
     ThreadReduce,
     bodies,
     exprs_of,
@@ -33,8 +36,13 @@ from .visit import conjuncts, free_vars, substitute, walk
 
 
 def whole_turns(s: Stmt, simplifier: Simplifier) -> Stmt:
-    """`s` with such loops in two; `simplifier` knows the ranges of all loops."""
-    return _split(s, simplifier, lambda loop: loop.kind is ForKind.UNROLLED and not _meets(loop.body))
+    """`s` with such loops in two; `simplifier` knows the ranges of all loops.
+
+    Vectors that a pipelined copy reads for the rows of one vector that it stores stay together.
+    """
+    return _split(
+        s, simplifier, lambda loop: loop.kind is ForKind.UNROLLED and not _meets(loop.body) and not _is_square(loop)
+    )
 
 
 def whole_vectors(s: Stmt, simplifier: Simplifier) -> Stmt:
@@ -56,6 +64,15 @@ def _split(s: Stmt, simplifier: Simplifier, is_split: Callable[[For], bool]) -> 
 def _meets(body: Stmt) -> bool:
     """Whether the threads of a block meet in a statement: pipelines have conditions that are theirs."""
     return any(isinstance(s, Barrier | ThreadReduce) for s in stmts_of(body))
+
+
+def _is_square(loop: For) -> bool:
+    """Whether the turns are rows of a vector, each read in vectors, of a tile that is fetched ahead."""
+    inner = loop.body
+    if not isinstance(inner, For) or inner.kind is not ForKind.VECTORIZED:
+        return False
+    stores = [s for s in stmts_of(inner) if isinstance(s, Store)]
+    return all(s.buffer.pipelined and loop.extent * BYTES[s.buffer.dtype] <= ALIGNMENT for s in stores)
 
 
 def _guards(body: Stmt) -> Iterator[Expr]:

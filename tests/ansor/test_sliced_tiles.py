@@ -12,7 +12,7 @@ from ansor.core.hardware import HardwareParams
 from ansor.core.target import Target
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.sliced_tiles import VARIANTS, best_tiles, shape_of
-from ansor.sketch.extra.tile_cost import WORD, Product, Tile, cycles, resident, shared_words
+from ansor.sketch.extra.tile_cost import WORD, Product, Tile, cycles, in_squares, resident, shared_words
 from ansor.sketch.rule import SketchContext
 from codegen_cuda import emit
 from te_lite import ComputeDAG, Tensor
@@ -76,7 +76,7 @@ def test_products(name: str) -> None:
     sketches = sketches_of(dag)
     assert bool(sketches) == expected
     oracle = Oracle(dag, np.random.default_rng(3))
-    for sketch in sketches[::2]:
+    for sketch in sketches[::3]:
         state = drawn_program(sketch, H200, HARDWARE, np.random.default_rng(2))
         assert state is not None
         assert oracle.mismatch(te.lower(state), emulated) is None
@@ -95,8 +95,10 @@ def test_slices_share_a_block() -> None:
         assert factored == (tile.slices > 1) + (tile.parts > 1)
         state = drawn_program(sketch, H200, HARDWARE, np.random.default_rng(2))
         assert state is not None
-        kernel, *_ = emit(te.lower(state)).kernels
+        program = emit(te.lower(state))
+        kernel, *_ = program.kernels
         most = WORD * shared_words(tile, shape.product)
+        assert ("*(float4 *)(A_shared + " in program.source) == in_squares(tile, 4)
         assert kernel.threads == tile.threads and 0.98 * most < kernel.shared_bytes <= most
 
 
@@ -106,7 +108,7 @@ def test_tiles_fit_and_differ(size: tuple[int, int, int, int], shared: int) -> N
     product = Product(*size)
     tiles = best_tiles(product, shared)
     assert tiles and len(set(tiles)) == len(tiles)
-    blocks = [(-(-product.rows // t.rows), -(-product.columns // t.columns), t.parts) for t in tiles]
+    blocks = [(-(-product.rows // t.rows), -(-product.columns // t.columns), t.parts, t.sums) for t in tiles]
     assert all(blocks.count(b) <= VARIANTS for b in blocks)
     for tile in tiles:
         assert WORD * shared_words(tile, product) <= shared and resident(tile, product) >= 1

@@ -218,6 +218,21 @@ def test_copies_under_conditions_that_lanes_share_go_through_registers_as_well(n
     assert turns.count("(int)threadIdx.x < 36) {") == 2 * (name == "threads that are left over")
 
 
+def test_squares_are_stored_in_vectors() -> None:
+    """Four vectors read along the lanes, four stored along the rows, each from all that were read."""
+    row, lane = Var("row"), Var("lane")
+    tile, a = Buffer("tile", "float32", (4, 64), "shared", pipelined=True), Buffer("A", "float32", (256,))
+    square = For(
+        row, 4, ForKind.UNROLLED, For(lane, 4, ForKind.VECTORIZED, Store(tile, lane * 64 + row, a[row * 64 + lane]))
+    )
+    made = staged(square)
+    inner = [
+        next(x.var for x in stmts_of(s) if isinstance(x, For) and x.kind is ForKind.VECTORIZED)
+        for s in (made.reads, *made.stores)
+    ]
+    assert inner == [lane, row]
+
+
 def test_a_condition_that_differs_between_lanes_keeps_copies_whole() -> None:
     lane, cond = Var("lane"), Var("t")
     tile, a = Buffer("tile", "float32", (4, 64), "shared", pipelined=True), Buffer("A", "float32", (256,))

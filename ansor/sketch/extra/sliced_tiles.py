@@ -14,7 +14,8 @@ The tiles also fit extents that no power of two fits, and parts of the terms may
 (`split_reduction.py`).  All numbers are those of the sketch, the best by an estimate (`tile_cost.py`): few, as each
 sketch takes its share of what is drawn at random.
 
-Copies of a tile that is turned read 64 bytes of a row and store them in 16 steps, two to a bank.
+A tile that is turned is read 64 bytes of a row at a time.  A thread takes squares of 4 x 4, where it has the registers:
+four vectors read along the terms, four stored along the rows.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from .own_stages import PartsOverBlocks, rules_around
 from .padded_shared import BANK_BYTES, PAD_BYTES, axes_read, extents_of
 from .product_roles import Factor, factor_of, roles_of, sides_of
 from .split_reduction import derive, is_part_of_split
-from .tile_cost import PIECE, WORD, Product, Tile, cycles, shared_words
+from .tile_cost import PIECE, WORD, Product, Tile, cycles, in_squares, shared_words
 
 SHORTEST = 32
 """Rows, columns and terms of products for this rule; fewer are for `skinny`."""
@@ -55,7 +56,7 @@ LEAST_SIDE, MOST_SIDE = 32, 256
 WHOLE_STEPS, MOST_TERMS = 16, 64
 """Terms of a turn: those of STEPS where there are multiples of 16 terms in all."""
 LEAST_THREADS = 64
-SKETCHES, VARIANTS = 8, 2
+SKETCHES, VARIANTS = 12, 2
 FETCHED_ALONG = 16
 """Neighbours of a row that a tile which is turned fetches together."""
 
@@ -128,13 +129,13 @@ def _is_mine(ctx: SketchContext, state: State, k: int) -> bool:
 @lru_cache(maxsize=64)
 def best_tiles(product: Product, shared: int, most: int = SKETCHES) -> tuple[Tile, ...]:
     """Up to `most` tiles for a product, in so many bytes of shared memory, the best first; of those with as many blocks
-    along rows, columns and terms the best VARIANTS."""
-    found: dict[tuple[int, int, int], dict[tuple[int, ...], tuple[float, Tile]]] = {}
+    along rows, columns and terms and the same sums the best VARIANTS."""
+    found: dict[tuple[int, ...], dict[tuple[int, int], tuple[float, Tile]]] = {}
     for tile in _tiles(product):
         cost = cycles(tile, product)
         if tile.threads >= LEAST_THREADS and shared_words(tile, product) * WORD <= shared and cost < float("inf"):
             blocks = -(-product.rows // tile.rows), -(-product.columns // tile.columns), tile.parts
-            variants, work = found.setdefault(blocks, {}), (*tile.sums, tile.steps, tile.slices)
+            variants, work = found.setdefault((*blocks, *tile.sums), {}), (tile.steps, tile.slices)
             variants[work] = min(variants.get(work, (cost, tile)), (cost, tile), key=itemgetter(0))
     kept = [pair for of in found.values() for pair in sorted(of.values(), key=itemgetter(0))[:VARIANTS]]
     return tuple([tile for _, tile in sorted(kept, key=itemgetter(0))[:most]])
@@ -323,18 +324,36 @@ def _fetched(copy: StageHandle, factor: Factor, turned: bool, tile: Tile) -> Non
     """All threads of a block fetch a tile a turn ahead, in vectors where rows of the factor are multiples of them."""
     lanes = gcd(PIECE, copy.op.shape[-1])
     axes = list(copy.leaf_iter_vars)
-    others = [d for d in range(len(axes)) if d not in (factor.side, factor.terms)]
-    if turned:
-        copy.storage_order(
-            *[d for d in range(len(axes)) if d not in (factor.side, factor.terms)], factor.terms, factor.side
-        )
-        copy.storage_align(axes[factor.terms], BANK_BYTES // WORD, PAD_BYTES // WORD)
     copy.double_buffer()
-    if turned and tile.terms > FETCHED_ALONG:
-        far, near = copy.split(axes[factor.terms], factor=gcd(tile.terms, FETCHED_ALONG))
-        axes = [*[axes[d] for d in others], far, axes[factor.side], near]
-        copy.reorder(*axes)
+    if not turned:
+        _spread(copy, axes, lanes, tile)
+        return
+    side, terms = factor.side, factor.terms
+    others = [d for d in range(len(axes)) if d not in (side, terms)]
+    copy.storage_order(*others, terms, side)
+    copy.storage_align(axes[terms], BANK_BYTES // WORD, PAD_BYTES // WORD)
+    outer, near = [axes[d] for d in others], axes[terms]
+    if tile.terms > FETCHED_ALONG:
+        far, near = copy.split(near, factor=gcd(tile.terms, FETCHED_ALONG))
+        outer.append(far)
+    if in_squares(tile, lanes):
+        square, row = copy.split(axes[side], factor=PIECE)
+        vector, lane = copy.split(near, factor=PIECE)
+        copy.reorder(*outer, square, vector, row, lane)
+        copy.vectorize(lane)
+        _in_threads(copy, copy.fuse(*outer, square, vector), tile)
+    else:
+        copy.reorder(*outer, axes[side], near)
+        _spread(copy, [*outer, axes[side], near], lanes, tile)
+
+
+def _spread(copy: StageHandle, axes: Sequence[Loop], lanes: int, tile: Tile) -> None:
+    """Neighbours in vectors of `lanes`, and these over the threads."""
     element, lane = copy.split(copy.fuse(*axes), factor=lanes)
-    _, thread = copy.split(element, factor=tile.threads)
-    copy.bind(thread, "threadIdx.x")
+    _in_threads(copy, element, tile)
     copy.vectorize(lane)
+
+
+def _in_threads(copy: StageHandle, loop: Loop, tile: Tile) -> None:
+    _, thread = copy.split(loop, factor=tile.threads)
+    copy.bind(thread, "threadIdx.x")

@@ -25,6 +25,8 @@ REGISTERS, OTHER_REGISTERS, MOST_REGISTERS = 65536, 60, 255
 """Of a multiprocessor; of a thread beside its sums; of a thread at most."""
 SM_SHARED = 227 * 1024
 WORD, PAD = 4, 4
+MOST_SUMS = 64
+"""Of a thread that turns squares: with 128 sums, products of 2,048 and 4,096 rows took 3 to 4 % longer so."""
 
 PER_TURN, PER_BLOCK, PER_KERNEL, PER_PARTS = 100, 2500, 3000, 3000
 """Cycles: of the barrier of a turn, of the ends of a block, of a launch, of a second kernel that adds up parts."""
@@ -122,7 +124,17 @@ def _turn(tile: Tile, product: Product, together: int) -> float:
 def _copies(tile: Tile, product: Product) -> float:
     """Instructions of a thread that fetch and store the tiles of a turn."""
     found = zip((tile.rows, tile.columns), product.turned, product.lanes, strict=True)
-    return sum([side * tile.terms / tile.threads * (1 / lanes + turned) for side, turned, lanes in found])
+    return sum(
+        [
+            side * tile.terms / tile.threads * (1 / lanes + turned * (0.5 if in_squares(tile, lanes) else 1))
+            for side, turned, lanes in found
+        ]
+    )
+
+
+def in_squares(tile: Tile, lanes: int) -> bool:
+    """Whether tiles are turned in squares of 4 x 4 in registers: not where there is no room beside the sums."""
+    return lanes == PIECE and tile.sums[0] * tile.sums[1] <= MOST_SUMS
 
 
 def _sums_of_slices(tile: Tile) -> float:
