@@ -6,9 +6,9 @@
     memory    tiles that are fetched
     product = rounds of blocks x turns, sums of slices, and a kernel for parts over blocks
 
-The constants are fitted to 340 programs measured on an H200 before squares were turned in registers (linear layers of
-128 and 197 tokens, products of 512 to 2,048 rows, batches; root mean square error 20 %).  They order tiles rather than time them: for each of those products
-the best six by this estimate hold one within 2 % of the fastest.
+The constants are fitted to 340 programs measured on an H200 before tiles were turned in squares (linear layers of 128
+and 197 tokens, products of 512 to 2,048 rows, batches; root mean square error 20 %).  They order tiles rather than time
+them: for each of those products the best six by this estimate held one within 2 % of the fastest.
 """
 
 from __future__ import annotations
