@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from te_lite.c_text import BYTES
-from te_lite.expr import BufferLoad
+from te_lite.expr import BufferLoad, Var
 from te_lite.perfect_nest import IN_TURN, iteration
 from te_lite.stmt import Buffer, For, ForKind, If, Seq, Stmt, Store, seq
 from te_lite.visit import free_vars
@@ -84,7 +84,8 @@ def _is_turned(around: Sequence[For | If], s: Store) -> bool:
 
 def _stored(around: Sequence[For | If], s: Store) -> Stmt:
     """`s` in the loops and conditions of a copy, that along neighbours where it stores innermost, if there is one."""
-    beside = [x for x in around if isinstance(x, For) and _is_vector(s, x)]
+    asked = set[Var]().union(*[free_vars(x.cond) for x in around if isinstance(x, If)])
+    beside = [x for x in around if isinstance(x, For) and x.var not in asked and _is_vector(s, x)]
     if not beside:
         return _written_out(around, s)
     *_, lane = beside

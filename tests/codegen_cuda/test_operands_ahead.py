@@ -233,6 +233,16 @@ def test_squares_are_stored_in_vectors() -> None:
     assert inner == [lane, row]
 
 
+def test_a_square_whose_rows_have_a_condition_is_stored_row_by_row() -> None:
+    """The condition must stay inside the loop over rows."""
+    row, lane = Var("row"), Var("lane")
+    tile, a = Buffer("tile", "float32", (4, 64), "shared", pipelined=True), Buffer("A", "float32", (256,))
+    vector = For(lane, 4, ForKind.VECTORIZED, Store(tile, lane * 64 + row, a[row * 64 + lane]))
+    made = staged(For(row, 4, ForKind.UNROLLED, If(compare("<", row, 3), vector)))
+    (stores,) = made.stores
+    assert isinstance(stores, For) and stores.var is row and isinstance(stores.body, If)
+
+
 def test_a_condition_that_differs_between_lanes_keeps_copies_whole() -> None:
     lane, cond = Var("lane"), Var("t")
     tile, a = Buffer("tile", "float32", (4, 64), "shared", pipelined=True), Buffer("A", "float32", (256,))

@@ -41,7 +41,7 @@ from .own_stages import PartsOverBlocks, rules_around
 from .padded_shared import BANK_BYTES, PAD_BYTES, axes_read, extents_of
 from .product_roles import Factor, factor_of, roles_of, sides_of
 from .split_reduction import derive, is_part_of_split
-from .tile_cost import PIECE, WORD, Product, Tile, cycles, in_squares, shared_words
+from .tile_cost import MOST_THREADS, PIECE, WORD, Product, Tile, cycles, in_squares, shared_words
 
 SHORTEST = 32
 """Rows, columns and terms of products for this rule; fewer are for `skinny`."""
@@ -132,8 +132,9 @@ def best_tiles(product: Product, shared: int, most: int = SKETCHES) -> tuple[Til
     along rows, columns and terms and the same sums the best VARIANTS."""
     found: dict[tuple[int, ...], dict[tuple[int, int], tuple[float, Tile]]] = {}
     for tile in _tiles(product):
-        cost = cycles(tile, product)
-        if tile.threads >= LEAST_THREADS and shared_words(tile, product) * WORD <= shared and cost < float("inf"):
+        fits = LEAST_THREADS <= tile.threads <= MOST_THREADS and shared_words(tile, product) * WORD <= shared
+        cost = cycles(tile, product) if fits else float("inf")
+        if cost < float("inf"):
             blocks = -(-product.rows // tile.rows), -(-product.columns // tile.columns), tile.parts
             variants, work = found.setdefault((*blocks, *tile.sums), {}), (tile.steps, tile.slices)
             variants[work] = min(variants.get(work, (cost, tile)), (cost, tile), key=itemgetter(0))
@@ -173,18 +174,27 @@ def _steps(terms: int) -> list[tuple[int, int]]:
 
 def sliced_sketches(ctx: SketchContext, most: int = SKETCHES) -> list[State]:
     """The sketches of programs with one such product, in its best tiles."""
-    start = ctx.dag.init_state
-    found = [shape for k in range(len(start.stages)) if (shape := shape_of(ctx, start, k)) is not None]
-    if not ctx.target.is_gpu or len(found) != 1:
+    found = _products(ctx, ctx.dag.init_state) if ctx.target.is_gpu else []
+    if len(found) != 1:
         return []
-    rules, out = rules_around(ctx, _is_mine), list[State]()
-    for tile in best_tiles(found[0].product, ctx.hardware.max_shared_memory_per_block, most):
-        more = (PartsOverBlocks(tile.parts, _in_parts),) if tile.parts > 1 else ()
-        for state in derive(ctx, (*more, *rules), start, len(ctx.dag.ops) - 1):
-            split = any(isinstance(step, RFactor) for step in state.steps)
-            mine = [(k, shape) for k in range(len(state.stages)) if (shape := shape_of(ctx, state, k)) is not None]
-            if split == (tile.parts > 1) and len(mine) == 1 and _stored(state, mine[0][1]):
-                out.append(_scheduled(state, *mine[0], tile))
+    ((_, shape),) = found
+    tiles = best_tiles(shape.product, ctx.hardware.max_shared_memory_per_block, most)
+    around = {parts: _around(ctx, parts) for parts in {tile.parts for tile in tiles}}
+    return [_scheduled(*made, tile) for tile in tiles for made in around[tile.parts]]
+
+
+def _products(ctx: SketchContext, state: State) -> list[tuple[int, Shape]]:
+    return [(k, shape) for k in range(len(state.stages)) if (shape := shape_of(ctx, state, k)) is not None]
+
+
+def _around(ctx: SketchContext, parts: int) -> list[tuple[State, int, Shape]]:
+    """The states in which all is decided but one product, whose terms are in so many parts."""
+    more = (PartsOverBlocks(parts, _in_parts),) if parts > 1 else ()
+    rules, out = rules_around(ctx, _is_mine), list[tuple[State, int, Shape]]()
+    for state in derive(ctx, (*more, *rules), ctx.dag.init_state, len(ctx.dag.ops) - 1):
+        mine, split = _products(ctx, state), any(isinstance(step, RFactor) for step in state.steps)
+        if split == (parts > 1) and len(mine) == 1 and _stored(state, mine[0][1]):
+            out.append((state, *mine[0]))
     return out
 
 
