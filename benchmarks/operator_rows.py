@@ -5,7 +5,8 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     linear MxNxK, dense MxNxK           data [M, K], weight [N, K] as networks store it, no bias
     matmul MxNxK, batch_matmul BxMxNxK  [B, M, K] times [B, K, N]
     conv2d NxHxWxCI->CO KHxKW           and perhaps ` stride S`, ` pad P` (default: the outputs of stride 1 are as many
-                                        as the inputs); ours is NHWC with a weight HWIO
+                                        as the inputs); ours is NHWC with a weight HWIO, 3x3 of stride 1 also by
+                                        Winograd's method
     softmax MxN, layer_norm MxN         along rows; layer_norm with gamma and beta
     row_sums MxN, column_sums MxN       over the last axis, over the leading one
     argmax MxN                          the position in each row, int32
@@ -43,6 +44,8 @@ OWN = Path(__file__).with_name("operators.csv")
 MEAN = "geometric mean"
 TARGETS = ("cuda", "c")
 ARITHMETIC = ("tf32", "fp16")
+PLAIN = "as written"
+WINOGRAD_TILES = (2, 4)
 Tensors = Sequence[Any]
 
 
@@ -65,12 +68,13 @@ class Library:
 @dataclass(frozen=True)
 class Operator:
     """`shape` is a pattern, N in it a positive number; its groups are the arguments of `ours` and, after the module
-    torch, of `theirs`.  `halves` is `ours` on halves."""
+    torch, of `theirs`.  `halves` is `ours` on halves; `others` are further computations of `ours`, by name."""
 
     shape: str
     ours: Callable[..., Sequence[Tensor]]
     theirs: Callable[..., Library]
     halves: Callable[..., Sequence[Tensor]] | None = None
+    others: Callable[..., Mapping[str, Sequence[Tensor]]] = lambda *_: {}
 
 
 def _linear(m: int, n: int, k: int) -> Sequence[Tensor]:
@@ -93,6 +97,19 @@ def _conv2d(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: 
             pad: int | None) -> Sequence[Tensor]:  # fmt: skip
     data, weight = placeholder((n, h, w, ci), name="data"), placeholder((kh, kw, ci, co), name="weight")
     return [data, weight, nn.conv2d_nhwc(data, weight, stride or 1, _padding(kh, kw, pad), 1)]
+
+
+def _winograd(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
+              pad: int | None) -> Mapping[str, Sequence[Tensor]]:  # fmt: skip
+    """A 3x3 convolution by Winograd's method, the weight's transformation included."""
+    if (kh, kw, stride or 1) != (3, 3, 1):
+        return {}
+    data, weight = placeholder((n, h, w, ci), name="data"), placeholder((kh, kw, ci, co), name="weight")
+    padding = _padding(kh, kw, pad)
+    return {
+        f"winograd {m}": [data, weight, nn.conv2d_winograd_nhwc(data, weight, 1, padding, 1, tile_size=m)]
+        for m in WINOGRAD_TILES
+    }
 
 
 def _padding(kh: int, kw: int, pad: int | None) -> tuple[int, int]:
@@ -137,7 +154,9 @@ OPERATORS: Mapping[str, Operator] = {
     "dense": _LINEAR,
     "matmul": Operator("NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul), _half(False)),
     "batch_matmul": Operator("NxNxNxN", benchmarks.batch_matmul, lambda torch, *_: Library(torch.bmm)),
-    "conv2d": Operator(r"NxNxNxN->N NxN(?: stride N)?(?: pad (\d+))?", _conv2d, _torch_conv2d),
+    "conv2d": Operator(
+        r"NxNxNxN->N NxN(?: stride N)?(?: pad (\d+))?", _conv2d, _torch_conv2d, others=_winograd
+    ),
     "softmax": Operator("NxN", benchmarks.softmax, lambda torch, *_: Library(lambda x: torch.softmax(x, -1))),
     "layer_norm": Operator("NxN", _layer_norm, _torch_layer_norm),
     "row_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 1)), lambda torch, *_: Library(lambda x: x.sum(1))),
@@ -222,6 +241,15 @@ class Row:
         require(not self.arithmetic or chosen.halves is not None, TaskError, f"row {self.name!r}", law)
         ours = chosen.halves if self.arithmetic == "fp16" and chosen.halves is not None else chosen.ours
         return list(ours(*numbers))
+
+    def computations(self) -> dict[str, list[Tensor]]:
+        """All our computations by name: inputs, which are the same, then the output; `tensors` is the first.
+
+        Raises TaskError for a name that cannot be read.
+        """
+        chosen, numbers = self._read()
+        others = {} if self.arithmetic else chosen.others(*numbers)
+        return {PLAIN: self.tensors(), **{name: list(tensors) for name, tensors in others.items()}}
 
     def library(self, torch: Any) -> Library:
         """PyTorch's operator."""

@@ -2,11 +2,11 @@
 
 A found row is a JSON object: `row`, `target`, `threads` (0 on a GPU), `machine`, `commit`, `date`; `sides`, what was
 timed; `asked`, `trials` and `complete`, what the search was to measure, has measured, and whether it is through;
-`search`, the trials and seconds of the runs that reached their end; `ours_us` and `torch_us` by variant, medians;
-`best`, the fastest variant; `figures`, what limits are about (`benchmarks/operator_rows.py`); `error_bar`, half of what
-the middle half of the ratios of single rounds spans, relative to their median; `errors` of each result against float64,
-‖got - want‖ / ‖want‖; `refused`, variants that PyTorch does not compile, and why.  A row that could not be measured has
-`failure` instead of times.
+`search`, the trials and seconds of the runs that reached their end; `computation`, which of ours was the fastest;
+`ours_us` and `torch_us` by variant, medians; `best`, the fastest variant; `figures`, what limits are about
+(`benchmarks/operator_rows.py`); `error_bar`, half of what the middle half of the ratios of single rounds spans,
+relative to their median; `errors` of each result against float64, ‖got - want‖ / ‖want‖; `refused`, variants that
+PyTorch does not compile, and why.  A row that could not be measured has `failure` instead of times.
 """
 
 from __future__ import annotations

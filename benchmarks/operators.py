@@ -7,8 +7,10 @@
 The rows are those of benchmarks/operators.csv, with their limits, or of `--csv` (`benchmarks/operator_rows.py` says
 what a row may be); `--rows A 'softmax *'` chooses among them.  A row is PyTorch's operator, then a search with the
 default options, then both in turns in this process: `benchmarks/pytorch.py` says how, and which of PyTorch's variants
-count.  Inputs are random in [-1, 1], the same on both sides, and stay the same from call to call, so the caches are as
-warm as they get; both results are first compared with PyTorch's in float64 (`TOLERANCE` tells TF32 from float32).
+count.  Where there are several computations of an operator, half of the trials are shared out among them, and the best
+one gets the others.  Inputs are random in [-1, 1], the same on both sides, and stay the same from call to call, so the
+caches are as warm as they get; both results are first compared with PyTorch's in float64 (`TOLERANCE` tells TF32 from
+float32).
 Every program of the search was compared with NumPy's result before.  Rows of TF32 and of halves (parts D and E) are for
 GPUs, whose shared memory they may use up (`HardwareParams.from_device`); PyTorch has TF32 on for the former.
 
@@ -29,7 +31,7 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -45,9 +47,10 @@ from ansor.core.hardware import host_cores
 from ansor.core.nd import aligned_copy
 from ansor.core.target import TF32
 from ansor.measure.check import poison
+from ansor.records.best import load_best_record
 from ansor.records.lines import believed_records, workload_of
 from benchmarks import pytorch, report
-from benchmarks.operator_rows import OWN, TARGETS, Library, Row, chosen_rows, moved_bytes, read_rows
+from benchmarks.operator_rows import OWN, PLAIN, TARGETS, Library, Row, chosen_rows, moved_bytes, read_rows
 from benchmarks.operator_table import Found, Journal, Place, checked_files
 from codegen_cuda.compile import compile_source
 from codegen_cuda.cuda_graph import LaunchGraph
@@ -90,6 +93,33 @@ def searched(task: ansor.SearchTask, log: Path, trials: int, time_limit: float |
     through = count >= trials or time_limit is None or seconds < time_limit
     search = {"trials": count - len(known), "seconds": seconds if count > len(known) else 0.0}
     return {"asked": trials, "trials": count, "complete": through, "search": search}
+
+
+def searched_best(
+    tasks: Mapping[str, ansor.SearchTask], log: Path, trials: int, remaining: Callable[[], float | None]
+) -> tuple[ansor.SearchTask, Found]:
+    """The task whose program is the fastest, after `trials` for all of them, and what the searches were.
+
+    Tasks compute the same: half of the trials are shared out, the others go to the one that is the best by then.
+    """
+    share = trials if len(tasks) == 1 else trials // (2 * len(tasks))
+    first = [searched(task, log, share, remaining()) for task in tasks.values()]
+    best = min(tasks, key=lambda name: best_seconds(tasks[name], log))
+    rest = trials - share * (len(tasks) - 1)
+    runs = [*first, *([searched(tasks[best], log, rest, remaining())] if rest > share else [])]
+    return tasks[best], {
+        "asked": trials,
+        "trials": sum(len(records_of(task, log)) for task in tasks.values()),
+        "complete": all(run["complete"] for run in runs),
+        "search": {key: sum(run["search"][key] for run in runs) for key in ("trials", "seconds")},
+        "computation": best,
+    }
+
+
+def best_seconds(task: ansor.SearchTask, log: Path) -> float:
+    """Of the fastest program that a log has of a task; infinite where there is none."""
+    _, result = load_best_record(log, task.workload_key, task.target)
+    return float("inf") if result is None else result.cost
 
 
 # ------------------------------------------------------------------------------------------------- the two sides
@@ -227,12 +257,14 @@ class Run:
     def measured(self, row: Row, before: Found | None) -> Found:
         """Both sides of a row; `before` is what an earlier run found of it."""
         device = "cuda" if self.target == "cuda" else "cpu"
-        tensors = row.tensors()
+        computations = row.computations()
+        tensors = next(iter(computations.values()))
         hardware = ansor.HardwareParams.from_device(self.target) if device == "cuda" else None
-        task = ansor.SearchTask(
-            compute_dag=ComputeDAG(tensors), target=self.target, hardware_params=hardware, desc=row.name,
-            precision=row.precision,
-        )  # fmt: skip
+        tasks = {
+            name: ansor.SearchTask(compute_dag=ComputeDAG(tensors), target=self.target, hardware_params=hardware,
+                                   desc=f"{row.name}, {name}", precision=row.precision)
+            for name, tensors in computations.items()
+        }  # fmt: skip
         allow_tf32(self.torch, row.precision == TF32)
         inputs = random_tensors(self.torch, tensors[:-1], device)
         library = row.library(self.torch)
@@ -243,11 +275,11 @@ class Run:
         if "torch" in self.sides:
             sides.add_library(library, inputs)
         if "ours" in self.sides:
-            found = searched(task, self.log_of(row), self.trials, self.remaining)
+            task, found = searched_best(tasks, self.log_of(row), self.trials, lambda: self.remaining)
             _add_search(found, before if before is not None and before["commit"] == self.commit else None)
             sides.add_ours(task, self.log_of(row), inputs)
         times = sides.seconds(self.target)
-        figures = figures_of(times, found["search"], moved_bytes(task.compute_dag))
+        figures = figures_of(times, found["search"], moved_bytes(ComputeDAG(tensors)))
         return {**found, **figures, "errors": sides.errors, "refused": sides.refused}
 
     def found(self, row: Row, before: Found | None) -> Found:
@@ -295,7 +327,8 @@ def line_of(found: Found) -> str:
     times = {**({} if found["ours_us"] is None else {"ours": found["ours_us"]}), **found["torch_us"]}
     text = ", ".join(f"{name} {us:.2f} us" for name, us in times.items())
     refused = "".join(f"; {name} was refused: {why}" for name, why in found["refused"].items())
-    return f"{found['row']}: {text}; {found['trials']} trials{refused}"
+    how = "" if found.get("computation", PLAIN) == PLAIN else f" by {found['computation']}"
+    return f"{found['row']}: {text}; {found['trials']} trials{how}{refused}"
 
 
 # ------------------------------------------------------------------------------------------------- the program

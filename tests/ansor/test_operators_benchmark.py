@@ -11,13 +11,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+import ansor
 from ansor.core.errors import TaskError
 from benchmarks import beside_cublas, operators, pytorch
 from benchmarks.operator_rows import MEAN, OWN, Row, chosen_rows, limits_of, moved_bytes, read_rows
 from benchmarks.operator_table import Journal, verdict
 from te_lite import ComputeDAG
+from te_lite.reference import evaluate, random_inputs
 
 
 def test_our_own_rows() -> None:
@@ -49,6 +52,38 @@ def test_rows_have_the_shapes_that_they_name(name: str, inputs: list[tuple[int, 
     tensors = Row(name, "", {}).tensors()
     assert [t.shape for t in tensors] == [*inputs, output]
     assert moved_bytes(ComputeDAG(tensors)) == 4 * sum(map(math.prod, [*inputs, output]))
+
+
+def test_a_convolution_has_several_computations() -> None:
+    """Winograd's, where it is one of 3x3 and stride 1: of the same inputs, with the same result."""
+    found = Row("conv2d 1x6x5x3->4 3x3", "", {}).computations()
+    assert list(found) == ["as written", "winograd 2", "winograd 4"]
+    drawn = random_inputs(found["as written"], np.random.default_rng(0))
+    inputs = [drawn[t] for t in found["as written"][:-1]]
+    results = [
+        evaluate(tensors, dict(zip(tensors, inputs, strict=False)), "float64")[tensors[-1]]
+        for tensors in found.values()
+    ]
+    for got in results[1:]:
+        np.testing.assert_allclose(got, results[0], rtol=0, atol=1e-6)
+    for name in ("conv2d 1x6x5x3->4 3x3 stride 2", "conv2d 1x6x5x3->4 3x1", "linear 3x5x7 fp16"):
+        assert list(Row(name, "", {}).computations()) == ["as written"]
+
+
+def test_trials_are_shared_out_among_computations(tmp_path: Path) -> None:
+    row = Row("conv2d 1x6x6x8->8 3x3", "", {})
+    tasks = {
+        name: ansor.SearchTask(compute_dag=ComputeDAG(tensors), target="c")
+        for name, tensors in row.computations().items()
+    }
+    best, found = operators.searched_best(tasks, tmp_path / "log.json", 12, lambda: None)
+    counts = {name: len(operators.records_of(task, tmp_path / "log.json")) for name, task in tasks.items()}
+    assert tasks[found["computation"]] is best and counts.pop(found["computation"]) == 8 and set(counts.values()) == {2}
+    assert found["trials"] == found["asked"] == found["search"]["trials"] == 12 and found["complete"]
+    costs = {name: operators.best_seconds(task, tmp_path / "log.json") for name, task in tasks.items()}
+    assert min(costs, key=lambda name: costs[name]) in tasks and all(map(math.isfinite, costs.values()))
+    again = operators.searched_best(tasks, tmp_path / "log.json", 12, lambda: None)[1]
+    assert again["search"]["trials"] == 0 and again["trials"] == 12
 
 
 def test_products_of_halves_and_in_tf32() -> None:
