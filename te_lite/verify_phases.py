@@ -3,17 +3,22 @@
 The body of a kernel has one answer for each part: what stands before its first barrier, what stands behind its last
 one, and whether there is a way through it without any.  What stands behind the last barrier of one part meets what
 stands before the first one of the next, in the same turns of all loops around; and the end of a loop's body meets its
-beginning, in different turns of that loop.
+beginning, in different turns of that loop.  Neighbours in a sequence that hold no others meet the same statements, and
+one another: one of them stands for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import groupby, product
 
 from .expr import Var
 from .stmt import Alloc, Barrier, For, ForKind, If, Seq, Stmt, ThreadReduce
+
+_OTHERS = Alloc, Barrier, For, If, Seq, ThreadReduce
+"""Statements that hold others or end a phase."""
 
 Statements = frozenset[int]
 """Statements by identity."""
@@ -36,6 +41,7 @@ class Phases:
     def __init__(self, body: Stmt, among: Container[int]) -> None:
         self._among = among
         self._together: dict[tuple[int, int], Loops] = {}
+        self._same: dict[int, int] = {}
         self._part(body, frozenset())
 
     def meet(self, some: Iterable[int], others: Iterable[int]) -> Loops | None:
@@ -43,7 +49,8 @@ class Phases:
 
         None where none does.
         """
-        pairs = [(a, b) for a in some for b in others]
+        alike = [{self._same.get(a, a) for a in each} for each in (some, others)]
+        pairs = list(product(*alike))
         found = [self._together[p] for p in pairs if p in self._together]
         return frozenset.intersection(*found) if found else None
 
@@ -54,7 +61,7 @@ class Phases:
             case ThreadReduce():
                 return self._then(self._single(s, loops), _Part(free=False), loops)
             case Seq(stmts=stmts):
-                parts = [self._part(x, loops) for x in stmts]
+                parts = [self._part(x, loops) for x in self._different(stmts)]
                 return reduce(lambda a, b: self._then(a, b, loops), parts, _Part())
             case If(then=then):
                 inner = self._part(then, loops)
@@ -64,6 +71,16 @@ class Phases:
             case For(var=var, body=body):
                 return self._again(self._part(body, loops | {var}), loops)
         return self._single(s, loops)
+
+    def _different(self, stmts: Sequence[Stmt]) -> Iterator[Stmt]:
+        """Those of a sequence that others do not stand for."""
+        for is_other, run in groupby(stmts, lambda x: isinstance(x, _OTHERS)):
+            if is_other:
+                yield from run
+                continue
+            leaves = [x for x in run if id(x) in self._among]
+            self._same.update({id(x): id(leaves[0]) for x in leaves})
+            yield from leaves[:1]
 
     def _single(self, s: Stmt, loops: Loops) -> _Part:
         own = frozenset([id(s)]) if id(s) in self._among else frozenset[int]()

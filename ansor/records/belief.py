@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -40,6 +41,9 @@ c: 256 cores with two vector units of 64 int8 multiply-adds at 5 GHz do 3.3e14. 
 1e16 in 8 bits on tensor cores; an H200 6.7e13 in float32 (`ansor.analytical.machine`).
 """
 
+REMEMBERED = 256
+"""Programs of which it is known whether they are: a log is read several times in a search."""
+
 UNKNOWN, TOO_FAST, UNFIT = "unknown target", "faster than any machine", "no valid program"
 _WORDS = {
     UNKNOWN: ("is for an unknown target", "are for unknown targets"),
@@ -60,7 +64,8 @@ def least_of_computation(target: Target, dag: Computation) -> float:
     return least_seconds(target, max(0.0, dag.flop_ct), written)
 
 
-def is_program(dag: Computation, steps: Iterable[Step]) -> bool:
+@lru_cache(maxsize=REMEMBERED)
+def is_program(dag: Computation, steps: tuple[Step, ...]) -> bool:
     """Whether the steps replay on the computation, leave no length open, and lower."""
     try:
         state = replay(dag, steps)
