@@ -1,7 +1,7 @@
 """`AlterOpLayout`: the computation that a target prefers, in the layout that it prefers.
 
 A convolution that is computed by winograd reads its weight transformed; the transformation is put on the weight as
-operators, and vanishes in `FoldConstant` when the weight is a constant.
+operators, and vanishes in `FoldConstant` when the weight is a constant.  So is the transposition of a product's weight.
 Layouts flow through the graph on the way (see `layout_rewriter`), which raises biases to the rank of their data.
 """
 
@@ -11,13 +11,15 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function
 from .layout_rewriter import rewrite_layouts
 from .sequential import Pass
-from .strategy import winograd_tile
+from .strategy import reads_turned, winograd_tile
 
 
 def AlterOpLayout(target: str = "c") -> Pass:  # a class in TVM, and written like one
     """The pass for a kind of target, `c` or `cuda`; level 3."""
 
     def choose(node: Call) -> Expr:
+        if node.op.name == "nn.dense":
+            return _of_turned(node) if reads_turned(node, target) else node
         m = winograd_tile(node, target) if node.op.name == "nn.conv2d" else None
         return node if m is None else _as_winograd(node, m)
 
@@ -34,3 +36,9 @@ def _as_winograd(conv: Call, m: int) -> Call:
     weight = call("nn.contrib_conv2d_winograd_weight_transform", by_output, tile_size=m)
     attrs = {**conv.attrs, "tile_size": m, "channels": kernel.shape[3]}
     return call("nn.contrib_conv2d_winograd_without_weight_transform", data, weight, **attrs)
+
+
+def _of_turned(dense: Call) -> Call:
+    """`nn.dense` of a weight [N, K] as a product with [K, N]."""
+    data, weight = dense.args
+    return call("nn.matmul", data, call("transpose", weight, axes=(1, 0)), **dense.attrs)

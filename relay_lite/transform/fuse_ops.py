@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..ir.nodes import Constant, Expr, Function, children, rebuild
+from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
 from ..ir.op_registry import OpPattern
-from ..ir.visit import rewrite
+from ..ir.visit import is_op, post_order, rewrite
 from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
 from .fuse_rows import fuse_rows
 from .fused_function import call_groups
 from .sequential import Pass
+from .simplify_movement import RESHAPES, TRANSPOSITIONS
 
 MAX_DEPTH = 256
+MOVES = *RESHAPES, *TRANSPOSITIONS
 Accepts = Callable[[OpPattern, bool], bool]
 
 
@@ -40,7 +42,7 @@ def fuse_ops(function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True, 
     rows and spreads the results over them again is one.  Groups of equal structure share one function, whose `attrs`
     are `primitive`, a unique `name`, and `reshape_only` for one that moves no data.
     """
-    own = own_scalars(function)
+    own = own_movements(own_scalars(function)) if fuse else own_scalars(function)
     graph = flow_graph(own)
     return call_groups(own, graph, partition(graph, max_depth, rows) if fuse else list(range(len(graph.nodes))))
 
@@ -66,6 +68,42 @@ def own_scalars(function: Function) -> Function:
         return rebuild(node, args)
 
     return rewrite(function, change)
+
+
+def own_movements(function: Function) -> Function:
+    """Give every reader of a transposition its own copy, where all of them pick elements: they read what it reads.
+
+    Exporters write so that queries, keys and values are slices of one product.  Reshapes on the way are copied as well.
+    """
+    readers: dict[Expr, set[Expr]] = {}
+    for node in post_order(function.body):
+        for child in children(node):
+            readers.setdefault(child, set()).add(node)
+    shared = {node for node, by in readers.items() if len(by) > 1 and _moves(node) and all(map(_picks, by))}
+    if not shared:
+        return function
+    made = dict[Expr, Expr]()
+    for node in post_order(function.body):
+        args = [_copied(made[c]) if c in shared else made[c] for c in children(node)]
+        made[node] = rebuild(node, args)
+    return Function(function.params, made[function.body], function.attrs)
+
+
+def _moves(node: Expr) -> bool:
+    """Whether a node transposes, perhaps with reshapes behind."""
+    while is_op(node, *RESHAPES):
+        (node,) = node.args
+    return is_op(node, *TRANSPOSITIONS)
+
+
+def _picks(node: Expr) -> bool:
+    """Whether a node begins a kernel that reads some elements of its arguments: it is injective, and no mere move."""
+    return isinstance(node, Call) and node.op.pattern == OpPattern.INJECTIVE and node.op.name not in MOVES
+
+
+def _copied(node: Expr) -> Expr:
+    """A node and those before it that only move elements, anew."""
+    return Call(node.op, tuple([_copied(a) for a in node.args]), node.attrs) if is_op(node, *MOVES) else node
 
 
 def _injective(pattern: OpPattern, is_end: bool) -> bool:

@@ -22,7 +22,7 @@ from ..ir.op_registry import OpPattern
 from ..ir.types import TensorType
 from ..ir.visit import is_op
 from .dominator import Dominator, FlowGraph, between, is_inlined
-from .fused_function import RESHAPES
+from .simplify_movement import RESHAPES
 
 Shape = tuple[int, ...]
 MOST_FOLDS = 4

@@ -22,9 +22,9 @@ from ..ir.nodes import (
 from ..ir.types import TupleType
 from ..ir.visit import post_order
 from .dominator import FlowGraph
+from .simplify_movement import RESHAPES
 
 LONGEST_NAME = 80
-RESHAPES = frozenset(["reshape", "nn.batch_flatten", "expand_dims", "squeeze"])
 Key: TypeAlias = tuple[Any, ...]
 
 
@@ -42,7 +42,7 @@ class Library:
             ops = [node.op.name for node in post_order(function.body) if isinstance(node, Call)]
             attrs = {
                 **function.attrs, "primitive": True, "name": self._fresh(ops),
-                "reshape_only": bool(ops) and RESHAPES.issuperset(ops),
+                "reshape_only": bool(ops) and set(RESHAPES).issuperset(ops),
             }  # fmt: skip
             self._by_structure[key] = Function(function.params, function.body, attrs)
         return self._by_structure[key]

@@ -1,6 +1,7 @@
 """Local patterns that have a shorter form, applied until none is left.
 
     cast(cast(x)), reshape(reshape(x)), transpose(transpose(x))  ->  one of them, or none
+    transpose(x) of dimensions of 1, take(x, 2)  ->  reshape(x), a slice
     x + 0, x * 1, (x * c1) * c2, (x + c1) * c2, a / sqrt(b) ...  ->  less arithmetic on the large tensor
 
 A rule looks at one call and gives its replacement or None; a replacement of another type is not taken.
@@ -24,7 +25,7 @@ from .simplify_arithmetic import (
     multiply_first,
     reciprocal_root,
 )
-from .simplify_movement import merge_casts, merge_permutations, merge_reshapes
+from .simplify_movement import RESHAPES, as_reshape, merge_casts, merge_permutations, merge_reshapes, take_one
 
 Rule: TypeAlias = Callable[[Call], Expr | None]
 Rules: TypeAlias = Mapping[str, Sequence[Rule]]
@@ -37,7 +38,7 @@ POST_ALTER: Rules = {
     "subtract": (identity,),
     "multiply": (identity,),
     "divide": (identity,),
-    "reshape": (merge_reshapes,),
+    **dict.fromkeys(RESHAPES, (merge_reshapes,)),
     "cast": (merge_casts,),
     "clip": (merge_clips,),
 }
@@ -46,8 +47,9 @@ ALL: Rules = {
     **POST_ALTER,
     **{name: (fill_to_scalar,) for name in (*_BINARY, *_COMPARE)},
     **{name: (fill_like,) for name in ("zeros_like", "ones_like", "full_like")},
-    "transpose": (merge_permutations,),
-    "layout_transform": (merge_permutations,),
+    "transpose": (merge_permutations, as_reshape),
+    "layout_transform": (merge_permutations, as_reshape),
+    "take": (take_one,),
     "add": (fill_to_scalar, identity, add_twice, merge_constants),
     "subtract": (fill_to_scalar, identity),
     "multiply": (fill_to_scalar, identity, merge_constants, multiply_first),
@@ -66,7 +68,10 @@ def SimplifyExprPostAlterOp() -> Pass:
 
 
 def _fixed_point(function: Function, rules: Rules) -> Function:
-    """Sweep until nothing changes.  Every rule shortens the graph or moves a multiply below an add, so this ends."""
+    """Sweep until nothing changes.
+
+    Every rule shortens the graph, names a simpler operator, or moves a multiply below an add, so this ends.
+    """
 
     def change(node: Expr) -> Expr:
         while isinstance(node, Call) and (better := _first(node, rules.get(node.op.name, ()))) is not None:

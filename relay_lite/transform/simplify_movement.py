@@ -1,12 +1,19 @@
-"""Rules for operators that move or convert elements: two in a row are one, and one that does nothing is none."""
+"""Rules for operators that move or convert elements: two in a row are one, and one that does nothing is none.
+
+A transposition that only moves dimensions of 1 is a reshape; what is taken at one place, a slice.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..ir.make import call
-from ..ir.nodes import Call, Expr
+from ..ir.nodes import Call, Constant, Expr
 from ..ir.visit import is_op
+
+RESHAPES = "reshape", "expand_dims", "squeeze", "nn.batch_flatten"
+"""Operators that leave every element where it lies."""
+TRANSPOSITIONS = "transpose", "layout_transform"
 
 
 def merge_reshapes(node: Call) -> Expr | None:
@@ -14,7 +21,27 @@ def merge_reshapes(node: Call) -> Expr | None:
     (data,) = node.args
     if data.shape == node.shape:
         return data
-    return call("reshape", data.args[0], newshape=node.shape) if is_op(data, "reshape") else None
+    return call("reshape", data.args[0], newshape=node.shape) if is_op(data, *RESHAPES) else None
+
+
+def as_reshape(node: Call) -> Expr | None:
+    """A transposition that leaves the dimensions longer than 1 in their order is a reshape."""
+    (data,) = node.args
+    long = [axis for axis in _order(node) if data.shape[axis] != 1]
+    return call("reshape", data, newshape=node.shape) if long == sorted(long) else None
+
+
+def take_one(node: Call) -> Expr | None:
+    """take(x, i, axis) of one constant place is a slice."""
+    data, where = node.args
+    axis = node.attrs["axis"]
+    if axis is None or not isinstance(where, Constant) or where.shape != ():
+        return None
+    axis, place = axis % len(data.shape), int(where.value)
+    if not 0 <= place < data.shape[axis]:
+        return None
+    slice_ = call("strided_slice", data, begin=(place,), end=(place + 1,), strides=(1,), axes=(axis,))
+    return call("reshape", slice_, newshape=node.shape)
 
 
 def merge_casts(node: Call) -> Expr | None:
@@ -38,7 +65,7 @@ def merge_permutations(node: Call) -> Expr | None:
     order = _order(node)
     if order == tuple(range(len(order))):
         return data
-    if not is_op(data, "transpose", "layout_transform"):
+    if not is_op(data, *TRANSPOSITIONS):
         return None
     (inner,) = data.args
     first = _order(data)

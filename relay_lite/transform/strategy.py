@@ -1,14 +1,16 @@
 """Which computation an operator gets on a target, where there is a choice.
 
-The one choice so far: a 3x3 convolution in NHWC can be computed by the winograd method, on tiles of m x m results.
+A 3x3 convolution in NHWC can be computed by the winograd method, on tiles of m x m results; a constant weight of a
+product can be stored either way.
 """
 
 from __future__ import annotations
 
-from ..ir.nodes import Call
+from ..ir.nodes import Call, Constant
 
 FEW_CHANNELS, MANY_CHANNELS = 64, 512
 FEW_TILES = 16
+FEW_ROWS = 32
 
 
 def winograd_tile(conv: Call, target: str) -> int | None:
@@ -30,3 +32,12 @@ def winograd_tile(conv: Call, target: str) -> int | None:
     n, h, w, _ = conv.shape
     tiles = n * -(-h // 4) * -(-w // 4)
     return 4 if FEW_CHANNELS < kernel.shape[3] < MANY_CHANNELS and tiles >= FEW_TILES else None
+
+
+def reads_turned(dense: Call, target: str) -> bool:
+    """Whether an `nn.dense` reads its weight as [K, N] on a kind of target: on `cuda`, where blocks fetch tiles of it.
+
+    The terms of few rows are shared out among threads instead, which read along a row of [N, K].
+    """
+    data, weight = dense.args
+    return target == "cuda" and isinstance(weight, Constant) and data.shape[0] >= FEW_ROWS

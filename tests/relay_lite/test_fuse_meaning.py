@@ -16,7 +16,7 @@ from relay_lite.ir.nodes import Function, Tuple
 from relay_lite.ir.reference import run
 from relay_lite.op.lower_group import lower_group
 from relay_lite.testing import get_workload
-from relay_lite.transform import PassContext
+from relay_lite.transform import FuseOps, PassContext
 from te_lite.reference import evaluate
 
 Arrays = dict[str, Any]
@@ -125,3 +125,33 @@ def test_what_cannot_be_lowered_is_refused() -> None:
     x = relay.var("x", shape=(2, 3))
     with pytest.raises(GraphError, match="must be a scalar"):
         lower_group(primitive(relay.add(x, relay.const(np.ones((2, 3), np.float32)))), "c")
+
+
+def kernels(body: Any) -> list[str]:
+    """The names of the kernels of a graph that move elements; with it, that their meaning is the graph's."""
+    graph = IRModule.from_expr(body)["main"]
+    rng = np.random.default_rng(0)
+    inputs = {v.name: rng.uniform(-1, 1, v.shape) for v in graph.params}
+    fused = FuseOps()(graph)
+    want, got = [run(f, inputs, dtype="float64") for f in (graph, fused)]
+    for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (want, got)], strict=True):
+        np.testing.assert_array_equal(a, b)
+    return sorted(f.attrs["name"].removeprefix("fused_") for f in group_uses(fused) if not f.attrs["reshape_only"])
+
+
+def test_slices_of_a_transposition_read_what_it_reads() -> None:
+    """As exporters write queries, keys and values; the product in which they meet reads three kernels' results."""
+    x = relay.var("x", shape=(5, 24), dtype="float64")
+    turned = relay.squeeze(relay.transpose(relay.reshape(x, (1, 5, 3, 8)), (2, 1, 0, 3)), (2,))
+    q, k, v = [relay.reshape(relay.strided_slice(turned, (n,), (n + 1,), axes=(0,)), (1, 5, 8)) for n in range(3)]
+    body = relay.nn.batch_matmul(relay.nn.batch_matmul(q, k, transpose_b=True), v, transpose_b=False)
+    one = "reshape_transpose_squeeze_strided_slice_reshape"
+    assert [n for n in kernels(body) if "matmul" not in n] == [one, f"{one}_1", f"{one}_2"]
+
+
+def test_a_transposition_with_other_readers_is_computed_once() -> None:
+    x = relay.var("x", shape=(5, 6), dtype="float64")
+    turned = relay.transpose(x)
+    part = relay.strided_slice(turned, (0,), (2,), axes=(0,))
+    for other in (relay.nn.matmul(turned, x), relay.nn.relu(turned), relay.reshape(turned, (5, 6))):
+        assert sum("transpose" in name for name in kernels(Tuple((part, other)))) == 1

@@ -185,6 +185,24 @@ def test_winograd_after_a_conversion() -> None:
     assert_same_meaning(graph, new, 1e-9)
 
 
+# ------------------------------------------------------------------------------------------------- products
+
+
+@pytest.mark.parametrize(("rows", "constant", "cuda"), [(32, True, True), (31, True, False), (197, False, False)])
+def test_constant_weights_of_products_are_turned_on_a_gpu(rows: int, constant: bool, cuda: bool) -> None:
+    rng = np.random.default_rng(0)
+    weight = Constant(rng.uniform(-1, 1, (7, 5))) if constant else var("w", (7, 5), "float64")
+    product = call("nn.dense", var("x", (rows, 5), "float64"), weight, units=7)
+    graph = function(relu(call("add", product, Constant(rng.uniform(-1, 1, 7)))))
+    assert ops(altered(graph)) == {"nn.dense": 1, "add": 1, "nn.relu": 1}
+    new = altered(graph, "cuda")
+    assert ops(new) == {"nn.matmul" if cuda else "nn.dense": 1, "add": 1, "nn.relu": 1}
+    if cuda:
+        (node,) = calls(new, "nn.matmul")
+        assert isinstance(node.args[1], Constant) and node.args[1].shape == (5, 7) and operand(new) == (1, 7)
+    assert_same_meaning(graph, new, 1e-12)
+
+
 # ----------------------------------------------------------------------------------------------- legal forms
 
 
