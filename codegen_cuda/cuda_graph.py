@@ -14,6 +14,7 @@ from typing import Any
 
 from te_lite.errors import require
 
+from .early_launch import begin_early
 from .errors import DeviceError
 
 RELAXED = 2
@@ -88,11 +89,12 @@ def record_forked(cuda: Any, stream: Any, record: Callable[[Fork], None]) -> Non
 class LaunchGraph:
     """What `record(stream)` queues on a stream, to be queued again with one call.
 
-    Kernels and asynchronous copies can be recorded; memory addresses are those of the recording.
-    Raises DeviceError when the driver refuses.
+    Kernels and asynchronous copies can be recorded; memory addresses are those of the recording.  With `early` all
+    kernels wait for themselves, and are launched ahead (`early_launch.py`).  Raises DeviceError when the driver
+    refuses.
     """
 
-    def __init__(self, cuda: Any, record: Callable[[Any], None]) -> None:
+    def __init__(self, cuda: Any, record: Callable[[Any], None], early: bool = False) -> None:
         self._executable = ctypes.c_void_p()
         stream = cuda.Stream(NON_BLOCKING)
         handle, graph = ctypes.c_void_p(int(stream.handle)), ctypes.c_void_p()
@@ -103,6 +105,8 @@ class LaunchGraph:
             code = _driver().cuStreamEndCapture(handle, ctypes.byref(graph))
         _check(code, "the end of the recording")
         try:
+            if early:
+                begin_early(_driver(), graph, _check)
             code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0))
             _check(code, "making it executable")
         finally:

@@ -199,7 +199,10 @@ class CudaDevice:
 
 
 class DeviceProgram:
-    """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes."""
+    """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes.
+
+    `waits`: the kernels wait for those before them (`early_launch.py`).
+    """
 
     def __init__(self, device: CudaDevice, cubin: bytes, facts: dict[str, Any]) -> None:
         self.device = device
@@ -207,6 +210,7 @@ class DeviceProgram:
         self._module = module
         self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
         self._arguments = int(facts["arguments"])
+        self.waits = bool(facts.get("waits"))
         self._kernels = []
         for k in facts["kernels"]:
             function = module.get_function(k["name"])

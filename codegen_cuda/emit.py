@@ -51,6 +51,7 @@ from .cuda_program import (
     KernelNest,
     kernel_nests,
 )
+from .early_launch import waiting
 from .errors import EmitError
 from .lane_digits import with_lane_digits
 from .launch_bounds import launch_bounds
@@ -335,7 +336,9 @@ def _check_launch(nest: KernelNest) -> None:
             require(extent <= limit, EmitError, tag, f"no device has more than {limit} along it", extent=extent)
 
 
-def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[CudaKernel, str, dict[str, str]]:
+def _kernel(
+    nest: KernelNest, name: str, buffers: tuple[Buffer, ...], waits: bool
+) -> tuple[CudaKernel, str, dict[str, str]]:
     """One kernel, its text, and the helper functions it calls."""
     _check_launch(nest)
     ranges = nest.ranges()
@@ -350,16 +353,22 @@ def _kernel(nest: KernelNest, name: str, buffers: tuple[Buffer, ...]) -> tuple[C
     emitter.stmt(emitter.nest.body)
     kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic)
     bounds = launch_bounds(nest, kernel.threads)
-    head = f'extern "C" __global__ void __launch_bounds__({bounds}) {name}({", ".join(params)}) {{'
-    return kernel, "\n".join([head, *emitter.lines, "}"]), emitter.text.helpers
+    head = f'extern "C" __global__ void __launch_bounds__({bounds}) '
+    if waits:
+        pointers = [emitter.buffer(buffers[k]) for k in arguments]
+        return kernel, waiting(head, name, params, pointers, emitter.lines), emitter.text.helpers
+    text = "\n".join([f"{head}{name}({', '.join(params)}) {{", *emitter.lines, "}"])
+    return kernel, text, emitter.text.helpers
 
 
 def _parameter(emitter: KernelEmitter, b: Buffer, written: bool) -> str:
     return f"{'' if written else 'const '}{TYPES[b.dtype]} *__restrict__ {emitter.buffer(b)}"
 
 
-def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
+def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgram:
     """The CUDA C++ of a lowered program; `comment` (a task, a schedule) goes into the header.
+
+    With `waits` its kernels may be launched before what they read is there (`early_launch.py`).
 
     Local temporaries of the program become scratch buffers.  Raises EmitError for programs that have no CUDA text:
     thread loops inside other statements, launches that no device has (a grid over 2**31 - 1 x 65535 x 65535 blocks, a
@@ -370,7 +379,7 @@ def emit(func: LoweredFunc, comment: str = "") -> CudaProgram:
     names = Names()
     base = names.fresh(func.name)
     buffers = (*func.args, *scratch)
-    built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers) for k, nest in enumerate(nests)]
+    built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers, waits) for k, nest in enumerate(nests)]
     kernels, texts = tuple([kernel for kernel, _, _ in built]), [text for _, text, _ in built]
     helpers = {name: text for _, _, more in built for name, text in more.items()}
     parts = [_header(func, kernels, scratch, comment)]

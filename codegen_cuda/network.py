@@ -21,6 +21,7 @@ from .cache import kernel_store
 from .compile import OPTIONS, compile_source, compiler_name
 from .cuda_graph import Fork, LaunchGraph, record_forked
 from .device import CudaDevice, DeviceArray, DeviceProgram
+from .early_launch import may_wait
 from .emit import emit
 from .facts import facts_from_json, program_facts
 from .limits import Limits, require_limits
@@ -80,7 +81,8 @@ class CudaExecutor:
                 with fork.step(place.stream, place.waits) as stream:
                     program.launch(launches, stream)
 
-        return LaunchGraph(self.device.cuda, lambda stream: record_forked(self.device.cuda, stream, record))
+        early = all(program.waits for program in self._programs.values())
+        return LaunchGraph(self.device.cuda, lambda stream: record_forked(self.device.cuda, stream, record), early)
 
     def write(self, storage: int, array: Array) -> None:
         self.device.cuda.memcpy_htod(self._memory[storage].pointer, np.ascontiguousarray(array))
@@ -170,10 +172,13 @@ class CudaNetworkBackend:
         return kernel_store([compiler_name(), *OPTIONS])
 
     def code(self, func: LoweredFunc, target: str) -> KernelCode:
-        program = emit(func)
+        waits = may_wait(target_architecture(target))
+        program = emit(func, waits=waits)
         facts = program_facts(program)
         scratch = tuple(facts["scratch_bytes"])
-        given = {"arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"]}
+        given = {
+            "arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"], "waits": waits
+        }  # fmt: skip
         return KernelCode(func.name, program.source, scratch, given)
 
     def compile(self, func: LoweredFunc, code: KernelCode, target: str) -> bytes:

@@ -1,0 +1,81 @@
+"""Kernels that are launched before the one before them has ended: programmatic dependent launch, from sm_90 on.
+
+A kernel of a graph lets the next one begin as soon as all its own blocks have, and waits for the end of the one before
+it (and for what that one waited for) before it touches memory.  So launches and first instructions overlap with the
+last blocks of the kernel before.  The pointers of a kernel come out of the wait: nothing that is read through them can
+be moved before it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+LEAST_ARCHITECTURE = 90
+_NEEDED = "cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2", "cuGraphNodeGetType"
+_KERNEL_NODE = 0
+Check = Callable[[int, str], None]
+
+
+def may_wait(architecture: str) -> bool:
+    """Whether kernels for an architecture like `sm_90` have the instructions."""
+    return int("".join([c for c in architecture if c.isdigit()]) or 0) >= LEAST_ARCHITECTURE
+
+
+def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str], lines: Sequence[str]) -> str:
+    """A kernel that waits before it computes `lines`; `head` is all of its declaration before its name."""
+    unrestricted = ", ".join([p.replace("__restrict__ ", "") for p in params])
+    held = [f'  asm volatile("" : "+l"({p}));' for p in pointers]
+    return "\n".join([
+        f"static __device__ __forceinline__ void {name}_body({', '.join(params)}) {{", *lines, "}", "",
+        f"{head}{name}({unrestricted}) {{",
+        "#ifdef __CUDA_ARCH__",
+        '  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");',
+        '  asm volatile("griddepcontrol.wait;" ::: "memory");',
+        *held,
+        "#endif",
+        f"  {name}_body({', '.join(pointers)});",
+        "}",
+    ])  # fmt: skip
+
+
+class _Edge(ctypes.Structure):
+    """`CUgraphEdgeData`."""
+
+    _fields_ = [("from_port", ctypes.c_ubyte), ("to_port", ctypes.c_ubyte), ("type", ctypes.c_ubyte),
+                ("reserved", ctypes.c_ubyte * 5)]  # fmt: skip
+
+
+_PROGRAMMATIC = 1
+"""The port of `launch_dependents`, and the type of an edge from there."""
+
+
+def begin_early(driver: Any, graph: Any, check: Check) -> None:
+    """Let each kernel of a graph that follows one other kernel alone begin when that one lets it.
+
+    All kernels must be `waiting` ones.  A driver before CUDA 12.3 has no such edges, and the graph stays as it is.
+    """
+    if not all(hasattr(driver, name) for name in _NEEDED):
+        return
+    what, count = "reading the order of kernels", ctypes.c_size_t()
+    check(driver.cuGraphGetEdges_v2(graph, None, None, None, ctypes.byref(count)), what)
+    sources, ends = (ctypes.c_void_p * count.value)(), (ctypes.c_void_p * count.value)()
+    edges = (_Edge * count.value)()
+    check(driver.cuGraphGetEdges_v2(graph, sources, ends, edges, ctypes.byref(count)), what)
+    into = Counter(ends)
+    kinds = {node: _kind(driver, node, check) for node in {*sources, *ends}}
+    for source, end, edge in zip(sources, ends, edges, strict=True):
+        if into[end] == 1 and kinds[source] == kinds[end] == _KERNEL_NODE:
+            early = _Edge(_PROGRAMMATIC, 0, _PROGRAMMATIC)
+            pair = ctypes.byref(ctypes.c_void_p(source)), ctypes.byref(ctypes.c_void_p(end))
+            one = ctypes.c_size_t(1)
+            check(driver.cuGraphRemoveDependencies_v2(graph, *pair, ctypes.byref(edge), one), "an order of kernels")
+            check(driver.cuGraphAddDependencies_v2(graph, *pair, ctypes.byref(early), one), "an early launch")
+
+
+def _kind(driver: Any, node: int, check: Check) -> int:
+    kind = ctypes.c_int()
+    check(driver.cuGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind)), "reading the kind of a step")
+    return kind.value

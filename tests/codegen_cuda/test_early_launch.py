@@ -1,0 +1,94 @@
+"""Kernels that wait for those before them: their text, and which of a graph are launched ahead."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any
+
+import pytest
+
+from codegen_cuda import cuda_graph
+from codegen_cuda.early_launch import begin_early, may_wait
+from codegen_cuda.emit import emit
+from te_lite import create_schedule, placeholder, thread_axis, topi
+from te_lite.lower import lower
+
+KERNEL, COPY = 0, 1
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fits"), [("sm_80", False), ("sm_89", False), ("sm_90", True), ("sm_90a", True), ("sm_120", True)]
+)
+def test_architectures(architecture: str, fits: bool) -> None:
+    assert may_wait(architecture) is fits
+
+
+def test_nothing_is_read_before_the_wait() -> None:
+    """All pointers come out of the wait; without it the text is as ever."""
+    x, y = placeholder((4, 8), name="x"), placeholder((4, 8), name="y")
+    z = topi.add(x, y)
+    s = create_schedule(z.op)
+    s[z].bind(s[z].op.axis[0], thread_axis("blockIdx.x"))
+    s[z].bind(s[z].op.axis[1], thread_axis("threadIdx.x"))
+    func = lower(s, [x, y, z], "f")
+    plain, waiting = emit(func), emit(func, waits=True)
+    assert "griddepcontrol" not in plain.source and plain.kernels == waiting.kernels
+    body, kernel = waiting.source.split('extern "C" __global__ void ')
+    assert body.count("[") > 3 and "[" not in kernel.replace("[4, 8]", "") and "__restrict__" not in kernel
+    lines = kernel.splitlines()
+    wait = next(k for k, line in enumerate(lines) if "griddepcontrol.wait" in line)
+    held = [re.search(r'"\+l"\((\w+)\)', line) for line in lines[wait:]]
+    names = [m[1] for m in held if m]
+    assert f"f_kernel0_body({', '.join(names)});" in kernel and len(names) == 3
+    stripped = re.sub(r"static __device__ __forceinline__ void (\w+)_body", r"\1", body)
+    assert (
+        stripped.split("f_kernel0(")[1]
+        .split("{")[1]
+        .strip()
+        .startswith(plain.source.split("f_kernel0(")[1].split("{")[1].split("}")[0].strip())
+    )
+
+
+class FakeDriver:
+    """A graph: `edges` between `nodes`, numbers to kinds."""
+
+    def __init__(self, nodes: dict[int, int], edges: list[tuple[int, int]]) -> None:
+        self.nodes, self.edges = nodes, {edge: (0, 0) for edge in edges}
+
+    def cuGraphGetEdges_v2(self, graph: Any, sources: Any, ends: Any, edges: Any, count: Any) -> int:
+        size = ctypes.cast(count, ctypes.POINTER(ctypes.c_size_t))
+        if sources is None:
+            size[0] = len(self.edges)
+        for k, (source, end) in enumerate(self.edges if sources is not None else ()):
+            sources[k], ends[k] = source, end
+        return 0
+
+    def cuGraphNodeGetType(self, node: Any, kind: Any) -> int:
+        ctypes.cast(kind, ctypes.POINTER(ctypes.c_int))[0] = self.nodes[node.value]
+        return 0
+
+    def _pair(self, source: Any, end: Any) -> tuple[int, int]:
+        return tuple(ctypes.cast(x, ctypes.POINTER(ctypes.c_void_p))[0] for x in (source, end))  # type: ignore[return-value]
+
+    def cuGraphRemoveDependencies_v2(self, graph: Any, source: Any, end: Any, edge: Any, count: Any) -> int:
+        del self.edges[self._pair(source, end)]
+        return 0
+
+    def cuGraphAddDependencies_v2(self, graph: Any, source: Any, end: Any, edge: Any, count: Any) -> int:
+        raw = bytes((ctypes.c_ubyte * 8).from_address(ctypes.addressof(edge._obj)))
+        assert raw[1] == 0 and not any(raw[3:])
+        self.edges[self._pair(source, end)] = raw[0], raw[2]
+        return 0
+
+
+def test_only_kernels_behind_one_other_kernel_begin_early() -> None:
+    nodes = {1: KERNEL, 2: KERNEL, 3: KERNEL, 4: KERNEL, 5: COPY, 6: KERNEL}
+    driver = FakeDriver(nodes, [(1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6)])
+    begin_early(driver, None, cuda_graph._check)
+    assert {edge for edge, kind in driver.edges.items() if kind == (1, 1)} == {(1, 2), (1, 3)}
+    assert {edge for edge, kind in driver.edges.items() if kind == (0, 0)} == {(2, 4), (3, 4), (4, 5), (5, 6)}
+
+
+def test_a_driver_without_such_edges_leaves_a_graph_alone() -> None:
+    begin_early(object(), None, cuda_graph._check)
