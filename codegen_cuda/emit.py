@@ -59,13 +59,7 @@ from .mma_text import warp_text
 from .operands_ahead import with_operands_ahead
 from .outer_product import in_outer_product_order
 from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
-from .registers import (
-    copied_loops,
-    index_vars,
-    register_loops,
-    rolled_loops,
-    useful_copies,
-)
+from .registers import copied_loops, index_vars, register_loops, rolled_loops, useful_copies
 from .runs import split_runs
 from .shared import SharedArray, shared_layout
 from .text import TYPES, CudaText

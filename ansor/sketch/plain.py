@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from te_lite.replay import apply
 from te_lite.state import REDUCE, ROOT, State
@@ -10,6 +10,7 @@ from te_lite.step import ComputeInline
 
 from ..core.schedule_primitives import annotate, fuse, split
 from ..core.task import SearchTask
+from .shared_memory import element_bytes
 
 VECTOR = 16
 ENOUGH = 64
@@ -21,13 +22,24 @@ def untuned_state(task: SearchTask) -> State:
     return plain_state(task) if task.target.is_gpu else task.compute_dag.init_state
 
 
-def plain_state(task: SearchTask) -> State:
-    """Every stage computed at root (what can be inlined is inlined), with parallel loops and lanes, or threads."""
+def plain_state(task: SearchTask, vectors: bool = False) -> State:
+    """Every stage computed at root (what can be inlined is inlined), with parallel loops and lanes, or threads.
+
+    With `vectors` a thread of a GPU computes neighbours side by side, as many as one access may touch.
+    """
     state = _inlined(task.compute_dag.init_state)
     for k, stage in enumerate(state.stages):
         if not stage.is_placeholder and stage.where == ROOT:
-            state = _threads(state, k) if task.target.is_gpu else _rows(state, k)
+            lanes = _lanes(task, state, k) if vectors else 1
+            state = _threads(state, k, lanes) if task.target.is_gpu else _rows(state, k)
     return state
+
+
+def _lanes(task: SearchTask, state: State, k: int) -> int:
+    """The neighbours of an access: a power of two that divides the points; 1 for a reduction."""
+    op = state.stages[k].op
+    widest = task.hardware_params.completed(task.target).vector_unit_bytes // element_bytes(op.dtype)
+    return 1 if op.reduce_axis else gcd(prod(op.shape), max(1, widest))
 
 
 def _inlined(state: State) -> State:
@@ -59,9 +71,13 @@ def _rows(state: State, k: int) -> State:
     return annotate(state, k, fused.uid, "parallel")
 
 
-def _threads(state: State, k: int) -> State:
-    """All loops fused, then cut into blocks of `THREADS` threads."""
+def _threads(state: State, k: int, lanes: int) -> State:
+    """All loops fused, then cut into blocks of `THREADS` threads with `lanes` each."""
     state, fused = fuse(state, k, _spatial(state, k))
-    state, (block, thread) = split(state, k, fused.uid, (THREADS,))
+    if lanes == 1:
+        state, (block, thread) = split(state, k, fused.uid, (THREADS,))
+    else:
+        state, (block, thread, lane) = split(state, k, fused.uid, (THREADS, lanes))
+        state = annotate(state, k, lane.uid, "vectorize")
     state = annotate(state, k, block.uid, "blockIdx.x")
     return annotate(state, k, thread.uid, "threadIdx.x")

@@ -2,8 +2,8 @@
 
 For a kernel with reductions, a few dozen programs are drawn from Ansor's sketches with a fixed seed and ranked by the
 analytical model; the best one that lowers, and that the target does not refuse, is taken.  Other kernels, and those for
-which no sketch gives a program, get plain nests: parallel rows with vector columns on a CPU, one thread an element on
-a GPU.  Equal kernels get equal programs.
+which no sketch gives a program, get plain nests: parallel rows with vector columns on a CPU, one thread a vector or an
+element on a GPU.  Equal kernels get equal programs.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def default_states(task: SearchTask) -> Iterator[State]:
     """Programs of `task`, to be tried one after the other; the last one is the plain nest."""
     if _reduces(task):
         yield from drawn_states(task)
+    elif task.target.is_gpu:
+        yield plain_state(task, vectors=True)
     yield plain_state(task)
 
 

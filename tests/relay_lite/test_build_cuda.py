@@ -19,6 +19,7 @@ from codegen_cuda.architecture import runs_on
 from codegen_cuda.network import CudaNetworkBackend
 from relay_lite import reference
 from relay_lite.compiler.build import build
+from relay_lite.compiler.default_schedule import default_states
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Expr, Function, Tuple
@@ -108,13 +109,25 @@ def test_a_device_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
         CudaNetworkBackend().check_machine({"architecture": "sm_90"}, 0)
 
 
+@pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
-def test_plain_nests_for_a_gpu_are_right(name: str) -> None:
+def test_plain_nests_for_a_gpu_are_right(name: str, vectors: bool) -> None:
     oracle = Oracle(te.ComputeDAG(WORKLOADS[name]()), np.random.default_rng(2))
     task = ansor.SearchTask(compute_dag=oracle.dag, target="cuda", hardware_params=HardwareParams.for_target("cuda"))
-    func = te.lower(plain_state(task), oracle.dag.tensors)
+    func = te.lower(plain_state(task, vectors), oracle.dag.tensors)
 
     def run(func: te.LoweredFunc, args: Any) -> None:
         emulator.run_program(emit_cuda(func), args, check=False)
 
     assert oracle.mismatch(func, run) is None
+
+
+@pytest.mark.parametrize(("dtype", "columns", "access"), [
+    ("float32", 20, "float4"), ("float32", 6, "float2"), ("float32", 7, None), ("float16", 8, "half2"),
+])  # fmt: skip
+def test_a_kernel_without_reductions_moves_vectors(dtype: str, columns: int, access: str | None) -> None:
+    x = te.placeholder((3, columns), dtype, "x")
+    sums = te.compute((3, columns), lambda i, j: x[i, j] + x[i, j], name="sums")
+    task = ansor.SearchTask(compute_dag=te.ComputeDAG([x, sums]), target=TARGET)
+    text = emit_cuda(te.lower(next(default_states(task)), [x, sums])).source
+    assert (access in text) if access else not any(f"{kind}{n}" in text for kind in ("float", "half") for n in "24")
