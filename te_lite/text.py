@@ -105,13 +105,12 @@ def _body_text(body: Expr, simple: bool) -> str:
 
 def dag_text(ops: tuple[Operation, ...]) -> str:
     """The text of a workload, long lines cut in the middle."""
-    lines = []
-    for op in ops:
-        for line in op_lines(op):
-            if len(line) > MAX_LINE:
-                line = f"{line[: MAX_LINE // 2]} ..(OMITTED).. {line[-MAX_LINE // 2 :]}"
-            lines.append(line)
-    return "\n".join(lines) + "\n"
+    return "\n".join([shortened(line) for op in ops for line in op_lines(op)]) + "\n"
+
+
+def shortened(line: str) -> str:
+    """A line without its middle, if it is a long one."""
+    return line if len(line) <= MAX_LINE else f"{line[: MAX_LINE // 2]} ..(OMITTED).. {line[-MAX_LINE // 2 :]}"
 
 
 def hash_text(ops: tuple[Operation, ...]) -> str:

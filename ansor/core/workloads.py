@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from te_lite import ComputeDAG, Tensor, placeholder
+from te_lite.dag_difference import first_difference
 from te_lite.errors import TeError, require
 
 from .errors import TaskError
@@ -31,6 +32,7 @@ class LoggedWorkload:
     text: str
 
 
+_HASH = r"[0-9a-f]{32}"
 _FUNCTIONS: dict[str, WorkloadFunc] = {}
 _OFFERED: dict[str, WorkloadFunc] = {}
 _TENSORS: dict[str, tuple[Tensor, ...]] = {}
@@ -195,13 +197,31 @@ def workload_dag(workload_key: str) -> ComputeDAG:
     return _DAGS[workload_key]
 
 
-def offer_computation(workload_key: str, name: str, make: Callable[[], ComputeDAG], text: str) -> None:
-    """Let `make()` be the computation of a key that nothing is registered for; `text` tells it from another one."""
+def offer_computation(workload_key: str, name: str, make: Callable[[], ComputeDAG], text: str) -> str:
+    """Let `make()` be the computation of a key that nothing is registered for; `text` tells it from another one.
+
+    Gives how the registered one differs from it, in words; nothing when it does not, or there is none.
+    """
     known = _LOGGED.get(workload_key)
     if known is None or known.text != text:
         _LOGGED[workload_key] = LoggedWorkload(name, make, text)
         if known is not None and not _is_registered(workload_key):
             _DAGS.pop(workload_key, None)
+    return _objection(workload_key, make) if _is_registered(workload_key) else ""
+
+
+def _objection(workload_key: str, make: Callable[[], ComputeDAG]) -> str:
+    """How the registered computation of a key differs from `make()`, where both can be had."""
+    if re.fullmatch(_HASH, decode_workload_key(workload_key)[0]):
+        return ""
+    try:
+        difference = first_difference(make(), workload_dag(workload_key))
+    except TeError:
+        return ""
+    if difference is None:
+        return ""
+    there, here = difference
+    return f"they are of `{there}`, where the registered function now gives `{here}`"
 
 
 def logged_name(workload_key: str) -> str:
@@ -222,7 +242,7 @@ def _logged_dag(workload_key: str, known: LoggedWorkload) -> ComputeDAG:
     except TeError as error:
         raise TaskError(f"{subject}: its computation cannot be used: {error}") from error
     name = decode_workload_key(workload_key)[0]
-    ok = not re.fullmatch(r"[0-9a-f]{32}", name) or dag.workload_key() == workload_key
+    ok = not re.fullmatch(_HASH, name) or dag.workload_key() == workload_key
     require(ok, TaskError, subject, "the log holds another computation than its key names")
     return dag
 

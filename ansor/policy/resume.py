@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from ..core.task import SearchTask
 from ..records.lines import Record, believed_records
 from ..records.recorder import RecordToFile
 from .tuning_options import TuningOptions
@@ -23,6 +24,13 @@ def log_to_continue(options: TuningOptions) -> Path | None:
     """The log that a run goes on with: the first that its callbacks write and that holds something."""
     logs = [c.filename for c in options.measure_callbacks if isinstance(c, RecordToFile)] if options.resume else []
     return next((log for log in logs if log.is_file() and log.stat().st_size > 0), None)
+
+
+def check_logs(tasks: Sequence[SearchTask], options: TuningOptions) -> None:
+    """Raises TaskError where a log that a run writes has records of another computation under a task's key."""
+    for callback in options.measure_callbacks:
+        if isinstance(callback, RecordToFile):
+            callback.check(tasks)
 
 
 def continue_log(policies: Sequence[Any], options: TuningOptions) -> None:

@@ -26,7 +26,7 @@ from ..measure.progress import Display
 from ..records.belief import is_program
 from ..records.best import load_best_record
 from .protocols import OfOneTask, SearchPolicy
-from .resume import continue_log
+from .resume import check_logs, continue_log
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
@@ -53,6 +53,7 @@ class Actions:
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)
             limits = checked_limits(task, policy, options.time_limit)
+            check_logs([task], options)
             continue_log([policy], options)
             measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             with measurer.display.run(task, options.num_measure_trials):

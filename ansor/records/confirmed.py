@@ -91,9 +91,9 @@ class SettledReader(RecordReader):
         """Learn of workloads, untuned programs and confirmations."""
         super().comment(line)
         untuned, turns = read_untuned(line), read_turns(line)
-        if untuned is not None:
+        if untuned is not None and not self.objection(untuned[0]):
             self._records.append(untuned)
-        if turns:
+        if turns and not self.objection(turns[0][0]):
             found = Believed(turns, JUDGE, f"a confirmation of {self.filename}", logging.getLogger("ansor"))
             if kept := tuple(found):
                 self.confirmations[workload_of(kept[0][0])] = Confirmation(len(self._records), kept)

@@ -54,12 +54,17 @@ class LineReader(Generic[Input]):
                 self.num_bad += 1
                 self.bad = (self.bad + [(number, str(error))])[: self.KEPT]
                 continue
-            yield record
-        if self.num_bad:
-            self._logger.warning("%s", self.complaint())
+            if self.belongs(record[0]):
+                yield record
+        if complaint := self.complaint():
+            self._logger.warning("%s", complaint)
 
     def comment(self, line: bytes) -> None:
         """Called for every line that is no record and not bad; nothing here."""
+
+    def belongs(self, inp: Input) -> bool:
+        """Whether a record is one for here; every one is."""
+        return True
 
     def complaint(self) -> str:
         """One sentence on the bad lines; empty when there are none."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -39,6 +40,7 @@ from ..core.errors import TaskError
 from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.target import TF32
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
+from ..core.workloads import key_text
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
 from .files import LineReader, Pair, PathLike
 from .journal import append_lines
@@ -187,14 +189,46 @@ def seconds_of(value: Any, where: str) -> float:
 
 
 class RecordReader(LineReader[MeasureInput]):
-    """The records of a file; bad lines are skipped, counted in `num_bad` and the first of them kept in `bad`."""
+    """The records of a file; bad lines are skipped, counted in `num_bad` and the first of them kept in `bad`.
+
+    So are records of workloads whose registered function gives another computation than the one that they measured.
+    """
 
     def __init__(self, filename: PathLike) -> None:
         super().__init__(filename, load_record_from_string, logger)
+        self._objections: dict[str, str] = {}
+        self._skipped: Counter[tuple[str, str]] = Counter()
+
+    def __iter__(self) -> Iterator[Record]:
+        """All records.  Raises JournalError when the file cannot be read."""
+        self._objections, self._skipped = {}, Counter()
+        return super().__iter__()
 
     def comment(self, line: bytes) -> None:
         """Learn of the workloads that the log describes."""
-        learn_workload(line)
+        learned = learn_workload(line)
+        if learned is not None:
+            self._objections[learned[0]] = learned[1]
+
+    def belongs(self, inp: MeasureInput) -> bool:
+        """Whether a record measured what its workload is here; it is counted if not."""
+        objection = self.objection(inp)
+        if objection:
+            self._skipped[inp.task.workload_key, objection] += 1
+        return not objection
+
+    def objection(self, inp: MeasureInput) -> str:
+        """How the computation that a record here measured differs from the registered one; empty if it does not."""
+        return self._objections.get(inp.task.workload_key, "")
+
+    def complaint(self) -> str:
+        """One sentence on the lines that were skipped; empty when there are none."""
+        others = [
+            f"{self.filename}: {count} {'record' if count == 1 else 'records'} of {key_text(key)} skipped:"
+            f" {objection}; without the function (no --import of it) the log is read as it was written"
+            for (key, objection), count in self._skipped.items()
+        ]
+        return "; ".join([text for text in [super().complaint(), *others] if text])
 
 
 def load_records(filename: PathLike) -> Iterator[Record]:

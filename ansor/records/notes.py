@@ -7,7 +7,7 @@
 
 With the first kind a log can be listed, printed and built from where the function behind a key is not registered.  A
 computation that comes from a log is data: it is checked before it is made (`te_lite/dag_check.py`), and a function that
-is registered under its name goes before it.
+is registered under its name goes before it: records of another computation than that are skipped, with a sentence.
 """
 
 from __future__ import annotations
@@ -82,16 +82,18 @@ def read_note(line: bytes) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
-def learn_workload(line: bytes) -> str | None:
-    """Let the computation of a `# workload` line be known under its key, which is returned; None for other lines."""
+def learn_workload(line: bytes) -> tuple[str, str] | None:
+    """Let the computation of a `# workload` line be known under its key; None for other lines.
+
+    Gives the key, and how the computation that is registered for it here differs; nothing where it does not.
+    """
     note = read_note(line)
     if note is None or note[0] != WORKLOAD:
         return None
     key, name, text, data = [note[1].get(part) for part in ("key", "name", "text", "dag")]
     if not (isinstance(key, str) and isinstance(name, str) and isinstance(text, str) and isinstance(data, dict)):
         return None
-    offer_computation(key, name[:200], lambda: _computation(data), json.dumps(data))
-    return key
+    return key, offer_computation(key, name[:200], lambda: _computation(data), json.dumps(data))
 
 
 def _computation(data: dict[str, Any]) -> ComputeDAG:

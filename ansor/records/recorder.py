@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from te_lite.errors import require
+
+from ..core.errors import TaskError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.task import SearchTask
 from .confirmed import confirm_line
 from .files import PathLike
 from .journal import append_lines, ensure_writable, scan_lines
@@ -30,7 +34,22 @@ class RecordToFile:
     def __init__(self, filename: PathLike) -> None:
         self.filename = Path(filename)
         ensure_writable(self.filename)
-        self._described: set[str] | None = None
+        self._begun = False
+        self._described: dict[str, str] | None = None
+
+    def check(self, tasks: Iterable[SearchTask]) -> None:
+        """Raises TaskError for a task whose key stands for another computation in the log."""
+        for task in tasks:
+            objection = self._known().get(task.workload_key)
+            law = f"has records of {task.title} already: {objection}; write to another log"
+            require(not objection, TaskError, str(self.filename), law)
+
+    def _known(self) -> dict[str, str]:
+        """The workloads that the log describes, and how those that are registered differ."""
+        if self._described is None:
+            learned = [learn_workload(line or b"") for _, line in _lines_of(self.filename)]
+            self._described = dict([known for known in learned if known is not None])
+        return self._described
 
     def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         lines = [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)]
@@ -38,13 +57,11 @@ class RecordToFile:
 
     def _notes(self, policy: Any, inputs: Sequence[MeasureInput]) -> list[str]:
         """The lines to write before records: on the run once, on each workload that the log does not describe yet."""
-        notes = []
-        if self._described is None:
-            self._described = {key for _, line in _lines_of(self.filename) if (key := learn_workload(line or b""))}
-            notes.append(run_line(policy))
+        notes = [] if self._begun else [run_line(policy)]
+        self._begun, known = True, self._known()
         for task in {inp.task.workload_key: inp.task for inp in inputs}.values():
-            if task.workload_key not in self._described:
-                self._described.add(task.workload_key)
+            if known.get(task.workload_key, "none") != "":
+                known[task.workload_key] = ""
                 notes += [line for line in [workload_line(task)] if line is not None]
         return notes
 

@@ -22,7 +22,7 @@ from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..policy.protocols import RoundPolicy
-from ..policy.resume import continue_log, log_to_continue
+from ..policy.resume import check_logs, continue_log, log_to_continue
 from ..policy.search_failure import SearchFailed
 from ..policy.tuning_options import TuningOptions, callbacks_with
 from ..records.lines import Record, believed_records
@@ -190,6 +190,7 @@ class TaskScheduler:
         a target cannot be had here, JournalError when the log cannot be read.
         """
         options = tune_option
+        check_logs(self.tasks, options)
         log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
         records = None if log is None else list(believed_records(log))
         self._begin(options, _patience(per_task_early_stopping), records or ())
