@@ -94,6 +94,14 @@ class Module:
 
     def _argument(self, k: int, item: Any) -> Array:
         argument = self.arguments[k]
+        if type(item) is np.ndarray and item.dtype == self._dtypes[k] and item.shape == argument.shape:
+            flags = item.flags
+            if flags.c_contiguous and (flags.writeable or not argument.written):
+                return item
+        return self._unusual_argument(argument, k, item)
+
+    def _unusual_argument(self, argument: Argument, k: int, item: Any) -> Array:
+        """An array that is not NumPy's own, or does not fit.  Raises CallError for the latter."""
         where = f"{self.entry_name}: argument {k} ({argument.name})"
         require(in_host_memory(item), CallError, where, "must be a NumPy array", type=type(item).__name__)
         a = np.asarray(item)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.reference import evaluate, multiplies_matrices, random_inputs
+from te_lite.reference import random_inputs
 
 from ..core.build import build_function
 from ..core.errors import MeasureError
@@ -19,12 +19,16 @@ from ..core.task import SearchTask
 from ..measure.check import accepted_values, mismatch, poison
 from ..measure.progress import seconds_text
 from ..sketch.plain import untuned_state
+from .numpy_side import numpy_run
 from .torch_side import torch_run
 
 NUMPY, TORCH = LIBRARIES = ("numpy", "torch")
 ROUNDS = 9
 REST = 0.1
 SLICE = 0.05
+SLICE_MS = 50
+CALLED = 0.9
+"""A program that takes less than this of a call is named apart from it."""
 
 
 def timed_in_turns(
@@ -53,7 +57,7 @@ def compare(
 ) -> dict[str, float]:  # fmt: skip
     """Print the comparison; gives the seconds of `best`, `untuned`, `numpy`, and of `torch` if that is the library.
 
-    NumPy evaluates the same computation operation by operation (te_lite.reference).  Raises NoRecordError when the log
+    NumPy computes it as `numpy_side` says.  Raises NoRecordError when the log
     has no valid record, MeasureError when the best program, or PyTorch, computes something else than NumPy, and
     TaskError where PyTorch cannot be compared (`check_torch`).
     """
@@ -69,20 +73,23 @@ def compare(
         if t in right:
             wrong = mismatch(array, right[t])
             require(not wrong, MeasureError, t.name, f"the best program is wrong: {wrong}")
+    words, numpy = numpy_run(task, inputs)
     runs: dict[str, Callable[[], object]] = {
         "best": lambda: best(*arrays),
         "untuned": lambda: untuned(*arrays),
-        "numpy": lambda: evaluate(tensors, inputs),
+        NUMPY: numpy,
     }
     if library == TORCH:
         outputs = [array for t, array in zip(tensors, arrays, strict=True) if t in right]
         runs[TORCH] = torch_run(task, [inputs[t] for t in tensors if t in inputs], outputs[0])
     seconds = {name: statistics.median(t) for name, t in timed_in_turns(runs, ROUNDS).items()}
     print("the result agrees with NumPy's, in float64")
-    numpy = "NumPy, through its matmul" if multiplies_matrices(tensors) else "NumPy, array by array"
-    names = {"best": "the best program", "untuned": "the untuned loop nest", NUMPY: numpy, TORCH: "PyTorch"}
+    names = {"best": "the best program", "untuned": "the untuned loop nest", NUMPY: f"NumPy, {words}", TORCH: "PyTorch"}
     for name, s in seconds.items():
-        print(f"  {names[name]:<28}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+        print(f"  {names[name]:<32}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+    alone = min(best.time(*arrays, repeat=3, min_repeat_ms=SLICE_MS).results)
+    if alone < CALLED * seconds["best"]:
+        print(f"  all called from Python; the best program by itself takes {seconds_text(alone)}")
     if schedule.state.steps == untuned_state(task).steps:
         print("slower than untuned: the best program of the log is the untuned one")
     elif seconds["best"] > seconds["untuned"]:

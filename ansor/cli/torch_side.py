@@ -11,6 +11,7 @@ import numpy as np
 
 from te_lite.errors import require
 
+from ..core.catalog import is_catalogued
 from ..core.errors import MeasureError, TaskError
 from ..core.hardware import host_cores
 from ..core.hints import python
@@ -91,7 +92,8 @@ def check_torch(task: SearchTask) -> None:
     require(importlib.util.find_spec("torch") is not None, TaskError, "--compare torch", law)
     name, _ = decode_workload_key(task.workload_key)
     law = f"no operator of PyTorch is known for this workload, but for {', '.join(OPERATORS)}"
-    require(name in OPERATORS, TaskError, "--compare torch", law, workload=task.name)
+    known = name in OPERATORS and is_catalogued(task.workload_key)
+    require(known, TaskError, "--compare torch", law, workload=task.name)
     law = "PyTorch is compared on the processor only, python -m benchmarks.operators does it on a GPU"
     require(task.target.kind.name == "c", TaskError, "--compare torch", law, target=task.target)
 

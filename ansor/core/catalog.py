@@ -15,7 +15,7 @@ from te_lite.errors import require
 from te_lite.topi import benchmarks
 
 from .errors import TaskError
-from .workloads import WorkloadFunc, make_workload_key, offer_workload
+from .workloads import WorkloadFunc, function_of, make_workload_key, offer_workload
 
 
 def matmul(n: int, m: int, k: int) -> list[Tensor]:
@@ -132,6 +132,11 @@ CATALOG = {
     "softmax": Entry("softmax", benchmarks.softmax, "M,N", (512, 512)),
     "norm": Entry("norm", benchmarks.norm, "B,M,N", (1, 256, 256)),
 }
+
+
+def is_catalogued(workload_key: str) -> bool:
+    """Whether a key is one of a workload of the catalogue, and not of a function of the user's with its name."""
+    return function_of(workload_key) in [entry.func for entry in CATALOG.values()]
 
 
 def offer_catalog() -> None:

@@ -104,6 +104,11 @@ def _function(name: str) -> WorkloadFunc | None:
     return _FUNCTIONS.get(name) or _OFFERED.get(name)
 
 
+def function_of(workload_key: str) -> WorkloadFunc | None:
+    """The function that makes the tensors of a key, if one is registered or offered under its name."""
+    return _function((_decoded(workload_key) or [""])[0])
+
+
 def registered_name(func: WorkloadFunc) -> str | None:
     """The name that a function is registered under, if it is."""
     return next((n for n in (*_FUNCTIONS, *_OFFERED) if _function(n) is func), None)
@@ -231,7 +236,7 @@ def logged_name(workload_key: str) -> str:
 
 
 def _is_registered(workload_key: str) -> bool:
-    return workload_key in _TENSORS or _function((_decoded(workload_key) or [""])[0]) is not None
+    return workload_key in _TENSORS or function_of(workload_key) is not None
 
 
 def _logged_dag(workload_key: str, known: LoggedWorkload) -> ComputeDAG:

@@ -14,12 +14,16 @@ import ansor
 import te_lite as te
 from ansor.cli import compare as cli_compare
 from ansor.cli.main import main
+from ansor.cli.numpy_side import OPERATORS as NUMPY_OPERATORS
+from ansor.cli.numpy_side import numpy_run
 from ansor.cli.torch_side import OPERATORS, check_torch, torch_run
+from ansor.core import workloads
 from ansor.core.catalog import CATALOG
 from ansor.core.errors import MeasureError, TaskError
 from ansor.core.hardware import host_cores
 from te_lite.reference import evaluate, multiplies_matrices, random_inputs
 from tests.ansor.fake_torch import Tensor, fake_torch
+from tests.workloads import matmul
 
 SMALL = {
     "conv2d": (2, 6, 5, 7, 3, 3, 2, 1), "matmul": (9, 8, 7), "dense": (3, 10, 6), "batch_matmul": (2, 5, 6, 7),
@@ -43,6 +47,30 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
 def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_numpy_computes_each_workload_of_the_catalogue(name: str) -> None:
+    task = task_of(name)
+    tensors = task.compute_dag.tensors
+    inputs = random_inputs(tensors, np.random.default_rng(1))
+    words, run = numpy_run(task, inputs)
+    assert words == NUMPY_OPERATORS[task.name][0]
+    right = evaluate(tensors, inputs, "float64")[tensors[-1]]
+    assert run().shape == right.shape and np.abs(run() - right).max() <= 1e-5 * np.abs(right).max()
+
+
+def test_a_function_with_a_name_of_the_catalogue_is_evaluated_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workloads, "_FUNCTIONS", {})
+    monkeypatch.setattr(workloads, "_DAGS", {})
+    ansor.register_workload("softmax", lambda m, n: matmul(m, n, 2))
+    task = ansor.SearchTask("softmax", (3, 4), target="c")
+    inputs = random_inputs(task.compute_dag.tensors, np.random.default_rng(1))
+    words, run = numpy_run(task, inputs)
+    a, b = inputs.values()
+    assert words == "through its matmul" and np.allclose(run(), a @ b, atol=1e-6)
+    with pytest.raises(TaskError, match="no operator of PyTorch is known for this workload"):
+        check_torch(task)
 
 
 def test_numpy_is_named_for_what_it_does() -> None:
@@ -98,8 +126,8 @@ def test_an_unknown_library_is_refused(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(("library", "names"), [
-    ("numpy", ["the best program", "the untuned loop nest", "NumPy, array by array"]),
-    ("torch", ["the best program", "the untuned loop nest", "NumPy, array by array", "PyTorch"]),
+    ("numpy", ["the best program", "the untuned loop nest", "NumPy, exp(a - max) / sum"]),
+    ("torch", ["the best program", "the untuned loop nest", "NumPy, exp(a - max) / sum", "PyTorch"]),
 ])  # fmt: skip
 def test_the_lines_of_a_comparison(
     library: str, names: list[str], torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -118,4 +146,4 @@ def test_the_lines_of_a_comparison(
     monkeypatch.setattr(cli_compare, "timed_in_turns", timed)
     found = cli_compare.compare(task, log, np.random.default_rng(0), library)
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.endswith("x")]
-    assert [line[:28].strip() for line in lines] == names and list(found)[-1] == library
+    assert [line[:32].strip() for line in lines] == names and list(found)[-1] == library
