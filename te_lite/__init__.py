@@ -18,7 +18,7 @@ Read the modules in this order; none imports one that comes after it.
     its nests           lower_operand, lower_mma, lower_matrix_load, lower_nest, double_buffer, thread_parts
     passes              vthread, unroll, whole_turns, sync, lower
     meaning             reference_expr, reference, interp_memory, interp_scope, warp_operation, interp
-    printing            state_text, python_text, dag_json, dag_check
+    printing            state_text, python_text, dag_json, dag_check, dag_difference
     beside them         environment, timing, methods, topi
 
 A student begins with `expr`, `tensor`, `step` and `state`; `topi`, the library of operators, has an order of its own.

@@ -37,6 +37,13 @@ def task_of(name: str, target: str = "c") -> ansor.SearchTask:
 
 
 @pytest.fixture
+def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No function is registered under a name of the catalogue, as other tests do."""
+    monkeypatch.setattr(workloads, "_FUNCTIONS", {})
+    monkeypatch.setattr(workloads, "_DAGS", {})
+
+
+@pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = fake_torch()
     monkeypatch.setitem(sys.modules, "torch", made)
@@ -50,7 +57,7 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", CATALOG)
-def test_numpy_computes_each_workload_of_the_catalogue(name: str) -> None:
+def test_numpy_computes_each_workload_of_the_catalogue(name: str, own_names: None) -> None:
     task = task_of(name)
     tensors = task.compute_dag.tensors
     inputs = random_inputs(tensors, np.random.default_rng(1))
@@ -60,9 +67,7 @@ def test_numpy_computes_each_workload_of_the_catalogue(name: str) -> None:
     assert run().shape == right.shape and np.abs(run() - right).max() <= 1e-5 * np.abs(right).max()
 
 
-def test_a_function_with_a_name_of_the_catalogue_is_evaluated_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workloads, "_FUNCTIONS", {})
-    monkeypatch.setattr(workloads, "_DAGS", {})
+def test_a_function_with_a_name_of_the_catalogue_is_evaluated_as_it_is(own_names: None, torch: Any) -> None:
     ansor.register_workload("softmax", lambda m, n: matmul(m, n, 2))
     task = ansor.SearchTask("softmax", (3, 4), target="c")
     inputs = random_inputs(task.compute_dag.tensors, np.random.default_rng(1))
@@ -82,7 +87,7 @@ def test_numpy_is_named_for_what_it_does() -> None:
 
 
 @pytest.mark.parametrize("name", CATALOG)
-def test_pytorch_computes_each_workload_of_the_catalogue(name: str, torch: Any) -> None:
+def test_pytorch_computes_each_workload_of_the_catalogue(name: str, own_names: None, torch: Any) -> None:
     task = task_of(name)
     tensors = task.compute_dag.tensors
     inputs = random_inputs(tensors, np.random.default_rng(1))
