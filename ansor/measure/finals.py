@@ -19,15 +19,17 @@ def order(leader: Leader) -> tuple[float, int]:
     return leader[:2]
 
 
-def finalists(own: Sequence[Leader], logged: Sequence[Leader], untuned: Leader | None) -> list[Leader]:
-    """The best few of a run and of its logs, whose programs are given best first, and each program once.
+def finalists(
+    own: Sequence[Leader], logged: Sequence[Leader], untuned: Leader | None, most: int = FINALISTS
+) -> list[Leader]:  # fmt: skip
+    """The `most` best of a run and of its logs, whose programs are given best first, and each program once.
 
     Further, the best of the logs in any case, since they may have believed it for a better reason than one figure, and
     the untuned program where it is near.  None where nothing ran.
     """
     steps = {inp.steps for _, _, inp in own}
     others = [leader for leader in logged if leader[2].steps not in steps]
-    chosen = sorted([*own, *others], key=order)[:FINALISTS]
+    chosen = sorted([*own, *others], key=order)[:most]
     near = [untuned] if untuned and chosen and untuned[0] < HOPELESS * chosen[0][0] else []
     for leader in [*[best for best in logged[:1] if best in others], *near]:
         if leader[2].steps not in {inp.steps for _, _, inp in chosen}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from ..core.protocols import (
 )
 from ..core.task import SearchTask
 from ..records.best import best_few, ranked_records
+from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from ..records.untuned import untuned_of
 from ..sketch.plain import untuned_state
@@ -103,6 +105,7 @@ class ProgramMeasurer:
         self._shown: Batch | None = None
         self._numbers = 0
         self.untuned: dict[TaskKey, tuple[MeasureInput, MeasureResult]] = {}
+        self._read: dict[Path, list[Record]] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -111,6 +114,7 @@ class ProgramMeasurer:
         self.errors_in_a_row = 0
         self.best: dict[TaskKey, Best] = {}
         self._leaders: dict[TaskKey, list[Leader]] = {}
+        self._counts: Counter[TaskKey] = Counter()
 
     def best_of(self, task: SearchTask) -> Best | None:
         """The best program of a task so far."""
@@ -135,6 +139,7 @@ class ProgramMeasurer:
         self.display.phase(f"{first}building and running {programs} programs")
 
     def _start(self, batch: Batch) -> None:
+        self._read.clear()
         self._numbers += len(batch.inputs)
         self._batches.append(batch)
         with self.closing_on_error():
@@ -227,8 +232,10 @@ class ProgramMeasurer:
         """The logs that callbacks keep, as far as they are there."""
         return [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
 
-    def confirm(self, task: SearchTask) -> Best | None:
-        """The best program of a task after its best few were timed once more, in turns; None when nothing ran.
+    def confirm(
+        self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns"
+    ) -> Best | None:  # fmt: skip
+        """The best program of a task after its `most` best were timed once more, in turns; None when nothing ran.
 
         One figure each may have been lucky; in turns all meet the same machine.  Those of the logs that callbacks keep
         take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
@@ -237,9 +244,11 @@ class ProgramMeasurer:
         with self.closing_on_error():
             while any(batch.untuned for batch in self._batches):
                 self._arrived(*self._pipeline.take())
-        known, leaders = self.best_of(task), self._finalists(task)
-        runner = self.runner
-        if known is None or not isinstance(runner, PairedRunner) or len(leaders) < 2:
+        known, runner = self.best_of(task), self.runner
+        if known is None or not isinstance(runner, PairedRunner):
+            return known
+        leaders = self._finalists(task, most)
+        if len(leaders) < 2:
             return known
         inputs = [inp for _, _, inp in leaders]
         times = self.in_turns(inputs, runner)
@@ -247,7 +256,7 @@ class ProgramMeasurer:
         winner = int(np.argmin(costs))
         if costs[winner] == float("inf"):
             return known
-        found = f"timed again in turns: best {spread_text(times[winner])}, of {len(inputs)} programs"
+        found = f"{heading}: best {spread_text(times[winner])}, of {len(inputs)} programs"
         self.display.note(found, costs[winner])
         self._say_if_slower(task, inputs[winner], costs[winner])
         self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
@@ -269,15 +278,21 @@ class ProgramMeasurer:
         if inp is not None and result is not None and result.ok:
             took = cost if inp.steps == winner.steps else result.cost
             if took <= cost:
-                text = f"none of {self.count} programs is faster than the untuned one, which took {seconds_text(took)}"
-                self.display.note(f"slower than untuned: {text}")
+                text = f"is faster than the untuned one, which took {seconds_text(took)}"
+                self.display.note(f"slower than untuned: none of {self._counts[key_of(task)]} programs {text}")
 
-    def _finalists(self, task: SearchTask) -> list[Leader]:
-        known = [pair for log in self._logs() for pair in best_few(ranked_records(log), task, FINALISTS)]
+    def _finalists(self, task: SearchTask, most: int) -> list[Leader]:
+        known = [pair for log in self._logs() for pair in best_few(self._ranked(log), task, most)]
         logged = [(res.cost, 0, inp) for inp, res in known]
         inp, result = self.untuned.get(key_of(task), (None, None))
         untuned = (result.cost, 0, inp) if inp is not None and result is not None and result.ok else None
-        return finalists(self._leaders.get(key_of(task), []), logged, untuned)
+        return finalists(self._leaders.get(key_of(task), []), logged, untuned, most)
+
+    def _ranked(self, log: Path) -> list[Record]:
+        """The records of a log, best first; read once for all tasks whose search ends together."""
+        if log not in self._read:
+            self._read[log] = ranked_records(log)
+        return self._read[log]
 
     def _arrived(self, number: int, result: MeasureResult) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
@@ -298,6 +313,7 @@ class ProgramMeasurer:
         for callback in self.callbacks:
             callback.callback(policy, [inp], [result])
         self.count += 1
+        self._counts[key_of(task)] += 1
         known = self.best_of(task)
         if result.ok:
             leaders = self._leaders.setdefault(key_of(task), [])

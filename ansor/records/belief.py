@@ -93,13 +93,15 @@ class Judge(Generic[Input]):
 class Believed(Generic[Input]):
     """Those of `pairs` that are believed, in order; `name` is where they come from, for the sentence to `logger`.
 
+    Without a logger nothing is said.
+
     Records of failures have no cost and no claim: only their target must be known.
     """
 
     pairs: Iterable[Pair[Input]]
     judge: Judge[Input]
     name: str
-    logger: logging.Logger
+    logger: logging.Logger | None
     total: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
 
@@ -113,7 +115,7 @@ class Believed(Generic[Input]):
                 self.skipped[reason] += 1
             else:
                 yield inp, res
-        if self.skipped:
+        if self.skipped and self.logger is not None:
             self.logger.warning("%s", self.complaint())
 
     def _objection(self, inp: Input, res: MeasureResult, best: dict[Hashable, float]) -> str:

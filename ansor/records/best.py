@@ -17,7 +17,7 @@ from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import Believed, is_program
 from .confirmed import SettledReader
 from .files import PathLike, best_of, distill
-from .lines import Record, believed, dump_record_to_string, target_results, workload_of
+from .lines import JUDGE, Record, believed, dump_record_to_string, target_results, workload_of
 from .notes import workload_line
 
 
@@ -74,7 +74,7 @@ def ranked_records(filename: PathLike) -> list[Record]:
     Raises JournalError when the log cannot be read.
     """
     reader = SettledReader(filename)
-    return [*best_first(believed(reader, str(filename))), *best_first(believed(reader.outranked, str(filename)))]
+    return [*believed(best_first(reader), str(filename)), *believed(best_first(reader.outranked), str(filename))]
 
 
 def best_few(ranked: Iterable[Record], task: SearchTask, most: int) -> list[Record]:
@@ -93,6 +93,18 @@ def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
     `pairs` are taken as they are: give it those that are believed.
     """
     return best_of((workload_of(inp), (inp, res)) for inp, res in pairs)
+
+
+def history(filename: PathLike) -> tuple[list[Record], dict[tuple[str, str], float]]:
+    """The records of a log that are believed, in order, and what the log settled: the least seconds of each workload.
+
+    Workloads are (target kind, workload key); untuned programs and confirmations are considered in the seconds.
+    Raises JournalError when the log cannot be read.
+    """
+    reader = SettledReader(filename)
+    best = best_records(Believed(best_first(reader), JUDGE, str(filename), None))
+    costs = {key: res.cost for key, (_, res) in best.items()}
+    return list(believed(reader.measured, str(filename))), costs
 
 
 def distill_record_file(in_file: PathLike, out_file: PathLike) -> int:

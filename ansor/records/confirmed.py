@@ -78,12 +78,13 @@ class SettledReader(RecordReader):
 
     Of a workload that was confirmed, they are those that came after its last confirmation, and the confirmed programs,
     whose one cost is the median of their figures.  `confirmations` has the last one of each workload.  A confirmation
-    none of whose programs is believed counts for nothing.
+    none of whose programs is believed counts for nothing.  `measured` are the records as they were written.
     """
 
     def __init__(self, filename: PathLike) -> None:
         super().__init__(filename)
         self.outranked: list[Record] = []
+        self.measured: list[Record] = []
         self.confirmations: dict[tuple[str, str], Confirmation] = {}
         self._records: list[Record] = []
 
@@ -99,10 +100,11 @@ class SettledReader(RecordReader):
                 self.confirmations[workload_of(kept[0][0])] = Confirmation(len(self._records), kept)
 
     def __iter__(self) -> Iterator[Record]:
-        """The records; `outranked` has the others then.  Raises JournalError when the file cannot be read."""
-        self._records, self.confirmations = [], {}
+        """The records; `outranked` has the others then, `measured` all.  Raises JournalError if it cannot be read."""
+        self._records, self.measured, self.confirmations = [], [], {}
         for record in super().__iter__():
             self._records.append(record)
+            self.measured.append(record)
         settled: list[Record] = []
         self.outranked = []
         for k, record in enumerate(self._records):

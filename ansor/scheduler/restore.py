@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..core.task import SearchTask
 from ..records.lines import Record, target_results
@@ -28,3 +28,11 @@ def _replayed(costs: Sequence[float], per_round: int) -> TaskProgress:
     for start in range(0, len(costs), per_round):
         progress = progress.after_round(costs[start : start + per_round])
     return progress
+
+
+def settled(
+    progress: Sequence[TaskProgress], costs: Mapping[tuple[str, str], float], tasks: Sequence[SearchTask]
+) -> tuple[TaskProgress, ...]:  # fmt: skip
+    """The progress that was restored from a log, known by what the log settled (`records.best.history`)."""
+    pairs = [(s, costs.get((t.target.results, t.workload_key))) for s, t in zip(progress, tasks, strict=True)]
+    return tuple(s.confirmed(cost) if s.valid and cost is not None else s for s, cost in pairs)

@@ -19,8 +19,10 @@ from ..measure.pipeline import alone
 from ..policy.protocols import AsksAhead, RoundPolicy
 from ..policy.search_failure import SearchFailed
 from ..policy.search_loop import begin_round, end_round
-from .task_progress import cost_of
+from .task_progress import LEAST_COST, cost_of
 
+CONFIRMED = 3
+"""How many programs of a task are timed in turns when the run ends: there are many tasks, and each has one winner."""
 logger = logging.getLogger(__name__)
 
 
@@ -50,13 +52,20 @@ class Rounds:
         self.policies = tuple(policies)
         self.measurer = measurer
         self.failures: dict[int, SearchFailed] = {}
+        self._begun: set[int] = set()
         apart = not any(alone(t, measurer.runner) for t in self.tasks)
         self.ahead = int(apart and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies))
 
     def begin(self, task_id: int, trials: int) -> Round:
-        """A round of `trials` candidates, fewer when there are no more that are new."""
+        """A round of `trials` candidates, fewer when there are no more that are new.
+
+        Before the first one of a task its untuned program is measured, which is no trial.
+        """
         if task_id in self.failures:
             return Round(task_id, 0, list)
+        if task_id not in self._begun:
+            self._begun.add(task_id)
+            self.measurer.start_untuned(self.tasks[task_id], self.policies[task_id])
         if self.ahead == 0:
             return Round(task_id, trials, partial(self._whole, task_id, trials))
         policy: Any = self.policies[task_id]
@@ -66,6 +75,12 @@ class Rounds:
             self._give_up(task_id, failure)
             return Round(task_id, 0, list)
         return Round(task_id, len(batch.inputs), partial(self._rest, task_id, batch))
+
+    def confirmed(self, task_id: int) -> float | None:
+        """The latency of a task after its best few programs were timed in turns; None where nothing ran here."""
+        task = self.tasks[task_id]
+        best = self.measurer.confirm(task, CONFIRMED, f"{task.desc or task.title}, timed again in turns")
+        return None if best is None else max(best.cost, LEAST_COST)
 
     def _give_up(self, task_id: int, failure: SearchFailed) -> None:
         self.failures[task_id] = failure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.measure_values import MeasureResult
 
@@ -42,6 +42,10 @@ class TaskProgress:
             if measured < cost:
                 cost, best_trial = measured, trial
         return TaskProgress(self.trials + len(costs), cost, best_trial, (*self.history, cost), not costs)
+
+    def confirmed(self, cost: float) -> TaskProgress:
+        """The progress when the best few programs were timed in turns, and the best of them takes `cost` seconds."""
+        return replace(self, cost=cost)
 
     def dead(self, patience: int | None) -> bool:
         """Nothing is left to measure, or the last `patience` trials found nothing better (None: no such limit)."""

@@ -25,13 +25,14 @@ from ..policy.protocols import RoundPolicy
 from ..policy.resume import check_logs, continue_log, log_to_continue
 from ..policy.search_failure import SearchFailed
 from ..policy.tuning_options import TuningOptions, callbacks_with
-from ..records.lines import Record, believed_records
+from ..records.best import history
+from ..records.lines import Record
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import GradientParams, Objective, SchedulerState, evaluate, pick_by_gradient, pick_in_turn, stand_ins
 from .groups import group_tasks, leave_if_behind
 from .policies import make_search_policies
 from .report import Row, Summary
-from .restore import restore
+from .restore import restore, settled
 from .rounds import Round, Rounds
 from .task_progress import TaskProgress
 
@@ -183,6 +184,8 @@ class TaskScheduler:
         `time_limit` ends the run after the round in which so many seconds have passed, whatever tasks had none yet.
         Policies are made by `make_search_policies`.  The run goes on from the records of `load_log_file`,
         or else of the log that the options write (`TuningOptions`).
+        Before the first round of a task its untuned program is measured, which is no trial; at the end the best few
+        programs of each task are timed in turns, and `best_costs` are what they took then.
         A task whose search fails for a reason of its own is given up, the others go on; `failures` says which, by task.
         Ctrl-C stops the workers and passes on.
 
@@ -192,8 +195,8 @@ class TaskScheduler:
         options = tune_option
         check_logs(self.tasks, options)
         log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
-        records = None if log is None else list(believed_records(log))
-        self._begin(options, _patience(per_task_early_stopping), records or ())
+        records, costs = (None, {}) if log is None else history(log)
+        self._begin(options, _patience(per_task_early_stopping), records or (), costs)
         kinds = tuple(dict.fromkeys(t.target.kind.name for t in self.tasks))
         for kind in kinds:
             backend(kind)
@@ -210,10 +213,13 @@ class TaskScheduler:
                 self.failures = rounds.failures
                 self._tune_all(rounds)
 
-    def _begin(self, options: TuningOptions, patience: int | None, records: Sequence[Record]) -> None:
+    def _begin(
+        self, options: TuningOptions, patience: int | None, records: Sequence[Record],
+        costs: Mapping[tuple[str, str], float],
+    ) -> None:  # fmt: skip
         trials, tasks = options.num_measure_trials, len(self.tasks)
         per_round = max(1, min(options.num_measures_per_round, trials // tasks))
-        progress = restore(records, self.tasks, per_round)
+        progress = settled(restore(records, self.tasks, per_round), costs, self.tasks)
         new = sum(s.rounds == 0 for s in progress)
         law = f"each of the {new} tasks without a record needs a trial, num_measure_trials must be at least that"
         require(trials >= new, BudgetError, "TaskScheduler", law, num_measure_trials=trials)
@@ -230,7 +236,7 @@ class TaskScheduler:
             if self._goes_on and len(self._under_way) <= ahead:
                 self._begin_round(rounds)
             else:
-                self._end_round()
+                self._end_round(rounds)
 
     def _pick(self) -> int:
         """The next task: one that had no round yet, otherwise by strategy."""
@@ -259,11 +265,13 @@ class TaskScheduler:
         count = min(self.num_measures_per_round, self.num_measure_trials - self._asked)
         self._under_way.append(rounds.begin(self._last, count))
 
-    def _end_round(self) -> None:
-        """End the oldest round under way, and count its results."""
+    def _end_round(self, rounds: Rounds) -> None:
+        """End the oldest round under way, and count its results; the last one ends with the turns of the best."""
         costs = self._under_way[0].costs()
         task_id = self._under_way.popleft().task_id
         self._count(task_id, costs)
+        if self.done:
+            self._confirm(rounds)
         for callback in self.callbacks:
             callback.post_tune(self, task_id)
 
@@ -276,6 +284,12 @@ class TaskScheduler:
         if reached < self._best_reached:
             self._best_reached, self._best_ct = reached, self.ct
         self._over = self._over or self._is_over()
+
+    def _confirm(self, rounds: Rounds) -> None:
+        """Know every task that was measured here by the times of its best few programs in turns."""
+        costs = [rounds.confirmed(k) for k in range(len(self.tasks))]
+        pairs = zip(self.progress, costs, strict=True)
+        self.progress = tuple(s if cost is None else s.confirmed(cost) for s, cost in pairs)
 
     def _reached(self) -> tuple[int, float]:
         """Falls when a task gets its first program, and when the objective falls."""

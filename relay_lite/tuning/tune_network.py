@@ -24,11 +24,11 @@ from ansor.core.task import SearchTask
 from ansor.measure.local import LocalRunner
 from ansor.policy.search_failure import SearchFailed
 from ansor.policy.tuning_options import TuningOptions, usual_runner
+from ansor.records.best import history
 from ansor.records.dispatch import ApplyHistoryBest, Source
-from ansor.records.lines import believed_records
 from ansor.records.recorder import RecordToFile
 from ansor.scheduler import TaskScheduler
-from ansor.scheduler.restore import restore
+from ansor.scheduler.restore import restore, settled
 from ansor.scheduler.task_progress import TaskProgress
 from te_lite.errors import require
 
@@ -60,7 +60,10 @@ class WrongResult(GraphError):
 
 def progress(log: PathLike, tasks: Sequence[SearchTask]) -> tuple[TaskProgress, ...]:
     """Trials and least latency of every task according to a log; a log that is missing is empty."""
-    return restore(believed_records(log) if Path(log).exists() else (), tasks, ROUND)
+    if not Path(log).exists():
+        return restore((), tasks, ROUND)
+    records, costs = history(log)
+    return settled(restore(records, tasks, ROUND), costs, tasks)
 
 
 @dataclass(frozen=True)

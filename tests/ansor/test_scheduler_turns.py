@@ -1,0 +1,112 @@
+"""Several tasks with one budget: each is measured untuned first, and known by its best few in turns at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+from ansor.records.best import history
+from ansor.records.untuned import untuned_of
+from ansor.scheduler.restore import restore, settled
+from ansor.sketch.plain import untuned_state
+from tests.ansor.fake_measure import ReadyBuilder
+from tests.workloads import matmul
+
+UNTUNED = 50e-3
+
+
+class Lucky:
+    """Single figures are 1 to 2 ms by chance, in turns every program takes 3 ms and a bit; untuned ones take longer."""
+
+    def __init__(self, untuned: float = UNTUNED) -> None:
+        self.untuned = untuned
+        self.rng = np.random.default_rng(0)
+        self.ran: list[ansor.MeasureInput] = []
+        self.compared: list[list[ansor.MeasureInput]] = []
+
+    def run(self, inp: ansor.MeasureInput, built: Any) -> ansor.MeasureResult:
+        self.ran.append(inp)
+        seconds = self.untuned if is_untuned(inp) else self.rng.uniform(1e-3, 2e-3)
+        return ansor.MeasureResult((float(seconds),), 0, "", 0.1, 1_700_000_000)
+
+    def compare(self, inputs: Sequence[ansor.MeasureInput], builds: Sequence[Any]) -> list[list[float]]:
+        self.compared.append(list(inputs))
+        return [[self.untuned if is_untuned(inp) else 3e-3 + k * 1e-5] * 3 for k, inp in enumerate(inputs)]
+
+    def close(self) -> None:
+        pass
+
+
+def is_untuned(inp: ansor.MeasureInput) -> bool:
+    return inp.steps == untuned_state(inp.task).steps
+
+
+@pytest.fixture(params=["c", "cuda"])
+def tasks(request: pytest.FixtureRequest) -> list[ansor.SearchTask]:
+    return [ansor.SearchTask(matmul, (16, n, 20), target=request.param) for n in (12, 24, 48)]
+
+
+def run(tasks: Sequence[ansor.SearchTask], log: Path, runner: Any, trials: int, **kwargs: Any) -> ansor.TaskScheduler:
+    scheduler = ansor.TaskScheduler(tasks, callbacks=kwargs.pop("callbacks", []), seed=1, **kwargs)
+    options = ansor.TuningOptions(
+        trials, 4, builder=ReadyBuilder(), runner=runner, measure_callbacks=[ansor.RecordToFile(log)], verbose=1
+    )  # fmt: skip
+    scheduler.tune(options, "sketch.random")
+    return scheduler
+
+
+def test_each_task_is_measured_untuned_first_and_once(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
+    log, runner = tmp_path / "log.json", Lucky()
+    scheduler = run(tasks, log, runner, 12)
+    for task in tasks:
+        own = [inp for inp in runner.ran if inp.task is task]
+        assert is_untuned(own[0]) and sum(map(is_untuned, own)) == 1
+        assert (untuned_of(log, task) or pytest.fail("not in the log"))[1].cost == UNTUNED
+    assert sum(scheduler.task_trials) == 12 == len(list(ansor.load_records(log)))
+    run(tasks, log, runner, 6)
+    assert sum(map(is_untuned, runner.ran)) == 3
+
+
+def test_the_turns_decide_and_the_last_table_knows(
+    tasks: list[ansor.SearchTask], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, runner = tmp_path / "log.json", Lucky()
+    table = ansor.scheduler.callbacks.PrintTableInfo()
+    scheduler = run(tasks, log, runner, 12, callbacks=[table])
+    assert [len(inputs) for inputs in runner.compared] == [3, 3, 3]
+    assert scheduler.best_costs == [3e-3] * 3
+    for task, inputs in zip(tasks, runner.compared, strict=True):
+        best, result = ansor.load_best_record(log, task.workload_key)
+        assert best is not None and result is not None
+        assert (best.steps, result.cost) == (inputs[0].steps, 3e-3)
+    out = capsys.readouterr().out
+    assert out.count("timed again in turns: best 3 ms") == 3
+    assert "Estimated total latency: 9.000 ms\tTrials: 12" in out.split("[ Task Scheduler ]")[-1]
+
+
+def test_who_goes_on_with_the_log_knows_what_the_turns_said(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
+    log, runner = tmp_path / "log.json", Lucky()
+    run(tasks, log, runner, 12)
+    records, costs = history(log)
+    known = restore(records, tasks, 4)
+    assert [s.trials for s in known] == [4, 4, 4] and max(s.cost for s in known) < 2e-3
+    assert [s.cost for s in settled(known, costs, tasks)] == [3e-3] * 3
+    again = ansor.TaskScheduler(tasks, callbacks=[])
+    options = ansor.TuningOptions(0, builder=ReadyBuilder(), runner=runner, measure_callbacks=[ansor.RecordToFile(log)])
+    again.tune(options, "sketch.random")
+    assert again.best_costs == [3e-3] * 3
+
+
+def test_slower_than_untuned_is_said_of_the_task_with_its_own_count(
+    tasks: list[ansor.SearchTask], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scheduler = run(tasks, tmp_path / "log.json", Lucky(2e-3), 12)
+    out = capsys.readouterr().out
+    counts = [f"none of {k} programs is faster than the untuned one, which took 2 ms" for k in scheduler.task_trials]
+    assert all(text in out for text in counts) and sum(scheduler.task_trials) == 12
+    assert scheduler.best_costs == [2e-3] * 3
