@@ -11,6 +11,7 @@ import pytest
 from ansor import autotvm
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from ansor.autotvm.tuner.unseen import Unseen
+from tests.ansor.fake_clock import FakeClock
 from tests.conformance.tuner import (
     LAYERS,
     MadeUpDevice,
@@ -142,6 +143,18 @@ def test_early_stopping() -> None:
     assert tuner.best_iter == 14 and len(device.calls) == 22
 
 
+def test_a_time_limit_ends_a_task_after_the_batch_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, device = FakeClock(), MadeUpDevice()
+    monkeypatch.setattr("ansor.autotvm.tuner.tuner.time", clock)
+
+    def takes_a_second(tuner: Tuner, inputs: Any, results: Any) -> None:
+        clock.passed += len(inputs)
+
+    GridSearchTuner(small_task()).tune(1000, option(device), callbacks=[takes_a_second], time_limit=6.5)
+    batch = option(device).open(small_task()).n_parallel
+    assert len(device.calls) == -(-7 // batch) * batch
+
+
 def test_a_space_too_large_to_list() -> None:
     @autotvm.template("made_up.large")
     def large() -> None:
@@ -213,6 +226,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda t: XGBTuner(t, diversity_filter_ratio=0.5), "diversity_filter_ratio must be at least 1"),
     (lambda t: RandomTuner(t).tune(0, option(MadeUpDevice())), "n_trial must be at least 1"),
     (lambda t: RandomTuner(t).tune(5, option(MadeUpDevice()), early_stopping=0), "early_stopping must be at least 1"),
+    (lambda t: RandomTuner(t).tune(5, option(MadeUpDevice()), time_limit=0.0), "a positive number of seconds"),
     (lambda t: RandomTuner(t).tune(5, "local"), "the measure option must come from measure_option"),
     (lambda t: RandomTuner(t).tune(5, option(MadeUpDevice()), si_prefix="X"), "the unit prefix must be one of"),
 ]

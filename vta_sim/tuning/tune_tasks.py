@@ -42,7 +42,7 @@ def tune(
     """Measure up to `trials` configurations of each task, those of the log counted, and append them to the log.
 
     The first one of a task are the default tiles, so that a record is never worse.  What earlier tasks taught helps
-    with the later ones.  No task is begun after `time_limit` seconds.
+    with the later ones.  It ends after the batch in which `time_limit` seconds have passed.
     Raises JournalError for a log that cannot be read or written.
     """
     law = f"{did_you_mean(tuner, TUNERS)}it must be one of {', '.join(TUNERS)}"
@@ -58,9 +58,10 @@ def tune(
             save(log, [known[-1][0]], [known[-1][1]])
         made = TUNERS[tuner](task, rng=np.random.default_rng((seed, k)))
         left = min(trials, len(task.config_space)) - made.load_history(known)
-        if left > 0:
+        rest = deadline - time.monotonic()
+        if left > 0 and rest > 0:
             bar = callback.progress_bar(left, prefix=f"[Task {k + 1:2d}/{len(tasks):2d}] ")
-            made.tune(left, option, callbacks=[bar, callback.log_to_file(log)])
+            made.tune(left, option, callbacks=[bar, callback.log_to_file(log)], time_limit=None if time_limit is None else rest)
 
 
 def _default_tiles(task: Task, option: OpensMeasurer, config: Config) -> tuple[MeasureInput, MeasureResult]:

@@ -16,6 +16,8 @@ measured at a time changes nothing.  No configuration is measured twice: what wa
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -138,15 +140,20 @@ class Tuner:
         early_stopping: int | None = None,
         callbacks: Iterable[Callback] = (),
         si_prefix: str = "G",
+        time_limit: float | None = None,
     ) -> None:
         """Measure up to `n_trial` configurations, fewer when the space ends.
 
-        Stops when `early_stopping` trials brought nothing better.  Callbacks hear of every batch; Ctrl-C stops the
+        Stops when `early_stopping` trials brought nothing better, and after the batch in which `time_limit` seconds
+        have passed.  Callbacks hear of every batch; Ctrl-C stops the
         workers and passes on.  Raises TemplateError for numbers below 1, BackendError when the target cannot be had.
         """
         for name, value in (("n_trial", n_trial), ("early_stopping", early_stopping)):
             ok = value is None or (isinstance(value, int | np.integer) and value >= 1)
             require(ok and n_trial is not None, TemplateError, "tune", f"{name} must be at least 1", got=value)
+        law = "time_limit must be a positive number of seconds"
+        require(time_limit is None or time_limit > 0, TemplateError, "tune", law, got=time_limit)
+        deadline = math.inf if time_limit is None else time.monotonic() + time_limit
         told = _Log(self, si_scale(si_prefix), si_prefix)
         everyone = [*callbacks, told]
         with _closing(everyone), _opened(measure_option, self.task) as measurer:
@@ -161,7 +168,8 @@ class Tuner:
                 self._count(inputs, results)
                 for callback in everyone:
                     callback(self, inputs, results)
-                if early_stopping is not None and self.trials - max(self.best_iter, start) >= early_stopping:
+                stuck = early_stopping is not None and self.trials - max(self.best_iter, start) >= early_stopping
+                if stuck or time.monotonic() >= deadline:
                     break
 
     def _count(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
