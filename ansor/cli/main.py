@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, distill, devices, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, distill, devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -38,6 +38,7 @@ from . import export as cli_export
 from . import log as cli_log
 from . import network as cli_network
 from . import remeasure as cli_remeasure
+from . import report as cli_report
 from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
@@ -91,8 +92,9 @@ def _parser() -> argparse.ArgumentParser:
 
     log = cli_log.add_parser(commands)
     remeasure = cli_remeasure.add_parser(commands)
+    report = cli_report.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, export, distill, log, remeasure):
+    for command in (tune, best, export, distill, log, remeasure, report):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
@@ -205,6 +207,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return cli_log.log(args)
             case cli_remeasure.NAME:
                 return cli_remeasure.remeasure(args)
+            case cli_report.NAME:
+                return cli_report.report(args)
             case cli_devices.NAME:
                 return cli_devices.devices()
         return doctor()

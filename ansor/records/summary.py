@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.measure_values import MeasureErrorNo
+import numpy as np
+
+from ..core.measure_values import MeasureErrorNo, MeasureResult
 from ..core.task import SearchTask
 from .belief import Believed, Judge
 from .confirmed import read_turns
@@ -30,6 +32,7 @@ class TaskSummary:
     """
 
     task: SearchTask
+    records: list[Record] = field(default_factory=list)
     curve: list[float | None] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -45,6 +48,15 @@ class TaskSummary:
         """The number of the trial, from 1, that brought the best."""
         return None if self.best is None else self.curve.index(self.best) + 1
 
+    @property
+    def results(self) -> list[MeasureResult]:
+        return [res for _, res in self.records]
+
+    @property
+    def settled(self) -> float | None:
+        """The seconds of the best program, by its figures in turns where there are some."""
+        return float(np.median(self.turns)) if self.turns else self.best
+
     def after(self, trials: int) -> float | None:
         """The least seconds after so many trials."""
         return self.curve[min(trials, len(self.curve)) - 1] if self.curve and trials else None
@@ -52,6 +64,7 @@ class TaskSummary:
     def add(self, record: Record) -> None:
         _, res = record
         best = self.best
+        self.records.append(record)
         if res.ok:
             self.curve.append(res.cost if best is None else min(best, res.cost))
         else:

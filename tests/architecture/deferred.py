@@ -13,6 +13,7 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.core.kernel_store", "<module>"): "asks a package that is there already where its files lie",
     ("ansor.core.registry", "<module>"): "the one place that reaches upward: backends and front ends, by name",
     ("ansor.cost_model.trees", "xgboost"): "takes a third of a second to load; needed when a model learns",
+    ("ansor.report.page", "jinja2"): "comes with the extra [report]",
     ("codegen_cuda.device", "pycuda.driver"): "comes with the extra [cuda], and needs a driver",
     ("te_lite.computation", "networkx"): "takes a tenth of a second to load; needed when someone looks at the graph",
     ("relay_lite.frontend.onnx.model", "onnx"): "comes with the extra [onnx]",

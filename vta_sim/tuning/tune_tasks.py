@@ -61,7 +61,8 @@ def tune(
         rest = deadline - time.monotonic()
         if left > 0 and rest > 0:
             bar = callback.progress_bar(left, prefix=f"[Task {k + 1:2d}/{len(tasks):2d}] ")
-            made.tune(left, option, callbacks=[bar, callback.log_to_file(log)], time_limit=None if time_limit is None else rest)
+            limit = None if time_limit is None else rest
+            made.tune(left, option, callbacks=[bar, callback.log_to_file(log)], time_limit=limit)
 
 
 def _default_tiles(task: Task, option: OpensMeasurer, config: Config) -> tuple[MeasureInput, MeasureResult]:

@@ -1,0 +1,47 @@
+"""`ansor report`: what logs say, as one HTML file."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from te_lite.errors import require
+
+from ..core.errors import NoRecordError, TaskError
+from ..report.page import write_report
+
+NAME = "report"
+
+
+def add_parser(commands: Any) -> Any:
+    """Add the command to the subcommands of a parser, and give its parser."""
+    parser = commands.add_parser(NAME, help="write a page on one or several logs: curves, decisions, best programs")
+    parser.add_argument("logs", nargs="+", metavar="LOG")
+    parser.add_argument("-o", "--output", default="report.html", help="the file to write (default: report.html)")
+    parser.add_argument("--workload", help="only the workload of this name, or this workload key")
+    text = "write it again every S seconds (default 10) until Ctrl-C; a browser that shows it loads it again"
+    parser.add_argument("--follow", nargs="?", const=10, type=int, metavar="S", help=text)
+    return parser
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the page, once or again and again.  Raises as `write_report`, and TaskError for bad arguments."""
+    ok = args.follow is None or args.follow >= 1
+    require(ok, TaskError, "--follow", "a number of at least 1 second is needed", got=args.follow)
+    same = [log for log in args.logs if Path(log).resolve() == Path(args.output).resolve()]
+    require(not same, TaskError, "--output", "is one of the logs", got=args.output)
+    if args.follow is None:
+        _say(write_report(args.logs, args.output, args.workload), args.output)
+        return 0
+    while True:
+        try:
+            _say(write_report(args.logs, args.output, args.workload, args.follow), args.output)
+        except NoRecordError as error:
+            print(f"{error}; waiting", flush=True)
+        time.sleep(args.follow)
+
+
+def _say(tasks: int, output: str) -> None:
+    print(f"{output}: {tasks} task{'' if tasks == 1 else 's'}", flush=True)

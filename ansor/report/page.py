@@ -1,0 +1,214 @@
+"""From logs to a page: one HTML file that needs no network, made of what the records and the notes of the logs say."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from te_lite.errors import TeError, require
+
+from ..core.errors import NoRecordError, TaskError
+from ..core.hints import install
+from ..core.measure_values import MeasureInput
+from ..core.task import SearchTask
+from ..measure.progress import rate_text, seconds_text, spread_text
+from ..records.files import PathLike
+from ..records.journal import replace_file
+from ..records.summary import LogSummary, TaskSummary, summary_of
+from .curves import active_seconds
+from .decisions import decisions
+from .pictures import best_so_far, curve_points, decision_lines, roofline
+from .roofline import Roof, Work, roof_of, work_of
+
+SHOWN = 2
+"""Structures whose decisions are drawn for a task."""
+SOURCES = 3
+"""Tasks of a report whose two best programs are shown as source; lowering a program may take a second."""
+TEMPLATE = "report.html"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program of a task as text; `source` is empty where it is not shown."""
+
+    heading: str
+    nest: str
+    schedule: str
+    source: str
+
+
+def write_report(logs: Sequence[PathLike], output: PathLike, workload: str | None = None, refresh: int = 0) -> int:
+    """Write the page on some logs, tasks of the same workload beside each other; gives the number of tasks.
+
+    `workload` is the name or key of the only one that is wanted; a browser loads the page again every `refresh`
+    seconds.  Raises NoRecordError for logs without records or without the workload, JournalError when a file cannot be
+    read or written, TaskError where jinja2 is not installed.
+    """
+    summaries = [summary_of(log) for log in logs]
+    tasks = _tasks(summaries, workload)
+    facts = {
+        "logs": [_log_facts(summary) for summary in summaries],
+        "tasks": [_task_facts(k, list(own.items()), len(tasks) <= SOURCES) for k, own in enumerate(tasks)],
+        "overview": _overview(tasks),
+        "written": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        "refresh": refresh,
+    }
+    replace_file(output, _render(facts).splitlines())
+    return len(tasks)
+
+
+def _render(facts: Mapping[str, Any]) -> str:
+    """The template with the facts, all of which are escaped but for the pictures, whose texts are."""
+    try:
+        jinja2 = importlib.import_module("jinja2")
+    except ImportError as error:
+        raise TaskError(f"report: the package jinja2 is not installed; {install('report')}") from error
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    text = (files(__package__) / "templates" / TEMPLATE).read_text("utf-8")
+    return str(environment.from_string(text).render(**facts))
+
+
+Own = dict[str, TaskSummary]
+"""The records of one task by the name of the log."""
+
+
+def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> list[Own]:
+    found: dict[tuple[str, str], Own] = {}
+    for summary in summaries:
+        law = f"holds no record. {summary.complaint}".rstrip()
+        require(summary.tasks, NoRecordError, summary.name, law)
+        for key, task in summary.tasks.items():
+            if workload is None or workload in (task.task.name, task.task.title, task.task.workload_key):
+                found.setdefault(key, {})[summary.name] = task
+    names = ", ".join(dict.fromkeys([t.task.name for s in summaries for t in s.tasks.values()]))
+    law = f"is in none of the logs; their workloads are {names}"
+    require(found, NoRecordError, f"workload {workload!r}", law)
+    return list(found.values())
+
+
+def _log_facts(summary: LogSummary) -> dict[str, Any]:
+    times = sorted(res.timestamp for task in summary.tasks.values() for _, res in task.records)
+    wall = active_seconds(times)[-1]
+    devices = sorted({res.device for task in summary.tasks.values() for _, res in task.records if res.device})
+    runs = [
+        {"command": str(run.get("command")), "seed": str(run.get("seed")), "versions": _versions(run.get("versions"))}
+        for run in summary.runs
+    ]
+    return {
+        "name": Path(summary.name).name, "trials": summary.trials, "tasks": len(summary.tasks),
+        "measured": f"{summary.seconds:.0f} s", "wall": f"{wall:.0f} s",
+        "targets": sorted({str(task.task.target) for task in summary.tasks.values()}), "devices": devices,
+        "runs": runs, "complaint": summary.complaint,
+    }  # fmt: skip
+
+
+def _versions(data: Any) -> str:
+    return ", ".join(f"{name} {version}" for name, version in data.items()) if isinstance(data, dict) else ""
+
+
+def _overview(tasks: Sequence[Own]) -> dict[str, Any]:
+    """The table of all tasks, and the roofline of those that share a machine."""
+    bests = [_best(own) for own in tasks]
+    total = sum(seconds for seconds in bests if seconds is not None)
+    rows = []
+    for k, (own, seconds) in enumerate(zip(tasks, bests, strict=True)):
+        first = next(iter(own.values()))
+        rows.append({
+            "anchor": f"task{k}", "name": first.task.name, "trials": sum(len(one.curve) for one in own.values()),
+            "best": "none" if seconds is None else seconds_text(seconds),
+            "rate": "" if seconds is None else _rate(first.task, seconds),
+            "share": 0 if seconds is None or not total else 100 * seconds / total,
+            "untuned": _against(own, seconds), "failed": sum(sum(one.failures.values()) for one in own.values()),
+        })  # fmt: skip
+    untuned = any(row["untuned"] for row in rows)
+    total_text = seconds_text(total) if total else ""
+    return {"rows": rows, "total": total_text, "untuned": untuned, "roofline": _roofline(tasks, bests)}
+
+
+def _best(own: Own) -> float | None:
+    found = [one.settled for one in own.values() if one.settled is not None]
+    return min(found, default=None)
+
+
+def _against(own: Own, best: float | None) -> str:
+    untuned = [one.untuned for one in own.values() if one.untuned is not None]
+    return f"{min(untuned) / best:.2f}" if untuned and best else ""
+
+
+def _rate(task: SearchTask, seconds: float) -> str:
+    work = work_of(task)
+    return "" if work is None else rate_text(work.flops, seconds)
+
+
+def _roofline(tasks: Sequence[Own], bests: Sequence[float | None]) -> str:
+    found: list[tuple[str, Work, float]] = []
+    roofs: list[Roof] = []
+    for own, seconds in zip(tasks, bests, strict=True):
+        task = next(iter(own.values())).task
+        work, roof = work_of(task), roof_of(task)
+        if work is not None and roof is not None and seconds is not None:
+            found.append((task.name, work, seconds))
+            roofs.append(roof)
+    return roofline(roofs[0], found) if found and len(set(roofs)) == 1 else ""
+
+
+def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -> dict[str, Any]:
+    _, first = own[0]
+    by_trials, by_seconds, failed = {}, {}, list[float]()
+    for name, one in own:
+        by_trials[Path(name).name], by_seconds[Path(name).name] = curve_points(one.curve, one.results)
+        failed = failed or [float(n) for n, res in enumerate(one.results, 1) if not res.ok]
+    untuned = min([one.untuned for _, one in own if one.untuned is not None], default=None)
+    return {
+        "anchor": f"task{k}", "title": first.task.title, "target": str(first.task.target),
+        "logs": [_standing(name, one) for name, one in own],
+        "by_trials": best_so_far(by_trials, "trials", failed if len(own) == 1 else (), untuned),
+        "by_seconds": best_so_far(by_seconds, "seconds at work", (), untuned),
+        "decisions": _decision_facts(first), "programs": _programs(first, sources),
+    }  # fmt: skip
+
+
+def _standing(name: str, one: TaskSummary) -> dict[str, str]:
+    failures = ", ".join(f"{count} {cause}" for cause, count in one.failures.most_common())
+    return {
+        "name": Path(name).name, "trials": str(len(one.curve)), "failed": failures or "none",
+        "best": "no valid program" if one.best is None else f"{seconds_text(one.best)} at trial {one.found_at}",
+        "turns": spread_text(one.turns) if one.turns else "", "seconds": f"{one.seconds:.1f} s",
+        "untuned": "" if one.untuned is None else seconds_text(one.untuned),
+    }  # fmt: skip
+
+
+def _decision_facts(one: TaskSummary) -> list[dict[str, str]]:
+    try:
+        tables = decisions(one.task.compute_dag, [inp.steps for inp, _ in one.records])
+    except TeError:
+        return []
+    shown = [(table, decision_lines(table, one.results)) for table in tables[:SHOWN]]
+    return [{"programs": f"{len(t.members)} of {len(one.records)}", "picture": svg} for t, svg in shown if svg]
+
+
+def _programs(one: TaskSummary, sources: bool) -> list[Program]:
+    """The best program of a task and the runner-up."""
+    right = sorted([(res.cost, k) for k, (_, res) in enumerate(one.records) if res.ok])
+    found: list[Program] = []
+    for cost, k in right[:2]:
+        inp, name = one.records[k][0], "the best program" if not found else "the runner-up"
+        try:
+            found.append(_program(f"{name}: {seconds_text(cost)}, trial {k + 1}", inp, sources))
+        except TeError:  # of a workload or a target that is not known here, or steps that do not replay
+            continue
+    return found
+
+
+def _program(heading: str, inp: MeasureInput, sources: bool) -> Program:
+    dag, state = inp.task.compute_dag, inp.state
+    nest = str(dag.infer_bound_from_state(state))
+    source = inp.task.source(state) if sources else ""
+    return Program(heading, nest, dag.print_python_code_from_state(state), source)

@@ -1,0 +1,145 @@
+"""Charts as SVG text that follows the colours of the page and can be read in black and white.
+
+Lines differ in dashes and dots in shape, and a legend names them.  Every text is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from .scale import Scale
+
+WIDTH, HEIGHT = 560, 300
+LEFT, RIGHT, TOP, BOTTOM = 66, 14, 10, 42
+MOST_CHARACTERS = 24
+DASHES = ("", "6 3", "2 3", "9 3 2 3")
+Text = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve of the class `s0` to `s3`, which decides its colour and dashes; `title` is shown under the mouse."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    style: int = 0
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A marked point: a circle, or a `cross`."""
+
+    x: float
+    y: float
+    title: str
+    cross: bool = False
+
+
+@dataclass
+class Chart:
+    """Axes with names and texts of ticks; lines and dots are drawn in the order in which they are added."""
+
+    x: Scale
+    y: Scale
+    x_name: str
+    y_name: str
+    x_text: Text = "{:g}".format
+    y_text: Text = "{:g}".format
+    lines: list[Line] = field(default_factory=list)
+    dots: list[Dot] = field(default_factory=list)
+
+    def svg(self, label: str) -> str:
+        """The picture; `label` says what it shows to those who do not see it."""
+        parts = [*self._axes(), *[self._line(line) for line in self.lines], *[self._dot(dot) for dot in self.dots]]
+        return _picture(WIDTH, HEIGHT, label, [*parts, *self._legend()])
+
+    def _at(self, x: float, y: float) -> tuple[float, float]:
+        across = LEFT + self.x.place(x) * (WIDTH - LEFT - RIGHT)
+        return round(across, 1), round(HEIGHT - BOTTOM - self.y.place(y) * (HEIGHT - TOP - BOTTOM), 1)
+
+    def _axes(self) -> list[str]:
+        bottom, right, parts = HEIGHT - BOTTOM, WIDTH - RIGHT, list[str]()
+        for tick in self.x.ticks():
+            at, _ = self._at(tick, self.y.low)
+            parts += [_rule("grid", at, TOP, at, bottom), _text(at, bottom + 16, self.x_text(tick), "middle")]
+        for tick in self.y.ticks():
+            _, at = self._at(self.x.low, tick)
+            parts += [_rule("grid", LEFT, at, right, at), _text(LEFT - 6, at + 4, self.y_text(tick), "end")]
+        frame = [_rule("axis", LEFT, bottom, right, bottom), _rule("axis", LEFT, TOP, LEFT, bottom)]
+        name = f'<text transform="translate(13 {(TOP + bottom) / 2}) rotate(-90)" text-anchor="middle">'
+        y_name = f"{name}{escape(self.y_name)}</text>"
+        return [*parts, *frame, _text((LEFT + right) / 2, HEIGHT - 6, self.x_name, "middle"), y_name]
+
+    def _line(self, line: Line) -> str:
+        return polyline(f"line s{line.style}", [self._at(x, y) for x, y in line.points], line.name, line.style)
+
+    def _dot(self, dot: Dot) -> str:
+        x, y = self._at(dot.x, dot.y)
+        title = f"<title>{escape(dot.title)}</title>"
+        if dot.cross:
+            return f'<path class="cross" d="M{x - 4} {y - 4}l8 8m0 -8l-8 8">{title}</path>'
+        return f'<circle class="dot" cx="{x}" cy="{y}" r="4.5">{title}</circle>'
+
+    def _legend(self) -> list[str]:
+        parts, right = list[str](), WIDTH - RIGHT - 8
+        for k, line in enumerate([line for line in self.lines if line.name]):
+            y = TOP + 14 + 16 * k
+            parts.append(polyline(f"line s{line.style}", [(right - 24, y - 4), (right, y - 4)], "", line.style))
+            parts.append(_text(right - 30, y, line.name, "end"))
+        return parts
+
+
+@dataclass(frozen=True)
+class Column:
+    """An axis of parallel coordinates, and how the numbers at its ends are written."""
+
+    name: str
+    scale: Scale
+    text: Text = "{:g}".format
+
+
+def parallel(columns: Sequence[Column], rows: Sequence[tuple[Sequence[float], str, str]], label: str) -> str:
+    """Parallel coordinates: an axis for each column, a line for each row, which is its numbers, class and title."""
+    gap, left, top, bottom = 76, 40, 124, 350
+    parts = []
+    for numbers, kind, title in rows:
+        places = [column.scale.place(number) for column, number in zip(columns, numbers, strict=True)]
+        points = [(left + gap * k, round(bottom - place * (bottom - top), 1)) for k, place in enumerate(places)]
+        parts.append(polyline(f"line {kind}", points, title))
+    for k, column in enumerate(columns):
+        x, scale, name = left + gap * k, column.scale, shortened(column.name)
+        parts += [_rule("axis", x, top, x, bottom), _text(x, bottom + 15, column.text(scale.low), "middle")]
+        parts.append(_text(x, top - 6, column.text(scale.high), "middle"))
+        title = f"<title>{escape(column.name)}</title>"
+        parts.append(f'<text transform="translate({x + 4} {top - 22}) rotate(-35)">{title}{escape(name)}</text>')
+    width = left + gap * len(columns) + left
+    return _picture(width, bottom + 22, label, parts, width)
+
+
+def shortened(name: str) -> str:
+    """A name that has room at the top of an axis: its end, which tells names of one stage apart."""
+    return name if len(name) <= MOST_CHARACTERS else "..." + name[3 - MOST_CHARACTERS :]
+
+
+def polyline(kind: str, points: Sequence[tuple[float, float]], title: str, style: int = 0) -> str:
+    """A line through points of the picture."""
+    dash = f' stroke-dasharray="{DASHES[style]}"' if DASHES[style] else ""
+    inside = f"<title>{escape(title)}</title>" if title else ""
+    return f'<polyline class="{kind}"{dash} points="{" ".join(f"{x},{y}" for x, y in points)}">{inside}</polyline>'
+
+
+def _rule(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _picture(width: float, height: float, label: str, parts: Sequence[str], least: float = 0) -> str:
+    """The parts in a frame that shrinks with the page, to `least` pixels."""
+    size = f"max-width:{width}px;min-width:{least}px"
+    head = f'<svg role="img" aria-label={quoteattr(label)} viewBox="0 0 {width} {height}" style="{size}">'
+    return "\n".join([head, *parts, "</svg>"])
