@@ -28,12 +28,13 @@ from ..core.workloads import key_text
 from ..cost_model import XGBModel
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions, usual_runner
-from ..records.best import distill_record_file, load_best_record
+from ..records.best import load_best_record
 from ..records.lines import RecordReader, believed_records, workload_of
 from ..records.recorder import RecordToFile
 from . import best as cli_best
 from . import budget as cli_budget
 from . import devices as cli_devices
+from . import distill as cli_distill
 from . import export as cli_export
 from . import log as cli_log
 from . import network as cli_network
@@ -42,6 +43,7 @@ from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
+from .log_option import checked_log
 from .torch_side import check_torch
 
 INTERRUPTED = 130
@@ -85,10 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     best = cli_best.add_parser(commands)
     export = cli_export.add_parser(commands)
 
-    distill = commands.add_parser("distill", help="keep only the best record of each workload")
-    distill.add_argument("log")
-    distill.add_argument("-o", "--output", help="the file to write (default: LOG.best.json)")
-
+    distill = cli_distill.add_parser(commands)
     log = cli_log.add_parser(commands)
     remeasure = cli_remeasure.add_parser(commands)
     cli_devices.add_parser(commands)
@@ -140,7 +139,7 @@ def tune(args: argparse.Namespace) -> int:
     backend(task.target.kind.name).check(str(task.target))
     if args.compare == TORCH:
         check_torch(task)
-    log = Path(args.log or f"{args.workload.rpartition(':')[2]}.json")
+    log = checked_log(args.log or f"{args.workload.rpartition(':')[2]}.json")
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
     if args.trials == 0 and args.more is None:
         return _show_choice(policy, log if args.resume else None)
@@ -173,15 +172,6 @@ def tune(args: argparse.Namespace) -> int:
     return 0
 
 
-def distill(args: argparse.Namespace) -> int:
-    """Write the best records to a file of their own."""
-    output = args.output or f"{args.log}.best.json"
-    count = distill_record_file(args.log, output)
-    require(count, NoRecordError, args.log, "holds no valid record, so nothing was written")
-    print(f"{output}: {count} {'record' if count == 1 else 'records'}")
-    return 0
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors are one sentence on the error stream."""
     args = _parser().parse_args(argv)
@@ -199,8 +189,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return cli_best.best(args)
             case cli_export.NAME:
                 return cli_export.export(args)
-            case "distill":
-                return distill(args)
+            case cli_distill.NAME:
+                return cli_distill.distill(args)
             case cli_log.NAME:
                 return cli_log.log(args)
             case cli_remeasure.NAME:

@@ -14,7 +14,7 @@ from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from .confirmed import confirm_line
 from .files import PathLike
-from .journal import append_lines, ensure_writable, scan_lines
+from .journal import append_lines, ensure_writable, require_log, scan_lines
 from .lines import dump_record_to_string
 from .notes import learn_workload, run_line, workload_line
 from .untuned import untuned_line
@@ -28,11 +28,13 @@ def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
 class RecordToFile:
     """A measure callback that appends every result to a file; missing directories are made.
 
+    Raises JournalError for a file that cannot be written, and for one that is no log.
     It also writes comment lines, which readers of records skip, on the run and on each workload (`notes.py`).
     """
 
     def __init__(self, filename: PathLike) -> None:
         self.filename = Path(filename)
+        require_log(self.filename)
         ensure_writable(self.filename)
         self._begun = False
         self._described: dict[str, str] | None = None
