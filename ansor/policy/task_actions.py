@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from inspect import Parameter, signature
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..core.errors import NoRecordError, TaskError
 from ..core.export import export_program
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
+from ..core.parts import called
 from ..core.task import SearchTask
 from ..cost_model import XGBModel
 from ..layout.rewrite import rewrite_layout_from_state
@@ -65,6 +67,9 @@ class Actions:
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,
                 )  # fmt: skip
+        if options.num_measure_trials and not measurer.count:
+            text = f"SearchTask.tune: {called('policy', policy)} measured none of {options.num_measure_trials} programs"
+            warnings.warn(f"{text}: its search found nothing new, or did nothing", stacklevel=3)
 
     def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
         def fits(inp: MeasureInput) -> bool:
