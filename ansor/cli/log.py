@@ -67,6 +67,9 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     best = "no valid program" if one.best is None else f"best {best_text(one)} at trial {one.found_at}"
     yield f"{one.task.title} for {one.task.target}"
     yield f"  {len(one.curve)} trials in {one.seconds:.1f} s, {best}; failed: {failed or 'none'}"
+    for name, reason in one.reasons.items():
+        if name in one.failures:
+            yield f"  {name}, the first: {reason}"
     if one.turns:
         yield f"  the best few timed again, in turns: {spread_text(one.turns)}"
     if one.untuned is not None:

@@ -29,6 +29,7 @@ from ..cost_model import XGBModel
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions, usual_runner
 from ..records.best import load_best_record
+from ..records.failures import first_failure
 from ..records.lines import RecordReader, believed_records, workload_of
 from ..records.recorder import RecordToFile
 from . import best as cli_best
@@ -164,7 +165,8 @@ def tune(args: argparse.Namespace) -> int:
         runner.close()
     inp, res = load_best_record(log, key, task.target)
     if inp is None or res is None:
-        raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}")
+        told = "" if trials and args.verbose else first_failure(log, task)
+        raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}{told}")
     print(f"best of {log}: {cli_best.summary_text(inp, res)}")
     if args.compare:
         compare(task, log, np.random.default_rng(args.seed), args.compare)

@@ -27,6 +27,7 @@ from ..measure.noise import noise, warning
 from ..measure.progress import Display
 from ..records.belief import is_program
 from ..records.best import load_best_record
+from ..records.failures import first_failure
 from .protocols import OfOneTask, SearchPolicy
 from .resume import check_logs, continue_log
 from .sketch_policy import SketchPolicy
@@ -79,7 +80,8 @@ class Actions:
         if inp is None:  # the same computation may have been tuned as tensors, under its hash
             inp, _ = load_best_record(log_file, task.compute_dag.workload_key(), task.target, False, fits)
         if inp is None:
-            raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}")
+            told = first_failure(log_file, task)
+            raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}{told}")
         return MeasureInput(task, steps=inp.steps).state
 
     def with_layout(self, state: State, option: LayoutRewriteOption) -> State:

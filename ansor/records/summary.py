@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..core.measure_values import MeasureErrorNo
 from ..core.task import SearchTask
 from .belief import Believed, Judge
 from .confirmed import read_turns
+from .failures import cause, read_failure
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, RecordReader, least_of, workload_of
@@ -26,7 +26,7 @@ class TaskSummary:
 
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
     building and measuring took in all.  `untuned` are the seconds of the untuned program, `turns` all figures of the
-    best program when the best few were last timed in turns.
+    best program when the best few were last timed in turns; `reasons` why the first failure of each cause was one.
     """
 
     task: SearchTask
@@ -35,6 +35,7 @@ class TaskSummary:
     seconds: float = 0.0
     untuned: float | None = None
     turns: tuple[float, ...] = ()
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def best(self) -> float | None:
@@ -58,11 +59,6 @@ class TaskSummary:
             self.curve.append(best)
             self.failures[cause(res.error_no)] += 1
         self.seconds += res.all_cost
-
-
-def cause(error_no: int) -> str:
-    """The name of an error number."""
-    return MeasureErrorNo(error_no).name if error_no in MeasureErrorNo._value2member_map_ else f"ERROR {error_no}"
 
 
 @dataclass
@@ -104,11 +100,13 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
     """Let tasks have what the comment lines of a log say of them; gives the runs that wrote the log."""
     runs = []
     for line in [line for _, line in scan_lines(log) if line is not None and line[:1] == b"#"]:
-        note, untuned, turns = read_note(line), read_untuned(line), read_turns(line)
+        note, untuned, turns, failure = read_note(line), read_untuned(line), read_turns(line), read_failure(line)
         if note is not None and note[0] == RUN:
             runs.append(note[1])
         if untuned is not None and untuned[1].ok and (task := tasks.get(workload_of(untuned[0]))):
             task.untuned = untuned[1].cost
         if turns and (task := tasks.get(workload_of(turns[0][0]))):
             task.turns = turns[0][1].costs
+        if failure is not None and (task := tasks.get(workload_of(failure[0][0]))):
+            task.reasons.setdefault(cause(failure[0][1].error_no), failure[1])
     return runs

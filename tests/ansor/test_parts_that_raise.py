@@ -1,4 +1,4 @@
-"""Parts of one's own that raise, or give what is no answer, are named in one sentence, what they raised as its cause."""
+"""Parts of one's own that raise or give what is no answer are named in one sentence; what they raised is its cause."""
 
 from __future__ import annotations
 
