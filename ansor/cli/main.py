@@ -22,7 +22,7 @@ from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor, did_you_mean
 from ..core.seeds import checked_seed
-from ..core.target import PRECISIONS
+from ..core.target import PRECISIONS, Target
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
@@ -136,8 +136,12 @@ def tune(args: argparse.Namespace) -> int:
     if args.seed is not None:
         checked_seed("--seed", args.seed)
     key = _workload_key(args)
-    task = SearchTask(workload_key=key, target=args.target, precision=args.precision)
-    backend(task.target.kind.name).check(str(task.target))
+    target = Target(args.target)
+    backend(target.kind.name).check(str(target))
+    hardware = cli_devices.hardware_of(target)
+    task = SearchTask(workload_key=key, target=target, precision=args.precision, hardware_params=hardware)
+    devices = cli_devices.devices_of(args.devices)
+    cli_devices.check_devices(target.kind.name, devices)
     if args.compare == TORCH:
         check_torch(task)
     log = checked_log(args.log or f"{args.workload.rpartition(':')[2]}.json")
@@ -145,7 +149,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.trials == 0 and args.more is None:
         return _show_choice(policy, log if args.resume else None)
     trials = cli_budget.new_trials(args, _recorded(log, task), str(log))
-    runner = usual_runner(task.target.kind.name, cli_devices.devices_of(args.devices))
+    runner = usual_runner(target.kind.name, devices)
     options = TuningOptions(
         num_measure_trials=trials,
         num_measures_per_round=min(64, max(16, trials // 8)),
@@ -174,9 +178,15 @@ def tune(args: argparse.Namespace) -> int:
     return 0
 
 
+def _with_library(words: Sequence[str]) -> list[str]:
+    """The words of a command, where a workload right after `--compare` is no library to compare with."""
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    return [f"{w}={NUMPY}" if w == "--compare" and (n in CATALOG or ":" in n) else w for w, n in pairs]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors are one sentence on the error stream."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse_args(_with_library(sys.argv[1:] if argv is None else argv))
     try:
         for module in args.modules:
             user_code.run_module(module)

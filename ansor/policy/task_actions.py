@@ -53,6 +53,7 @@ class Actions:
         with options.measuring([kind]) as (builder, runner):
             if isinstance(runner, LocalRunner):
                 target.check(str(task.target))
+                runner.slots(task)
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)
             limits = checked_limits(task, policy, options.time_limit)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..core.task import SearchTask
 from .belief import Believed, Judge
 from .confirmed import read_turns
@@ -45,6 +47,11 @@ class TaskSummary:
     def found_at(self) -> int | None:
         """The number of the trial, from 1, that brought the best."""
         return None if self.best is None else self.curve.index(self.best) + 1
+
+    @property
+    def confirmed(self) -> float | None:
+        """The median of the figures of the best program when the best few were last timed in turns."""
+        return float(np.median(self.turns)) if self.turns else None
 
     def after(self, trials: int) -> float | None:
         """The least seconds after so many trials."""
