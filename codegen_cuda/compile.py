@@ -95,6 +95,9 @@ def compile_source(
     """
     require(_ARCH.fullmatch(arch) is not None, CompileError, "architecture", "it must be like sm_90", arch=arch)
     name = compiler_name(compiler)
+    if name.startswith("nvrtc"):
+        law = f"{name} compiles for {', '.join(nvrtc.architectures())}"
+        require(arch.rstrip("af") in nvrtc.architectures(), CompileError, "architecture", law, arch=arch)
     words = (f"--gpu-architecture={arch}", "--ptxas-options=-v", *OPTIONS, *_less_header(name, source), *options)
     key = cache.key_of(source, name, *words)
     kept = cache.read(key) if use_cache else None

@@ -25,7 +25,10 @@ from .errors import DeviceError
 from .timing import SPIN_SOURCE, FirstCall, Stopwatch, Wanted
 
 Array = np.ndarray[Any, np.dtype[Any]]
-NO_GPU = f"target 'cuda' needs an NVIDIA GPU with its driver and PyCUDA ({install('cuda')}), or use target 'c'"
+NO_GPU = (
+    f"target 'cuda' needs an NVIDIA GPU with its driver and PyCUDA ({install('cuda')}), or use target 'c'; without one,"
+    " programs can be searched by estimates and run in an emulator (docs/measuring.md)"
+)
 
 
 def driver() -> Any:

@@ -32,6 +32,16 @@ def version() -> str:
     return f"{major.value}.{minor.value}"
 
 
+@lru_cache(maxsize=1)
+def architectures() -> tuple[str, ...]:
+    """What NVRTC compiles for, ascending: `sm_75`, ..."""
+    lib, count = _library(), ctypes.c_int()
+    _check(lib.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    numbers = (ctypes.c_int * count.value)()
+    _check(lib.nvrtcGetSupportedArchs(numbers))
+    return tuple([f"sm_{number}" for number in sorted(numbers)])
+
+
 def _library() -> ctypes.CDLL:
     found = library()
     if found is None:

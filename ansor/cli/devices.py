@@ -6,9 +6,13 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
+from ..core.backend import Backend
+from ..core.backends import backend
 from ..core.errors import TaskError
-from ..core.registry import known_kinds
-from ..measure.devices import ALL, list_devices
+from ..core.hardware import HardwareParams
+from ..core.registry import entry_of, known_kinds
+from ..core.target import Target
+from ..measure.devices import ALL, choose_devices, list_devices, wanted_devices
 
 NAME = "devices"
 OPTION = "devices to measure on: all, or numbers as in 0,1 (default: the first one)"
@@ -30,6 +34,23 @@ def devices() -> int:
         for one in found:
             print(f"{kind:6}  {one.index}   {one.model}  ({one.detail})")
     return 0
+
+
+def check_devices(kind: str, devices: str | list[int] | None) -> None:
+    """Raise MeasureError when devices of a target kind that are asked for are not there, or differ."""
+    if devices is not None:
+        choose_devices(kind, wanted_devices("--devices", devices))
+
+
+def hardware_of(target: Target) -> HardwareParams | None:
+    """The numbers of the first device of a GPU target that names no model; None for other targets.
+
+    Raises the backend's error when there is no device.
+    """
+    kind = target.kind.name
+    asks = target.is_gpu and not target.model and entry_of(kind).hardware is None
+    tells = asks and type(backend(kind)).hardware is not Backend.hardware
+    return HardwareParams.from_device(target) if tells else None
 
 
 def devices_of(text: str | None) -> str | list[int] | None:

@@ -7,8 +7,9 @@ import os
 import platform
 import sys
 
+from te_lite.errors import TeError
+
 from ..core.backends import backend
-from ..core.errors import BackendError
 from ..core.hardware import host_cores
 from ..core.registry import OWN_KINDS, known_kinds
 from ..measure.noise import noise, warning
@@ -36,10 +37,17 @@ def examine() -> tuple[list[Line], list[Line]]:
 
 
 def _target(kind: str) -> list[Line]:
+    """Whether programs of a kind run here, and what its backend reports."""
+    name = f"target {kind}"
     try:
-        return [(f"target {kind}", True, "is there"), *backend(kind).report()]
-    except BackendError as error:
-        return [(f"target {kind}", False, str(error))]
+        found = backend(kind)
+    except TeError as error:
+        return [(name, False, str(error))]
+    try:
+        found.check(kind)
+    except TeError as error:
+        return [(name, False, str(error)), *found.report()]
+    return [(name, True, "is there"), *found.report()]
 
 
 def doctor() -> int:

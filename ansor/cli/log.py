@@ -67,6 +67,9 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     best = "no valid program" if one.best is None else f"best {best_text(one)} at trial {one.found_at}"
     yield f"{one.task.title} for {one.task.target}"
     yield f"  {len(one.curve)} trials in {one.seconds:.1f} s, {best}; failed: {failed or 'none'}"
+    for name, reason in one.reasons.items():
+        if name in one.failures:
+            yield f"  {name}, the first: {reason}"
     if one.turns:
         yield f"  the best few timed again, in turns: {spread_text(one.turns)}"
     if one.untuned is not None:
@@ -113,10 +116,13 @@ def compared(a: LogSummary, b: LogSummary) -> Iterator[str]:
 def _beside(a: TaskSummary, b: TaskSummary) -> Iterator[str]:
     yield f"{a.task.title} for {a.task.target}"
     same = min(len(a.curve), len(b.curve))
-    for text, x, y in (
+    rows = [
         (f"after {same} trials", a.after(same), b.after(same)),
         (f"in all ({len(a.curve)} and {len(b.curve)})", a.best, b.best),
-    ):
+    ]
+    if a.turns or b.turns:
+        rows.append(("timed again, in turns", a.confirmed, b.confirmed))
+    for text, x, y in rows:
         ratio = f"B takes {y / x:.2f} of A's time" if x is not None and y is not None else ""
         yield f"  {text:<28} A {_time(x):>10}   B {_time(y):>10}   {ratio}".rstrip()
     failures = [sum(t.failures.values()) for t in (a, b)]

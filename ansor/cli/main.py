@@ -22,18 +22,20 @@ from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor, did_you_mean
 from ..core.seeds import checked_seed
-from ..core.target import PRECISIONS
+from ..core.target import PRECISIONS, Target
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions, usual_runner
-from ..records.best import distill_record_file, load_best_record
+from ..records.best import load_best_record
+from ..records.failures import first_failure
 from ..records.lines import RecordReader, believed_records, workload_of
 from ..records.recorder import RecordToFile
 from . import best as cli_best
 from . import budget as cli_budget
 from . import devices as cli_devices
+from . import distill as cli_distill
 from . import export as cli_export
 from . import log as cli_log
 from . import network as cli_network
@@ -43,6 +45,7 @@ from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
+from .log_option import checked_log
 from .torch_side import check_torch
 
 INTERRUPTED = 130
@@ -86,10 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     best = cli_best.add_parser(commands)
     export = cli_export.add_parser(commands)
 
-    distill = commands.add_parser("distill", help="keep only the best record of each workload")
-    distill.add_argument("log")
-    distill.add_argument("-o", "--output", help="the file to write (default: LOG.best.json)")
-
+    distill = cli_distill.add_parser(commands)
     log = cli_log.add_parser(commands)
     remeasure = cli_remeasure.add_parser(commands)
     report = cli_report.add_parser(commands)
@@ -138,16 +138,20 @@ def tune(args: argparse.Namespace) -> int:
     if args.seed is not None:
         checked_seed("--seed", args.seed)
     key = _workload_key(args)
-    task = SearchTask(workload_key=key, target=args.target, precision=args.precision)
-    backend(task.target.kind.name).check(str(task.target))
+    target = Target(args.target)
+    backend(target.kind.name).check(str(target))
+    hardware = cli_devices.hardware_of(target)
+    task = SearchTask(workload_key=key, target=target, precision=args.precision, hardware_params=hardware)
+    devices = cli_devices.devices_of(args.devices)
+    cli_devices.check_devices(target.kind.name, devices)
     if args.compare == TORCH:
         check_torch(task)
-    log = Path(args.log or f"{args.workload.rpartition(':')[2]}.json")
+    log = checked_log(args.log or f"{args.workload.rpartition(':')[2]}.json")
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
     if args.trials == 0 and args.more is None:
         return _show_choice(policy, log if args.resume else None)
     trials = cli_budget.new_trials(args, _recorded(log, task), str(log))
-    runner = usual_runner(task.target.kind.name, cli_devices.devices_of(args.devices))
+    runner = usual_runner(target.kind.name, devices)
     options = TuningOptions(
         num_measure_trials=trials,
         num_measures_per_round=min(64, max(16, trials // 8)),
@@ -167,7 +171,8 @@ def tune(args: argparse.Namespace) -> int:
         runner.close()
     inp, res = load_best_record(log, key, task.target)
     if inp is None or res is None:
-        raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}")
+        told = "" if trials and args.verbose else first_failure(log, task)
+        raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}{told}")
     print(f"best of {log}: {cli_best.summary_text(inp, res)}")
     if args.compare:
         compare(task, log, np.random.default_rng(args.seed), args.compare)
@@ -175,18 +180,15 @@ def tune(args: argparse.Namespace) -> int:
     return 0
 
 
-def distill(args: argparse.Namespace) -> int:
-    """Write the best records to a file of their own."""
-    output = args.output or f"{args.log}.best.json"
-    count = distill_record_file(args.log, output)
-    require(count, NoRecordError, args.log, "holds no valid record, so nothing was written")
-    print(f"{output}: {count} {'record' if count == 1 else 'records'}")
-    return 0
+def _with_library(words: Sequence[str]) -> list[str]:
+    """The words of a command, where a workload right after `--compare` is no library to compare with."""
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    return [f"{w}={NUMPY}" if w == "--compare" and (n in CATALOG or ":" in n) else w for w, n in pairs]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors are one sentence on the error stream."""
-    args = _parser().parse_args(argv)
+    args = _parser().parse_args(_with_library(sys.argv[1:] if argv is None else argv))
     try:
         for module in args.modules:
             user_code.run_module(module)
@@ -201,8 +203,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return cli_best.best(args)
             case cli_export.NAME:
                 return cli_export.export(args)
-            case "distill":
-                return distill(args)
+            case cli_distill.NAME:
+                return cli_distill.distill(args)
             case cli_log.NAME:
                 return cli_log.log(args)
             case cli_remeasure.NAME:

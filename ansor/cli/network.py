@@ -12,6 +12,7 @@ from ..core.registry import front_end
 from ..core.seeds import checked_seed
 from . import budget, user_code
 from . import devices as cli_devices
+from .log_option import checked_log
 
 NAME = "tune-network"
 
@@ -41,6 +42,8 @@ def tune_network(args: argparse.Namespace) -> int:
     require(args.batch_size >= 1, TaskError, "--batch-size", "a positive number is needed", got=args.batch_size)
     if args.seed is not None:
         checked_seed("--seed", args.seed)
+    if args.log is not None:
+        checked_log(args.log)
     args.devices = cli_devices.devices_of(args.devices)
     args.image_size = None if args.image_size is None else _extents("--image-size", args.image_size)
     args.shape = dict([_named_shape(text) for text in args.shape])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from te_lite.errors import require
+from te_lite.step import Step
 
 from ..core.backends import backend
 from ..core.errors import NoRecordError, TaskError
+from ..core.measure_values import MeasureInput
 from ..core.task import SearchTask
 from ..measure.finals import FINALISTS
 from ..measure.local import LocalBuilder, LocalRunner
@@ -20,7 +23,7 @@ from ..measure.noise import noise, warning
 from ..measure.progress import outcome_text, seconds_text, spread_text
 from ..records.best import best_few, ranked_records
 from ..records.journal import append_lines
-from ..records.lines import Record, workload_of
+from ..records.lines import Record, RecordReader, workload_of
 from ..records.recorder import RecordToFile
 from . import devices as cli_devices
 from .log import is_called
@@ -55,30 +58,50 @@ def remeasure(args: argparse.Namespace) -> int:
     require(chosen, NoRecordError, args.log, f"has no workload {args.workload!r}; its workloads are {names}")
     for task in chosen:
         backend(task.target.kind.name).check(str(task.target))
+        cli_devices.check_devices(task.target.kind.name, devices)
     append_lines(args.log, [])
-    if any(backend(task.target.kind.name).shares_host for task in chosen) and (busy := warning(noise())):
+    if any(backend(task.target.kind.name).shares_host for task in chosen) and (busy := warning(noise(), again=True)):
         print(busy)
     runner = LocalRunner(devices=devices)
     measurer = ProgramMeasurer(LocalBuilder(), runner, [RecordToFile(args.log)], verbose=0)
     try:
-        ran = [_remeasured(task, best_few(ranked, task, args.best), measurer, runner) for task in chosen]
+        trials = trials_of(args.log)
+        ran = [_remeasured(task, best_few(ranked, task, args.best), trials, measurer, runner) for task in chosen]
     finally:
         measurer.close()
     print(f"the figures are in {args.log}, which believes them")
     return 0 if all(ran) else 1
 
 
-def _remeasured(task: SearchTask, records: Sequence[Record], measurer: ProgramMeasurer, runner: LocalRunner) -> bool:
+def trials_of(log: str) -> Mapping[tuple[tuple[str, str], tuple[Step, ...]], int]:
+    """The number, from 1, of the trial of its workload that measured a program, by workload and steps."""
+    counts: Counter[tuple[str, str]] = Counter()
+    found: dict[tuple[tuple[str, str], tuple[Step, ...]], int] = {}
+    for inp, _ in RecordReader(log):
+        counts[workload_of(inp)] += 1
+        found.setdefault((workload_of(inp), inp.steps), counts[workload_of(inp)])
+    return found
+
+
+def _remeasured(
+    task: SearchTask, records: Sequence[Record], trials: Mapping[Any, int], measurer: ProgramMeasurer,
+    runner: LocalRunner,
+) -> bool:  # fmt: skip
     """Print what the programs take, best first; whether one runs.  Each is checked before it is timed."""
+
+    def called(inp: MeasureInput) -> str:
+        trial = trials.get((workload_of(inp), inp.steps))
+        return f"{'untuned' if trial is None else f'trial {trial}':<11}"
+
     print(f"{task.title} for {task.target}")
     built = [measurer.builder.submit(inp) for inp, _ in records]
     checked = [runner.run(inp, build.result()) for (inp, _), build in zip(records, built, strict=True)]
-    for (_, logged), result in zip(records, checked, strict=True):
+    for (inp, logged), result in zip(records, checked, strict=True):
         if not result.ok:
-            print(f"  {outcome_text(result)}   logged {seconds_text(logged.cost)}")
+            print(f"  {called(inp)}  {outcome_text(result)}   logged {seconds_text(logged.cost)}")
     right = [record for record, result in zip(records, checked, strict=True) if result.ok]
     times = measurer.in_turns([inp for inp, _ in right], runner) if right else []
-    timed = [(figures, logged) for figures, (_, logged) in zip(times, right, strict=True) if figures]
-    for figures, logged in sorted(timed, key=lambda pair: float(np.median(pair[0]))):
-        print(f"  {spread_text(figures)}   logged {seconds_text(logged.cost)}")
+    timed = [(figures, *record) for figures, record in zip(times, right, strict=True) if figures]
+    for figures, inp, logged in sorted(timed, key=lambda row: float(np.median(row[0]))):
+        print(f"  {called(inp)}  {spread_text(figures)}   logged {seconds_text(logged.cost)}")
     return bool(timed)

@@ -8,6 +8,7 @@ from typing import Any
 from ..core.registry import front_end
 from ..core.seeds import checked_seed
 from . import budget
+from .log_option import checked_log
 
 NAME = "vta"
 
@@ -38,6 +39,7 @@ def vta(args: argparse.Namespace) -> int:
     """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
     if args.action == "tune":
         budget.check_budget(args)
+        checked_log(args.log)
         if args.seed is not None:
             checked_seed("--seed", args.seed)
     code: int = getattr(front_end("vta_sim.cli", NAME), args.action)(args)

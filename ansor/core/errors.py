@@ -51,3 +51,7 @@ class MeasureError(AnsorError):
     """Measurement as a whole cannot go on (a single bad candidate is a value, never an error)."""
 
     exit_code = 4
+
+
+PASSING = (MeasureError, JournalError, BackendError, PartError)
+"""What is neither a fault of a search nor of the part that happens to be asked, and is told as it is."""

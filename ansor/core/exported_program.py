@@ -113,8 +113,12 @@ def shapes_text(arguments: Sequence[Argument]) -> str:
 
 
 CHECKS = """\
-    for array, (name, dtype, shape, written) in zip(arrays, ARGUMENTS, strict=True):
-        fits = str(array.dtype) == dtype and array.shape == shape and array.flags.c_contiguous
+    if len(arrays) != len(ARGUMENTS):
+        names = ", ".join(argument[0] for argument in ARGUMENTS)
+        raise ValueError(f"{len(ARGUMENTS)} arrays are needed ({names}), got {len(arrays)}")
+    for array, (name, dtype, shape, written) in zip(arrays, ARGUMENTS):
+        fits = isinstance(array, np.ndarray) and str(array.dtype) == dtype
+        fits = fits and array.shape == shape and array.flags.c_contiguous
         if not fits or (written and not array.flags.writeable):
             raise ValueError(f"{name} must be a C-contiguous {dtype} array of shape {shape}")
         if written and sum(np.may_share_memory(array, other) for other in arrays) > 1:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from te_lite import ComputeDAG, Tensor
+from te_lite import ComputeDAG, PlaceholderOp, Tensor
 from te_lite.errors import require
 from te_lite.hooks import Hook
 from te_lite.schedule import Schedule
@@ -50,6 +50,13 @@ class TaskFacts:
         hardware = list(self.hardware or [0] * len(HARDWARE_FIELDS))
         names = list(self.task_input_names)
         return [self.workload_key, self.target, hardware, self.target_host, self.layout_rewrite_option, names]
+
+
+def _require_inputs(title: str, dag: ComputeDAG) -> None:
+    """Raise TaskError for a computation that reads tensors which nobody gives it."""
+    missing = [op.name for op in dag.ops if isinstance(op, PlaceholderOp) and all(t.op is not op for t in dag.tensors)]
+    law = "its list of tensors lacks inputs that it reads, so no program can be given them; add them"
+    require(not missing, TaskError, title, law, missing=", ".join(missing))
 
 
 class TaskActions(Protocol):
@@ -118,6 +125,7 @@ class SearchTask:
         if compute_dag is not None:
             register_dag(self.workload_key, compute_dag)
         self.__dict__["compute_dag"] = compute_dag or workload_dag(self.workload_key)
+        _require_inputs(self.title, self.compute_dag)
         self.__dict__["target"] = target
         self.__dict__["hardware_params"] = (hardware_params or HardwareParams()).completed(target)
         self.target_host = "" if target_host is None else str(target_host)

@@ -12,6 +12,7 @@ from te_lite.errors import require
 
 from ..core.checks import require_part
 from ..core.errors import PartError
+from ..core.parts import asking_own
 from ..space.choices import Space
 from ..space.decisions.draw import Mask, Matrix
 from ..space.decisions.parts import Grid, Tile
@@ -22,7 +23,7 @@ OWN = {id(m) for m in (*CPU_MUTATIONS, *GPU_MUTATIONS)}
 
 @dataclass(frozen=True)
 class Checked:
-    """A mutation that is refused, by PartError, when it gives what is no rows of the space."""
+    """A mutation that is refused, by PartError, when it raises, or gives what is no rows of the space."""
 
     mutation: Mutation
 
@@ -37,7 +38,8 @@ class Checked:
     def apply(self, rows: Matrix, space: Space, rng: np.random.Generator) -> tuple[Matrix, Mask]:
         """What the mutation gives.  Raises PartError for rows of another shape or dtype, or that are no programs."""
         subject = f"mutation {self.name!r}"
-        answer = self.mutation.apply(rows.copy(), space, rng)
+        with asking_own(subject, "apply"):
+            answer = self.mutation.apply(rows.copy(), space, rng)
         law = "apply must give a pair, the changed rows and a mask of those that differ"
         require(isinstance(answer, tuple | list) and len(answer) == 2, PartError, subject, law, got=answer)
         changed: Matrix = np.asarray(answer[0])

@@ -34,6 +34,7 @@ from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from ..records.untuned import untuned_of
 from ..sketch.plain import untuned_state
+from .answers import built_by, compared_by, submitted
 from .finals import FINALISTS, Leader, finalists, order
 from .pipeline import Pipeline
 from .progress import Display, make_display, outcome_text, seconds_text, spread_text
@@ -266,7 +267,8 @@ class ProgramMeasurer:
         """The figures of programs of one task that are timed in turns; callbacks that keep figures hear them."""
         self.display.phase(f"timing the best {len(inputs)} once more, in turns")
         with self.closing_on_error():
-            times = runner.compare(inputs, [b.result() for b in [self.builder.submit(inp) for inp in inputs]])
+            builds = [submitted(self.builder, inp) for inp in inputs]
+            times = compared_by(runner, inputs, [built_by(self.builder, build) for build in builds])
         for callback in self.callbacks:
             if isinstance(callback, KeepsConfirmed):
                 callback.confirmed(inputs, times)

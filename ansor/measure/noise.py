@@ -73,7 +73,8 @@ def noise(seconds: float = SECONDS, clock: Callable[[], float] = time.perf_count
     return Noise(tuple(figures), cores, os.getloadavg()[0])
 
 
-def warning(found: Noise) -> str:
-    """One sentence on a machine that is noisy; empty for a quiet one."""
-    law = f"times measured now differ as much; wait for a quiet machine, or use `{ansor('remeasure', 'LOG')}` later"
+def warning(found: Noise, again: bool = False) -> str:
+    """One sentence on a machine that is noisy; empty for a quiet one.  `again`: it is what measures again that asks."""
+    later = "" if again else f", or use `{ansor('remeasure', 'LOG')}` later"
+    law = f"times measured now differ as much; wait for a quiet machine{later}"
     return f"the machine is busy: {found}; {law}" if found.noisy else ""

@@ -21,6 +21,7 @@ from ..core.backends import backend
 from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ..core.protocols import Builder, ManyDevices, Runner, is_elsewhere
 from ..core.task import SearchTask
+from .answers import built_by, run_by, submitted
 
 BATCH_PER_WORKER = 4
 Done = tuple[int, MeasureResult]
@@ -74,7 +75,7 @@ class Pipeline:
                 self._waiting.append((number, inp))
             else:
                 lane = self._open_lane(inp.task)
-                self.builder.submit(inp).add_done_callback(partial(self._built, lane, this, number, inp))
+                submitted(self.builder, inp).add_done_callback(partial(self._built, lane, this, number, inp))
 
     def _open_lane(self, task: SearchTask) -> _Lane:
         """The lane; it has as many threads as the runner has slots for the task that comes first."""
@@ -95,14 +96,14 @@ class Pipeline:
         job = lane.jobs.get()
         outcome: MeasureResult | BaseException
         try:
-            outcome = self.runner.run(job.inp, job.build.result())
+            outcome = run_by(self.runner, job.inp, built_by(self.builder, job.build))
         except BaseException as error:
             outcome = error
         if self._lane is lane:
             self._done.put((job.number, outcome))
 
     def take(self) -> Done:
-        """The next result; something must be under way.  Raises what a builder or runner raised."""
+        """The next result; something must be under way.  Raises what a builder or runner raised, see `answers.py`."""
         if self._waiting or self._quiet:
             return self._take_quietly()
         number, outcome = self._done.get()
@@ -115,10 +116,11 @@ class Pipeline:
         if not self._quiet:
             batch = BATCH_PER_WORKER * self.builder.n_parallel
             part, self._waiting = self._waiting[:batch], self._waiting[batch:]
-            builds = [self.builder.submit(inp) for _, inp in part]
-            self._quiet.extend([(n, inp, b.result()) for (n, inp), b in zip(part, builds, strict=True)])
+            builds = [submitted(self.builder, inp) for _, inp in part]
+            done = [built_by(self.builder, build) for build in builds]
+            self._quiet.extend([(n, inp, built) for (n, inp), built in zip(part, done, strict=True)])
         number, inp, built = self._quiet.popleft()
-        return number, self.runner.run(inp, built)
+        return number, run_by(self.runner, inp, built)
 
     def close(self) -> list[Done]:
         """Drop what is not measured yet and stop all workers; the results that nobody took."""

@@ -110,7 +110,7 @@ class _Tally:
         self.done = 0
         self.outcomes: Counter[int] = Counter()
         self.best: float | None = None
-        self.last = ""
+        self.last = self.first_failure = ""
         self.start = time.monotonic()
 
     def add(self, result: MeasureResult, best: float | None) -> bool:
@@ -120,6 +120,7 @@ class _Tally:
         self.outcomes[result.error_no] += 1
         self.best = best
         self.last = outcome_text(result)
+        self.first_failure = self.first_failure or ("" if result.ok else self.last)
         return better
 
     def failures(self) -> str:
@@ -157,6 +158,8 @@ class PlainDisplay:
             bad = self.tally.failures()
             elapsed = time.monotonic() - self.tally.start
             self.say(f"{self.tally.done} trials in {elapsed:.1f} s, {best}" + (f"; failed: {bad}" if bad else ""))
+            if self.tally.best is None and bad:
+                self.say(f"the first that failed: {self.tally.first_failure}")
             for line in use_lines(self.usage()):
                 self.say(line)
 

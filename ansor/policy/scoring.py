@@ -10,6 +10,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import PartError
+from ..core.parts import asking, called
 from ..core.task import SearchTask
 from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
@@ -20,6 +21,7 @@ from ..space.programs import programs
 from ..space.states import concrete
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
+PART = "cost model"
 LEAST_SCORE = 1e-9
 """Of what a model of throughputs thinks hopeless, so that the other estimate still tells two apart."""
 
@@ -38,16 +40,19 @@ class Scorer:
     prior: float = 0.0
 
     def __call__(self, group: Group) -> Scores:
-        """float64 [len(group)].  Raises PartError when the model gives another number of scores, or NaN only."""
+        """float64 [len(group)].  Raises PartError for a model that raises, gives too few scores, NaN only, or inf."""
         hardware = self.task.hardware_params.completed(self.task.target)
         made = programs(group.variant, group.rows, self.task.target, hardware)
         if isinstance(self.model, AnalyticalModel):
             scores = self.model.predict_programs(self.task, made)
         elif reads_features(self.model):
-            scores = self.model.predict_features(self.task, extract(made, hardware))
+            features = extract(made, hardware)
+            with asking(PART, self.model, "predict_features"):
+                scores = self.model.predict_features(self.task, features)
         else:
             states = [concrete(group.variant, row, self.task.target, hardware) for row in group.rows]
-            scores = self.model.predict(self.task, states)
+            with asking(PART, self.model, "predict"):
+                scores = self.model.predict(self.task, states)
         scores = self._checked(scores, len(group))
         if self.prior > 0:
             expected = AnalyticalModel().predict_programs(self.task, made)
@@ -57,7 +62,7 @@ class Scorer:
         return np.where(fits(made, hardware), scores, -np.inf)
 
     def _checked(self, scores: Any, count: int) -> Scores:
-        name = f"cost model {type(self.model).__name__}"
+        name = called(PART, self.model)
         try:
             out = np.asarray(scores, np.float64)
         except (TypeError, ValueError) as error:
@@ -66,4 +71,6 @@ class Scorer:
         require(out.shape == (count,), PartError, name, law, shape=out.shape)
         law = "a score must be a number, or -inf for what cannot be scored; NaN is none"
         require(not count or not np.isnan(out).all(), PartError, name, law, nan=count)
+        law = "a score must be finite, or -inf for what cannot be scored; one above all others ranks nothing"
+        require(not (out == np.inf).any(), PartError, name, law, infinite=int((out == np.inf).sum()))
         return out

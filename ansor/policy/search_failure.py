@@ -1,7 +1,7 @@
 """A search that fails for a reason of its own: said in one sentence, with a file that holds what repeats it.
 
-What measuring refuses (`MeasureError`, `JournalError`, `BackendError`), and a part of the user's own that breaks its
-protocol (`PartError`), is no fault of a search, and passes.
+What measuring refuses (`MeasureError`, `JournalError`, `BackendError`), and a part of the user's own that raises or
+breaks its protocol (`PartError`), is no fault of a search, and passes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import numpy as np
 
 from te_lite.dag_json import dag_to_json
 
-from ..core.errors import AnsorError, BackendError, JournalError, MeasureError, PartError
+from ..core.errors import PASSING, AnsorError
+from ..core.parts import asking
 from ..core.task import SearchTask
 from ..core.workloads import key_text
 from .protocols import Seeded
-
-PASSING = (MeasureError, JournalError, BackendError, PartError)
 
 
 class SearchFailed(AnsorError):
@@ -44,10 +43,14 @@ class SearchFailed(AnsorError):
 
 
 @contextmanager
-def reporting(task: SearchTask, policy: Any) -> Iterator[None]:
-    """Raise SearchFailed, with its report written, for whatever a policy raises in here that is not `PASSING`."""
+def reporting(task: SearchTask, policy: Any, method: str) -> Iterator[None]:
+    """Raise SearchFailed, with its report written, for whatever a policy raises in here that is not `PASSING`.
+
+    Of a policy of the user's own that is PartError.
+    """
     try:
-        yield
+        with asking("policy", policy, method):
+            yield
     except PASSING:
         raise
     except Exception as error:

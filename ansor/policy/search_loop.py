@@ -11,9 +11,12 @@ import time
 from collections import deque
 from typing import Any
 
+from te_lite.errors import require
 from te_lite.state import State
 
+from ..core.errors import PartError
 from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.parts import called
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
@@ -77,12 +80,18 @@ def _rounds(
 
 
 def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
-    """Ask for up to `num_measure` candidates, and begin to build and run them.  Raises SearchFailed."""
+    """Ask for up to `num_measure` candidates, and begin to build and run them.
+
+    Raises SearchFailed, and PartError for a policy of the user's own that raises, or gives what are no states.
+    """
     measurer.display.phase(f"choosing {num_measure} programs to measure")
-    with reporting(task, policy):
+    with reporting(task, policy, "ask"):
         if isinstance(policy, Announces):
             policy.announce(measurer.runner)
         states = policy.ask(num_measure)
+    law = "ask must give a list of states"
+    ok = isinstance(states, list | tuple) and all(isinstance(state, State) for state in states)
+    require(ok, PartError, called("policy", policy), law, got=states)
     return measurer.start(task, policy, [MeasureInput(task, state) for state in states])
 
 
@@ -90,7 +99,7 @@ def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[Meas
     """Wait for the results of a round, and tell the policy.  Raises SearchFailed."""
     results = measurer.finish(batch)
     if results:
-        with reporting(batch.task, policy):
+        with reporting(batch.task, policy, "tell"):
             policy.tell(batch.inputs, results)
     return results
 

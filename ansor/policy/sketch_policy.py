@@ -25,6 +25,7 @@ from ..core.errors import TaskError
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.options import SketchOptions
+from ..core.parts import asking
 from ..core.registry import entry_of
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
@@ -44,7 +45,7 @@ from ..space.choices import Group
 from .callbacks import PreloadMeasuredStates, Prepares
 from .description import Uses
 from .proposals import Measured, Picked, Proposals
-from .scoring import Scorer
+from .scoring import PART, Scorer
 from .search_loop import one_round, search_loop
 from .tuning_options import callbacks_with
 
@@ -327,7 +328,11 @@ class SketchPolicy:
         before = min([m.cost for m in self.measured], default=np.inf)
         self._remember(inputs, results)
         self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before
-        self.cost_model.update(inputs, results)
+        self._learn(inputs, results)
+
+    def _learn(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        with asking(PART, self.cost_model, "update"):
+            self.cost_model.update(inputs, results)
 
     def _remember(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         for inp, res in zip(inputs, results, strict=True):
@@ -366,7 +371,7 @@ class SketchPolicy:
     def continue_from(self, filename: Path, records: Sequence[Record]) -> None:
         """Go on where a log stops, and learn from it, unless the policy has begun or was given a log already."""
         if not self._began and self.preload_measured_states(filename, records):
-            self.cost_model.update([inp for inp, _ in records], [res for _, res in records])
+            self._learn([inp for inp, _ in records], [res for _, res in records])
 
     def search(
         self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,

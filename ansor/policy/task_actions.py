@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from inspect import Parameter, signature
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..core.errors import NoRecordError, TaskError
 from ..core.export import export_program
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
+from ..core.parts import called
 from ..core.task import SearchTask
 from ..cost_model import XGBModel
 from ..layout.rewrite import rewrite_layout_from_state
@@ -25,6 +27,7 @@ from ..measure.noise import noise, warning
 from ..measure.progress import Display
 from ..records.belief import is_program
 from ..records.best import load_best_record
+from ..records.failures import first_failure
 from .protocols import OfOneTask, SearchPolicy
 from .resume import check_logs, continue_log
 from .sketch_policy import SketchPolicy
@@ -50,6 +53,7 @@ class Actions:
         with options.measuring([kind]) as (builder, runner):
             if isinstance(runner, LocalRunner):
                 target.check(str(task.target))
+                runner.slots(task)
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)
             limits = checked_limits(task, policy, options.time_limit)
@@ -65,6 +69,9 @@ class Actions:
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,
                 )  # fmt: skip
+        if options.num_measure_trials and not measurer.count:
+            text = f"SearchTask.tune: {called('policy', policy)} measured none of {options.num_measure_trials} programs"
+            warnings.warn(f"{text}: its search found nothing new, or did nothing", stacklevel=3)
 
     def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
         def fits(inp: MeasureInput) -> bool:
@@ -74,7 +81,8 @@ class Actions:
         if inp is None:  # the same computation may have been tuned as tensors, under its hash
             inp, _ = load_best_record(log_file, task.compute_dag.workload_key(), task.target, False, fits)
         if inp is None:
-            raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}")
+            told = first_failure(log_file, task)
+            raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}{told}")
         return MeasureInput(task, steps=inp.steps).state
 
     def with_layout(self, state: State, option: LayoutRewriteOption) -> State:

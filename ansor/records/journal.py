@@ -28,6 +28,8 @@ from ..core.errors import JournalError
 
 MAX_LINE = 1 << 20
 PACKED = b"\x1f\x8b"
+RECORD = b'{"i'
+"""How records begin, those of templates too."""
 LOCK_SECONDS = 60.0
 """A lock is held for one write; whoever has it longer is stopped or stuck."""
 
@@ -44,6 +46,20 @@ def ensure_writable(path: str | os.PathLike[str]) -> None:
         os.close(_opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT))
     except OSError as error:
         raise _cannot(path, "written", error) from error
+
+
+def require_log(path: str | os.PathLike[str]) -> None:
+    """Raise JournalError for a file that holds lines, but none of records: what is appended would spoil it."""
+    path = Path(path)
+    if not path.is_file():
+        return
+    others = False
+    for _, line in scan_lines(path):
+        if line is not None and line.startswith(RECORD):
+            return
+        others |= line is None or not (line.startswith(b"#") or line.strip() == b"")
+    law = "holds other things than records, which would be appended to it; name another file"
+    require(not others, JournalError, str(path), law)
 
 
 def _opened(path: Path, flags: int) -> int:

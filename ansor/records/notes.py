@@ -3,6 +3,7 @@
     # workload {"key": ..., "name": ..., "text": ..., "dag": {...}}     before the first record of the workload
     # run {"command": ..., "seed": ..., "versions": {...}}              before the first record of a run
     # untuned {"record": {...}}                                         as trial 0 of a run (`untuned.py`)
+    # failed {"record": {...}, "reason": ...}                           before the first of a kind (`failures.py`)
     # confirm {"turns": [...]}                                          after the last record of a run (`confirmed.py`)
 
 With the first kind a log can be listed, printed and built from where the function behind a key is not registered.  A
@@ -30,8 +31,8 @@ from ..core.sizes import require_tensor
 from ..core.task import SearchTask
 from ..core.workloads import offer_computation
 
-WORKLOAD, RUN, UNTUNED, CONFIRM = "# workload ", "# run ", "# untuned ", "# confirm "
-KINDS = (WORKLOAD, RUN, UNTUNED, CONFIRM)
+WORKLOAD, RUN, UNTUNED, FAILED, CONFIRM = "# workload ", "# run ", "# untuned ", "# failed ", "# confirm "
+KINDS = (WORKLOAD, RUN, UNTUNED, FAILED, CONFIRM)
 MOST_CHARACTERS = (1 << 20) - 1
 """What a line of a log may have; a computation that needs more is left out."""
 

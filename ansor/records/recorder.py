@@ -13,8 +13,9 @@ from ..core.errors import TaskError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from .confirmed import confirm_line
+from .failures import Kind, failure_line, kind_of
 from .files import PathLike
-from .journal import append_lines, ensure_writable, scan_lines
+from .journal import append_lines, ensure_writable, require_log, scan_lines
 from .lines import dump_record_to_string
 from .notes import learn_workload, run_line, workload_line
 from .untuned import untuned_line
@@ -28,13 +29,16 @@ def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
 class RecordToFile:
     """A measure callback that appends every result to a file; missing directories are made.
 
+    Raises JournalError for a file that cannot be written, and for one that is no log.
     It also writes comment lines, which readers of records skip, on the run and on each workload (`notes.py`).
     """
 
     def __init__(self, filename: PathLike) -> None:
         self.filename = Path(filename)
+        require_log(self.filename)
         ensure_writable(self.filename)
         self._begun = False
+        self._told: set[Kind] = set()
         self._described: dict[str, str] | None = None
 
     def check(self, tasks: Iterable[SearchTask]) -> None:
@@ -53,7 +57,7 @@ class RecordToFile:
 
     def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         lines = [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)]
-        append_lines(self.filename, [*self._notes(policy, inputs), *lines])
+        append_lines(self.filename, [*self._notes(policy, inputs), *self._reasons(inputs, results), *lines])
 
     def _notes(self, policy: Any, inputs: Sequence[MeasureInput]) -> list[str]:
         """The lines to write before records: on the run once, on each workload that the log does not describe yet."""
@@ -65,13 +69,24 @@ class RecordToFile:
                 notes += [line for line in [workload_line(task)] if line is not None]
         return notes
 
+    def _reasons(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> list[str]:
+        """The lines on failures of a kind of which this run has told none (`failures.py`)."""
+        told = []
+        for inp, res in zip(inputs, results, strict=True):
+            line = None if kind_of(inp, res) in self._told else failure_line(inp, res)
+            if line is not None:
+                self._told.add(kind_of(inp, res))
+                told.append(line)
+        return told
+
     def usage(self, uses: Sequence[DeviceUse]) -> None:
         """Append a comment line on what each device did so far; readers skip it."""
         append_lines(self.filename, [f"# devices {json.dumps([use.to_json() for use in uses])}"])
 
     def untuned(self, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
         """Append a comment line on the untuned program of a task (`untuned.py`)."""
-        append_lines(self.filename, [*self._notes(policy, [inp]), untuned_line(inp, result)])
+        reasons = self._reasons([inp], [result])
+        append_lines(self.filename, [*self._notes(policy, [inp]), *reasons, untuned_line(inp, result)])
 
     def confirmed(self, inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> None:
         """Append a comment line on programs that were timed in turns (`confirmed.py`)."""

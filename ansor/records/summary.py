@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.measure_values import MeasureErrorNo, MeasureResult
+from ..core.measure_values import MeasureResult
 from ..core.task import SearchTask
 from .belief import Believed, Judge
 from .confirmed import read_turns
+from .failures import cause, read_failure
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, RecordReader, least_of, workload_of
@@ -28,7 +29,7 @@ class TaskSummary:
 
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
     building and measuring took in all.  `untuned` are the seconds of the untuned program, `turns` all figures of the
-    best program when the best few were last timed in turns.
+    best program when the best few were last timed in turns; `reasons` why the first failure of each cause was one.
     """
 
     task: SearchTask
@@ -38,6 +39,7 @@ class TaskSummary:
     seconds: float = 0.0
     untuned: float | None = None
     turns: tuple[float, ...] = ()
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def best(self) -> float | None:
@@ -53,9 +55,14 @@ class TaskSummary:
         return [res for _, res in self.records]
 
     @property
+    def confirmed(self) -> float | None:
+        """The median of the figures of the best program when the best few were last timed in turns."""
+        return float(np.median(self.turns)) if self.turns else None
+
+    @property
     def settled(self) -> float | None:
         """The seconds of the best program, by its figures in turns where there are some."""
-        return float(np.median(self.turns)) if self.turns else self.best
+        return self.best if self.confirmed is None else self.confirmed
 
     def after(self, trials: int) -> float | None:
         """The least seconds after so many trials."""
@@ -71,11 +78,6 @@ class TaskSummary:
             self.curve.append(best)
             self.failures[cause(res.error_no)] += 1
         self.seconds += res.all_cost
-
-
-def cause(error_no: int) -> str:
-    """The name of an error number."""
-    return MeasureErrorNo(error_no).name if error_no in MeasureErrorNo._value2member_map_ else f"ERROR {error_no}"
 
 
 @dataclass
@@ -117,11 +119,13 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
     """Let tasks have what the comment lines of a log say of them; gives the runs that wrote the log."""
     runs = []
     for line in [line for _, line in scan_lines(log) if line is not None and line[:1] == b"#"]:
-        note, untuned, turns = read_note(line), read_untuned(line), read_turns(line)
+        note, untuned, turns, failure = read_note(line), read_untuned(line), read_turns(line), read_failure(line)
         if note is not None and note[0] == RUN:
             runs.append(note[1])
         if untuned is not None and untuned[1].ok and (task := tasks.get(workload_of(untuned[0]))):
             task.untuned = untuned[1].cost
         if turns and (task := tasks.get(workload_of(turns[0][0]))):
             task.turns = turns[0][1].costs
+        if failure is not None and (task := tasks.get(workload_of(failure[0][0]))):
+            task.reasons.setdefault(cause(failure[0][1].error_no), failure[1])
     return runs

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from te_lite.errors import require
+from te_lite.replay import apply
 from te_lite.state import State
+from te_lite.step import Split, Step
 
 from ..core.checks import require_part
 from ..core.errors import PartError
-from .rule import Condition, Outcome, PreloadCustomSketchRule, SketchContext, SketchRule
+from ..core.parts import asking_own
+from .rule import Condition, Outcome, PreloadCustomSketchRule, SketchContext, SketchRule, condition_of
 
 MOST_STEPS_A_STAGE = 100
 MOST_STATES = 20_000
@@ -24,25 +29,29 @@ def rule_name(rule: SketchRule) -> str:
 
 @dataclass(frozen=True)
 class CheckedRule:
-    """A rule that is refused, by PartError, when it gives no state, or one that leads nowhere."""
+    """A rule that is refused, by PartError, when it raises, gives no state, or one that leads nowhere."""
 
     rule: SketchRule
     paper: ClassVar[str] = "A rule of one's own."
     departs: ClassVar[str] = ""
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        return self.rule.condition(ctx, state, k)
+        subject = f"sketch rule {rule_name(self.rule)!r}"
+        with asking_own(subject, "the condition"):
+            return condition_of(subject, self.rule.condition(ctx, state, k))
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> Sequence[Outcome]:
         """What the rule gives."""
         subject = f"sketch rule {rule_name(self.rule)!r}"
-        found: Any = self.rule.apply(ctx, state, k)
+        with asking_own(subject, "the action"):
+            found: Any = self.rule.apply(ctx, state, k)
         law = "where it applies it must give a list of pairs, a state and the stage to look at next"
         require(isinstance(found, list | tuple) and len(found) > 0, PartError, subject, law, got=found)
         for item in found:
             pair = isinstance(item, list | tuple) and len(item) == 2
             require(pair and isinstance(item[0], State) and type(item[1]) is int, PartError, subject, law, got=item)
             _leads_on(subject, len(ctx.dag.ops), state, k, item)
+            _splits_fit(subject, state, item[0].steps[len(state.steps) :])
         return [(after, following) for after, following in found]
 
 
@@ -57,6 +66,24 @@ def _leads_on(subject: str, stages: int, state: State, k: int, outcome: Outcome)
     most = MOST_STEPS_A_STAGE * stages
     law = f"goes on for ever: a sketch of {stages} stages has more than {most} steps by now"
     require(len(after.steps) <= most, PartError, subject, law)
+
+
+def _splits_fit(subject: str, state: State, steps: Sequence[Step]) -> None:
+    """Raise PartError for lengths of a split that are more than its loop; warn where they leave a rest."""
+    for step in steps:
+        if isinstance(step, Split):
+            loop = state.stages[step.stage].vars[state.stages[step.stage].leaf[step.iter]]
+            if isinstance(loop.extent, int):
+                _fits(f"{subject}: split of {loop.name}", loop.extent, step)
+        state = apply(state, step)
+
+
+def _fits(subject: str, extent: int, step: Split) -> None:
+    known = math.prod([length for length in step.lengths if isinstance(length, int)])
+    law = f"lengths must fit a loop of {extent} iterations"
+    require(known <= extent, PartError, subject, law, lengths=step.lengths)
+    if extent % known:
+        warnings.warn(f"{subject}: {known} does not divide {extent}, so its programs have guards", stacklevel=2)
 
 
 def checked_rules(rules: Sequence[SketchRule]) -> tuple[SketchRule, ...]:

@@ -6,11 +6,12 @@ the stage to look at next.  States are made by appending steps only.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
 
 from te_lite.dag import ComputeDAG
 from te_lite.errors import require
@@ -63,6 +64,14 @@ class SketchRule(Protocol):
         ...
 
 
+def condition_of(subject: str, got: Any) -> Condition:
+    """What the condition of a rule gave.  Raises PartError, naming `subject`, for what is none: True says no which."""
+    ok = isinstance(got, int | np.integer) and not isinstance(got, bool) and got in (0, 1, 2)
+    law = "the condition must be 0, 1 or 2 (PASS, APPLY or APPLY_AND_SKIP_REST)"
+    require(ok, PartError, subject, law, got=got)
+    return Condition(int(got))
+
+
 class PreloadCustomSketchRule:
     """A rule of the user's own; custom rules are asked before all others.
 
@@ -76,7 +85,7 @@ class PreloadCustomSketchRule:
     APPLY_AND_SKIP_REST = 2
 
     paper: ClassVar[str] = "User-defined derivation rule (section 4.1)."
-    departs: ClassVar[str] = "A condition outside 0, 1, 2 and a result that is no state are refused."
+    departs: ClassVar[str] = "A condition other than 0, 1, 2 and a result that is no state are refused."
 
     def __init__(
         self,
@@ -92,15 +101,7 @@ class PreloadCustomSketchRule:
         self.rule_name = rule_name
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        got = self.meet_condition_func(ctx.policy, state, k)
-        if not isinstance(got, int):
-            warnings.warn(
-                f"{self.rule_name}: the condition must be an integer, got {got!r}; taken as APPLY_AND_SKIP_REST",
-                stacklevel=2,
-            )
-            return Condition.APPLY_AND_SKIP_REST
-        require(got in (0, 1, 2), PartError, self.rule_name, "the condition must be 0, 1 or 2", got=got)
-        return Condition(got)
+        return condition_of(self.rule_name, self.meet_condition_func(ctx.policy, state, k))
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> Sequence[Outcome]:
         found = self.apply_func(ctx.policy, state, k)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ansor.cli.budget import all_done, total_trials
+from ansor.cli.devices import check_devices, hardware_of
 from ansor.core.backends import backend
 from ansor.core.sealed_folder import require_new
 from ansor.core.target import Target
@@ -37,6 +38,7 @@ def tune_network(args: argparse.Namespace) -> int:
     if args.export is not None:
         require_new(NETWORK, args.export)
     backend(target.kind.name).check(str(target))
+    check_devices(target.kind.name, args.devices)
     seed = args.seed or 0
     network = load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
     log = Path(args.log or f"{network.name}-{target.kind.name}.json")
@@ -46,7 +48,7 @@ def tune_network(args: argparse.Namespace) -> int:
             print(text, flush=True)
 
     say("Extract tasks...")
-    tasks, weights = extract_tasks(network.graph, network.params, target)
+    tasks, weights = extract_tasks(network.graph, network.params, target, hardware_of(target))
     done = sum(s.trials for s in progress(log, tasks))
     args.trials = total_trials(args, done)
     say(f"{network.name} has {len(tasks)} tasks; {log} holds {done} trials, {args.trials} are asked for")

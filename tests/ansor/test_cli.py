@@ -12,6 +12,7 @@ import ansor
 import te_lite as te
 from ansor.cli.main import main
 from ansor.core import hints
+from ansor.core.backends import backend
 from ansor.core.catalog import CATALOG
 from te_lite.dag_json import dag_from_json, dag_to_json
 from tests.ansor.conftest import HEED_CTRL_C
@@ -93,6 +94,7 @@ def test_cuda_without_a_gpu_is_one_sentence(here, capsys):
     assert main(["tune", "matmul", "--shape", "8,8,8", "--target", "cuda", "--trials", "1"]) == 2
     err = capsys.readouterr().err
     assert err.startswith("ansor: ") and "target 'cuda' needs" in err and err.count("\n") == 1
+    assert "by estimates" in err and "in an emulator" in err
 
 
 def test_doctor(capsys):
@@ -100,6 +102,13 @@ def test_doctor(capsys):
     out = capsys.readouterr().out
     for word in ("Python", "numpy", "xgboost", "C compiler", "target cuda", "processor"):
         assert word in out
+    try:
+        there = backend("cuda").check("cuda") is None
+    except te.TeError:
+        there = False
+    assert ("ok       target cuda   is there" in out) == there and (
+        "absent   target cuda   target 'cuda' needs" in out
+    ) != there
 
 
 def test_ctrl_c(here, tmp_path):

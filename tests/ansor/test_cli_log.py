@@ -75,6 +75,20 @@ def test_two_logs_beside_each_other(write: Any, capsys: Any) -> None:
     assert out[6] == "only in B: norm(1, 4, 4)"
 
 
+def test_what_was_confirmed_stands_beside_what_was_measured_once(write: Any, capsys: Any) -> None:
+    for log, costs, figures in (("a.json", [1e-3, 2e-3], [3e-3, 5e-3, 4e-3]), ("b.json", [2e-3], [2e-3, 1e-3, 3e-3])):
+        write(log, "matmul", (8, 8, 8), costs)
+        task = ansor.SearchTask("matmul", (8, 8, 8), target="c")
+        ansor.RecordToFile(log).confirmed([ansor.MeasureInput(task, task.compute_dag.init_state)], [figures])
+    write("c.json", "matmul", (8, 8, 8), [1e-3])
+    words = "timed again, in turns A 4 ms B 2 ms B takes 0.50 of A's time"
+    for other, expected in (("b.json", words), ("c.json", "timed again, in turns A 4 ms B none")):
+        assert main(["log", "--compare", "a.json", other]) == 0
+        assert expected in [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert main(["log", "--compare", "c.json", "c.json"]) == 0
+    assert "timed again" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["norm", "norm(1, 4, 4)", '["norm", 1, 4, 4]'])
 def test_the_best_of_one_workload(name: str, write: Any, capsys: Any) -> None:
     write("log.json", "matmul", (8, 8, 8), [1e-3])

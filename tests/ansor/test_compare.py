@@ -13,6 +13,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli import compare as cli_compare
+from ansor.cli import main as cli_main
 from ansor.cli.main import main
 from ansor.cli.numpy_side import OPERATORS as NUMPY_OPERATORS
 from ansor.cli.numpy_side import numpy_run
@@ -128,6 +129,16 @@ def test_an_unknown_library_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit):
         main(["tune", "softmax", "--compare", "jax"])
     assert "choose from" in capsys.readouterr().err
+
+
+def test_a_workload_after_it_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(cli_main, "tune", lambda args: told.append((args.workload, args.compare)) or 0)
+    for workload in ("softmax", "mine.py:f"):
+        for words in (["--compare", workload], [workload, "--compare"], ["--compare", "torch", workload]):
+            assert main(["tune", *words, "--trials", "2"]) == 0
+    library = ["numpy", "numpy", "torch"]
+    assert told == [("softmax", name) for name in library] + [("mine.py:f", name) for name in library]
 
 
 @pytest.mark.parametrize(("library", "names"), [

@@ -261,8 +261,8 @@ def test_custom_rule_mistakes() -> None:
     with pytest.raises(TaskError, match="pairs of a state and the next stage id"):
         generate_sketches(dag, "c", HARDWARE["c"], [bad])
     none = PreloadCustomSketchRule(lambda p, s, k: None, lambda p, s, k: [[s, -1]])  # type: ignore[arg-type,return-value]
-    with pytest.warns(UserWarning, match="APPLY_AND_SKIP_REST"):
-        assert len(generate_sketches(dag, "c", HARDWARE["c"], [none])) == 1
+    with pytest.raises(TaskError, match=r"must be 0, 1 or 2 .*, got None"):
+        generate_sketches(dag, "c", HARDWARE["c"], [none])
 
 
 # ------------------------------------------------------------------------------------------------ the rest

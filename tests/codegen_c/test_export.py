@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import platform
 import random
@@ -121,6 +122,19 @@ def test_the_loader_needs_numpy_only(exported: Path) -> None:
     code = SCRIPT.format(paths=[str(exported), site], n=N, m=M, k=K)
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_loader_says_what_it_needs(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(exported))
+    matmul = importlib.import_module("matmul").matmul
+    a, b, c = np.ones((N, K), "float32"), np.ones((K, M), "float32"), np.empty((N, M), "float32")
+    for arrays in ((), (a, b), (a, b, c, c)):
+        with pytest.raises(ValueError, match=rf"^3 arrays are needed \(A, B, C\), got {len(arrays)}$"):
+            matmul(*arrays)
+    with pytest.raises(ValueError, match=r"^B must be a C-contiguous float32 array of shape "):
+        matmul(a, b.tolist(), c)
+    matmul(a, b, c)
+    assert (c == K).all()
 
 
 def test_load_module(exported: Path, log: Path, tmp_path: Path) -> None:

@@ -139,6 +139,10 @@ def test_a_source_that_is_refused_names_the_first_error() -> None:
         compile_source('extern "C" __global__ void k(int *a) { a[0] = nowhere; }', "sm_90")
     with pytest.raises(CompileError, match="it must be like sm_90, got arch='compute_90'"):
         compile_source(KERNEL % "1.0f", "compute_90")
+    for arch in ("sm_99", "sm_1", "sm_99a"):
+        with pytest.raises(CompileError, match=rf"^architecture: nvrtc .* compiles for .*sm_90.*, got arch='{arch}'$"):
+            compile_source(KERNEL % "1.0f", arch)
+    assert compile_source(KERNEL % "1.0f", "sm_90a").arch == "sm_90a"
 
 
 def test_refused_sources_do_not_stop_the_others() -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ansor.cli import main as main_module
+from ansor.cli.devices import hardware_of
+from ansor.core.errors import MeasureError
 from ansor.core.hardware import HardwareParams
 from ansor.core.measure_values import DeviceInfo
+from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.measure.devices import list_devices
+from ansor.measure.local import LocalRunner
+from ansor.policy.sketch_policy import SketchPolicy
+from ansor.policy.tuning_options import TuningOptions
 from codegen_cuda import backend, device
 from codegen_cuda.errors import DeviceError
 from tests.workloads import matmul
@@ -86,3 +94,45 @@ def test_without_a_device_there_is_one_sentence(no_gpu: None) -> None:
     with pytest.raises(DeviceError, match=r"needs an NVIDIA GPU with its driver and PyCUDA .* or use target 'c'"):
         HardwareParams.from_device("cuda")
     assert backend.BACKEND.report()[-1] == ("GPU", False, f"{device.NO_GPU}: no device")
+
+
+def test_the_command_searches_what_the_device_grants(
+    one_gpu: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model's choice comes from the space of the device; a target that names a model keeps its numbers."""
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    class Watched(SketchPolicy):
+        def __init__(self, task: SearchTask, *args: Any, **options: Any) -> None:
+            asked.append(task.hardware_params.max_shared_memory_per_block)
+            super().__init__(task, *args, **options)
+
+    monkeypatch.setattr(main_module, "SketchPolicy", Watched)
+    for target in ("cuda", "cuda -arch=sm_90", "cuda -model=T4"):
+        command = ["tune", "matmul", "--shape", "8,8,8", "--trials", "0", "--verbose", "0", "--target", target]
+        assert main_module.main(command) == 0
+    assert asked == [232448, 232448, 65536]
+    assert hardware_of(Target("c")) is None
+
+
+def test_devices_are_looked_for_first(
+    one_gpu: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tune = ["tune", "matmul", "--shape", "8,8,8", "--trials", "1"]
+    for command in (tune, ["tune-network", "resnet-18", "--trials", "1"]):
+        assert main_module.main([*command, "--target", "cuda", "--devices", "0,7"]) == 4
+        assert capsys.readouterr().err == "ansor: target 'cuda': its devices are [0], got device=7\n"
+    assert not list(tmp_path.iterdir())
+    task = SearchTask("matmul", (8, 8, 8), target="c")
+    options = TuningOptions(1, verbose=0, runner=LocalRunner(devices=[0, 7]))
+    with pytest.raises(MeasureError, match=r"^target 'c': its devices are \[0\], got device=7$"):
+        task.tune(options, Untouched())
+
+
+class Untouched:
+    """A policy that must not be asked."""
+
+    def search(self, *_: Any) -> None:
+        raise AssertionError

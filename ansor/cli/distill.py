@@ -1,0 +1,54 @@
+"""`ansor distill`: the best record of each workload of a log, in a file of their own."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from te_lite.errors import require
+
+from ..core.errors import NoRecordError, TaskError
+from ..records.best import distill_record_file
+from ..records.journal import scan_lines
+from ..records.lines import RecordReader, workload_of
+from ..records.notes import WORKLOAD
+
+NAME = "distill"
+
+
+def add_parser(commands: Any) -> Any:
+    """Add the command to the subcommands of a parser, and give its parser."""
+    parser = commands.add_parser(NAME, help="keep only the best record of each workload")
+    parser.add_argument("log")
+    text = "the file to write, or a distilled file to add to (default: LOG.best.json)"
+    parser.add_argument("-o", "--output", help=text)
+    return parser
+
+
+def distill(args: argparse.Namespace) -> int:
+    """Write the best records to a file of their own.
+
+    Raises TaskError for an output that holds what would be lost, NoRecordError for a log without a valid record.
+    """
+    output = args.output or f"{args.log}.best.json"
+    _require_nothing_lost(args.log, Path(output))
+    count = distill_record_file(args.log, output)
+    require(count, NoRecordError, args.log, "holds no valid record, so nothing was written")
+    print(f"{output}: {count} {'record' if count == 1 else 'records'}")
+    return 0
+
+
+def _require_nothing_lost(log: str, output: Path) -> None:
+    """Raise TaskError unless a file is new, or holds what this command writes: a record of each workload."""
+    if not output.exists():
+        return
+    same = Path(log).exists() and os.path.samefile(log, output)
+    require(not same, TaskError, "--output", "the log itself would lose its other records, name another file", got=log)
+    reader = RecordReader(output)
+    workloads = [workload_of(inp) for inp, _ in reader]
+    comments = [line for _, line in scan_lines(output) if line is not None and line[:1] == b"#"]
+    ok = not reader.num_bad and all(line.startswith(WORKLOAD.encode()) for line in comments)
+    law = "it is there, and holds more than the best record of each workload, which would be lost; name another file"
+    require(ok and len(set(workloads)) == len(workloads), TaskError, "--output", law, got=str(output))

@@ -1,0 +1,83 @@
+"""Commands that write lose nothing that is there: a log, a picture and a folder are written over by their like only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ansor
+from ansor.cli.main import main
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log of three records."""
+    monkeypatch.chdir(tmp_path)
+    task = ansor.SearchTask("matmul", (8, 8, 8), target="c")
+    inp = ansor.MeasureInput(task, task.compute_dag.init_state)
+    results = [ansor.MeasureResult((c,), 0, "", 0.5, 1_700_000_000) for c in (3e-3, 1e-3, 2e-3)]
+    ansor.RecordToFile("log.json").callback(None, [inp] * 3, results)
+    return tmp_path / "log.json"
+
+
+@pytest.mark.parametrize("output", ["log.json", "./log.json", "soft", "hard", "other.json", "notes.txt", "packed.gz"])
+def test_distill_loses_nothing(output: str, log: Path, capsys: Any) -> None:
+    os.symlink(log, "soft")
+    os.link(log, "hard")
+    ansor.save_records("other.json", *ansor.RecordReader(log).read_lines(2))
+    Path("notes.txt").write_text("what I found\n")
+    ansor.records.journal.replace_file("packed.gz", log.read_text().splitlines())
+    before = {name: Path(name).read_bytes() for name in (output, "log.json")}
+    assert main(["distill", "log.json", "-o", output]) == 2
+    assert "name another file" in capsys.readouterr().err
+    assert before == {name: Path(name).read_bytes() for name in before}
+
+
+def test_a_distilled_file_may_be_distilled_into(log: Path, capsys: Any) -> None:
+    for output in ("log.json.best.json", "new.json", "new.json.gz"):
+        for _ in range(2):
+            assert main(["distill", "log.json", "-o", output]) == 0
+            assert capsys.readouterr().out == f"{output}: 1 record\n"
+    assert [res.cost for _, res in ansor.load_records("new.json.gz")] == [1e-3]
+    Path("empty.json").touch()
+    assert main(["distill", "log.json", "-o", "empty.json"]) == 0
+
+
+MINE = "# mine\nimport te_lite as te\ndef f():\n    a = te.placeholder((4,), name='a')\n    return [a, a + 1]\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["tune", "mine.py:f", "--trials", "1", "--log", "mine.py"],
+        ["tune-network", "mine.py", "--trials", "1", "--log", "mine.py"],
+        ["vta", "tune", "--trials", "1", "--log", "mine.py"],
+        ["tune", "matmul", "--trials", "1", "--log", "table.json"],
+    ],
+)
+def test_records_are_appended_to_logs_only(command: list[str], log: Path, capsys: Any) -> None:
+    files = {"mine.py": MINE, "table.json": '{\n "a": 1\n}\n'}
+    for name, text in files.items():
+        Path(name).write_text(text)
+    assert main(command) == 3
+    assert f"{command[-1]}: holds other things than records" in capsys.readouterr().err
+    assert files == {name: Path(name).read_text() for name in files}
+    with pytest.raises(ansor.core.errors.JournalError, match="holds other things than records"):
+        ansor.RecordToFile("mine.py")
+
+
+@pytest.mark.parametrize("command", [["tune", "matmul"], ["tune-network", "resnet-18"], ["vta", "tune"]])
+def test_folders_are_not_made_by_a_typing_error(command: list[str], log: Path, capsys: Any) -> None:
+    assert main([*command, "--trials", "1", "--log", "typo/x.json"]) == 3
+    assert capsys.readouterr().err == "ansor: typo/x.json: cannot be written: there is no folder typo\n"
+    assert not Path("typo").exists()
+
+
+def test_a_picture_is_written_over_by_a_picture_only(log: Path, capsys: Any) -> None:
+    command = ["vta", "timeline", "14,14,16,16,1,0,1", "-o"]
+    assert main([*command, "log.json"]) == 2
+    assert "this file is there, and no picture" in capsys.readouterr().err
+    assert [main([*command, "new.svg"]) for _ in range(2)] == [0, 0]

@@ -1,0 +1,279 @@
+"""Parts of one's own that raise or give what is no answer are named in one sentence; what they raised is its cause."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.core.errors import MeasureError, PartError
+from ansor.evolve.mutation import CPU_MUTATIONS
+from ansor.offline.analytical import AnalyticalRunner, NoBuilder
+from ansor.sketch import generate_sketches
+from ansor.sketch.rule import Condition
+from te_lite.replay import apply
+from te_lite.step import Split
+from tests.workloads import matmul
+
+PARAMS = {"evolutionary_search_population": 32, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}
+TARGETS = ("c", "cuda")
+"""Measured in turn and overlapped."""
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, ansor.SearchTask]:
+    hardware = {"c": ansor.HardwareParams(num_cores=2), "cuda": None}
+    dag = te.ComputeDAG(matmul(12, 8, 6))
+    return {t: ansor.SearchTask(compute_dag=dag, target=t, hardware_params=hardware[t]) for t in TARGETS}
+
+
+@pytest.fixture(autouse=True)
+def no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert not list(tmp_path.glob("ansor_failure*")), "a part that is wrong is no failure of the search"
+
+
+def fails(*_: Any) -> Any:
+    return [][1]
+
+
+class Model(ansor.PythonBasedModel):
+    def update(self, inputs: Any, results: Any) -> None:
+        pass
+
+    def predict(self, task: Any, states: Any) -> Any:
+        return np.arange(len(states), dtype=float)
+
+    def predict_features(self, task: Any, features: Any) -> Any:
+        return np.arange(len(features), dtype=float)
+
+
+class Mutation:
+    name, weight = "mine", 100.0
+    apply = fails
+
+
+class Rule:
+    paper = departs = ""
+
+    def condition(self, ctx: Any, state: Any, k: int) -> Any:
+        return Condition.APPLY_AND_SKIP_REST
+
+    def apply(self, ctx: Any, state: Any, k: int) -> Any:
+        return [(state, k - 1)]
+
+
+class Policy:
+    def __init__(self, task: ansor.SearchTask) -> None:
+        self.task = task
+        self.random = ansor.SketchPolicy(task, ansor.RandomModel(0), PARAMS, seed=0, verbose=0)
+
+    def ask(self, n: int) -> Any:
+        return self.random.ask(n)
+
+    def tell(self, inputs: Any, results: Any) -> None:
+        pass
+
+    def search(self, trials: int, early_stopping: int | None, per_round: int, measurer: Any) -> Any:
+        return ansor.policy.search_loop.search_loop(self, self.task, trials, early_stopping, per_round, measurer)
+
+
+class Runner(AnalyticalRunner):
+    pass
+
+
+class Builder(NoBuilder):
+    pass
+
+
+def tune(task: ansor.SearchTask, policy: Any = None, runner: Any = None, builder: Any = None) -> None:
+    runner = runner or AnalyticalRunner()
+    policy = policy or ansor.SketchPolicy(task, ansor.RandomModel(0), PARAMS, seed=0, verbose=0)
+    log = ansor.RecordToFile("log.json")
+    task.tune(ansor.TuningOptions(8, None, 4, 0, builder or runner.builder(), runner, [log]), policy)
+
+
+def giving(cls: type, method: str, answer: Any) -> Any:
+    """An object of a class whose `method` gives `answer`, or does as it says."""
+    does = answer if callable(answer) else lambda *_: answer
+    return type(cls.__name__, (cls,), {method: does})
+
+
+def with_model(method: str) -> Callable[[ansor.SearchTask], None]:
+    model = giving(Model, method, fails)
+    model.reads_features = method == "predict_features"
+    return lambda t: tune(t, ansor.SketchPolicy(t, model(), PARAMS, seed=0, verbose=0))
+
+
+def with_rule(action: Any, condition: Any = 2) -> Callable[[ansor.SearchTask], None]:
+    meets = condition if callable(condition) else lambda *_: condition
+    rule = ansor.PreloadCustomSketchRule(meets, action, "mine")
+    return lambda t: tune(t, ansor.SketchPolicy(t, Model(), PARAMS, seed=0, verbose=0, init_search_callbacks=[rule]))
+
+
+def with_mutation(t: ansor.SearchTask) -> None:
+    tune(t, ansor.SketchPolicy(t, Model(), PARAMS, seed=0, verbose=0, mutations=[*CPU_MUTATIONS, Mutation()]))
+
+
+def raised(call: Callable[[], None]) -> PartError:
+    with pytest.raises(PartError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+RAISES = {
+    "cost model Model: predict raised": with_model("predict"),
+    "cost model Model: predict_features raised": with_model("predict_features"),
+    "cost model Model: update raised": with_model("update"),
+    "mutation 'mine': apply raised": with_mutation,
+    "sketch rule 'mine': the condition raised": with_rule(fails, fails),
+    "sketch rule 'mine': the action raised": with_rule(fails),
+    "policy Policy: ask raised": lambda t: tune(t, giving(Policy, "ask", fails)(t)),
+    "policy Policy: tell raised": lambda t: tune(t, giving(Policy, "tell", fails)(t)),
+    "runner Runner: run raised": lambda t: tune(t, runner=giving(Runner, "run", fails)()),
+    "builder Builder: submit raised": lambda t: tune(t, builder=giving(Builder, "submit", fails)()),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("text", RAISES)
+def test_a_part_that_raises_is_named(tasks: dict[str, ansor.SearchTask], text: str, target: str) -> None:
+    error = raised(lambda: RAISES[text](tasks[target]))
+    assert str(error) == f"{text} IndexError: list index out of range"
+    assert isinstance(error.__cause__, IndexError)
+
+
+def result(costs: Any = (1e-3,), error_no: int = 0, all_cost: Any = 0.1) -> ansor.MeasureResult:
+    return ansor.MeasureResult(costs, error_no, "", all_cost, 0)
+
+
+def future(value: Any) -> Future[Any]:
+    out: Future[Any] = Future()
+    out.set_result(value)
+    return out
+
+
+ANSWERS = [
+    ("runner Runner: run must give a MeasureResult, got None", Runner, "run", None),
+    ("runner Runner: a cost must be a positive number of seconds, got -1", Runner, "run", result((-1,))),
+    ("runner Runner: a cost must be a positive number of seconds, got nan", Runner, "run", result((np.nan,))),
+    ("runner Runner: a cost must be a positive number of seconds, got 0", Runner, "run", result((1e-3, 0))),
+    ("runner Runner: the cost of a failure must be a number, got inf", Runner, "run", result((np.inf,), 4)),
+    ("runner Runner: costs must be a tuple of seconds, one a repeat, got 0.001", Runner, "run", result(1e-3)),
+    ("runner Runner: costs must be a tuple of seconds, one a repeat, got ()", Runner, "run", result(())),
+    ("runner Runner: all_cost must be a number of seconds, got None", Runner, "run", result(all_cost=None)),
+    ("builder Builder: submit must give a Future of a BuildResult, got None", Builder, "submit", None),
+    ("builder Builder: the Future must give a BuildResult, got 'a.so'", Builder, "submit", future("a.so")),
+    ("policy Policy: ask must give a list of states, got [1, 2]", Policy, "ask", [1, 2]),
+    ("policy Policy: ask must give a list of states, got None", Policy, "ask", None),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("text", "part", "method", "answer"), ANSWERS)
+def test_an_answer_that_is_none_is_named(
+    tasks: dict[str, ansor.SearchTask], text: str, part: type, method: str, answer: Any, target: str
+) -> None:
+    task, made = tasks[target], giving(part, method, answer)
+    if part is Policy:
+        error = raised(lambda: tune(task, made(task)))
+    else:
+        error = raised(lambda: tune(task, **{part.__name__.lower(): made()}))
+    assert str(error) == text
+
+
+def test_figures_in_turns_are_figures(tasks: dict[str, ansor.SearchTask]) -> None:
+    for answer in (None, [], [[-1.0]], [[1e-3]] * 3, [None] * 8):
+        error = raised(lambda answer=answer: tune(tasks["c"], runner=giving(Runner, "compare", answer)()))
+        assert str(error).startswith("runner Runner: compare must give a list of positive figures for each of the")
+
+
+def test_what_measuring_refuses_passes(tasks: dict[str, ansor.SearchTask]) -> None:
+    def gone(*_: Any) -> Any:
+        raise MeasureError("the device is gone")
+
+    with pytest.raises(MeasureError, match=r"^the device is gone$"):
+        tune(tasks["c"], runner=giving(Runner, "run", gone)())
+
+
+class Enough(Exception):
+    pass
+
+
+def test_a_callback_ends_a_run_as_it_likes(tasks: dict[str, ansor.SearchTask]) -> None:
+    class Ends:
+        def callback(self, policy: Any, inputs: Any, results: Any) -> None:
+            raise Enough
+
+    runner = AnalyticalRunner()
+    with pytest.raises(Enough):
+        tasks["c"].tune(ansor.TuningOptions(8, None, 4, 0, runner.builder(), runner, [Ends()]))
+
+
+@pytest.mark.parametrize("answer", [True, None, False, 1.0, "2", 3, -1])
+def test_a_condition_says_which(tasks: dict[str, ansor.SearchTask], answer: Any) -> None:
+    law = rf"the condition must be 0, 1 or 2 \(PASS, APPLY or APPLY_AND_SKIP_REST\), got {answer!r}"
+    with pytest.raises(PartError, match=rf"^sketch rule 'Rule': {law}$"):
+        generate_sketches(tasks["c"].compute_dag, "c", custom_rules=[giving(Rule, "condition", answer)()])
+    with pytest.raises(PartError, match=rf"^mine: {law}$"):
+        with_rule(fails, answer)(tasks["c"])
+    for good in (2, np.int64(2), Condition.APPLY_AND_SKIP_REST):
+        assert generate_sketches(tasks["c"].compute_dag, "c", custom_rules=[giving(Rule, "condition", good)()])
+
+
+@pytest.mark.parametrize(
+    ("extent", "lengths", "text"),
+    [
+        (12, (13,), r"lengths must fit a loop of 12 iterations, got lengths=\(13,\)"),
+        (12, (4, 4), r"lengths must fit a loop of 12 iterations, got lengths=\(4, 4\)"),
+        (12, (5,), None),
+        (12, (4,), ""),
+        (12, (None, 4), ""),
+        (0, (4,), ""),
+        (16, (4,), ""),
+    ],
+)
+def test_lengths_fit_their_loop(
+    tasks: dict[str, ansor.SearchTask], extent: int, lengths: tuple[int | None, ...], text: str | None
+) -> None:
+    def action(policy: Any, state: Any, k: int) -> Any:
+        return [(apply(state, Split(k, 0, extent, lengths)) if k == 2 else state, k - 1)]
+
+    rule = ansor.PreloadCustomSketchRule(lambda *_: 2, action, "mine")
+
+    def make() -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return generate_sketches(tasks["c"].compute_dag, "c", custom_rules=[rule])
+
+    if text:
+        with pytest.raises(PartError, match=f"^sketch rule 'mine': split of i: {text}"):
+            make()
+    elif text is None:
+        with pytest.raises(UserWarning, match="sketch rule 'mine': split of i: 5 does not divide 12, so its programs"):
+            make()
+    else:
+        assert make()
+
+
+def test_one_above_all_others_is_no_score(tasks: dict[str, ansor.SearchTask]) -> None:
+    for scores in (lambda *a: np.full(len(a[-1]), np.inf), lambda *a: np.append(np.zeros(len(a[-1]) - 1), np.inf)):
+        model = giving(Model, "predict", scores)()
+        policy = ansor.SketchPolicy(tasks["c"], model, PARAMS, seed=0, verbose=0)
+        error = raised(lambda policy=policy: tune(tasks["c"], policy))
+        assert str(error).startswith("cost model Model: a score must be finite, or -inf for what cannot be scored")
+
+
+def test_a_search_that_measures_nothing_is_told(tasks: dict[str, ansor.SearchTask]) -> None:
+    for method, answer in (("search", None), ("ask", [])):
+        with pytest.warns(UserWarning, match="SearchTask.tune: policy Policy measured none of 8 programs: "):
+            tune(tasks["c"], giving(Policy, method, answer)(tasks["c"]))
