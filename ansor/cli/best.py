@@ -8,6 +8,7 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
+from ..autotvm.log_summary import best_lines, holds_configurations
 from ..core.errors import NoRecordError, TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..measure.progress import rate_text, seconds_text
@@ -32,7 +33,13 @@ def add_parser(commands: Any) -> Any:
 
 
 def best(args: argparse.Namespace) -> int:
-    """Print the best record of each target and workload."""
+    """Print the best record of each target and workload; of a log of templates the best configurations."""
+    if holds_configurations(args.log):
+        lines = best_lines(args.log, args.workload)
+        require(args.mode is None, TaskError, "--print", "a configuration of a template has no program to print")
+        require(lines, NoRecordError, args.log, "holds no valid record of it", workload=args.workload)
+        print("\n".join(lines))
+        return 0
     for inp, res in best_of(args.log, args.workload).values():
         kind = inp.task.target.kind.name
         print(summary_text(inp, res))

@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from te_lite.errors import TeError, require
+from te_lite.errors import require
 
+from ..autotvm.log_summary import log_summary
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
 from ..measure.progress import rate_text, seconds_text, spread_text
-from ..records.summary import LogSummary, TaskSummary, summary_of
+from ..records.summary import LogSummary, TaskSummary
 
 NAME = "log"
 BAR = 40
@@ -30,7 +31,7 @@ def log(args: argparse.Namespace) -> int:
     """Print what the logs hold.  Raises NoRecordError for a log without records, TaskError for bad arguments."""
     law = "two logs are compared"
     require(not args.compare or len(args.logs) == 2, TaskError, "--compare", law, logs=len(args.logs))
-    found = [chosen(summary_of(name), args.workload) for name in args.logs]
+    found = [chosen(log_summary(name), args.workload) for name in args.logs]
     lines = compared(*found) if args.compare else [line for one in found for line in listed(one)]
     print("\n".join(lines))
     return 0
@@ -45,8 +46,8 @@ def chosen(summary: LogSummary, workload: str | None) -> LogSummary:
     """The tasks of a workload, or all.  Raises NoRecordError when there is none."""
     law = f"holds no record. {summary.complaint}".rstrip()
     require(summary.tasks, NoRecordError, summary.name, law)
-    tasks = {k: t for k, t in summary.tasks.items() if workload is None or is_called(t.task, workload)}
-    names = ", ".join(dict.fromkeys([t.task.name for t in summary.tasks.values()]))
+    tasks = {k: t for k, t in summary.tasks.items() if workload is None or workload in t.names}
+    names = ", ".join(dict.fromkeys([t.names[0] for t in summary.tasks.values()]))
     require(tasks, NoRecordError, summary.name, f"has no workload {workload!r}; its workloads are {names}")
     return LogSummary(summary.name, tasks, summary.runs, summary.complaint)
 
@@ -65,7 +66,7 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     """A task in lines: what was measured, what failed and why, and the best over the trials."""
     failed = ", ".join(f"{count} {name}" for name, count in one.failures.most_common())
     best = "no valid program" if one.best is None else f"best {best_text(one)} at trial {one.found_at}"
-    yield f"{one.task.title} for {one.task.target}"
+    yield f"{one.title} for {one.target}"
     yield f"  {len(one.curve)} trials in {one.seconds:.1f} s, {best}; failed: {failed or 'none'}"
     for name, reason in one.reasons.items():
         if name in one.failures:
@@ -84,10 +85,7 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
 def best_text(one: TaskSummary) -> str:
     """The least time, and the rate where the computation is known."""
     assert one.best is not None
-    try:
-        rate = rate_text(one.task.compute_dag.flop_ct, one.best)
-    except TeError:
-        rate = ""
+    rate = "" if one.flops is None else rate_text(one.flops, one.best)
     return f"{seconds_text(one.best)} ({rate})" if rate else seconds_text(one.best)
 
 
@@ -108,13 +106,13 @@ def compared(a: LogSummary, b: LogSummary) -> Iterator[str]:
     for key in both:
         yield from _beside(a.tasks[key], b.tasks[key])
     for name, own, other in (("A", a, b), ("B", b, a)):
-        left = [t.task.title for key, t in own.tasks.items() if key not in other.tasks]
+        left = [t.title for key, t in own.tasks.items() if key not in other.tasks]
         if left:
             yield f"only in {name}: {', '.join(left)}"
 
 
 def _beside(a: TaskSummary, b: TaskSummary) -> Iterator[str]:
-    yield f"{a.task.title} for {a.task.target}"
+    yield f"{a.title} for {a.target}"
     same = min(len(a.curve), len(b.curve))
     rows = [
         (f"after {same} trials", a.after(same), b.after(same)),

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.measure_values import MeasureResult
+from te_lite.errors import TeError
+
+from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from .belief import Believed, Judge
 from .confirmed import read_turns
@@ -25,15 +27,21 @@ from .untuned import read_untuned
 
 @dataclass
 class TaskSummary:
-    """The records of one task, in order.
+    """The records of one task, in order: of programs (`task`, `inputs`), or of the configurations of a template.
 
+    `names` are what it may be asked for by, the shortest first; `flops` the operations of one run, if they are known.
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
     building and measuring took in all.  `untuned` are the seconds of the untuned program, `turns` all figures of the
     best program when the best few were last timed in turns; `reasons` why the first failure of each cause was one.
     """
 
-    task: SearchTask
-    records: list[Record] = field(default_factory=list)
+    title: str
+    names: tuple[str, ...]
+    target: str
+    flops: float | None = None
+    task: SearchTask | None = None
+    results: list[MeasureResult] = field(default_factory=list)
+    inputs: list[MeasureInput] = field(default_factory=list)
     curve: list[float | None] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -51,10 +59,6 @@ class TaskSummary:
         return None if self.best is None else self.curve.index(self.best) + 1
 
     @property
-    def results(self) -> list[MeasureResult]:
-        return [res for _, res in self.records]
-
-    @property
     def confirmed(self) -> float | None:
         """The median of the figures of the best program when the best few were last timed in turns."""
         return float(np.median(self.turns)) if self.turns else None
@@ -68,10 +72,11 @@ class TaskSummary:
         """The least seconds after so many trials."""
         return self.curve[min(trials, len(self.curve)) - 1] if self.curve and trials else None
 
-    def add(self, record: Record) -> None:
-        _, res = record
+    def add(self, res: MeasureResult, inp: MeasureInput | None = None) -> None:
+        """Count a record; `inp` is its program."""
         best = self.best
-        self.records.append(record)
+        self.results.append(res)
+        self.inputs += [] if inp is None else [inp]
         if res.ok:
             self.curve.append(res.cost if best is None else min(best, res.cost))
         else:
@@ -110,9 +115,22 @@ def summary_of(filename: PathLike) -> LogSummary:
 
 def _by_task(records: Iterable[Record]) -> dict[tuple[str, str], TaskSummary]:
     tasks: dict[tuple[str, str], TaskSummary] = {}
-    for record in records:
-        tasks.setdefault(workload_of(record[0]), TaskSummary(record[0].task)).add(record)
+    for inp, res in records:
+        key = workload_of(inp)
+        if key not in tasks:
+            tasks[key] = _of_task(inp.task)
+        tasks[key].add(res, inp)
     return tasks
+
+
+def _of_task(task: SearchTask) -> TaskSummary:
+    """Nothing measured of a task yet; its operations are unknown where its computation is."""
+    try:
+        flops = task.compute_dag.flop_ct
+    except TeError:
+        flops = None
+    names = (task.name, task.title, task.workload_key)
+    return TaskSummary(task.title, names, str(task.target), flops, task)
 
 
 def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[dict[str, Any]]:

@@ -12,14 +12,14 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
+from ..autotvm.log_summary import log_summary
 from ..core.errors import NoRecordError, TaskError
 from ..core.hints import install
 from ..core.measure_values import MeasureInput
-from ..core.task import SearchTask
 from ..measure.progress import rate_text, seconds_text, spread_text
 from ..records.files import PathLike
 from ..records.journal import replace_file
-from ..records.summary import LogSummary, TaskSummary, summary_of
+from ..records.summary import LogSummary, TaskSummary
 from .curves import active_seconds
 from .decisions import decisions
 from .pictures import best_so_far, curve_points, decision_lines, roofline
@@ -49,7 +49,7 @@ def write_report(logs: Sequence[PathLike], output: PathLike, workload: str | Non
     seconds.  Raises NoRecordError for logs without records or without the workload, JournalError when a file cannot be
     read or written, TaskError where jinja2 is not installed.
     """
-    summaries = [summary_of(log) for log in logs]
+    summaries = [log_summary(log) for log in logs]
     tasks = _tasks(summaries, workload)
     facts = {
         "logs": [_log_facts(summary) for summary in summaries],
@@ -85,18 +85,18 @@ def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> list[Own]:
         law = f"holds no record. {summary.complaint}".rstrip()
         require(summary.tasks, NoRecordError, summary.name, law)
         for key, task in summary.tasks.items():
-            if workload is None or workload in (task.task.name, task.task.title, task.task.workload_key):
+            if workload is None or workload in task.names:
                 found.setdefault(key, {})[summary.name] = task
-    names = ", ".join(dict.fromkeys([t.task.name for s in summaries for t in s.tasks.values()]))
+    names = ", ".join(dict.fromkeys([t.names[0] for s in summaries for t in s.tasks.values()]))
     law = f"is in none of the logs; their workloads are {names}"
     require(found, NoRecordError, f"workload {workload!r}", law)
     return list(found.values())
 
 
 def _log_facts(summary: LogSummary) -> dict[str, Any]:
-    times = sorted(res.timestamp for task in summary.tasks.values() for _, res in task.records)
+    times = sorted(res.timestamp for task in summary.tasks.values() for res in task.results)
     wall = active_seconds(times)[-1]
-    devices = sorted({res.device for task in summary.tasks.values() for _, res in task.records if res.device})
+    devices = sorted({res.device for task in summary.tasks.values() for res in task.results if res.device})
     runs = [
         {"command": str(run.get("command")), "seed": str(run.get("seed")), "versions": _versions(run.get("versions"))}
         for run in summary.runs
@@ -104,7 +104,7 @@ def _log_facts(summary: LogSummary) -> dict[str, Any]:
     return {
         "name": Path(summary.name).name, "trials": summary.trials, "tasks": len(summary.tasks),
         "measured": f"{summary.seconds:.0f} s", "wall": f"{wall:.0f} s",
-        "targets": sorted({str(task.task.target) for task in summary.tasks.values()}), "devices": devices,
+        "targets": sorted({task.target for task in summary.tasks.values()}), "devices": devices,
         "runs": runs, "complaint": summary.complaint,
     }  # fmt: skip
 
@@ -121,9 +121,9 @@ def _overview(tasks: Sequence[Own]) -> dict[str, Any]:
     for k, (own, seconds) in enumerate(zip(tasks, bests, strict=True)):
         first = next(iter(own.values()))
         rows.append({
-            "anchor": f"task{k}", "name": first.task.name, "trials": sum(len(one.curve) for one in own.values()),
+            "anchor": f"task{k}", "name": first.names[0], "trials": sum(len(one.curve) for one in own.values()),
             "best": "none" if seconds is None else seconds_text(seconds),
-            "rate": "" if seconds is None else _rate(first.task, seconds),
+            "rate": "" if seconds is None else _rate(first, seconds),
             "share": 0 if seconds is None or not total else 100 * seconds / total,
             "untuned": _against(own, seconds), "failed": sum(sum(one.failures.values()) for one in own.values()),
         })  # fmt: skip
@@ -142,19 +142,20 @@ def _against(own: Own, best: float | None) -> str:
     return f"{min(untuned) / best:.2f}" if untuned and best else ""
 
 
-def _rate(task: SearchTask, seconds: float) -> str:
-    work = work_of(task)
-    return "" if work is None else rate_text(work.flops, seconds)
+def _rate(one: TaskSummary, seconds: float) -> str:
+    return "" if one.flops is None else rate_text(one.flops, seconds)
 
 
 def _roofline(tasks: Sequence[Own], bests: Sequence[float | None]) -> str:
     found: list[tuple[str, Work, float]] = []
     roofs: list[Roof] = []
     for own, seconds in zip(tasks, bests, strict=True):
-        task = next(iter(own.values())).task
-        work, roof = work_of(task), roof_of(task)
-        if work is not None and roof is not None and seconds is not None:
-            found.append((task.name, work, seconds))
+        one = next(iter(own.values()))
+        if one.task is None or seconds is None:
+            continue
+        work, roof = work_of(one.task), roof_of(one.task)
+        if work is not None and roof is not None:
+            found.append((one.names[0], work, seconds))
             roofs.append(roof)
     return roofline(roofs[0], found) if found and len(set(roofs)) == 1 else ""
 
@@ -167,10 +168,11 @@ def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -
         failed = failed or [float(n) for n, res in enumerate(one.results, 1) if not res.ok]
     untuned = min([one.untuned for _, one in own if one.untuned is not None], default=None)
     return {
-        "anchor": f"task{k}", "title": first.task.title, "target": str(first.task.target),
+        "anchor": f"task{k}", "title": first.title, "target": first.target,
         "logs": [_standing(name, one) for name, one in own],
         "by_trials": best_so_far(by_trials, "trials", failed if len(own) == 1 else (), untuned),
         "by_seconds": best_so_far(by_seconds, "seconds at work", (), untuned),
+        "reasons": [(cause, why) for cause, why in first.reasons.items() if cause in first.failures],
         "decisions": _decision_facts(first), "programs": _programs(first, sources),
     }  # fmt: skip
 
@@ -186,20 +188,19 @@ def _standing(name: str, one: TaskSummary) -> dict[str, str]:
 
 
 def _decision_facts(one: TaskSummary) -> list[dict[str, str]]:
-    try:
-        tables = decisions(one.task.compute_dag, [inp.steps for inp, _ in one.records])
-    except TeError:
+    if one.task is None or one.flops is None:
         return []
+    tables = decisions(one.task.compute_dag, [inp.steps for inp in one.inputs])
     shown = [(table, decision_lines(table, one.results)) for table in tables[:SHOWN]]
-    return [{"programs": f"{len(t.members)} of {len(one.records)}", "picture": svg} for t, svg in shown if svg]
+    return [{"programs": f"{len(t.members)} of {len(one.inputs)}", "picture": svg} for t, svg in shown if svg]
 
 
 def _programs(one: TaskSummary, sources: bool) -> list[Program]:
     """The best program of a task and the runner-up."""
-    right = sorted([(res.cost, k) for k, (_, res) in enumerate(one.records) if res.ok])
+    right = sorted([(res.cost, k) for k, res in enumerate(one.results) if res.ok and one.inputs])
     found: list[Program] = []
     for cost, k in right[:2]:
-        inp, name = one.records[k][0], "the best program" if not found else "the runner-up"
+        inp, name = one.inputs[k], "the best program" if not found else "the runner-up"
         try:
             found.append(_program(f"{name}: {seconds_text(cost)}, trial {k + 1}", inp, sources))
         except TeError:  # of a workload or a target that is not known here, or steps that do not replay

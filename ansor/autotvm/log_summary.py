@@ -1,0 +1,77 @@
+"""What a log of either kind holds: of programs, or of the configurations of templates."""
+
+from __future__ import annotations
+
+import logging
+
+from te_lite.errors import TeError
+
+from ..records.failures import cause
+from ..records.files import LineReader, PathLike
+from ..records.journal import scan_lines
+from ..records.lines import parse_line
+from ..records.summary import LogSummary, TaskSummary, summary_of
+from .measure import MeasureInput
+from .record import believed, best_pairs, decode, load_from_file, target_key
+from .task import Task
+
+
+def holds_configurations(filename: PathLike) -> bool:
+    """Whether the first record of a file is one of a template.  Raises JournalError when it cannot be read."""
+    for _, line in scan_lines(filename):
+        if line and line[:1] not in (b"#", b" "):
+            try:
+                data = parse_line(line)
+            except TeError:
+                continue
+            return isinstance(data, dict) and {"input", "config"} <= set(data)
+    return False
+
+
+def log_summary(filename: PathLike) -> LogSummary:
+    """Read a log of either kind.  Raises JournalError when it cannot be read."""
+    return _of_templates(filename) if holds_configurations(filename) else summary_of(filename)
+
+
+def _of_templates(filename: PathLike) -> LogSummary:
+    reader = LineReader(filename, decode, logging.getLogger("autotvm"))
+    records = believed(reader, str(filename))
+    tasks: dict[tuple[str, str], TaskSummary] = {}
+    for inp, res in records:
+        key = target_key(inp.target)[0], repr(inp.workload)
+        if key not in tasks:
+            tasks[key] = _of_task(inp)
+        tasks[key].add(res)
+        if not res.ok and res.error_msg:
+            tasks[key].reasons.setdefault(cause(res.error_no), res.error_msg)
+    return LogSummary(str(filename), tasks, [], reader.complaint() or records.complaint())
+
+
+def _of_task(inp: MeasureInput) -> TaskSummary:
+    """Nothing measured of a task yet; its operations are unknown where its template is."""
+    title = title_of(inp.task)
+    try:
+        flops = inp.task.flop
+    except TeError:
+        flops = None
+    return TaskSummary(title, (inp.task.name, title, repr(inp.workload)), target_key(inp.target)[0], flops)
+
+
+def title_of(task: Task) -> str:
+    """A task for people: its template, and the shapes and numbers that it was called with."""
+    parts = [list(a[1]) if isinstance(a, tuple) and a[:1] == ("TENSOR",) else a for a in task.workload[1:]]
+    return f"{task.name}({', '.join(str(list(p) if isinstance(p, tuple) else p) for p in parts)})"
+
+
+def best_lines(filename: PathLike, workload: str | None) -> list[str]:
+    """The best configuration of each task of a log in lines: the task, its seconds, and what its knobs are.
+
+    Only the task called `workload`, where that is given.  Raises JournalError when the log cannot be read.
+    """
+    found = []
+    for inp, res in best_pairs(load_from_file(filename)):
+        names = (inp.task.name, title_of(inp.task), repr(inp.workload))
+        if workload is None or workload in names:
+            knobs = ", ".join(f"{name}={value[-1]}" for name, *value in inp.config.values())
+            found.append(f"{title_of(inp.task)} for {target_key(inp.target)[0]}: {1e3 * res.cost:.4g} ms  {knobs}")
+    return found
