@@ -81,9 +81,20 @@ class Pieces:
         return self.whole + self.tails
 
     @property
+    def width(self) -> Value:
+        """The elements of a piece, on average."""
+        return (self.whole * self.lanes + self.rest) / self.count
+
+    @property
     def together(self) -> Value:
         """The pieces that stand side by side: all of them, or one where they are the turns of a loop."""
         return where(self.looped, 1, self.count)
+
+    @property
+    def widths(self) -> Value:
+        """How many sizes of vectors there are: each has a register of its own for an element that all lanes read."""
+        as_whole = both(both(self.masked, self.whole > 0), self.rest > self.lanes // 2)
+        return smaller(self.whole, 1) + where(as_whole, 0, self.tails)
 
     @property
     def turns(self) -> Value:

@@ -97,9 +97,10 @@ def test_pieces_cover_a_loop(lanes: int, masks: bool) -> None:
         assert one.split == (one.looped and extent % lanes > 0)
         odd = [n for n in one.lengths if n & (n - 1)]
         assert one.masked == bool(odd) and len(odd) <= masks
+        assert one.widths == len({1 << (n - 1).bit_length() for n in [*one.lengths, *[lanes] * one.looped]})
         if not one.split:
             assert one.together == (1 if one.looped else len(one.lengths))
-        for name in ("whole", "rest", "tails", "looped", "masked", "count", "together", "turns", "split"):
+        for name in ("whole", "rest", "tails", "looped", "masked", "count", "together", "turns", "split", "widths"):
             assert np.broadcast_to(getattr(many, name), extents.shape)[k] == getattr(one, name), name
 
 
