@@ -13,6 +13,7 @@ from ansor.core.errors import GraphError
 from ansor.core.json_values import items, text
 from te_lite import environment
 from te_lite.errors import require
+from te_lite.register_tile import VectorUnit
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,16 @@ class Options:
     masks: bool = False
 
 
+def _options(unit: VectorUnit) -> Options:
+    return Options(vector_bytes=unit.bytes, registers=unit.sums, masks=unit.masks)
+
+
 PROCESSORS = {
-    "avx512vl": Options(masks=True),
-    "avx512": Options(),
-    "avx2": Options(vector_bytes=32, registers=12),
-    "neon": Options(vector_bytes=16, registers=24),
-    "sse": Options(vector_bytes=16, registers=12),
+    "avx512vl": _options(VectorUnit.of(64)),
+    "avx512": _options(VectorUnit(64, 32)),
+    "avx2": _options(VectorUnit.of(32)),
+    "neon": _options(VectorUnit(16, 32, spare=8)),
+    "sse": _options(VectorUnit.of(16)),
 }
 """The families of processors that programs are written for."""
 

@@ -10,9 +10,8 @@ tile loops inside without changing the order in which any element is summed up:
     for k.0: for k.1:   r0 = r0 + A[..] * B[..];   r1 = r1 + ...          (tile loops written out)
     C[..] = r0, ...
 
-The nest is cut at the outermost loop whose tile fits the registers.  Where not even the innermost one does, its tile
-is done in parts that fit, each running through the innermost reduction loops on its own.  The registers are one local
-buffer whose indices are all constant (see registers.py).
+Which tile is held, and in what parts, is said by `te_lite/register_tile.py`.  The registers are one local buffer whose
+indices are all constant (see registers.py).
 """
 
 from __future__ import annotations
@@ -23,34 +22,27 @@ from itertools import pairwise
 
 from te_lite.expr import BufferLoad, Expr, Var, binary, const
 from te_lite.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
+from te_lite.register_tile import TileLoop, register_tile
 from te_lite.stmt import Alloc, Buffer, For, ForKind, Seq, Stmt, Store, bodies, seq, with_bodies
 from te_lite.visit import free_vars, transform, walk
 
 from .host import Options
 from .indices import Indices, Linear
-from .unroll import unroll, unrolled_size
+from .unroll import unroll
 from .vectorize import normal_stmt
 
 
 @dataclass(frozen=True)
 class ReductionNest:
-    """A perfect nest: `loops` outside in, and the stores to `buffer` at the bottom (each under a lane loop or not)."""
+    """A perfect nest: `loops` outside in, and the stores to `buffer` at the bottom (each under a lane loop or not).
+
+    The address of what is stored moves with the variables `tile`.
+    """
 
     loops: tuple[For, ...]
     leaf: Stmt
     buffer: Buffer
     tile: frozenset[Var]
-
-    @property
-    def reduction(self) -> tuple[For, ...]:
-        return tuple([f for f in self.loops if f.var not in self.tile])
-
-    @property
-    def is_innermost(self) -> bool:
-        """First the loops of the reduction, then those of the tile, and no others."""
-        return tuple([f.var not in self.tile for f in self.loops]) == tuple(
-            sorted([f.var not in self.tile for f in self.loops], reverse=True)
-        )
 
 
 @dataclass
@@ -83,39 +75,38 @@ class Promoter:
         return ReductionNest(loops, body, buffers.pop(), tile)
 
     def _promote(self, nest: ReductionNest) -> Stmt | None:
-        runs = [f for f in nest.reduction if f.extent > 1]
-        tile_loops = [f for f in nest.loops if f.var in nest.tile]
-        whole = nested(tile_loops, nest.leaf)
-        size = unrolled_size(whole, lambda f: f.var in nest.tile)
-        most = min(self.options.registers, self.options.max_unrolled)
-        if not runs:
+        """The nest with the tile in registers that `register_tile` describes; None when there is none."""
+        room = min(self.options.registers, self.options.max_unrolled)
+        loops = [TileLoop(f.extent, f.var in nest.tile) for f in nest.loops]
+        tile = register_tile(loops, len(_parts(nest.leaf)), room)
+        if not tile.kept:
             return None
-        if size > most:
-            return self._in_parts(nest, size, most) if nest.is_innermost else None
-        body = unroll(whole, lambda f: f.var in nest.tile, self.indices)
-        slots = self._slots(body)
-        return None if slots is None else _accumulated(nest, _parts(body), slots)
+        first = tile.inside.index(True)
+        done = self._held(nest, nest.loops[first:], tile.held[first:])
+        return None if done is None else nested(nest.loops[:first], done)
 
-    def _in_parts(self, nest: ReductionNest, size: int, most: int) -> Stmt | None:
-        """The nest once for each part of its tile that fits the registers; None when not even one sum does."""
-        outside: list[For] = []
-        inside: list[For] = []
+    def _held(self, nest: ReductionNest, loops: Sequence[For], held: Sequence[int]) -> Stmt | None:
+        """The sums of `loops` in registers, `held` turns of each side by side; None when two of them may overlap."""
+        parts: list[For] = []
+        tile: list[For] = []
         env: dict[Var, Expr] = {}
-        for loop in nest.loops:
-            if loop.var not in nest.tile or size <= most:
-                inside.append(loop)
+        for loop, turns in zip(loops, held, strict=True):
+            if loop.var not in nest.tile:
                 continue
-            rest = size // loop.extent
-            part = max(d for d in range(1, loop.extent + 1) if loop.extent % d == 0 and (d == 1 or rest * d <= most))
-            size = rest * part
-            outer, inner = self._cut(loop, part)
-            env[loop.var] = binary("+", binary("*", outer.var, const(part)), inner.var)
-            outside.append(outer)
-            inside.append(inner)
-        if size > most:
+            if turns < loop.extent:
+                outer, inner = self._cut(loop, turns)
+                env[loop.var] = binary("+", binary("*", outer.var, const(turns)), inner.var)
+                parts.append(outer)
+                loop = inner
+            tile.append(loop)
+        leaf = normal_stmt(nest.leaf, self.indices, env) if env else nest.leaf
+        moving = {f.var for f in tile}
+        body = unroll(nested(tile, leaf), lambda f: f.var in moving, self.indices)
+        slots = self._slots(body)
+        if slots is None:
             return None
-        done = self._promote_nest(nested(inside, normal_stmt(nest.leaf, self.indices, env)))
-        return None if done is None else nested(outside, done)
+        reduction = [f for f in loops if f.var not in nest.tile]
+        return nested(parts, _accumulated(nest.buffer, reduction, _parts(body), slots))
 
     def _cut(self, loop: For, part: int) -> tuple[For, For]:
         """A loop over the parts of `loop`, and one inside a part."""
@@ -124,10 +115,6 @@ class Promoter:
         self.indices.bind(inner, part)
         serial = replace(loop, var=outer, extent=loop.extent // part, kind=ForKind.SERIAL)
         return serial, replace(loop, var=inner, extent=part)
-
-    def _promote_nest(self, s: Stmt) -> Stmt | None:
-        nest = self._nest(s) if isinstance(s, For) else None
-        return None if nest is None else self._promote(nest)
 
     def _slots(self, body: Stmt) -> list[Slot] | None:
         """Where each element or vector of the tile goes; None when two of them may overlap."""
@@ -179,12 +166,12 @@ def _accumulates(s: Store, buffer: Buffer) -> bool:
     return s.buffer is buffer and not inside and bool(loads) and all(bool(e.index == s.index) for e in loads)
 
 
-def _accumulated(nest: ReductionNest, parts: Sequence[Stmt], slots: Sequence[Slot]) -> Alloc:
-    """The reduction of a nest on registers, loaded before it and stored after it."""
+def _accumulated(buffer: Buffer, reduction: Sequence[For], parts: Sequence[Stmt], slots: Sequence[Slot]) -> Alloc:
+    """The loops `reduction` over sums in registers, which are loaded before them and stored after them."""
     total = sum(slot.lanes for slot in slots)
-    registers = Buffer(f"{nest.buffer.name}_r", nest.buffer.dtype, (total,), "local")
+    registers = Buffer(f"{buffer.name}_r", buffer.dtype, (total,), "local")
     tiles = [_in_registers(t, slot, registers) for t, slot in zip(parts, slots, strict=True)]
-    loop = nested(nest.reduction, seq(*[t[1] for t in tiles]))
+    loop = nested(reduction, seq(*[t[1] for t in tiles]))
     return Alloc(registers, seq(*[t[0] for t in tiles], loop, *[t[2] for t in tiles]))
 
 

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Call, Compare, Const, Expr, Var, binary, const, logical_and, logical_not
 from te_lite.perfect_nest import OF_ONE_THREAD, nested, perfect_nest
+from te_lite.register_tile import VECTOR_DTYPES
 from te_lite.stmt import For, ForKind, If, Stmt, Store, bodies, seq, with_bodies
 from te_lite.visit import conjuncts, free_vars
 
 from .host import Options
 from .indices import Indices, Linear
-from .vectorize import VECTOR_DTYPES, normal_stmt
+from .vectorize import normal_stmt
 
 LEAST_LANES, MOST_LANES = 4, 16
 

@@ -15,18 +15,13 @@ from dataclasses import dataclass
 
 from te_lite.c_text import BYTES
 from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, const
+from te_lite.register_tile import MASKED_DTYPES, VECTOR_DTYPES, vector_pieces
 from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
 from te_lite.visit import children, free_vars, substitute, walk
 
 from .functions import in_vectors
 from .host import Options
 from .indices import Indices
-
-MASKED_DTYPES = ("int32", "int64", "float32", "float64")
-VECTOR_DTYPES = (
-    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
-)  # fmt: skip
-MAX_PIECES = 8
 
 
 def is_accumulation(s: Store) -> bool:
@@ -86,18 +81,10 @@ class Vectorizer:
         return all(self._vector_value(k, loop, anything) for k in children(e))
 
     def _pieces(self, loop: For, most: int, in_part: bool) -> Stmt:
-        out: list[Stmt] = []
-        start, full = 0, loop.extent // most
-        if full > MAX_PIECES:
-            out.append(self._full_vectors(loop, full, most))
-            start = full * most
-        lanes = most
-        while start < loop.extent:
-            left = loop.extent - start
-            if in_part and left < most:
-                lanes = left
-            while lanes > left:
-                lanes //= 2
+        cut = vector_pieces(loop.extent, most, in_part)
+        out: list[Stmt] = [self._full_vectors(loop, cut.whole, most)] if cut.looped else []
+        start = cut.whole * most if cut.looped else 0
+        for lanes in cut.lengths:
             out.append(self._piece(loop, const(start), lanes))
             start += lanes
         return seq(*out)

@@ -8,7 +8,7 @@ Read the modules in this order; none imports one that comes after it.
     computations        tensor, text, access, computation
     states and steps    lanes, fragment_storage, swizzle, region, step, state, derive, online, loop_value
     schedules           apply_loop, apply_stage, replay, dag, schedule
-    loop programs       stmt, perfect_nest, stmt_text, mma_meaning, names, width, stored_text, c_text
+    loop programs       stmt, perfect_nest, register_tile, stmt_text, mma_meaning, names, width, stored_text, c_text
     bounds              data_arithmetic, reads, loop_scope, overrun, bounds, nest, index_span, footprint
     verifier            verify_span, verify_points, verify_form, verify_common, verify_bounds
     laws                verify_scope, verify_warp, verify_walk

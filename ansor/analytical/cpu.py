@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from te_lite.footprint import BufferAccess, Runs
+from te_lite.index_span import form_axes
 from te_lite.lanes import ceildiv, larger, product, smaller
-from te_lite.loop_scope import LoopKey
 
-from .loop_nests import Loop, Nest, free_loops, innermost_within, iterations, running
+from ..features.held_sums import HeldSums, held_sums
+from .loop_nests import Nest, free_loops, innermost_within, iterations, running
 from .machine import CPU, Cache
 
 THREADS_START = 5e-6
@@ -33,8 +34,8 @@ TEST_CYCLES = 2.0
 """Cycles of a guarded value (padding), or of a vector of them: comparisons and a masked load."""
 OWN_UNROLL = 16
 """The statements up to which the compiler unrolls a loop that nothing was said of."""
-SPARE_REGISTERS = 4
-"""Vector registers that hold operands while the others hold sums (those of `codegen_c`)."""
+ADD_CYCLES = 4.0
+"""Cycles after which a sum can be added to again (Fog, Instruction tables: 4 from Skylake and Zen 2 on)."""
 UNROLLED_TURNS = 8
 """How often the body of a reduction is written out."""
 SHORTEST_TURN = 4
@@ -113,51 +114,61 @@ def _starts(nest: Nest) -> Any:
 
 def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[Any, Any, Any]:
     """Cycles of arithmetic, of loads and stores, and of loops that were not unrolled, all on one core."""
-    own = free_loops(nest, nests)
-    lanes = _lanes(nest, machine)
-    reduces = bool(nest.stage.op.reduce_axis)
-    if reduces:
-        registers = np.where(nest.guarded, 1, machine.registers - SPARE_REGISTERS)
-        runs, kept = _sums_in_registers(nest, own, lanes, registers)
-        turns = smaller(kept, UNROLLED_TURNS)
-    else:
-        runs, kept, turns = innermost_within(own, larger(nest.unroll, OWN_UNROLL), OWN_UNROLL), 1, 1
+    held = held_sums(nest.programs, nest.structure, {x.k: x.structure for x in nests}, nest.reads, machine.unit)
+    return _point_cycles(nest, nests, machine) if held is None else _tile_cycles(nest, held, machine)
+
+
+def _tile_cycles(nest: Nest, held: HeldSums, machine: CPU) -> tuple[Any, Any, Any]:
+    """Of a reduction in register tiles: each step adds to all sums of a tile, which wait for those of the step before.
+
+    A compiler that makes vectors by itself does so of sums that are none.
+    """
+    steps = iterations(nest.loops) / product(list(held.runs.values()))
+    side: Any = np.where(held.vectorized, 1, _lanes(nest, machine)) if machine.vectorizes else 1
+    vectors, elements = held.vectors / side, held.elements / side
+    work = larger(nest.work.arithmetic * vectors / machine.ports, ADD_CYCLES)
+    tested = sum([x.count for access, x in zip(nest.reads, held.operands, strict=True) if _is_tested(nest, access)])
+    tests = (nest.work.tests * tested + np.where(nest.guarded, vectors, 0)) * TEST_CYCLES
+    moved = vectors / held.steps + held.spilled
+    loads = held.loads + held.broadcasts + elements + moved
+    transfers = loads / LOADS_PER_CYCLE + moved / STORES_PER_CYCLE + elements / SHUFFLES_PER_CYCLE
+    return steps * (work + tests), steps * transfers, steps * LOOP_CYCLES / smaller(held.steps, UNROLLED_TURNS)
+
+
+def _is_tested(nest: Nest, access: BufferAccess) -> bool:
+    """Whether a read is one that a selection asks for: its indices have all the axes that it asks about."""
+    return nest.work.tested <= set().union(*[form_axes(form) for form in access.forms or ()])
+
+
+def _point_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[Any, Any, Any]:
+    """Of a stage that computes each point at once, or of a reduction with something else inside.
+
+    Where lanes ask for themselves whether they are inside, they are computed one by one.
+    """
+    lanes = np.where(_asks_in_lanes(nest), 1, _lanes(nest, machine))
+    runs = innermost_within(free_loops(nest, nests), larger(nest.unroll, OWN_UNROLL), OWN_UNROLL)
     axes = nest.footprint.spans(runs)
     points = product(list(runs.values()))
     bodies = iterations(nest.loops) / points
     vectors = points / lanes
     loads = sum([_instructions(nest, a, runs, axes, lanes) for a in nest.reads])
-    stores = nest.footprint.distinct(nest.write, runs, axes) / lanes / kept
-    loads = loads + (stores if reduces else 0)
+    stores = nest.footprint.distinct(nest.write, runs, axes) / lanes
+    loads = loads + (stores if nest.stage.op.reduce_axis else 0)
     work = nest.work.arithmetic * vectors / machine.ports
     tests = (nest.work.tests + 1 * np.asarray(nest.guarded)) * TEST_CYCLES * vectors
     transfers = loads / LOADS_PER_CYCLE + stores / STORES_PER_CYCLE
-    return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES / turns
+    return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES
 
 
-def _sums_in_registers(nest: Nest, own: Sequence[Loop], lanes: Any, registers: Any) -> tuple[dict[LoopKey, Any], Any]:
-    """The loops whose sums an emitter keeps in registers, and for how many steps of the reduction they stay there.
-
-    The tile is that of the outermost loop inside which all sums fit; where not even those inside the innermost
-    reduction loops do, they are done in parts that fit.  Sums that are guarded stay in memory.
-    """
-    tile: dict[LoopKey, Any] = {}
-    points: Any = 1
-    steps: Any = 1
-    going: Any = np.True_
-    for loop in reversed(own):
-        sums = np.not_equal(nest.footprint.stride(nest.write, loop.key), 0)
-        fits = np.less_equal(points * loop.extent / lanes, registers) | np.equal(loop.extent, 1)
-        going = going & (~sums | fits | np.equal(steps, 1))
-        tile[loop.key] = np.where(going & sums, loop.extent, 1)
-        points = points * tile[loop.key]
-        steps = steps * np.where(going & ~sums & ~np.asarray(nest.guarded), loop.extent, 1)
-    parts = np.maximum(np.ceil(points / lanes / registers), 1)
-    for loop in own:
-        share = np.minimum(parts, tile[loop.key])
-        tile[loop.key] = tile[loop.key] / share
-        parts = parts / share
-    return tile, steps
+def _asks_in_lanes(nest: Nest) -> Any:
+    """Whether what a selection asks differs from lane to lane."""
+    asks: Any = np.False_
+    for loop in nest.own_loops:
+        steps = nest.footprint.steps(loop.key)
+        lane = np.asarray(loop.vector) & np.greater(loop.extent, 1)
+        for axis in nest.work.tested:
+            asks = asks | (lane & np.not_equal(steps[axis], 0))
+    return asks
 
 
 def _lanes(nest: Nest, machine: CPU) -> Any:

@@ -21,14 +21,13 @@ from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.nest import Nest as Structure
 from te_lite.nest import nests_of
-from te_lite.overrun import runs_over
-from te_lite.reads import Affine, Form, Read, expanded_bodies, reads_by_producer
-from te_lite.state import ATTACHED, INLINED, SplitRel, Stage
+from te_lite.reads import Read, expanded_bodies, reads_by_producer
+from te_lite.state import INLINED, Stage
 from te_lite.tensor import Operation
 from te_lite.visit import free_vars, walk
 
 from ..features.count import op_counts
-from ..sketch.shared_memory import element_bytes
+from ..features.held_sums import buffer_access, guarded
 from ..space.programs import Programs
 
 CALL_OPERATIONS = 8
@@ -68,9 +67,12 @@ class Work:
 class Nest:
     """Stage `k` of `bounds`, computed in the loops `loops` (outermost first), the last `own` of them its own.
 
-    `guarded`: each iteration asks whether it is inside the stage's axes (a truth value or lanes).
+    `structure` has its loops as the features see them.  `guarded`: each iteration asks whether it is inside the
+    stage's axes (a truth value or lanes).
     """
 
+    programs: Programs
+    structure: Structure
     bounds: Bounds
     k: int
     kernel: int
@@ -120,25 +122,13 @@ def _nest(programs: Programs, found: Structure, hidden: frozenset[int], reads: S
     bounds, k = programs.bounds, found.stage
     own = len(found.loops) - found.around
     loops = tuple([_loop(programs, x.stage, x.uid, x.place, x.count, x.tag, x.reduce) for x in found.loops])
-    accesses = [_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
+    accesses = [buffer_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
     work = work_of(bounds.state.ops, hidden, k)
-    write = _access(bounds, k, None)
+    write = buffer_access(bounds, k, None)
+    over = guarded(bounds, k)
     return Nest(
-        bounds, k, found.root, loops, own, work, tuple(accesses), write, _unroll(programs, k), _guarded(bounds, k)
+        programs, found, bounds, k, found.root, loops, own, work, tuple(accesses), write, _unroll(programs, k), over
     )
-
-
-def _guarded(bounds: Bounds, k: int) -> Any:
-    """Some split of stage `k` runs over the end of what it splits, and the stage stores where others see it."""
-    state = bounds.state
-    stage, arguments = state.stages[k], [t.op.key for t in state.dag.tensors]
-    over: Any = False
-    for rel in stage.relations if not runs_over(state, k, arguments) else ():
-        if isinstance(rel, SplitRel):
-            covered = product([stage.vars[child].extent for child in rel.children])
-            whole: Any = stage.vars[rel.parent].extent
-            over = over | np.greater(covered, whole)
-    return over
 
 
 def _loop(programs: Programs, k: int, uid: int, place: int, count: int, tag: str, reduce: bool) -> Loop:
@@ -154,19 +144,6 @@ def _unroll(programs: Programs, k: int) -> Any:
     stage = programs.bounds.state.stages[k]
     own = programs.unroll.get(k, stage.auto_unroll_max_step)
     return own if stage.attach is None else larger(own, _unroll(programs, stage.attach.stage))
-
-
-def _access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> BufferAccess:
-    """A buffer that is computed inside a loop has the shape of the region that is computed there."""
-    stage = bounds.state.stages[buffer]
-    attached = stage.where == ATTACHED and not stage.is_placeholder
-    rank = len(stage.op.shape)
-    shape = tuple([r.extent for r in bounds.regions[buffer][:rank]]) if attached else stage.op.shape
-    scope = "global" if stage.is_placeholder else bounds.storage(buffer)
-    if forms is None and stage.storage_order is not None:
-        forms = tuple([Affine(((d, 1),), 0) for d in range(rank)])
-    stored = None if forms is None else stage.stored(forms)
-    return BufferAccess(buffer, stored, stage.stored(shape), scope, element_bytes(stage.op.dtype))
 
 
 @lru_cache(maxsize=1024)

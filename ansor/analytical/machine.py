@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from te_lite.errors import require
+from te_lite.register_tile import VectorUnit
 
 from ..core.errors import TaskError
 from ..core.hardware import HardwareParams
@@ -71,8 +72,8 @@ class Cache:
 class CPU:
     """A CPU.  `ports` vector multiply-adds per clock; the defaults are those of a common server (AMD Zen 5).
 
-    `vectorizes` says that the compiler makes vectors of straight loops that nobody asked it to, as LLVM does.
-
+    `masks` says that vectors can be used in part, `vectorizes` that the compiler makes vectors of straight loops that
+    nobody asked it to, as LLVM does.
     `l2_per_clock`, `l3_per_clock` and `dram_per_clock` are bytes per clock and core; `dram` bytes per second in all.
     """
 
@@ -89,7 +90,13 @@ class CPU:
     l2_per_clock: float = 64.0
     l3_per_clock: float = 16.0
     dram: float = 20e9
+    masks: bool = True
     vectorizes: bool = False
+
+    @property
+    def unit(self) -> VectorUnit:
+        """Its vectors."""
+        return VectorUnit(self.vector, self.registers, self.masks)
 
     @property
     def flops(self) -> float:
@@ -133,7 +140,9 @@ def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
         return made
     match entry.family:
         case "c":
-            return CPU("generic", max(1, hardware.num_cores), CPU_CLOCK, hardware.vector_unit_bytes, 64)
+            unit = VectorUnit.of(hardware.vector_unit_bytes)
+            cores = max(1, hardware.num_cores)
+            return CPU("generic", cores, CPU_CLOCK, unit.bytes, 64, registers=unit.registers, masks=unit.masks)
         case "cuda":
             model = target.model or ARCHITECTURES.get(target.attrs.get("arch", ""), DEFAULT_GPU)
             law = f"no figures are known, known models are {', '.join(GPUS)}"

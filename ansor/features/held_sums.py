@@ -1,0 +1,253 @@
+"""The sums that a stage of a program keeps in registers on a processor, as the C target will write it; in lanes.
+
+What is held and in what parts is said by `te_lite.register_tile`, which the emitter executes on the loops of a lowered
+program.  Here the same loops are found in the bounds of programs that nobody lowers: those of a reduction from its
+outermost reduction loop on, before which the sums are set to zero, inside all that others are computed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from te_lite.bounds import Bounds
+from te_lite.footprint import BufferAccess, Footprint
+from te_lite.lanes import larger, product
+from te_lite.loop_scope import LoopKey
+from te_lite.nest import Loop, Nest
+from te_lite.overrun import runs_over
+from te_lite.reads import Affine, Form
+from te_lite.register_tile import (
+    MASKED_DTYPES,
+    VECTOR_DTYPES,
+    Pieces,
+    RegisterTile,
+    TileLoop,
+    VectorUnit,
+    operand_units,
+    register_tile,
+    vector_pieces,
+)
+from te_lite.state import ATTACHED, SplitRel
+
+from ..sketch.shared_memory import element_bytes
+from ..space.programs import Programs
+
+Value = Any
+"""An int, a bool, or lanes of them."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What one step of the reduction reads of an operand, for all sums that are held, or for one vector of sums.
+
+    It is `count` different values: `vectors`; `broadcasts`, elements that all lanes read, once for each size of
+    vectors; or made of `elements` that are read one by one.  `live` registers hold some for sums that come later.
+    """
+
+    count: Value
+    vectors: Value
+    broadcasts: Value
+    elements: Value
+    live: Value
+
+
+@dataclass(frozen=True)
+class HeldSums:
+    """The register tile of a stage.
+
+    `kept`: sums are held; else they are in memory, and a tile is one vector of sums.  `vectorized`: they are vectors,
+    cut into `pieces`.  `runs`: how many turns of each loop a tile takes side by side, elements of vectors included.
+    """
+
+    kept: Value
+    vectorized: Value
+    pieces: Pieces
+    tile: RegisterTile
+    runs: Mapping[LoopKey, Value]
+    operands: tuple[Operand, ...]
+    unit: VectorUnit
+
+    @property
+    def vectors(self) -> Value:
+        """The vectors (or single elements) of sums of a tile."""
+        return np.where(self.kept, self.tile.vectors, self.pieces.together)
+
+    @property
+    def registers(self) -> Value:
+        """The registers that hold sums."""
+        return np.where(self.kept, self.tile.vectors, 0)
+
+    @property
+    def steps(self) -> Value:
+        """For how many steps of the reduction sums stay there; 1 where they are in memory."""
+        return np.where(self.kept, self.tile.steps, 1)
+
+    @property
+    def loads(self) -> Value:
+        """Vectors that a step reads for a tile."""
+        return sum([x.vectors for x in self.operands])
+
+    @property
+    def broadcasts(self) -> Value:
+        """Elements for all lanes that a step reads for a tile."""
+        return sum([x.broadcasts for x in self.operands])
+
+    @property
+    def elements(self) -> Value:
+        """Elements that a step reads one by one for a tile."""
+        return sum([x.elements for x in self.operands])
+
+    @property
+    def live(self) -> Value:
+        """The registers that hold operands; at least one, for what is read last."""
+        return larger(sum([x.live for x in self.operands]), 1)
+
+    @property
+    def spilled(self) -> Value:
+        """How many values there is no register for, of the sums and operands of a tile."""
+        return larger(self.registers + self.live - self.unit.registers, 0)
+
+
+def held_sums(
+    programs: Programs, nest: Nest, nests: Mapping[int, Nest], reads: Sequence[BufferAccess], unit: VectorUnit
+) -> HeldSums | None:
+    """What the stage of `nest` holds; None for one that does not reduce, or has something else inside its reduction.
+
+    `nests` are those of all stages; `reads` is what the stage reads.  All arithmetic is that of ints or lanes.
+    """
+    bounds, k = programs.bounds, nest.stage
+    op = bounds.state.stages[k].compute
+    inner = _inside_reduction(nest, nests)
+    if op.num_outputs > 1 or not inner:
+        return None
+    footprint = Footprint(bounds, k, {_key(x): _extent(bounds, x) for x in nest.loops})
+    write = buffer_access(bounds, k, None)
+    loops = _lanes_joined([_loop(programs, x, footprint.stride(write, _key(x))) for x in inner])
+    elements = product([np.where(x.lane, x.extent, 1) for x in loops])
+    pieces = vector_pieces(elements, *_vectors_of((op.dtype, *[bounds.state.ops[x.buffer].dtype for x in reads]), unit))
+    around = [TileLoop(np.where(x.lane, 1, x.extent), x.stride != 0) for x in loops]
+    tile = register_tile([*around, TileLoop(pieces.turns, np.True_)], pieces.together, unit.sums)
+    kept = tile.kept & ~_lanes_of(guarded(bounds, k)) & ~pieces.split
+    held = [np.where(kept, turns, 1) for turns in tile.held]
+    runs = {x.key: np.where(x.lane, x.extent, turns) for x, turns in zip(loops, held[:-1], strict=True)}
+    operands = [_operand(footprint, x, loops, (*held, pieces.together), pieces) for x in reads]
+    return HeldSums(kept, elements > 1, pieces, tile, runs, tuple(operands), unit)
+
+
+# --------------------------------------------------------------------------------------------------------- loops
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop inside a reduction: by how much the sums move with it (0: they stay), and whether it is vector lanes."""
+
+    key: LoopKey
+    extent: Value
+    stride: Value
+    lane: Value
+
+
+def _key(loop: Loop) -> LoopKey:
+    return loop.stage, loop.uid
+
+
+def _extent(bounds: Bounds, loop: Loop) -> Value:
+    return bounds.state.stages[loop.stage].vars[loop.uid].extent
+
+
+def _inside_reduction(nest: Nest, nests: Mapping[int, Nest]) -> tuple[Loop, ...]:
+    """The own loops from the outermost one of the reduction on, around nothing but the stage."""
+    own = nest.loops[nest.around :]
+    shared = {_key(x) for other in nests.values() if other.stage != nest.stage for x in other.loops}
+    first = min([x.place for x in own if x.reduce], default=len(own))
+    taken = [n for n, x in enumerate(own) if x.place < first or _key(x) in shared]
+    inside = own[max(taken, default=-1) + 1 :]
+    return inside if any(x.reduce for x in inside) else ()
+
+
+def _loop(programs: Programs, loop: Loop, stride: Value) -> _Loop:
+    count = programs.vectorize.get(loop.stage)
+    lane = loop.tag == "vectorize" if count is None else loop.place >= loop.count - count
+    return _Loop(_key(loop), _extent(programs.bounds, loop), stride, _lanes_of(lane))
+
+
+def _lanes_joined(loops: Sequence[_Loop]) -> list[_Loop]:
+    """The loops, those that are to be lanes as lanes only where the sums of all of them lie side by side."""
+    elements: Value = 1
+    joined: Value = np.True_
+    for x in reversed(loops):
+        joined = joined & (~x.lane | np.equal(x.extent, 1) | np.equal(x.stride, elements))
+        elements = elements * np.where(x.lane, x.extent, 1)
+    return [replace(x, lane=x.lane & joined) for x in loops]
+
+
+def _vectors_of(dtypes: Sequence[str], unit: VectorUnit) -> tuple[int, bool]:
+    """The elements of a vector of values of these types, and whether it can be used in part."""
+    if not set(dtypes) <= set(VECTOR_DTYPES):
+        return 1, False
+    return unit.bytes // max([element_bytes(d) for d in dtypes]), unit.masks and set(dtypes) <= set(MASKED_DTYPES)
+
+
+def _lanes_of(value: Any) -> Value:
+    """A truth value as one that `~` turns round."""
+    return np.bool_(value) if isinstance(value, bool) else value
+
+
+def guarded(bounds: Bounds, k: int) -> Value:
+    """Some split of stage `k` runs over the end of what it splits, and the stage stores where others see it."""
+    state = bounds.state
+    stage, arguments = state.stages[k], [t.op.key for t in state.dag.tensors]
+    over: Any = np.False_
+    for rel in stage.relations if not runs_over(state, k, arguments) else ():
+        if isinstance(rel, SplitRel):
+            covered = product([stage.vars[child].extent for child in rel.children])
+            whole: Any = stage.vars[rel.parent].extent
+            over = over | np.greater(covered, whole)
+    return over
+
+
+# ------------------------------------------------------------------------------------------------------ operands
+
+
+def buffer_access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> BufferAccess:
+    """How a stage reads a buffer by `forms`, or writes its own (None).
+
+    A buffer that is computed inside a loop has the shape of the region that is computed there.
+    """
+    stage = bounds.state.stages[buffer]
+    attached = stage.where == ATTACHED and not stage.is_placeholder
+    rank = len(stage.op.shape)
+    shape = tuple([r.extent for r in bounds.regions[buffer][:rank]]) if attached else stage.op.shape
+    scope = "global" if stage.is_placeholder else bounds.storage(buffer)
+    if forms is None and stage.storage_order is not None:
+        forms = tuple([Affine(((d, 1),), 0) for d in range(rank)])
+    stored = None if forms is None else stage.stored(forms)
+    return BufferAccess(buffer, stored, stage.stored(shape), scope, element_bytes(stage.op.dtype))
+
+
+def _operand(
+    footprint: Footprint, access: BufferAccess, loops: Sequence[_Loop], held: Sequence[Value], pieces: Pieces
+) -> Operand:
+    """What a tile of `held` turns of the loops, and the pieces of vectors last, reads; pieces are `width` wide."""
+    step: Value = 0
+    vectorized: Value = np.False_
+    for x in loops:
+        along = x.lane & np.greater(x.extent, 1)
+        vectorized = vectorized | along
+        step = np.where(along, footprint.stride(access, x.key), step)
+    moves = [np.not_equal(footprint.stride(access, x.key), 0) & ~x.lane for x in loops]
+    # the pieces, one after the other in the innermost place, and the turns of a loop over whole vectors before them
+    units = operand_units(held, [*moves, *[~vectorized | np.not_equal(step, 0)] * 2])
+    vectors = vectorized & np.equal(step, 1)
+    broadcasts = vectorized & np.equal(step, 0)
+    return Operand(
+        units.count,
+        np.where(vectors, units.count, 0),
+        np.where(broadcasts, units.count * pieces.widths, 0),
+        np.where(vectors | broadcasts, 0, units.count * pieces.width),
+        units.live * np.where(broadcasts, pieces.widths, 1),
+    )
