@@ -12,12 +12,13 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     argmax MxN                          the position in each row, int32
     global_avg_pool NxCxHxW             NCHW
 
-Products may end in ` tf32` (of floats, both sides on tensor cores) or ` fp16` (halves, summed up in float32).
+Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (of floats, ours in two TF32 parts,
+PyTorch's in float32) or ` fp16` (halves, summed up in float32).
 
 A file of rows is a CSV with a column `row`, and perhaps `part` (default: the name of the file) and a column of limits
 for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, `us` our time,
-`TB/s` the bytes of all inputs and outputs in our time, `s/trial` what a trial of the search took.  A row `geometric
-mean` is about the ratios of its part.
+`TB/s` the bytes of all inputs and outputs in our time, `s/trial` what a trial of the search took, `error` our distance
+from the result in float64 relative to PyTorch's.  A row `geometric mean` is about the ratios of its part.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from ansor.core.errors import TaskError
-from ansor.core.target import STRICT, TF32
+from ansor.core.target import PRECISIONS, STRICT
 from te_lite import ComputeDAG, Tensor, placeholder, topi
 from te_lite.errors import require
 from te_lite.topi import benchmarks, nn
@@ -43,7 +44,7 @@ from te_lite.topi import benchmarks, nn
 OWN = Path(__file__).with_name("operators.csv")
 MEAN = "geometric mean"
 TARGETS = ("cuda", "c")
-ARITHMETIC = ("tf32", "fp16")
+ARITHMETIC = ("tf32", "fp32x3", "fp16")
 PLAIN = "as written"
 WINOGRAD_TILES = (2, 4)
 Tensors = Sequence[Any]
@@ -190,7 +191,7 @@ class Limit:
 
 
 SIGNS = {"<=": operator.le, ">=": operator.ge}
-FIGURES = ("ratio", "us", "TB/s", "s/trial")
+FIGURES = ("ratio", "us", "TB/s", "s/trial", "error")
 _LIMIT = re.compile(rf"({'|'.join(FIGURES)}) (<=|>=) (\d+(?:\.\d+)?)")
 
 
@@ -215,14 +216,14 @@ class Row:
 
     @property
     def arithmetic(self) -> str:
-        """`tf32`, `fp16`, or nothing for float32."""
+        """`tf32`, `fp32x3`, `fp16`, or nothing for float32."""
         last = self.name.rpartition(" ")[2]
         return last if last in ARITHMETIC else ""
 
     @property
     def precision(self) -> str:
         """That of the target."""
-        return TF32 if self.arithmetic == "tf32" else STRICT
+        return self.arithmetic if self.arithmetic in PRECISIONS else STRICT
 
     def _read(self) -> tuple[Operator, list[int | None]]:
         kind, _, shape = self.name.removesuffix(f" {self.arithmetic}").partition(" ")

@@ -11,8 +11,9 @@ count.  Where there are several computations of an operator, half of the trials 
 one gets the others.  Inputs are random in [-1, 1], the same on both sides, and stay the same from call to call, so the
 caches are as warm as they get; both results are first compared with PyTorch's in float64 (`TOLERANCE` tells TF32 from
 float32).
-Every program of the search was compared with NumPy's result before.  Rows of TF32 and of halves (parts D and E) are for
-GPUs, whose shared memory they may use up (`HardwareParams.from_device`); PyTorch has TF32 on for the former.
+Every program of the search was compared with NumPy's result before.  Rows of TF32, of halves and of floats in two parts
+(parts D to F) are for GPUs, whose shared memory they may use up (`HardwareParams.from_device`); PyTorch has TF32 on for
+the first.
 
 The JSON file is written after every row and read at the start: a row that it has of this commit, target and machine,
 with as many trials, is not measured again unless `--again` is given.  The log holds what the search measures, a file a
@@ -269,7 +270,7 @@ class Run:
         inputs = random_tensors(self.torch, tensors[:-1], device)
         library = row.library(self.torch)
         exact = [t.double() for t in library.enter(*inputs)]
-        tolerance = COARSE if row.arithmetic else TOLERANCE
+        tolerance = COARSE if row.arithmetic in ("tf32", "fp16") else TOLERANCE
         sides = Sides(self.torch, library.leave(library.call(*exact)), {}, {}, {}, {}, tolerance)
         found: Found = {"asked": 0, "trials": 0, "complete": True, "search": {"trials": 0, "seconds": 0.0}}
         if "torch" in self.sides:
@@ -279,7 +280,7 @@ class Run:
             _add_search(found, before if before is not None and before["commit"] == self.commit else None)
             sides.add_ours(task, self.log_of(row), inputs)
         times = sides.seconds(self.target)
-        figures = figures_of(times, found["search"], moved_bytes(ComputeDAG(tensors)))
+        figures = figures_of(times, found["search"], moved_bytes(ComputeDAG(tensors)), sides.errors)
         return {**found, **figures, "errors": sides.errors, "refused": sides.refused}
 
     def found(self, row: Row, before: Found | None) -> Found:
@@ -303,7 +304,7 @@ def _add_search(found: Found, before: Found | None) -> None:
         found["search"] = {key: found["search"][key] + before["search"][key] for key in ("trials", "seconds")}
 
 
-def figures_of(times: dict[str, list[float]], search: Found, moved: int) -> Found:
+def figures_of(times: dict[str, list[float]], search: Found, moved: int, errors: dict[str, float]) -> Found:
     """Medians, the best of PyTorch's variants, and the figures that limits are about."""
     us = {name: 1e6 * statistics.median(seconds) for name, seconds in times.items()}
     ours = us.pop("ours", None)
@@ -315,6 +316,8 @@ def figures_of(times: dict[str, list[float]], search: Found, moved: int) -> Foun
             figures["s/trial"] = search["seconds"] / search["trials"]
     if ours is not None and out["best"] is not None:
         figures["ratio"] = ours / us[out["best"]]
+        if errors.get(out["best"]):
+            figures["error"] = errors["ours"] / errors[out["best"]]
         low, middle, high = np.percentile(np.divide(times["ours"], times[out["best"]]), [25, 50, 75])
         out["error_bar"] = float((high - low) / 2 / middle)
     return {**out, "figures": figures}

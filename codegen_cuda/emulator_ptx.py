@@ -15,7 +15,7 @@ from te_lite.mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
 from .inline_ptx import Address, Assembly, Instruction, Operand, Vector, assemblies
 
 _ONE = Digit(1, 0, 0)
-_BY_PTX = {op.ptx: op for op in MMA.values()}
+_BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op}
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
 _COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)?")
 
@@ -50,6 +50,8 @@ def _call(x: Instruction) -> str:
             return "emu_copy_commit(); emu_copy_wait(0, EMU_CHECKED);"
         case "cvt.rna.tf32.f32", (str(to), str(value)):
             return f"emu_put({to}, emu_tf32({value}));"
+        case "min.xorsign.abs.f32", (str(to), str(a), str(b)):
+            return f"{to} = emu_min_xorsign({a}, {b});"
     return f"the_emulator_does_not_know_{re.sub(r'[^a-z0-9]', '_', x.name)}();"
 
 

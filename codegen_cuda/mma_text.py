@@ -1,6 +1,7 @@
 """The instructions of tensor cores as functions of CUDA C++ around inline PTX, written from their records.
 
 mma_m16n8k16_f16_f32(d, a, b)      d += a * b: arrays of a thread, its values in the order of the fragments
+mma_m16n8k8_tf32x3_f32(d, a, b)    the same by three instructions, on the parts of what `a` and `b` hold
 ldmatrix_x4(r, row)                registers of four matrices; `row` is the address, in shared memory, of this
                                    lane's row of 16 bytes
 """
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from te_lite.expr import BufferLoad, Expr
-from te_lite.mma import MatrixLoad, Mma
+from te_lite.mma import F32, OPERANDS, MatrixLoad, Mma
+from te_lite.mma_meaning import BIG, pairs
 from te_lite.stmt import Buffer, WarpLoad, WarpMultiply
 
 from .text import TYPES, CudaText
@@ -34,8 +36,13 @@ def mma_name(op: Mma) -> str:
     return f"mma_{op.name}"
 
 
-def mma_helper(op: Mma) -> str:
-    """Its definition."""
+def mma_helpers(op: Mma) -> dict[str, str]:
+    """Its definition and those that it needs, by name, in their order."""
+    found = {mma_name(op.of_parts): _mma_helper(op.of_parts)}
+    return found if op.of_parts == op else {**found, mma_name(op): _parts_helper(op)}
+
+
+def _mma_helper(op: Mma) -> str:
     d, a, b = [op.registers(x) for x in ("d", "a", "b")]
     total, element = TYPES[op.sum.dtype], TYPES[op.element.dtype]
     floats = op.sum.dtype == "float32"
@@ -52,6 +59,34 @@ def mma_helper(op: Mma) -> str:
     pad = " " * 15
     lines += [f'  asm volatile("{op.ptx} {", ".join(vectors)};"', f"{pad}: {outputs}", f"{pad}: {inputs});", "}"]
     return "\n".join(lines)
+
+
+def _parts_helper(op: Mma) -> str:
+    """What cuts floats into two parts, and the function of an instruction on such floats.
+
+    The compiler, which has all instructions of a step before it, cuts each float once.
+    """
+    name, single, hidden = mma_name(op), mma_name(op.of_parts), F32.fraction - op.element.fraction
+    mask, half = (1 << 32) - (1 << hidden), 1 << hidden - 1
+    a, b, d = [op.fragment(x).values for x in OPERANDS]
+    calls = "\n".join([f"  {single}(t, {'xu'[i]}, {'yv'[j]});" for i, j in pairs(op)])
+    return f"""{_HEAD} {name}_parts(float *big, float *small, float x) {{
+#if __CUDA_ARCH__ >= 860
+  float within;
+  asm("min.xorsign.abs.f32 %0, %1, %2;" : "=f"(within) : "f"(x), "f"({BIG}f));
+#else
+  const float within = fminf(fmaxf(x, -{BIG}f), {BIG}f);
+#endif
+  *big = __uint_as_float((__float_as_uint(within) + {half:#x}U) & {mask:#x}U);
+  *small = x - *big;
+}}
+{_HEAD} {name}(float *d, const float *a, const float *b) {{
+  float x[{a}], u[{a}], y[{b}], v[{b}], t[{d}] = {{}};
+  for (int i = 0; i < {a}; ++i) {name}_parts(x + i, u + i, a[i]);
+  for (int i = 0; i < {b}; ++i) {name}_parts(y + i, v + i, b[i]);
+{calls}
+  for (int i = 0; i < {d}; ++i) d[i] += t[i];
+}}"""
 
 
 def load_helper(form: MatrixLoad) -> str:
@@ -76,7 +111,7 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
         return f"{writer.buffer(e.buffer)} + {writer.index(e.index)}"
 
     if isinstance(s, WarpMultiply):
-        writer.text.helpers[mma_name(s.op)] = mma_helper(s.op)
+        writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)
     return f"{s.form.name}((unsigned *)({place(s.to)}), {place(s.row)});"

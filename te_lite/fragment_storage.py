@@ -15,7 +15,7 @@ from typing import Any
 from .errors import LowerError, require
 from .fragment import LANES, Fragment
 from .lanes import row_major
-from .mma import TF32, Mma, mma
+from .mma import Element, Mma, mma
 from .storage import storage_class
 
 
@@ -66,7 +66,7 @@ def fragment_storage(scope: str) -> FragmentStorage | None:
     return FragmentStorage(mma(name), operand)
 
 
-def is_tf32(scope: str) -> bool:
-    """Whether a scope is of fragments of an instruction that reads its factors as TF32."""
+def element_of(scope: str) -> Element | None:
+    """What the instruction whose fragments a scope has multiplies; None for other scopes."""
     found = fragment_storage(scope)
-    return found is not None and found.op.element == TF32
+    return None if found is None else found.op.element

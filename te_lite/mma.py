@@ -7,12 +7,15 @@ n columns.  Registers have 32 bits and are filled from the low end: two halves, 
 text of kernels, the block emulator, the interpreter and the figures of the documents all read this table; what an
 instruction computes is in `mma_meaning.py`.  Maps: PTX ISA, "Warp-level matrix instructions"; CuTe, mma_traits_sm80.
 
+One record stands for more than one instruction: `m16n8k8_tf32x3_f32` multiplies floats of which each is the sum of two
+TF32 parts, by three instructions of TF32 and one addition in float32.
+
 `matrix_load` is `ldmatrix`, which brings fragments from shared memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .errors import ScheduleError
@@ -28,16 +31,29 @@ ROW_BYTES = 16
 class Element:
     """A type of elements as PTX names it: the dtype that programs keep it in, its bytes.
 
-    Of a float the instruction reads the sign, the exponent and the `fraction` highest bits of the fraction.
+    Of a float the instruction reads the sign, the exponent and the `fraction` highest bits of the fraction; one of two
+    `parts` becomes two such numbers in registers.
     """
 
     ptx: str
     dtype: str
     nbytes: int
     fraction: int = 0
+    parts: int = 1
+
+    @property
+    def name(self) -> str:
+        """`tf32`, or `tf32x3` where each product of two parts each is the sum of three."""
+        return self.ptx if self.parts == 1 else f"{self.ptx}x{self.products}"
+
+    @property
+    def products(self) -> int:
+        """Products of parts that are one of elements: the least two parts are not multiplied."""
+        return 1 if self.parts == 1 else self.parts**2 - 1
 
 
 TF32 = Element("tf32", "float32", 4, 10)
+TF32X3 = Element("tf32", "float32", 4, 10, parts=2)
 F16 = Element("f16", "float16", 2, 10)
 BF16 = Element("bf16", "bfloat16", 2, 7)
 F32 = Element("f32", "float32", 4, 23)
@@ -63,7 +79,12 @@ class Mma:
     @property
     def name(self) -> str:
         """`m16n8k16_f16_f32`: sizes, elements, sums."""
-        return f"m{self.m}n{self.n}k{self.k}_{self.element.ptx}_{self.sum.ptx}"
+        return f"m{self.m}n{self.n}k{self.k}_{self.element.name}_{self.sum.name}"
+
+    @property
+    def of_parts(self) -> Mma:
+        """The instruction for one part of each operand: itself, where elements have one."""
+        return replace(self, element=replace(self.element, parts=1))
 
     @property
     def ptx(self) -> str:
@@ -97,8 +118,8 @@ def _mma(k: int, element: Element, total: Element) -> Mma:
 
 
 MMA = {
-    x.name: x for x in (_mma(8, TF32, F32), _mma(16, F16, F32), _mma(16, BF16, F32), _mma(16, F16, F16),
-                        _mma(32, S8, S32))
+    x.name: x for x in (_mma(8, TF32, F32), _mma(8, TF32X3, F32), _mma(16, F16, F32), _mma(16, BF16, F32),
+                        _mma(16, F16, F16), _mma(32, S8, S32))
 }  # fmt: skip
 """The instructions by name."""
 

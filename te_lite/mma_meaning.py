@@ -4,6 +4,18 @@ Floats: products are exact, and their sum with C is rounded once, to the nearest
 with guard bits that are not documented, so its sums may differ in the last places; its products are exact, too.
 TF32 operands are the upper 19 bits of a float: what is below is cut off, which is off by 2^-10 of the value at most.
 A program that wants the nearest value (2^-11) rounds before it.  Integers: exact, sums wrap in 32 bits.
+
+Elements of two parts: x = big + small, the nearest TF32 value and what TF32 reads of the rest, which is off by 2^-23 of
+x at most.  Three instructions add up, in this order, and to zero
+
+    small * big + big * small + big * big
+
+(small * small, 2^-22 of the product at most, is left out), and their sum is added to D in float32.  A tensor core cuts
+off what does not fit into its sums, always towards zero, so that long sums in it drift; these have 8 terms.  `big` is
+at most `BIG`, whatever x is: what is beyond, an infinity too, is in `small`, has the sign of x, and meets the finite
+part of the other factor, with which nothing of another sign overflows.  So infinities, NaN and overflows come out as
+they do in float32.  The price: of x beyond `BIG` the upper 19 bits are read, as by TF32.  Below 2^-102, where the small
+part may be less than the least normal float, x is off by 2^-126 at most.
 """
 
 from __future__ import annotations
@@ -12,10 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from .expr import Expr, Var, binary, cast
+from .expr import Const, Expr, Var, binary, cast
 from .fragment import Fragment
 from .mma import F32, Element, Mma
-from .stmt import Buffer, For, ForKind, LoweredFunc, Store, seq
+from .stmt import Buffer, For, ForKind, LoweredFunc, Stmt, Store, seq
+
+BIG = 2.0**66
+"""The largest big part of a float: times a small part, 2^-11 of another, it is finite, and so are sums of 8."""
 
 
 def product(op: Mma, a: Expr, b: Expr) -> Expr:
@@ -24,18 +39,51 @@ def product(op: Mma, a: Expr, b: Expr) -> Expr:
 
 
 def meaning(op: Mma) -> LoweredFunc:
-    """The instruction as a program of A[m, k], B[k, n], C[m, n] and D[m, n].
+    """The instruction as a program of A[m, k], B[k, n], C[m, n] and D[m, n]; of parts, of A[2, m, k] and B[2, k, n].
 
-    A and B hold what the instruction reads of its operands (`read`); a float16 sum is rounded after every term here.
+    A and B hold what the instruction reads of its operands (`parts`); a float16 sum is rounded after every term here.
     """
-    a, b = Buffer("A", op.element.dtype, (op.m, op.k)), Buffer("B", op.element.dtype, (op.k, op.n))
+    count = op.element.parts
+    outer = () if count == 1 else (count,)
+    a, b = [Buffer(x, op.element.dtype, (*outer, *s)) for x, s in (("A", (op.m, op.k)), ("B", (op.k, op.n)))]
     c, d = Buffer("C", op.sum.dtype, (op.m, op.n)), Buffer("D", op.sum.dtype, (op.m, op.n))
     i, j, k = Var("m"), Var("n"), Var("k")
     at = i * op.n + j
-    term = Store(d, at, binary("+", d[at], product(op, a[i * op.k + k], b[k * op.n + j])))
-    point = seq(Store(d, at, c[at]), For(k, op.k, ForKind.SERIAL, term))
+
+    def terms(x: int, y: int) -> Stmt:
+        factors = a[x * op.m * op.k + i * op.k + k], b[y * op.k * op.n + k * op.n + j]
+        return For(k, op.k, ForKind.SERIAL, Store(d, at, binary("+", d[at], product(op, *factors))))
+
+    sums = [terms(x, y) for x, y in pairs(op)]
+    if count == 1:
+        point = seq(Store(d, at, c[at]), *sums)
+    else:
+        point = seq(Store(d, at, Const(0.0, d.dtype)), *sums, Store(d, at, binary("+", c[at], d[at])))
     nest = For(i, op.m, ForKind.SERIAL, For(j, op.n, ForKind.SERIAL, point))
     return LoweredFunc(op.name, (a, b, c, d), nest)
+
+
+def pairs(op: Mma) -> tuple[tuple[int, int], ...]:
+    """The parts of A and B that are multiplied, smallest products first."""
+    return ((0, 0),) if op.element.parts == 1 else ((1, 0), (0, 1), (0, 0))
+
+
+def parts(element: Element, values: Any) -> tuple[Any, ...]:
+    """What instructions read of operands, an array of the element's dtype: once, or a big part and the rest."""
+    if element.parts == 1:
+        return (read(element, values),)
+    big = nearest(element, values)
+    return big, read(element, values - big)
+
+
+def nearest(element: Element, values: Any) -> Any:
+    """The float nearest to each of `values` that the instruction reads as it is; ties go away from zero.
+
+    `BIG` with their sign for larger ones.
+    """
+    half = np.uint32(1 << F32.fraction - element.fraction - 1)
+    within = np.fmin(np.fmax(values, -np.float32(BIG)), np.float32(BIG))
+    return read(element, (within.view(np.uint32) + half).view(np.float32))
 
 
 def read(element: Element, values: Any) -> Any:
@@ -50,8 +98,18 @@ def multiply_add(op: Mma, a: Any, b: Any, c: Any) -> Any:
     """`c + a @ b` of tiles [..., m, k], [..., k, n] and [..., m, n], as the instruction computes it."""
     if op.sum.dtype == "int32":
         return (np.matmul(a.astype(np.int64), b.astype(np.int64)) + c).astype(np.int32)
-    x, y = [read(op.element, t).astype(np.float64) for t in (a, b)]
-    return (np.matmul(x, y) + c).astype(op.sum.dtype)
+    x, y = parts(op.element, a), parts(op.element, b)
+    if op.element.parts == 1:
+        return added(x[0], y[0], c)
+    total: Any = np.zeros_like(c)
+    for i, j in pairs(op):
+        total = added(x[i], y[j], total)
+    return c + total
+
+
+def added(x: Any, y: Any, c: Any) -> Any:
+    """`c + x @ y` of floats, rounded once to the dtype of `c`."""
+    return (np.matmul(x.astype(np.float64), y.astype(np.float64)) + c).astype(c.dtype)
 
 
 def execute(op: Mma, a: Any, b: Any, c: Any) -> Any:

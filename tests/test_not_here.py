@@ -73,7 +73,6 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "tensors without elements in workloads": lambda: te.placeholder((0, 4)),
     "complex numbers and text": lambda: te.placeholder((4,), dtype="complex64"),
     "other devices: ROCm, Metal, Vulkan, OpenCL, Hexagon, WebGPU": other_devices,
-    "three products in TF32 for one in float32 (`fp32x3`)": lambda: task(target="cuda", precision="fp32x3"),
     "constant weights stored in the order of reading, on GPUs": lambda: task(target="cuda", layout_rewrite_option=2),
     "a strategy of one's own for the rounds of several tasks": lambda: ansor.TaskScheduler([task()], strategy="mine"),
     "templates of operators for CPUs and GPUs": lambda: autotvm.task.create("conv2d_nchw.x86", args=(), target="c"),

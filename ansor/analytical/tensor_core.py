@@ -6,6 +6,8 @@
             latencies that no other warp hides
 
 A warp executes `mma.sync` at a rate of its own (`GPU.tensor`), which on Hopper is less than that of the chip.
+
+Floats in parts (`Element.parts`) are cut once a step, multiplied by three instructions in a row, whose sum is added.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 from te_lite.fragment import LANES
 from te_lite.fragment_storage import FragmentStorage, fragment_storage
 from te_lite.lanes import ceildiv, product
+from te_lite.mma import Mma
 from te_lite.state import Stage
 
 from .loop_nests import Loop, Nest, extent_of_tags, is_serial, iterations
@@ -32,6 +35,8 @@ MEMORY_LATENCY = 600
 """Cycles until a tile from memory, or L2 under load, is there (same source)."""
 TURN = 60
 """Cycles of a turn that nothing of the block fills: waiting for its copies, a barrier, the first fragments."""
+CUT_CYCLES = 6
+"""Of a scheduler until a float of each lane is in two parts: three instructions, of a unit of 16 lanes."""
 SHARED_BYTES = 128
 """That a multiprocessor reads from shared memory in one cycle."""
 
@@ -81,18 +86,26 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     steps = instructions / (sums.elements / (op.m * op.n))
     turns = steps / _inner_steps(sums.nest)
     rate = machine.tensor * 2 / op.element.nbytes / machine.schedulers
-    cost = 2 * op.m * op.n * op.k / rate
+    cost = 2 * op.m * op.n * op.k * op.element.products / rate
     brought = sum([part.nbytes for part in parts])
     loads = sum([part.nbytes / (LANES * _load_bytes(part)) for part in parts])
-    tensor = warps / machine.schedulers * instructions * cost
-    issue = warps / machine.schedulers * (instructions + steps * 2 * loads)
+    share = warps / machine.schedulers
+    tensor, issue = share * instructions * cost, share * (instructions * _issued(op) + steps * 2 * loads)
+    if op.element.parts > 1:
+        cut = sum([part.elements for part in parts]) / LANES
+        tensor = np.maximum(tensor, share * steps * cut * CUT_CYCLES)
     shared = warps * steps * brought / SHARED_BYTES
     busy = np.maximum(np.maximum(tensor, shared), issue)
     tiles = max(n.tiles for n in _shared(sums.nest))
     working = np.maximum(ceildiv(warps, machine.schedulers) * instructions * cost, busy)
-    working = working + steps * (MMA_LATENCY + LOAD_LATENCY)
+    working = working + steps * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
     late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0)
     return busy, working + turns * (TURN + late)
+
+
+def _issued(op: Mma) -> int:
+    """The instructions of a product of tiles: that itself; of parts all of them, and the additions of their sums."""
+    return op.element.products + (op.registers("d") if op.element.parts > 1 else 0)
 
 
 def _load_bytes(part: Fragments) -> int:

@@ -49,7 +49,9 @@ from .log_option import checked_log
 from .torch_side import check_torch
 
 INTERRUPTED = 130
-PRECISION = "strict (default), or tf32: tensor cores may cut factors of products to 10 bits (GPUs)"
+PRECISION = (
+    "strict (default); fp32x3: tensor cores multiply floats in two parts, about as exact; tf32: cut to 10 bits (GPUs)"
+)
 
 
 def _parser() -> argparse.ArgumentParser:

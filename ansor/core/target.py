@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from te_lite import mma
 from te_lite.errors import require
 
 from .errors import TaskError
@@ -17,9 +18,12 @@ from .registry import family_of, is_known, known_kinds
 from .target_options import check_option, known_words
 
 ALIASES = {"cpu": "c", "llvm": "c"}
-STRICT, TF32 = "strict", "tf32"
-PRECISIONS = (STRICT, TF32)
-"""How products of floats are computed: as the computation says, or with both factors cut to TF32 on tensor cores."""
+STRICT, TF32, FP32X3 = "strict", "tf32", "fp32x3"
+PRECISIONS = (STRICT, FP32X3, TF32)
+"""How products of floats are computed: as the computation says, or on tensor cores, with both factors in two TF32 parts
+(`te_lite/mma_meaning.py`), or cut to TF32."""
+ELEMENTS = {FP32X3: mma.TF32X3, TF32: mma.TF32}
+"""What tensor cores read floats as."""
 
 
 @dataclass(frozen=True, slots=True)

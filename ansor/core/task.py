@@ -91,7 +91,7 @@ class SearchTask:
     under its own key).  `hardware_params` default to what the target says.  `task_inputs` maps placeholder names to
     the arrays to measure with, instead of random ones.  `layout_rewrite_option` says how layout-free inputs are stored
     when programs are measured (target `c` only).  `precision` is that of the target (`Target.with_precision`): with
-    "tf32", products of floats may be computed by tensor cores.
+    "tf32" or "fp32x3", products of floats may be computed by tensor cores.
     Raises TaskError for an unknown workload or target, or arguments that do not fit.
     """
 

@@ -13,6 +13,11 @@ are no larger than the sum and that root: at most `max(1/32, 2 * u * sqrt(n)) * 
 
 With the precision TF32 the float32 factors of a sum of products of two may be cut off by 2^-10 of each, too: the sum is
 off by up to `2^-9 * sum |terms|` more, which is what tensor cores may be used for then.
+
+With FP32X3 such a factor is in two parts: off by 2^-23 of it, and where its small part is less than the least normal
+number by that; the product of two small parts, 2^-22 of a term, is left out.  So the sum is off by up to
+`2^-21 * sum |terms|` more; factors beyond `BIG` are cut as by TF32.  Errors of additions are held to the second bound
+there, however small: the first one would let a program pass that leaves out another product.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ from collections.abc import Sequence
 
 from te_lite import ComputeDAG
 from te_lite.expr import FLOATS, Binary, Call, Cast, Compare, Const, Expr, Logical, Not, Reduce, Select, Var
+from te_lite.mma_meaning import BIG
 from te_lite.reduction import max as max_reduce
 from te_lite.reduction import prod as prod_reduce
 from te_lite.reduction import sum as sum_reduce
@@ -29,7 +35,7 @@ from te_lite.state import root_extent
 from te_lite.tensor import ComputeOp, Tensor, make_compute
 from te_lite.visit import walk
 
-from ..core.target import STRICT, TF32
+from ..core.target import FP32X3, STRICT, TF32
 from .rounding_expr import (
     INFINITE,
     NOTHING,
@@ -51,8 +57,11 @@ from .rounding_expr import (
 
 SPREAD = 4.0
 NOISE = 1 / 32
-CUT = 2.0**-10
-"""Of TF32: the bits of a factor beyond the tenth of its fraction are cut off (`te_lite/mma_meaning.py`)."""
+CUT = {TF32: 2.0**-10, FP32X3: 2.0**-22}
+"""Of TF32: the bits of a factor beyond the tenth of its fraction are cut off (`te_lite/mma_meaning.py`).  Of two parts:
+the last bit, and half of what products leave out."""
+PARTS_GROW = 1 + 2.0**-9
+"""A product of the big parts may be larger than that of the factors by so much."""
 
 
 def rounding_errors(dag: ComputeDAG, precision: str = STRICT) -> dict[Tensor, Tensor]:
@@ -156,24 +165,39 @@ class _Reduction:
         total = self.reduced(size)
         starts = [x for x in self.body.init[self.k : self.k + 1]]
         total = shown(plus(total, *[magnitude(x) for x in starts]))
-        own = where(overflows(total, self.source.dtype), INFINITE, self._added(n, total))
+        most = Binary("*", total, Const(PARTS_GROW, REAL)) if self._in_parts else total
+        own = where(overflows(most, self.source.dtype), INFINITE, self._added(n, total))
         lost = Const(2 * n * least(self.source.dtype), REAL)
         return plus(*[self.reduced(e) for e in carried], *[self.of.errors.of(x) for x in starts], own, lost)
 
+    @property
+    def _cuts(self) -> bool:
+        """Whether it sums up products of two floats, which the precision may be about."""
+        return self.of.precision in CUT and self.source.dtype == "float32" and len(_factors(self.source)) == 2
+
+    @property
+    def _in_parts(self) -> bool:
+        return self._cuts and self.of.precision == FP32X3
+
     def _cut(self, factor: Expr) -> Expr | None:
-        """What a factor of a sum of products loses where it may be read as TF32."""
-        cut = self.of.precision == TF32 and factor.dtype == "float32" and len(_factors(self.source)) == 2
-        return Binary("*", magnitude(factor), Const(CUT, REAL)) if cut else None
+        """What a factor of a sum of products loses where it may be read as TF32, or in two parts."""
+        if not self._cuts or factor.dtype != "float32":
+            return None
+        cut: Expr = Const(CUT[self.of.precision], REAL)
+        if not self._in_parts:
+            return Binary("*", magnitude(factor), cut)
+        cut = Select(Compare(">", magnitude(factor), Const(BIG, REAL)), Const(CUT[TF32], REAL), cut)
+        return plus(Binary("*", magnitude(factor), cut), Const(least("float32"), REAL))
 
     def _added(self, n: int, total: Expr) -> Expr:
         """What `n` additions of terms of the magnitude `total` in all may be off by."""
-        u = unit(self.source.dtype)
+        u, noise = unit(self.source.dtype), 0.0 if self._in_parts else NOISE
         worst = Binary("*", magnitude(total), Const(u * min(float(n), SPREAD * math.sqrt(n)), REAL))
-        if SPREAD * u * n <= NOISE:  # sum |terms| is at most sqrt(n) times the root of the sum of squares
+        if SPREAD * u * n <= noise:  # sum |terms| is at most sqrt(n) times the root of the sum of squares
             return worst
         squares = self.reduced(math_product([f for g in _factors(self.source) for f in (_size(g), _size(g))]))
         level = Binary("+", magnitude(self.value), Call("sqrt", (magnitude(squares),), REAL))
-        return Binary("min", worst, Binary("*", level, Const(max(NOISE, SPREAD / 2 * u * math.sqrt(n)), REAL)))
+        return Binary("min", worst, Binary("*", level, Const(max(noise, SPREAD / 2 * u * math.sqrt(n)), REAL)))
 
     def _product(self, error: Expr | None) -> Expr | None:
         """Each factor widened by its error and two roundings, less the factors as they are."""

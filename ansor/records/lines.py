@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import RecordError, TeError, require
-from te_lite.fragment_storage import is_tf32
+from te_lite.fragment_storage import element_of
 from te_lite.step import (
     CacheRead,
     CacheWrite,
@@ -30,6 +30,7 @@ from te_lite.step import (
     Pipeline,
     RFactor,
     SetScope,
+    Step,
     StorageOrder,
     Swizzled,
     from_json,
@@ -38,7 +39,7 @@ from te_lite.step import (
 
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult
-from ..core.target import TF32
+from ..core.target import ELEMENTS
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.workloads import key_text
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
@@ -136,10 +137,16 @@ def _read_input(data: Any) -> MeasureInput:
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
     )
     facts = _read_task(task)
-    cut = [s.scope for s in steps if isinstance(s, SetScope) and is_tf32(s.scope)]
-    law = f"products in TF32 are for targets with -precision={TF32}"
-    require(not cut or f"-precision={TF32}" in facts.target.split(), RecordError, "record, i", law, scopes=cut)
+    _check_precision(steps, facts.target)
     return MeasureInput(SearchTask.from_facts(facts), steps=steps)
+
+
+def _check_precision(steps: Sequence[Step], target: str) -> None:
+    """Steps may multiply floats in TF32, cut or in parts, where their target asks for just that."""
+    for precision, element in ELEMENTS.items():
+        found = [s.scope for s in steps if isinstance(s, SetScope) and element_of(s.scope) == element]
+        law = f"products in {element.name.upper()} are for targets with -precision={precision}"
+        require(not found or f"-precision={precision}" in target.split(), RecordError, "record, i", law, scopes=found)
 
 
 def _read_task(data: list[Any]) -> TaskFacts:

@@ -107,6 +107,10 @@ inline uint32_t emu_tf32(float x) {  // to the nearest, ties away from zero
   const uint32_t bits = emu_bits<uint32_t>(x), special = (bits & 0x7f800000) == 0x7f800000;
   return (special ? bits : bits + 0x1000) & 0xffffe000;
 }
+inline float emu_min_xorsign(float a, float b) {
+  const float size = __builtin_fminf(__builtin_fabsf(a), __builtin_fabsf(b));
+  return __builtin_signbit(a) != __builtin_signbit(b) ? -size : size;
+}
 template <class P> __forceinline__ void emu_copy(P to, const void *from, size_t bytes, size_t read) {
   emu_copy_async(emu_shared(to), from, bytes, read, EMU_CHECKED);
 }

@@ -26,9 +26,9 @@ from te_lite.reference import evaluate, random_inputs
 def test_our_own_rows() -> None:
     """All of them are computations, none stands twice, and all but the vocabulary's argmax have a limit on a GPU."""
     rows = read_rows(OWN)
-    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDE"}
-    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12]
-    assert len({r.name for r in rows}) == 61 + 1 and [r.part for r in rows if r.name == MEAN] == ["A", "B", "E"]
+    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDEF"}
+    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5]
+    assert len({r.name for r in rows}) == 66 + 1 and [r.part for r in rows if r.name == MEAN] == ["A", "B", "E"]
     assert [r.name for r in rows if not r.limits["cuda"]] == ["argmax 1x50257"]
     assert sum(bool(r.limits["c"]) for r in rows) == 3
 
@@ -87,11 +87,11 @@ def test_trials_are_shared_out_among_computations(tmp_path: Path) -> None:
 
 
 def test_products_of_halves_and_in_tf32() -> None:
-    rows = {x: Row(f"linear 197x3072x768{x}", "", {}) for x in ("", " tf32", " fp16")}
+    rows = {x: Row(f"linear 197x3072x768{x}", "", {}) for x in ("", " tf32", " fp16", " fp32x3")}
     found = {x: [(t.shape, t.dtype) for t in row.tensors()] for x, row in rows.items()}
     assert found[""] == found[" tf32"] and [shape for shape, _ in found[""]] == [shape for shape, _ in found[" fp16"]]
     assert {dtype for _, dtype in found[" fp16"]} == {"float16"}
-    assert [row.precision for row in rows.values()] == ["strict", "tf32", "strict"]
+    assert [row.precision for row in rows.values()] == ["strict", "tf32", "strict", "fp32x3"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_whether_limits_hold() -> None:
 def found_row(name: str, ratio: float, commit: str = "one", **more: Any) -> dict[str, Any]:
     """What a run says of a row."""
     figures = operators.figures_of({"ours": [ratio, ratio, 2 * ratio], "eager": [1, 1, 1], "compile": [2, 2, 2]},
-                                   {"trials": 4, "seconds": 2.0}, 10**6)  # fmt: skip
+                                   {"trials": 4, "seconds": 2.0}, 10**6, {"ours": 3e-7, "eager": 2e-7})  # fmt: skip
     return {
         "row": name, "target": "c", "machine": "m", "threads": 2, "commit": commit, "date": "2026-11-23T05:00:00",
         "sides": "ours and torch",
@@ -149,7 +149,7 @@ def found_row(name: str, ratio: float, commit: str = "one", **more: Any) -> dict
 def test_figures_of_a_row() -> None:
     found = found_row("softmax 3x5", 0.5)
     assert found["best"] == "eager" and found["torch_us"] == {"eager": 1e6, "compile": 2e6}
-    assert found["figures"] == pytest.approx({"us": 5e5, "TB/s": 2e-6, "s/trial": 0.5, "ratio": 0.5})
+    assert found["figures"] == pytest.approx({"us": 5e5, "TB/s": 2e-6, "s/trial": 0.5, "ratio": 0.5, "error": 1.5})
     assert found["error_bar"] == pytest.approx(0.125 / 0.5)
 
 

@@ -13,7 +13,7 @@ import ansor
 import te_lite as te
 from ansor.cli.main import main
 from ansor.core.errors import TaskError
-from ansor.core.target import Target
+from ansor.core.target import PRECISIONS, Target
 from ansor.measure.check import accepted_values, mismatch
 from ansor.records.best import best_records, load_best_record
 from ansor.records.lines import dump_record_to_string, load_record_from_string
@@ -41,22 +41,26 @@ def result(seconds: float) -> ansor.MeasureResult:
 
 @pytest.fixture
 def programs() -> dict[str, ansor.MeasureInput]:
-    """A program of a product for each precision; that of TF32 is on tensor cores."""
-    tiled = PROGRAMS["tf32"]
-    tensors = tiled.tensors()
-    steps = tiled.schedule(tensors).state.steps
-    tasks = {x: ansor.SearchTask(compute_dag=tensors, target="cuda", precision=x) for x in ("strict", "tf32")}
-    return {x: ansor.MeasureInput(t, steps=steps if x == "tf32" else ()) for x, t in tasks.items()}
+    """A program of a product for each precision; all but the strict one are on tensor cores."""
+    tiled = {"tf32": PROGRAMS["tf32"], "fp32x3": replace(PROGRAMS["tf32"], name="m16n8k8_tf32x3_f32")}
+    tensors = tiled["tf32"].tensors()
+    tasks = {x: ansor.SearchTask(compute_dag=tensors, target="cuda", precision=x) for x in PRECISIONS}
+    steps = {x: tiled[x].schedule(tensors).state.steps for x in tiled}
+    return {x: ansor.MeasureInput(t, steps=steps.get(x, ())) for x, t in tasks.items()}
 
 
 def test_the_precision_of_a_target() -> None:
     assert task().target.precision == task("strict").target.precision == "strict"
     assert task("tf32").target == Target("cuda -precision=tf32") == task(target="cuda -precision=tf32").target
     assert str(task("strict", "cuda -precision=tf32 -arch=sm_90").target) == "cuda -arch=sm_90"
-    assert [task(x).target.results for x in ("strict", "tf32")] == ["cuda", "cuda tf32"]
+    assert {x: task(x).target.results for x in PRECISIONS} == {
+        "strict": "cuda", "tf32": "cuda tf32", "fp32x3": "cuda fp32x3",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("target, precision", [("cuda", "tf16"), ("c", "tf32"), ("cuda -precision=", None)])
+@pytest.mark.parametrize(
+    "target, precision", [("cuda", "tf16"), ("c", "tf32"), ("c", "fp32x3"), ("cuda -precision=", None)]
+)
 def test_a_precision_that_a_target_lacks_is_refused(target: str, precision: str | None) -> None:
     with pytest.raises(TaskError, match="strict"):
         task(precision, target)
@@ -64,35 +68,41 @@ def test_a_precision_that_a_target_lacks_is_refused(target: str, precision: str 
 
 def test_records_say_the_precision_and_have_a_version_of_our_own(programs: dict[str, ansor.MeasureInput]) -> None:
     lines = {x: dump_record_to_string(inp, result(1.0)) for x, inp in programs.items()}
-    assert {x: json.loads(line)["v"] for x, line in lines.items()} == {"strict": "v0.6", "tf32": "ansor-v1"}
+    versions = {x: json.loads(line)["v"] for x, line in lines.items()}
+    assert versions == {"strict": "v0.6", "tf32": "ansor-v1", "fp32x3": "ansor-v1"}
     assert {x: load_record_from_string(line)[0].task.target.precision for x, line in lines.items()} == {
         x: x for x in lines
     }
 
 
-def test_a_strict_record_with_products_in_tf32_is_refused(programs: dict[str, ansor.MeasureInput]) -> None:
-    line = dump_record_to_string(programs["tf32"], result(1.0)).replace(" -precision=tf32", "")
-    with pytest.raises(RecordError, match="-precision=tf32"):
-        load_record_from_string(line)
+@pytest.mark.parametrize("precision, other", [("tf32", "fp32x3"), ("fp32x3", "tf32")])
+def test_a_record_of_another_precision_is_refused(
+    programs: dict[str, ansor.MeasureInput], precision: str, other: str
+) -> None:
+    line = dump_record_to_string(programs[precision], result(1.0))
+    for written in ("", f" -precision={other}"):
+        with pytest.raises(RecordError, match=f"-precision={precision}"):
+            load_record_from_string(line.replace(f" -precision={precision}", written))
 
 
-@pytest.mark.parametrize("precision, seconds", [("strict", 2.0), ("tf32", 1.0)])
+@pytest.mark.parametrize("precision, seconds", [("strict", 3.0), ("fp32x3", 2.0), ("tf32", 1.0)])
 def test_no_result_is_served_for_another_precision(
     tmp_path, programs: dict[str, ansor.MeasureInput], precision: str, seconds: float
 ) -> None:
     log, wanted = tmp_path / "log.json", programs[precision].task
-    pairs = [(programs["strict"], result(2.0)), (programs["tf32"], result(1.0))]
+    pairs = [(programs[x], result(s)) for x, s in (("strict", 3.0), ("fp32x3", 2.0), ("tf32", 1.0))]
     ansor.save_records(log, *zip(*pairs, strict=True))
     found, best = load_best_record(log, wanted.workload_key, wanted.target)
     assert found is not None and best is not None and best.cost == seconds
-    assert len(best_records(pairs)) == 2
+    assert len(best_records(pairs)) == 3
     with ansor.ApplyHistoryBest(log):
         state = ansor.DispatchContext.current.query(wanted.target, wanted.workload_key)
-    assert any(isinstance(s, SetScope) for s in state.steps) == (precision == "tf32")
+    scopes = {s.scope.split(".")[1] for s in state.steps if isinstance(s, SetScope)}
+    assert scopes == {"strict": set(), "tf32": {"m16n8k8_tf32_f32"}, "fp32x3": {"m16n8k8_tf32x3_f32"}}[precision]
     policy = ansor.SketchPolicy(wanted, verbose=0)
     assert policy.preload_measured_states(log) == 1
     other = load_best_record(tmp_path / "log.json", wanted.workload_key, "cuda -precision=tf32 -arch=sm_80")
-    assert other[1] == pairs[1][1]
+    assert other[1] == pairs[2][1]
 
 
 # ------------------------------------------------------------------------------------------------ the checker
@@ -124,7 +134,7 @@ def swapped(fragment: Fragment) -> Fragment:
 
 @pytest.mark.parametrize("operand", ["a", "b", "d"])
 @pytest.mark.parametrize("planted", ["digits", "lane"])
-@pytest.mark.parametrize("name", ["m16n8k8_tf32_f32", "m16n8k16_f16_f32"])
+@pytest.mark.parametrize("name", ["m16n8k8_tf32_f32", "m16n8k16_f16_f32", "m16n8k8_tf32x3_f32"])
 def test_a_wrong_map_of_a_fragment_is_found(rng: np.random.Generator, name: str, operand: str, planted: str) -> None:
     op = mma(name)
     tiled = Tiled(name, SIZES, SIZES, (16, 8))
@@ -142,7 +152,7 @@ def test_a_wrong_map_of_a_fragment_is_found(rng: np.random.Generator, name: str,
 
     for k in range(0, SIZES[2], op.k):
         total = multiply_add(op, spoiled("a", a[:, k : k + op.k]), spoiled("b", b[k : k + op.k]), total)
-    precision = "tf32" if "tf32" in name else "strict"
+    precision = {"tf32": "tf32", "tf32x3": "fp32x3", "f16": "strict"}[op.element.name]
     assert "wrong" in wrongness(tiled, spoiled("d", total), [a, b], precision)
     right = np.zeros((16, 8), "float32")
     for k in range(0, SIZES[2], op.k):

@@ -143,8 +143,8 @@ def sketches(dag: ComputeDAG, target: Target = TARGET) -> list[State]:
     return extra_sketches(dag, target, HardwareParams(target=target), rules=["tensor_core"])
 
 
-def spaces(dag: ComputeDAG) -> list[Space]:
-    return [space_of(sketch, TARGET, HARDWARE) for sketch in sketches(dag)]
+def spaces(dag: ComputeDAG, target: Target = TARGET) -> list[Space]:
+    return [space_of(sketch, target, HARDWARE) for sketch in sketches(dag, target)]
 
 
 def every_row(space: Space) -> Matrix:
@@ -155,23 +155,23 @@ def every_row(space: Space) -> Matrix:
     return rows
 
 
-def drawn(dag: ComputeDAG, n: int, seed: int) -> list[State]:
+def drawn(dag: ComputeDAG, n: int, seed: int, target: Target = TARGET) -> list[State]:
     """`n` random programs of each sketch."""
     rng, out = np.random.default_rng(seed), []
-    for space in spaces(dag):
-        rows = sample_rows(home(space), n, rng, TARGET, HARDWARE)
-        out += [concrete(home(space), row, TARGET, HARDWARE) for row in rows]
+    for space in spaces(dag, target):
+        rows = sample_rows(home(space), n, rng, target, HARDWARE)
+        out += [concrete(home(space), row, target, HARDWARE) for row in rows]
     return out
 
 
 class Checker:
-    """What the runner checks: outputs within what rounding and TF32 explain."""
+    """What the runner checks: outputs within what rounding and the precision explain."""
 
-    def __init__(self, dag: ComputeDAG) -> None:
+    def __init__(self, dag: ComputeDAG, precision: str = TF32) -> None:
         self.dag = dag
         drawn_inputs = random_inputs(dag.tensors, np.random.default_rng(3))
         self.inputs = {t: drawn_inputs[t] for t in dag.inputs}
-        self.right = accepted_values(dag, self.inputs, TF32)
+        self.right = accepted_values(dag, self.inputs, precision)
 
     def wrong(self, arrays: list[np.ndarray]) -> str:
         return " ".join(
@@ -192,9 +192,9 @@ class Checker:
         return self.wrong(arrays).strip()
 
 
-def agrees(dag: ComputeDAG, n: int, seed: int, on_emulator: bool) -> None:
-    checker = Checker(dag)
-    states = drawn(dag, n, seed)
+def agrees(dag: ComputeDAG, n: int, seed: int, on_emulator: bool, target: Target = TARGET) -> None:
+    checker = Checker(dag, target.precision)
+    states = drawn(dag, n, seed, target)
     assert states
     for state in states:
         func = te.lower(state, dag.tensors)

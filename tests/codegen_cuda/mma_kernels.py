@@ -5,7 +5,7 @@ A block is one warp or several, in x; A[m][k] has rows along k; `k` computes C +
 
 from __future__ import annotations
 
-from codegen_cuda.mma_text import load_helper, mma_helper, mma_name
+from codegen_cuda.mma_text import load_helper, mma_helpers, mma_name
 from te_lite.mma import LOADS, Mma
 
 # What a lane loads of its fragments straight from memory: g is lane / 4, q is lane % 4.
@@ -34,7 +34,7 @@ def plain(op: Mma, sizes: tuple[int, int, int]) -> str:
 #define M {m}
 #define N {n}
 #define K {k}
-{mma_helper(op)}
+{chr(10).join(mma_helpers(op).values())}
 extern "C" __global__ void __launch_bounds__(64) k(const {element} *A, const {element} *B, {total} *C) {{
   const int lane = threadIdx.x & 31, g = lane >> 2, q = lane & 3;
   const int tile = blockIdx.x * 2 + (threadIdx.x >> 5), m0 = tile / (N / 8) * 16, n0 = tile % (N / 8) * 8;
@@ -119,5 +119,5 @@ extern "C" __global__ void __launch_bounds__(64) k(const half *A, const half *B,
 
 def pipelined(op: Mma) -> str:
     """64 x 64 x 128 halves: three stages of asynchronous copies, swizzled tiles, `ldmatrix`."""
-    helpers = [mma_helper(op), *[load_helper(x) for x in LOADS if x.count == 4]]
+    helpers = [*mma_helpers(op).values(), *[load_helper(x) for x in LOADS if x.count == 4]]
     return PIPELINED.replace("HELPERS", "\n".join(helpers))

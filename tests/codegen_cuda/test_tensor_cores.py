@@ -18,10 +18,9 @@ from codegen_cuda.inline_ptx import Address, Instruction, Vector, assemblies
 from te_lite import mma as table
 from te_lite.interp import run as interpret
 from te_lite.mma import MMA, Mma
-from te_lite.mma_meaning import read
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.codegen_cuda.mma_kernels import pipelined, plain, plain_launch
-from tests.mma_schedules import PROGRAMS
+from tests.mma_schedules import PROGRAMS, left_out, multiplied
 from tests.oracle import Oracle
 from tests.te_lite.test_mma import swapped
 from tests.te_lite.test_pipeline import piped
@@ -58,12 +57,12 @@ def wrong(op: Mma, arrays: list[np.ndarray], got: np.ndarray) -> bool:
 
     A sum is rounded once an instruction, to `u` of what is summed up; TF32 operands are cut to what is read of them.
     """
-    a, b, c = [read(op.element, x).astype("float64") for x in arrays[:2]] + [arrays[2].astype("float64")]
+    a, b, c = [multiplied(op.element, x) for x in arrays[:2]] + [arrays[2].astype("float64")]
     exact = a @ b + c
     if op.sum.dtype == "int32":
         return not np.array_equal(got, exact)
     u = 2.0**-11 if op.sum.dtype == "float16" else 2.0**-24
-    bound = a.shape[1] // op.k * u * (np.abs(a) @ np.abs(b) + np.abs(c))
+    bound = (a.shape[1] // op.k * u + left_out(op.element)) * (np.abs(a) @ np.abs(b) + np.abs(c))
     return not bool((np.abs(got - exact) <= bound * 1.01).all())
 
 

@@ -13,7 +13,8 @@ from te_lite.errors import ScheduleError
 from te_lite.fragment import LANES, Digit, Fragment
 from te_lite.interp import run
 from te_lite.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, mma
-from te_lite.mma_meaning import execute, gathered, meaning, multiply_add, read, scattered
+from te_lite.mma_meaning import BIG, execute, gathered, meaning, multiply_add, parts, read, scattered
+from tests.mma_schedules import left_out, multiplied
 
 # The maps once more, copied from the formulas of the PTX manual (groupID = lane >> 2, threadID_in_group = lane % 4),
 # "Matrix Fragments for mma.m16n8k8", ".m16n8k16" and ".m16n8k32": row and column of value i of a lane.
@@ -59,7 +60,8 @@ def agrees(op: Mma) -> bool:
 
 def test_the_maps_are_those_of_the_manual() -> None:
     assert set(MMA) == {
-        "m16n8k8_tf32_f32", "m16n8k16_f16_f32", "m16n8k16_bf16_f32", "m16n8k16_f16_f16", "m16n8k32_s8_s32",
+        "m16n8k8_tf32_f32", "m16n8k8_tf32x3_f32", "m16n8k16_f16_f32", "m16n8k16_bf16_f32", "m16n8k16_f16_f16",
+        "m16n8k32_s8_s32",
     }  # fmt: skip
     assert all(agrees(op) for op in MMA.values())
     assert mma("m16n8k16_f16_f32").ptx == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -112,16 +114,52 @@ def test_the_loop_nest_is_what_runs_through_the_maps(name: str) -> None:
     op = MMA[name]
     a, b, c = operands(op, np.random.default_rng(1))
     got = gathered(op.d, execute(op, scattered(op.a, a), scattered(op.b, b), scattered(op.d, c)))
-    x, y = read(op.element, a), read(op.element, b)
     nest = np.full_like(c, 99)
-    run(meaning(op), [x, y, c, nest])
-    exact = x.astype("float64") @ y.astype("float64") + c
+    held = [np.stack(parts(op.element, x)) for x in (a, b)]
+    run(meaning(op), [*[x if len(x) > 1 else x[0] for x in held], c, nest])
+    x, y = multiplied(op.element, a), multiplied(op.element, b)
+    exact = x @ y + c
     if op.sum.dtype == "int32":
         assert np.array_equal(got, exact) and np.array_equal(nest, exact)
     else:
-        size = np.abs(x).astype("float64") @ np.abs(y).astype("float64") + np.abs(c)
-        assert (np.abs(got - exact) <= UNIT[op.sum.ptx] * np.abs(exact) * 1.001).all()
-        assert (np.abs(nest - exact) <= 2 * op.k * UNIT[op.sum.ptx] * size).all()
+        size = np.abs(x) @ np.abs(y) + np.abs(c)
+        lost = left_out(op.element) * size
+        assert (np.abs(got - exact) <= UNIT[op.sum.ptx] * np.abs(exact) * 1.001 + lost).all()
+        assert (np.abs(nest - exact) <= 2 * op.k * UNIT[op.sum.ptx] * size + lost).all()
+
+
+def test_floats_are_the_sum_of_two_parts() -> None:
+    """To within the last of 24 bits; the first part is the nearest number of 11 bits, ties away from zero."""
+    element, rng = mma("m16n8k8_tf32x3_f32").element, np.random.default_rng(4)
+    drawn = (rng.standard_normal(10_000) * 2.0 ** rng.integers(-60, 60, 10_000)).astype("float32")
+    special = np.array([1 + 2.0**-11, -1 - 2.0**-11, 1 + 3 * 2.0**-11, 0.0, 2.0**-130, 2.0**-149, 3.4e38], "float32")
+    x = np.concatenate([drawn, special])
+    big, small = parts(element, x)
+    significand, exponent = np.frexp(x.astype("float64"))
+    want = np.ldexp(np.sign(x) * np.floor(np.abs(significand) * 2.0**11 + 0.5), exponent - 11)
+    normal = (np.abs(x) > 2.0**-120) & (np.abs(x) < BIG)
+    assert np.array_equal(big[normal], want[normal]) and np.array_equal(read(element, big), big)
+    error = np.where(np.abs(x) < BIG, 2.0**-23, 2.0**-10) * np.abs(x) + 2.0**-126
+    assert (np.abs(x.astype("float64") - big - small) <= error).all()
+    assert np.array_equal(read(element, small), small) and np.isfinite(big).all()
+
+
+def test_floats_in_parts_are_infinite_and_nan_as_floats_are() -> None:
+    """Also where the other factor has no small part, or one of another sign, and where finite ones overflow."""
+    rng = np.random.default_rng(5)
+    drawn = rng.standard_normal(57) * 2.0 ** rng.integers(-90, 128, 57)
+    values = np.array([np.inf, -np.inf, np.nan, 0.0, 1.0, -1 / 3, 3e38, *drawn], "float32")
+    op, a, b = mma("m16n8k8_tf32x3_f32"), np.zeros((4, 16, 8), "float32"), np.zeros((8, 1, 8, 8), "float32")
+    a[..., 3], b[:, 0, 3] = values.reshape(4, 16), values.reshape(8, 8)
+    with np.errstate(all="ignore"):
+        got = multiply_add(op, a, b, np.zeros((16, 8), "float32")).transpose(1, 2, 0, 3).reshape(64, 64)
+        want = np.multiply.outer(values, values)
+    assert np.isinf(want).sum() > 200 and np.array_equal(np.isnan(got), np.isnan(want))
+    assert np.array_equal(got[np.isinf(want)], want[np.isinf(want)])
+    cut = np.maximum.outer(*[np.where(np.abs(values) < BIG, 2.0**-21, 2.0**-9)] * 2)
+    lost = 2.0**-126 * (1 + np.maximum.outer(np.abs(values), np.abs(values)))
+    finite = np.isfinite(want)
+    assert (np.abs(got[finite] - want[finite].astype("float64")) <= (cut * np.abs(want) + lost)[finite]).all()
 
 
 def test_tf32_cuts_off_what_is_below_its_ten_bits() -> None:

@@ -16,18 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from te_lite.expr import Expr, Load, Reduce, same
 from te_lite.mma import MMA, Mma
-from te_lite.mma import TF32 as CUT
 from te_lite.mma_meaning import product
 from te_lite.reads import Affine, Read, reads_by_producer
 from te_lite.state import State
 from te_lite.visit import walk
 
-from ...core.target import TF32, Target
+from ...core.target import ELEMENTS, Target
 from ..predicates import is_untouched
 from .padded_shared import axes_read, extents_of
+
+FEWEST_TERMS_OF_PARTS = 32
+"""Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,8 @@ def _roles(
     m, n, terms = sides.rows[-1], sides.columns[-1], sides.terms[-1]
     if extents[m] < op.m or extents[n] <= op.n or extents[terms] < op.k:
         return None
+    if op.element.parts > 1 and prod([extents[x] for x in sides.terms]) < FEWEST_TERMS_OF_PARTS:
+        return None
     a, b = factor_of(*first, m, terms, extents), factor_of(*second, n, terms, extents)
     return None if a is None or b is None else Roles(op, m, n, terms, a, b)
 
@@ -95,7 +100,8 @@ def _instruction(target: Target, body: Expr) -> Mma | None:
     loads = [x for x in walk(body.sources[0]) if isinstance(x, Load)]
     for op in MMA.values():
         fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
-        fits = fits and (op.element != CUT or target.precision == TF32) and _has(target, op) and not body.init
+        fits = fits and (op.element.dtype != "float32" or op.element == ELEMENTS.get(target.precision))
+        fits = fits and _has(target, op) and not body.init
         if fits and any(same(body.sources[0], product(op, x, y)) for x, y in (loads, loads[::-1])):
             return op
     return None

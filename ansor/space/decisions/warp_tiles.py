@@ -152,7 +152,8 @@ def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, i
         sides, threads = (op.m * wm * tm, op.n * wn * tn), wm * wn * LANES
         terms = steps * op.k
         used = sum(s.nbytes(n, terms, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
-        registers = tm * tn * op.registers("d") + tm * op.registers("a") + tn * op.registers("b") + OTHER_REGISTERS
+        factors = op.element.parts * (tm * op.registers("a") + tn * op.registers("b"))
+        registers = tm * tn * op.registers("d") + factors + OTHER_REGISTERS
         fits = wm * wn <= MOST_WARPS and threads <= hardware.max_threads_per_block
         fits = fits and used <= hardware.max_shared_memory_per_block
         fits = fits and registers <= MOST_REGISTERS and threads * registers <= REGISTER_FILE
