@@ -3,6 +3,7 @@
 # make tune-network   tune the 24 tasks of ResNet-18 on the CPU, compile the network, check and time it
 # make tune-vta   tune the ten convolutions of ResNet-18 on a simulated accelerator, run the network in int8, check it
 # make test   set up the environment and run the checks and tests
+# make test-torch   the tests that need PyTorch (several GB, which are installed)
 # make test-long   whole runs: a fleet, tutorial pages, networks, every sketch compiled
 PYTHON ?= python3
 VENV ?= .venv
@@ -22,7 +23,7 @@ LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 # The tests start hundreds of processes, each of which would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: tune tune-cuda tune-network tune-vta test test-long lint fuzz bench clean
+.PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long lint fuzz bench clean
 
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -47,10 +48,17 @@ tune-vta: $(VENV)/.installed
 	$(RUN) -m ansor vta tune --trials $(VTA_TRIALS) --log $(VTA_LOG)
 
 test: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 -m "not slow and not long and not gpu"
+	$(RUN) -m pytest -n 2 -m "not slow and not long and not gpu and not torch"
 
 test-long: $(VENV)/.installed
 	$(RUN) -m pytest -n 2 -m "long and not slow and not gpu"
+
+$(VENV)/.installed-torch: $(VENV)/.installed
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[torch]" transformers
+	touch $@
+
+test-torch: $(VENV)/.installed-torch
+	$(RUN) -m pytest -m torch -p no:logging tests/torch
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

@@ -16,6 +16,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "onnx": ("onnx",),
     "cluster": ("ray",),
     "report": ("matplotlib", "jinja2"),
+    "torch": ("torch",),
 }
 """The packages of the extras in pyproject.toml: what can be installed whether this one was, or not."""
 

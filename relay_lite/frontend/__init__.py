@@ -6,5 +6,6 @@ Law: the other tool is imported only when a model of it is read.
 from __future__ import annotations
 
 from .onnx import from_onnx
+from .torch import from_exported_program
 
-__all__ = ["from_onnx"]
+__all__ = ["from_exported_program", "from_onnx"]

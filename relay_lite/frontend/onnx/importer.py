@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansor.core.sizes import imported_limit
 from te_lite.errors import TeError, require
 from te_lite.expr import FLOATS
 
@@ -17,6 +16,7 @@ from ...ir.types import TensorType
 from ...ir.visit import post_order
 from .control import CONTROL
 from .emit import cast, known_if_empty
+from .imported import ComputedConstants
 from .model import SUBJECT, OnnxGraph, OnnxInput, OnnxNode, definition, is_default, read_model
 from .node import Node
 from .stored import converted_wide
@@ -24,8 +24,6 @@ from .table import IGNORED, find
 from .versions import NEWEST, OLDEST_FORMS, OPSETS
 
 Shapes = Mapping[str, Sequence[Any] | None]
-WEIGHTS_COPIED = 4
-"""How often what is computed may hold all weights: cast, transposed, ..."""
 
 
 def from_onnx(
@@ -194,7 +192,7 @@ class _Walk:
         self.values: dict[int, Array] = {}
         self.scope: dict[str, Expr | None] = {"": None}
         self.dropped: dict[str, str] = {}
-        self.computed, self.most = 0, imported_limit() + WEIGHTS_COPIED * weights
+        self.constants = ComputedConstants(weights)
 
     def define(self, pairs: Iterable[tuple[str, Expr | None]], what: str) -> None:
         """Enter names; each may be defined only once."""
@@ -235,17 +233,10 @@ class _Walk:
         inputs = tuple(None if self.is_nothing(name) else self.read(name, f"ONNX {node}") for name in node.inputs)
         asked = Node(node.op, node.name, self.opsets[""], inputs, outputs, node.attrs, self.values)
         made = self.converted(node, asked)
-        self.count(made, inputs, f"ONNX {node}")
+        self.constants.count(made, inputs, f"ONNX {node}")
         self.define(((name, e) for name, e in zip(outputs, made, strict=False) if name), f"output of {node}")
         for index, name in enumerate(outputs[len(made) :], len(made)):
             self.dropped[name] = f"but output {index} of {node} is not supported"
-
-    def count(self, made: Iterable[Expr], given: Iterable[Expr | None], what: str) -> None:
-        """Keep the sum of the constants that were computed within what an import may take."""
-        fields = [f for e in made for f in (e.fields if isinstance(e, Tuple) else (e,)) if e not in given]
-        self.computed += sum(f.value.nbytes for f in fields if isinstance(f, Constant))
-        law = f"all constants computed from others may have {self.most} bytes, raise ANSOR_TENSOR_BYTES for more"
-        require(self.computed <= self.most, GraphError, what, law, bytes=self.computed)
 
     def converted(self, node: OnnxNode, asked: Node) -> list[Expr]:
         """What the converter of a node makes of it; an error names the node."""

@@ -1,0 +1,238 @@
+"""Layers: convolutions, products, normalisations, pools, attention and resizing, by the converters of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ...ir.nodes import Expr
+from ..onnx.emit import add, call, const, mul, reshape, transpose
+from ..onnx.product import product
+from .node import Aten, Converter, Converters
+
+GRID_MODES, GRID_PADS = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
+
+
+def convolution(node: Aten) -> Expr:
+    """convolution and its transpose, of 1 to 3 spatial axes."""
+    x, weight, bias = node.tensor("input"), node.tensor("weight"), node.optional("bias")
+    n = len(weight.shape) - 2
+    pads = node.each("padding", n)
+    window: dict[str, Any] = {
+        "strides": node.each("stride", n), "dilations": node.each("dilation", n), "pads": (*pads, *pads),
+        "group": node.integer("groups"),
+    }  # fmt: skip
+    extra = node.each("output_padding", n, (0,))
+    if not node.flag("transposed"):
+        return node.onnx("Conv", x, weight, bias, **window)[0]
+    return node.onnx("ConvTranspose", x, weight, bias, **window, output_padding=extra)[0]
+
+
+def mm(node: Aten) -> Expr:
+    """mm and bmm: products of matrices."""
+    return node.onnx("MatMul", node.tensor("self"), node.tensor("mat2"))[0]
+
+
+def addmm(node: Aten) -> Expr:
+    """addmm: beta self + alpha mat1 mat2."""
+    alpha, beta = float(node.number("alpha", 1)), float(node.number("beta", 1))
+    given = [node.tensor(name) for name in ("mat1", "mat2", "self")]
+    return node.onnx("Gemm", *given, alpha=alpha, beta=beta)[0]
+
+
+def baddbmm(node: Aten) -> Expr:
+    """baddbmm: beta self + alpha batch1 batch2."""
+    out = product(node.tensor("batch1"), node.tensor("batch2"))
+    alpha, beta, x = node.number("alpha", 1), node.number("beta", 1), node.tensor("self")
+    out = out if alpha == 1 else mul(out, alpha)
+    return out if beta == 0 else add(out, x if beta == 1 else mul(x, beta))
+
+
+def linear(node: Aten) -> Expr:
+    """linear: x weight' + bias."""
+    out = node.onnx("MatMul", node.tensor("input"), transpose(node.tensor("weight"), (1, 0)))[0]
+    bias = node.optional("bias")
+    return out if bias is None else add(out, bias)
+
+
+def _affine(node: Aten, shape: Sequence[int], dtype: str) -> tuple[Expr, Expr]:
+    """Weight and bias; ones and zeros where they are absent."""
+    given = [(node.optional(name), fill) for name, fill in (("weight", 1), ("bias", 0))]
+    one, two = (const(np.full(tuple(shape), fill), dtype) if e is None else e for e, fill in given)
+    return one, two
+
+
+def batch_norm(node: Aten) -> Sequence[Expr | None]:
+    """Batch norm in inference: with the running moments."""
+    x = node.tensor("input")
+    scale, shift = _affine(node, x.shape[1:2], x.dtype)
+    moments = node.tensor("running_mean"), node.tensor("running_var")
+    return [node.onnx("BatchNormalization", x, scale, shift, *moments, epsilon=node.number("eps"))[0], None, None]
+
+
+def layer_norm(node: Aten) -> Sequence[Expr | None]:
+    """Layer norm over the last axes."""
+    x, shape = node.tensor("input"), node.integers("normalized_shape")
+    scale, shift = _affine(node, shape, x.dtype)
+    out = node.onnx("LayerNormalization", x, scale, shift, axis=-len(shape), epsilon=node.number("eps"))[0]
+    return [out, None, None]
+
+
+def group_norm(node: Aten) -> Sequence[Expr | None]:
+    """Group norm: groups of channels, one scale and one shift a channel."""
+    x = node.tensor("input")
+    for name in ("N", "C", "HxW"):
+        node.integer(name)
+    scale, shift = _affine(node, x.shape[1:2], x.dtype)
+    groups, epsilon = node.integer("group"), node.number("eps")
+    return [node.onnx("GroupNormalization", x, scale, shift, num_groups=groups, epsilon=epsilon)[0], None, None]
+
+
+def instance_moments(node: Aten) -> Sequence[Expr | None]:
+    """Batch norm with the moments of the data: what an instance norm is made of, when the batch is one."""
+    x = node.tensor("input")
+    node.flag("training")
+    node.require(x.shape[0] == 1, "with the moments of the batch it is training, export the model after eval()",
+                 shape=x.shape)  # fmt: skip
+    scale, shift = _affine(node, x.shape[1:2], x.dtype)
+    return [node.onnx("InstanceNormalization", x, scale, shift, epsilon=node.number("eps"))[0], None, None]
+
+
+def rms_norm(node: Aten) -> Sequence[Expr | None]:
+    """RMS norm over the last axes."""
+    x, shape = node.tensor("input"), node.integers("normalized_shape")
+    weight = node.optional("weight")
+    scale = const(np.ones(shape), x.dtype) if weight is None else weight
+    epsilon = node.number("eps", float(np.finfo(x.dtype).eps))
+    return [node.onnx("RMSNormalization", x, scale, axis=-len(shape), epsilon=epsilon)[0], None]
+
+
+def pool(op: str, n: int) -> Converter:
+    """max and average pools over n axes; data without a batch get one for the time of the pool."""
+
+    def convert(node: Aten) -> Sequence[Expr | None]:
+        x, kernel = node.tensor("self"), node.each("kernel_size", n)
+        batched = x if len(x.shape) == n + 2 else reshape(x, (1, *x.shape))
+        pads = node.each("padding", n, (0,))
+        attrs: dict[str, Any] = {
+            "kernel_shape": kernel, "strides": node.each("stride", n, kernel), "pads": (*pads, *pads),
+            "ceil_mode": int(node.flag("ceil_mode")),
+        }  # fmt: skip
+        if op == "MaxPool":
+            out = node.onnx(op, batched, **attrs, dilations=node.each("dilation", n, (1,)))[0]
+        else:
+            counted = int(node.flag("count_include_pad", True))
+            out = node.onnx(op, batched, **attrs, count_include_pad=counted)[0]
+        return [reshape(out, node.shape), None][: len(node.result)]
+
+    return convert
+
+
+def adaptive_pool(n: int) -> Converter:
+    """Averages of as many windows as the result has elements: of equal ones a pool, else a product with weights."""
+
+    def convert(node: Aten) -> Expr:
+        x, size = node.tensor("self"), node.each("output_size", n)
+        inside = x.shape[-n:]
+        if all(s == 1 for s in size):
+            return call("mean", x, axis=tuple(range(len(x.shape) - n, len(x.shape))), keepdims=True)
+        if all(d % s == 0 for d, s in zip(inside, size, strict=True)):
+            kernel = tuple(d // s for d, s in zip(inside, size, strict=True))
+            batched = reshape(x, (1, prod(x.shape[:-n]), *inside))
+            out = node.onnx("AveragePool", batched, kernel_shape=kernel, strides=kernel)[0]
+            return reshape(out, node.shape)
+        for axis in range(n):
+            x = _averaged(x, len(x.shape) - n + axis, size[axis])
+        return x
+
+    return convert
+
+
+def _averaged(x: Expr, axis: int, count: int) -> Expr:
+    """An axis as `count` averages of windows that may overlap."""
+    extent = x.shape[axis]
+    weights = np.zeros((extent, count), x.dtype)
+    for k in range(count):
+        begin, end = k * extent // count, -(-(k + 1) * extent // count)
+        weights[begin:end, k] = 1 / (end - begin)
+    order = [a for a in range(len(x.shape)) if a != axis] + [axis]
+    out = product(transpose(x, order), const(weights, x.dtype), weights=True)
+    return transpose(out, [order.index(a) for a in range(len(order))])
+
+
+def attention(mask: str | None) -> Converter:
+    """Scaled dot products, of which only the first result is given; argument `mask` is added or selects."""
+
+    def convert(node: Aten) -> Sequence[Expr | None]:
+        node.require(node.number("dropout_p", 0) == 0, "dropout must be 0: this is inference")
+        node.flag("compute_log_sumexp"), node.flag("return_debug_mask")
+        query, key, value = (node.tensor(name) for name in ("query", "key", "value"))
+        heads = {"q_num_heads": query.shape[1], "kv_num_heads": key.shape[1]}
+        given = None if mask is None else node.optional(mask)
+        scale = float(node.number("scale", 1 / np.sqrt(query.shape[-1])))
+        causal = int(node.flag("is_causal"))
+        out = node.onnx("Attention", query, key, value, given, **heads, scale=scale, is_causal=causal)[0]
+        return [out, *[None] * (len(node.result) - 1)]
+
+    return convert
+
+
+def resized(mode: str, vec: bool) -> Converter:
+    """upsample: the spatial axes in another size, between the pixels by `mode`."""
+
+    def convert(node: Aten) -> Expr:
+        x = node.tensor("input" if vec else "self")
+        sizes, extents = node.shape[2:], x.shape[2:]
+        node.argument("output_size")
+        given = node.argument("scale_factors", ()) if vec else [node.argument(f"scales_{a}") for a in ("h", "w")]
+        fits = all(f is None or f * d == s for f, d, s in zip(given, extents, sizes, strict=False))
+        node.require(fits, "the scales must be those of the sizes", scales=str(given), size=sizes)
+        how: dict[str, Any]
+        if mode == "nearest":
+            how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        else:
+            corners = "align_corners" if node.flag("align_corners") else "half_pixel"
+            how = {"coordinate_transformation_mode": corners}
+        whole = const(node.shape, "int64")
+        return node.onnx("Resize", x, None, None, whole, mode=mode, **how)[0]
+
+    return convert
+
+
+def grid_sample(node: Aten) -> Expr:
+    """grid_sampler_2d: pixels at positions that are not whole."""
+    mode, pads = node.integer("interpolation_mode"), node.integer("padding_mode")
+    return node.onnx("GridSample", node.tensor("input"), node.tensor("grid"), mode=GRID_MODES[mode],
+                     padding_mode=GRID_PADS[pads], align_corners=int(node.flag("align_corners")))[0]  # fmt: skip
+
+
+RESIZED = {"nearest2d": "nearest", "bilinear2d": "linear", "bicubic2d": "cubic"}
+
+CONVERTERS: Converters = {
+    "aten.convolution": convolution,
+    "aten.mm": mm,
+    "aten.bmm": mm,
+    "aten.addmm": addmm,
+    "aten.baddbmm": baddbmm,
+    "aten.linear": linear,
+    "aten._native_batch_norm_legit_no_training": batch_norm,
+    "aten._native_batch_norm_legit.no_stats": instance_moments,
+    "aten.native_layer_norm": layer_norm,
+    "aten.native_group_norm": group_norm,
+    "aten._fused_rms_norm": rms_norm,
+    **{f"aten.max_pool{n}d_with_indices": pool("MaxPool", n) for n in (2, 3)},
+    **{f"aten.avg_pool{n}d": pool("AveragePool", n) for n in (1, 2, 3)},
+    "aten.adaptive_avg_pool1d": adaptive_pool(1),
+    "aten._adaptive_avg_pool2d": adaptive_pool(2),
+    "aten._adaptive_avg_pool3d": adaptive_pool(3),
+    "aten.scaled_dot_product_attention": attention("attn_mask"),
+    "aten._scaled_dot_product_flash_attention_for_cpu": attention("attn_mask"),
+    "aten._scaled_dot_product_efficient_attention": attention("attn_bias"),
+    "aten._scaled_dot_product_flash_attention": attention(None),
+    **{f"aten.upsample_{name}": resized(mode, vec=False) for name, mode in RESIZED.items()},
+    **{f"aten.upsample_{name}.vec": resized(mode, vec=True) for name, mode in RESIZED.items()},
+    "aten.grid_sampler_2d": grid_sample,
+}

@@ -1,0 +1,119 @@
+"""A graph that torch traced as plain values: the one file that knows how torch's objects look.
+
+It imports nothing of torch: nodes, tensors and dtypes are those of the object that it is handed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from te_lite.dtype import STORED
+from te_lite.errors import require
+
+from ...ir.errors import GraphError
+from ...ir.nodes import Array
+from .program import SUBJECT, AtenGraph, AtenNode, Ref, TensorInfo
+
+SKIPPED = ("device", "layout", "memory_format")
+"""Types of arguments that say where a tensor lies and in which order: not what it is."""
+
+
+def read_program(program: Any) -> AtenGraph:
+    """The program of a `torch.export.ExportedProgram`, which is decomposed to core ATen first.
+
+    Raises GraphError for programs that write to their inputs or buffers, and for inputs that are no tensors.
+    """
+    program = program.run_decompositions()
+    signature = program.graph_signature
+    written = sorted({spec.kind.name for spec in signature.output_specs} - {"USER_OUTPUT"})
+    law = "it must not write to buffers or inputs; export the model after eval()"
+    require(not written, GraphError, SUBJECT, law, outputs=written)
+    inputs, weights = [], {}
+    for spec in signature.input_specs:
+        if spec.kind.name == "USER_INPUT":
+            inputs.append(spec.arg.name)
+        else:
+            stored = program.state_dict if spec.target in program.state_dict else program.constants
+            weights[spec.arg.name] = array_of(stored[spec.target])
+    return read_graph(program.graph.nodes, inputs, weights)
+
+
+def read_graph(nodes: Iterable[Any], inputs: Sequence[str], weights: Mapping[str, Array]) -> AtenGraph:
+    """The nodes of a graph of torch.fx; `weights` are the values of its other placeholders and attributes, by name."""
+    reader = _Reader()
+    outputs: tuple[str, ...] = ()
+    for node in nodes:
+        if node.op == "output":
+            outputs = tuple(reader.outputs(node))
+        else:
+            reader.read(node)
+    return AtenGraph(tuple(inputs), weights, tuple(reader.nodes), outputs, reader.tensors)
+
+
+class _Reader:
+    """The nodes and tensors read so far; `names` are the tensors that a node of torch.fx stands for."""
+
+    def __init__(self) -> None:
+        self.nodes: list[AtenNode] = []
+        self.tensors: dict[str, TensorInfo] = {}
+        self.names: dict[str, tuple[str | None, ...]] = {}
+
+    def read(self, node: Any) -> None:
+        if node.target is operator.getitem and node.args[0].name in self.names:
+            self.names[node.name] = (self.names[node.args[0].name][node.args[1]],)
+            return
+        value = node.meta.get("val")
+        single = not isinstance(value, list | tuple)
+        parts = [value] if single else list(value)
+        kept = [self.define(node.name if single else f"{node.name}.{k}", part) for k, part in enumerate(parts)]
+        self.names[node.name] = tuple(kept)
+        if node.op == "call_function":
+            self.nodes.append(AtenNode(str(node.target), node.name, self.arguments(node), tuple(kept)))
+
+    def define(self, name: str, value: Any) -> str | None:
+        """Enter a tensor; None for what is none."""
+        if not hasattr(value, "stride"):
+            return None
+        extents = [*value.shape, *value.stride()]
+        law = "a static shape is needed; export the program without dynamic_shapes"
+        require(all(type(d) is int for d in extents), GraphError, f"tensor {name}", law, shape=str(tuple(value.shape)))
+        self.tensors[name] = TensorInfo(tuple(value.shape), _name(value.dtype), tuple(value.stride()))
+        return name
+
+    def arguments(self, node: Any) -> dict[str, Any]:
+        """The arguments by the names of the operator's schema; of what has none (no operator of ATen), by number."""
+        schema = getattr(node.target, "_schema", None)
+        names = [str(k) for k in range(len(node.args))] if schema is None else [a.name for a in schema.arguments]
+        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+        return {name: self.plain(value) for name, value in given.items()}
+
+    def plain(self, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return tuple([self.plain(v) for v in value])
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        kind = type(value).__name__
+        if kind == "Node":
+            name = self.names[value.name][0]
+            return None if name is None else Ref(name)
+        return None if kind in SKIPPED else _name(value)
+
+    def outputs(self, node: Any) -> Iterable[str]:
+        for value in self.plain(node.args[0]) if isinstance(node.args[0], list | tuple) else ():
+            require(isinstance(value, Ref), GraphError, SUBJECT, "its outputs must be tensors", got=value)
+            yield value.name
+
+
+def _name(value: Any) -> str:
+    """`float32` for torch.float32."""
+    return str(value).removeprefix("torch.")
+
+
+def array_of(tensor: Any) -> Array:
+    """The values of a tensor on the host; those of small floats go by float32, which has all of them."""
+    dtype, host = _name(tensor.dtype), tensor.detach().cpu()
+    return np.asarray(host.float().numpy()).astype(dtype) if dtype in STORED else np.asarray(host.numpy())

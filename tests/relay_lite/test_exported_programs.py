@@ -1,0 +1,175 @@
+"""Programs of torch.export are read from small committed files, without torch (tests/torch/exported.py wrote them)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import relay_lite as relay
+from relay_lite import GraphError, graph_executor, reference
+
+FOLDER = Path(__file__).parent.parent / "golden" / "exported"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.pt2"))
+Change = Callable[[dict[str, Any]], None]
+
+
+def values(name: str, kind: str) -> list[Any]:
+    with np.load(FOLDER / f"{name}.npz") as file:
+        return [file[f"{kind}{k}"] for k in range(sum(key.startswith(kind) for key in file))]
+
+
+def close(got: Any, want: Any, limit: float) -> None:
+    assert got.shape == want.shape
+    np.testing.assert_allclose(np.asarray(got, np.float64), want, rtol=0, atol=limit * np.abs(want).max())
+
+
+def test_there_are_files() -> None:
+    assert NAMES == ["pictures", "tokens", "weights", "windows"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_program_gives_what_pytorch_gave(name: str) -> None:
+    mod, params = relay.frontend.from_exported_program(FOLDER / f"{name}.pt2")
+    assert params == {}
+    given = {v.name: x for v, x in zip(mod["main"].params, values(name, "input"), strict=True)}
+    found = reference.run(mod, given, {})
+    outputs = found if isinstance(found, tuple) else (found,)
+    for got, want in zip(outputs, values(name, "output"), strict=True):
+        close(got, want, 1e-2 if str(got.dtype) == "bfloat16" else 2e-6)
+
+
+def test_a_program_is_compiled() -> None:
+    mod, _ = relay.frontend.from_exported_program(str(FOLDER / "tokens.pt2"))
+    module = graph_executor.GraphModule(relay.build(mod, target="c")["default"](relay.cpu()))
+    module.run(**{mod["main"].params[0].name: values("tokens", "input")[0]})
+    for k, want in enumerate(values("tokens", "output")):
+        close(module.get_output(k).numpy(), want, 1e-5)
+
+
+def changed(tmp_path: Path, change: Change, leave_out: str = "-", path: str = "models/model.json") -> Path:
+    """A file with a JSON entry changed, and without entries that are called so."""
+    with zipfile.ZipFile(FOLDER / "weights.pt2") as old, zipfile.ZipFile(tmp_path / "changed.pt2", "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name.endswith(path):
+                model = json.loads(data)
+                change(model)
+                data = json.dumps(model).encode()
+            if not name.endswith(leave_out):
+                new.writestr(name, data)
+    return tmp_path / "changed.pt2"
+
+
+def nodes(model: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = model["graph_module"]["graph"]["nodes"]
+    return found
+
+
+def rename(model: dict[str, Any]) -> None:
+    nodes(model)[0]["target"] = "torch.ops.mine.spin.default"
+
+
+def open_extent(model: dict[str, Any]) -> None:
+    model["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0] = {"as_expr": {"expr_str": "s0"}}
+
+
+def another_shape(model: dict[str, Any]) -> None:
+    tensors = model["graph_module"]["graph"]["tensor_values"]
+    tensors[nodes(model)[-1]["outputs"][0]["as_tensor"]["name"]]["sizes"][0] = {"as_int": 4}
+
+
+def writes(model: dict[str, Any]) -> None:
+    model["graph_module"]["signature"]["output_specs"].append({"buffer_mutation": {"buffer_name": "b", "arg": {}}})
+
+
+def unknown_argument(model: dict[str, Any]) -> None:
+    nodes(model)[0]["inputs"].append({"name": "twist", "arg": {"as_int": 3}, "kind": 1})
+
+
+def newer(model: dict[str, Any]) -> None:
+    model["schema_version"]["major"] = 9
+
+
+def nothing(model: dict[str, Any]) -> None:
+    """As it was."""
+
+
+MODELS: dict[str, tuple[Change, str]] = {
+    "operator": (rename, "these operators are not supported: mine.spin.default"),
+    "open": (open_extent, "a static shape is needed"),
+    "shape": (another_shape, "its result must have the shape that the program states"),
+    "writes": (writes, "it must not write to buffers or inputs"),
+    "argument": (unknown_argument, "these arguments are not supported, got twist='3'"),
+    "version": (newer, "schemas of version 8 are read, got version=9"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_refused_is_said_in_a_sentence(name: str, tmp_path: Path) -> None:
+    change, sentence = MODELS[name]
+    with pytest.raises(GraphError, match=sentence):
+        relay.frontend.from_exported_program(changed(tmp_path, change))
+
+
+def pickled(config: dict[str, Any]) -> None:
+    config["config"]["one"]["use_pickle"] = True
+
+
+def too_large(config: dict[str, Any]) -> None:
+    config["config"]["one"]["tensor_meta"]["sizes"][0] = {"as_int": 5}
+
+
+def backwards(config: dict[str, Any]) -> None:
+    config["config"]["one"]["tensor_meta"]["strides"][0] = {"as_int": -4}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [(pickled, "this one is pickled"), (too_large, "its file must hold it"), (backwards, "at least 0 is needed")],
+)
+def test_weights_that_do_not_fit_are_refused(change: Change, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match=sentence):
+        relay.frontend.from_exported_program(changed(tmp_path, change, path="data/weights/model_weights_config.json"))
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    empty, text = tmp_path / "empty.pt2", tmp_path / "text.pt2"
+    zipfile.ZipFile(empty, "w").close()
+    text.write_text("no archive")
+    missing = changed(tmp_path, nothing, leave_out="weight_0")
+    for path, sentence in ((empty, "torch 2.8 or later"), (text, "BadZipFile"), (tmp_path / "no.pt2", "FileNotFound"),
+                           (missing, "KeyError")):  # fmt: skip
+        with pytest.raises(GraphError, match=sentence):
+            relay.frontend.from_exported_program(path)
+    with pytest.raises(GraphError, match="ExportedProgram is needed, got type='int'"):
+        relay.frontend.from_exported_program(3)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_file_with_wrong_bytes_gives_an_error_or_a_graph(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    with zipfile.ZipFile(FOLDER / "weights.pt2") as archive:
+        data = {name: bytearray(archive.read(name)) for name in archive.namelist()}
+    name = rng.choice(sorted(data))
+    for place in rng.integers(0, len(data[name]), 3) if len(data[name]) else ():
+        data[name][place] = rng.integers(32, 127)
+    with zipfile.ZipFile(tmp_path / "wrong.pt2", "w") as archive:
+        for entry, content in data.items():
+            archive.writestr(entry, bytes(content))
+    try:
+        relay.frontend.from_exported_program(tmp_path / "wrong.pt2")
+    except GraphError as error:
+        assert "\n" not in str(error)
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    code = "import ansor, relay_lite, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
