@@ -14,6 +14,7 @@ from ..records.best import distill_record_file
 from ..records.journal import scan_lines
 from ..records.lines import RecordReader, workload_of
 from ..records.notes import WORKLOAD
+from .log_option import require_folder
 
 NAME = "distill"
 
@@ -30,9 +31,11 @@ def add_parser(commands: Any) -> Any:
 def distill(args: argparse.Namespace) -> int:
     """Write the best records to a file of their own.
 
-    Raises TaskError for an output that holds what would be lost, NoRecordError for a log without a valid record.
+    Raises TaskError for an output that holds what would be lost, JournalError for one whose folder is not there,
+    NoRecordError for a log without a valid record.
     """
     output = args.output or f"{args.log}.best.json"
+    require_folder(Path(output))
     _require_nothing_lost(args.log, Path(output))
     count = distill_record_file(args.log, output)
     require(count, NoRecordError, args.log, "holds no valid record, so nothing was written")

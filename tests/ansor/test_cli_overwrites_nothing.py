@@ -82,6 +82,8 @@ def test_a_packed_log_is_refused_before_the_search(log: Path, capsys: Any) -> No
 def test_folders_are_not_made_by_a_typing_error(command: list[str], log: Path, capsys: Any) -> None:
     assert main([*command, "--trials", "1", "--log", "typo/x.json"]) == 3
     assert capsys.readouterr().err == "ansor: typo/x.json: cannot be written: there is no folder typo\n"
+    assert main(["distill", "log.json", "-o", "typo/x.json"]) == 3
+    assert capsys.readouterr().err == "ansor: typo/x.json: cannot be written: there is no folder typo\n"
     assert not Path("typo").exists()
 
 
