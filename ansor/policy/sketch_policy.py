@@ -31,7 +31,7 @@ from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.api import is_ready, reads_features, scores_throughput
+from ..cost_model.api import is_ready, lacks_features, scores_throughput
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
@@ -144,9 +144,8 @@ class SketchPolicy:
         if program_cost_model is not None:
             needed = "a cost model, an object with update and predict, such as ansor.XGBModel(),"
             require_part(program_cost_model, CostModel, "SketchPolicy", needed)
-            lacks = getattr(program_cost_model, "reads_features", False) and not reads_features(program_cost_model)
             law = "it has reads_features = True, so predict_features(task, features) is needed"
-            require(not lacks, PartError, called(PART, program_cost_model), law)
+            require(not lacks_features(program_cost_model), PartError, called(PART, program_cost_model), law)
         self.task = task
         self.seed = chosen_seed("SketchPolicy", seed)
         self.rng = np.random.default_rng(self.seed)
