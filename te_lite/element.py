@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from .dtype import INDEX, INTEGER_BITS
 from .errors import ExprError, require
 from .hooks import Hook
+from .misuse import NoArray
 from .node import Expr, ExprLike, IterVar, Var, as_expr
 from .storage import storage_class
 
@@ -68,7 +69,7 @@ class Operation:
         return ()
 
 
-class Tensor:
+class Tensor(NoArray):
     """One output of an operation; `tensor[i, j]` (or `tensor(i, j)`) reads an element."""
 
     __slots__ = ("op", "value_index")

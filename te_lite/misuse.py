@@ -37,6 +37,43 @@ INSTEAD = {
 """What is written instead of a function of NumPy."""
 
 
+OF_ARRAYS = {
+    "T": "topi.transpose(x)", "transpose": "topi.transpose(x)", "reshape": "topi.reshape(x, shape)",
+    "flatten": "topi.nn.flatten(x)", "ravel": "topi.nn.flatten(x)", "squeeze": "topi.squeeze(x)",
+    "astype": "topi.cast(x, dtype)", "sum": "topi.sum(x, axis)", "prod": "topi.prod(x, axis)",
+    "max": "topi.max(x, axis)", "min": "topi.min(x, axis)", "argmax": "topi.argmax(x, axis)",
+    "argmin": "topi.argmin(x, axis)", "mean": "topi.sum(x, axis) / n", "clip": "topi.clip(x, low, high)",
+    "dot": "topi.nn.matmul(x, y)", "repeat": "topi.repeat(x, n, axis)",
+}  # fmt: skip
+"""What is written instead of an attribute of an array."""
+
+
+class NoArray:
+    """Base of tensors: what they lack of NumPy's arrays is refused in a sentence."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in OF_ARRAYS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(f"{self!r} is no array and has no .{name}; write {OF_ARRAYS[name]}")
+
+    def _written(self, python: str, instead: str) -> NoReturn:
+        raise ExprError(f"{python} is not for tensors such as {self!r}; write {instead}")
+
+    def __matmul__(self, other: object) -> Any:
+        self._written("x @ y", "topi.nn.matmul(x, y)")
+
+    def __rmatmul__(self, other: object) -> Any:
+        self._written("x @ y", "topi.nn.matmul(x, y)")
+
+    def __pow__(self, other: object) -> Any:
+        self._written("x ** y", "topi.power(x, y), or x * x")
+
+    def __abs__(self) -> Any:
+        self._written("abs(x)", "topi.abs(x)")
+
+
 class Unvalued:
     """Base of the expressions: what asks one for its value, or writes it as NumPy would, is refused with ExprError."""
 
@@ -73,6 +110,9 @@ class Unvalued:
 
     def __pow__(self, other: object) -> Any:
         self._written("x ** y", "te.power(x, y), or x * x")
+
+    def __round__(self, digits: int | None = None) -> Any:
+        self._written("round(x)", "te.round(x)")
 
     def __rpow__(self, other: object) -> Any:
         self._written("x ** y", "te.power(x, y)")

@@ -19,6 +19,7 @@ from ..records.files import LineReader
 from ..records.journal import scan_lines
 from ..records.lines import RecordReader, workload_of
 from ..records.notes import WORKLOAD
+from .log_option import require_folder
 
 NAME = "distill"
 
@@ -35,9 +36,11 @@ def add_parser(commands: Any) -> Any:
 def distill(args: argparse.Namespace) -> int:
     """Write the best records, of programs or of configurations of templates, to a file of their own.
 
-    Raises TaskError for an output that holds what would be lost, NoRecordError for a log without a valid record.
+    Raises TaskError for an output that holds what would be lost, JournalError for one whose folder is not there,
+    NoRecordError for a log without a valid record.
     """
     output = args.output or f"{args.log}.best.json"
+    require_folder(Path(output))
     templates = holds_configurations(args.log)
     _require_nothing_lost(args.log, Path(output), templates)
     count = pick_best(args.log, output) if templates else distill_record_file(args.log, output)

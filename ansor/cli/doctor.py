@@ -46,7 +46,7 @@ def _target(kind: str) -> list[Line]:
     try:
         found.check(kind)
     except TeError as error:
-        return [(name, False, str(error)), *found.report()]
+        return [(name, False, str(error)), *[row for row in found.report() if row[2] != str(error)]]
     return [(name, True, "is there"), *found.report()]
 
 

@@ -72,7 +72,8 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
         if name in one.failures:
             yield f"  {name}, the first: {reason}"
     if one.turns:
-        yield f"  the best few timed again, in turns: {spread_text(one.turns)}"
+        which = ", the untuned program" if one.turns_untuned else ""
+        yield f"  the best few timed again, in turns: {spread_text(one.turns)}{which}"
     if one.untuned is not None:
         yield f"  untuned: {seconds_text(one.untuned)}"
     for trials in checkpoints(len(one.curve)):

@@ -24,7 +24,12 @@ TOLERANCE = 1e-3
 
 
 def exact_torch() -> Any:
-    """PyTorch with this process's threads: TF32 off, the fastest algorithm of each convolution, no gradients."""
+    """PyTorch with this process's threads: TF32 off, the fastest algorithm of each convolution, no gradients.
+
+    Raises TaskError where it is not installed.
+    """
+    law = f"it is not installed; `{python()} -m pip install torch`"
+    require(importlib.util.find_spec("torch") is not None, TaskError, "PyTorch", law)
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(host_cores())
     torch.set_float32_matmul_precision("highest")

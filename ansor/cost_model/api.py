@@ -58,6 +58,18 @@ def reads_features(model: CostModel) -> TypeGuard[FeatureModel]:
 
 
 @runtime_checkable
+class SaysReadsFeatures(Protocol):
+    """A cost model that says whether it reads features."""
+
+    reads_features: bool
+
+
+def lacks_features(model: CostModel) -> bool:
+    """Whether a model says that it reads features, and has no method for it."""
+    return isinstance(model, SaysReadsFeatures) and bool(model.reads_features) and not reads_features(model)
+
+
+@runtime_checkable
 class SaysReady(Protocol):
     """A cost model that says whether its scores mean something by now."""
 

@@ -12,7 +12,7 @@ import os
 import platform
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 from te_lite.dag_json import dag_to_json
 
 from ..core.errors import PASSING, AnsorError
+from ..core.measure_values import MeasureResult
 from ..core.parts import asking
 from ..core.task import SearchTask
 from ..core.workloads import key_text
@@ -29,7 +30,10 @@ from .protocols import Seeded
 
 
 class SearchFailed(AnsorError):
-    """The search of a task failed; `task`, and the file `report` to attach to an issue."""
+    """The search of a task failed; `task`, and the file `report` to attach to an issue.
+
+    `results` are those that its policy was told of when it failed.
+    """
 
     exit_code = 5
 
@@ -40,6 +44,7 @@ class SearchFailed(AnsorError):
         )
         self.task = task
         self.report = report
+        self.results: Sequence[MeasureResult] = ()
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from .protocols import Announces, AsksAhead
-from .search_failure import reporting
+from .search_failure import SearchFailed, reporting
 
 FIRST_ROUND = 32
 
@@ -96,11 +96,15 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
 
 
 def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:
-    """Wait for the results of a round, and tell the policy.  Raises SearchFailed."""
+    """Wait for the results of a round, and tell the policy.  Raises SearchFailed, which has the results."""
     results = measurer.finish(batch)
-    if results:
-        with reporting(batch.task, policy, "tell"):
-            policy.tell(batch.inputs, results)
+    try:
+        if results:
+            with reporting(batch.task, policy, "tell"):
+                policy.tell(batch.inputs, results)
+    except SearchFailed as failure:
+        failure.results = results
+        raise
     return results
 
 

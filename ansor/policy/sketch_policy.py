@@ -21,17 +21,17 @@ from te_lite.step import Step
 from ..core.allocator import keep_freed_memory
 from ..core.checks import require_part
 from ..core.collector import collector_paused
-from ..core.errors import TaskError
+from ..core.errors import PartError, TaskError
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.options import SketchOptions
-from ..core.parts import asking
+from ..core.parts import asking, called
 from ..core.registry import entry_of
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.api import is_ready, scores_throughput
+from ..cost_model.api import is_ready, lacks_features, scores_throughput
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
@@ -40,7 +40,7 @@ from ..evolve.neighbours import neighbours
 from ..measure.measurer import ProgramMeasurer
 from ..records.lines import Record, believed_records, target_results
 from ..sketch import PreloadCustomSketchRule, generate_sketches
-from ..sketch.extra import EXTRA_RULES, extra_sketches
+from ..sketch.extra import EXTRA_RULES, extra_rules, extra_sketches
 from ..space.choices import Group
 from .callbacks import PreloadMeasuredStates, Prepares
 from .description import Uses
@@ -144,6 +144,8 @@ class SketchPolicy:
         if program_cost_model is not None:
             needed = "a cost model, an object with update and predict, such as ansor.XGBModel(),"
             require_part(program_cost_model, CostModel, "SketchPolicy", needed)
+            law = "it has reads_features = True, so predict_features(task, features) is needed"
+            require(not lacks_features(program_cost_model), PartError, called(PART, program_cost_model), law)
         self.task = task
         self.seed = chosen_seed("SketchPolicy", seed)
         self.rng = np.random.default_rng(self.seed)
@@ -184,6 +186,7 @@ class SketchPolicy:
             least, most = self.RANGES.get(name, (-math.inf, math.inf))
             law = f"parameter {name!r} must be at least {least}" + (f" and at most {most}" if most < math.inf else "")
             require(name not in self.RANGES or least <= value <= most, TaskError, "SketchPolicy", law, value=value)
+        extra_rules(params.get("extra_sketch_rules", ""))
         return {**self.DEFAULT_PARAMS, **params}
 
     @property
@@ -225,8 +228,7 @@ class SketchPolicy:
 
     def extra_sketches(self) -> list[State]:
         """The sketches of the rules beyond Ansor's, made once."""
-        asked = "" if self._extra_off else self.params["extra_sketch_rules"]
-        rules = EXTRA_RULES if asked == "all" else [name.strip() for name in asked.split(",") if name.strip()]
+        rules = () if self._extra_off else extra_rules(self.params["extra_sketch_rules"])
         task = self.task
         as_read = task.layout_rewrite_option == LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
         for rule in rules:
@@ -284,7 +286,8 @@ class SketchPolicy:
     def _picked(self, proposals: Proposals, n: int) -> list[Picked]:
         if self._learns_nothing:
             return proposals.random(n)
-        known = is_ready(self.cost_model)
+        with asking(PART, self.cost_model, "ready"):
+            known = is_ready(self.cost_model)
         chance = int(self.params["eps_greedy"] * n) if known else n // 2
         model = self.cost_model if known else AnalyticalModel()
         score = Scorer(self.task, model, self._prior if known else 0.0)

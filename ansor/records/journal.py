@@ -39,11 +39,15 @@ def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
 
 
 def ensure_writable(path: str | os.PathLike[str]) -> None:
-    """Make the directories of `path` and the file itself, if missing.  Raises JournalError when that fails."""
+    """Make the directories of `path` and the file, if missing.  Raises JournalError where nothing can be added."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(_opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT))
+        fd = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            _require_unpacked(fd, path)
+        finally:
+            os.close(fd)
     except OSError as error:
         raise _cannot(path, "written", error) from error
 
@@ -109,6 +113,12 @@ def _locked(path: Path) -> Iterator[int]:
             os.close(fd)
 
 
+def _require_unpacked(fd: int, path: Path) -> None:
+    law = "is packed by gzip, and records cannot be appended; unpack it, or write another log"
+    packed = stat.S_ISREG(os.fstat(fd).st_mode) and os.pread(fd, 2, 0) == PACKED
+    require(not packed, JournalError, str(path), law)
+
+
 def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
     """Append whole lines (given without newline) and wait until they are on the disk.
 
@@ -118,8 +128,7 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
     data = "".join(line + "\n" for line in lines).encode()
     try:
         with _locked(path) as fd:
-            law = "is packed by gzip, and records cannot be appended; unpack it, or write another log"
-            require(os.pread(fd, 2, 0) != PACKED, JournalError, str(path), law)
+            _require_unpacked(fd, path)
             end = _repair_tail(fd, path)
             try:
                 if os.write(fd, data) != len(data):

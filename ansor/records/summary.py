@@ -32,7 +32,8 @@ class TaskSummary:
     `names` are what it may be asked for by, the shortest first; `flops` the operations of one run, if they are known.
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
     building and measuring took in all.  `untuned` are the seconds of the untuned program, `turns` all figures of the
-    best program when the best few were last timed in turns; `reasons` why the first failure of each cause was one.
+    best program when the best few were last timed in turns,
+    `turns_untuned` whether it is the untuned one; `reasons` why the first failure of each cause was one.
     """
 
     title: str
@@ -47,6 +48,7 @@ class TaskSummary:
     seconds: float = 0.0
     untuned: float | None = None
     turns: tuple[float, ...] = ()
+    turns_untuned: bool = False
     reasons: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -143,7 +145,7 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
         if untuned is not None and untuned[1].ok and (task := tasks.get(workload_of(untuned[0]))):
             task.untuned = untuned[1].cost
         if turns and (task := tasks.get(workload_of(turns[0][0]))):
-            task.turns = turns[0][1].costs
+            task.turns, task.turns_untuned = turns[0][1].costs, not turns[0][0].steps
         if failure is not None and (task := tasks.get(workload_of(failure[0][0]))):
             task.reasons.setdefault(cause(failure[0][1].error_no), failure[1])
     return runs

@@ -89,11 +89,11 @@ class Rounds:
     def _whole(self, task_id: int, trials: int) -> list[float]:
         with self.measurer.display.run(self.tasks[task_id], trials):
             try:
-                inputs, results = self.policies[task_id].continue_search_one_round(trials, self.measurer)
+                _, results = self.policies[task_id].continue_search_one_round(trials, self.measurer)
             except SearchFailed as failure:
                 self._give_up(task_id, failure)
-                return []
-        return [cost_of(res) for _, res in zip(inputs, results, strict=True)]
+                results = failure.results
+        return [cost_of(res) for res in results]
 
     def _rest(self, task_id: int, batch: Batch) -> list[float]:
         with self.measurer.display.run(self.tasks[task_id], len(batch.inputs)):

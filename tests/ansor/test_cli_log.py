@@ -85,6 +85,8 @@ def test_what_was_confirmed_stands_beside_what_was_measured_once(write: Any, cap
     for other, expected in (("b.json", words), ("c.json", "timed again, in turns A 4 ms B none")):
         assert main(["log", "--compare", "a.json", other]) == 0
         assert expected in [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert main(["log", "a.json"]) == 0
+    assert "in turns: 4 ms (3 ms to 5 ms in 3 figures), the untuned program\n" in capsys.readouterr().out
     assert main(["log", "--compare", "c.json", "c.json"]) == 0
     assert "timed again" not in capsys.readouterr().out
 

@@ -69,9 +69,20 @@ def test_records_are_appended_to_logs_only(command: list[str], log: Path, capsys
         ansor.RecordToFile("mine.py")
 
 
+def test_a_packed_log_is_refused_before_the_search(log: Path, capsys: Any) -> None:
+    ansor.records.journal.replace_file("packed.json.gz", log.read_text().splitlines())
+    before = Path("packed.json.gz").read_bytes()
+    assert main(["tune", "matmul", "--shape", "8,8,8", "--more", "1", "--log", "packed.json.gz"]) == 3
+    said = capsys.readouterr()
+    assert said.err.startswith("ansor: packed.json.gz: is packed by gzip, and records cannot be appended; unpack it")
+    assert said.out == "" and Path("packed.json.gz").read_bytes() == before
+
+
 @pytest.mark.parametrize("command", [["tune", "matmul"], ["tune-network", "resnet-18"], ["vta", "tune"]])
 def test_folders_are_not_made_by_a_typing_error(command: list[str], log: Path, capsys: Any) -> None:
     assert main([*command, "--trials", "1", "--log", "typo/x.json"]) == 3
+    assert capsys.readouterr().err == "ansor: typo/x.json: cannot be written: there is no folder typo\n"
+    assert main(["distill", "log.json", "-o", "typo/x.json"]) == 3
     assert capsys.readouterr().err == "ansor: typo/x.json: cannot be written: there is no folder typo\n"
     assert not Path("typo").exists()
 

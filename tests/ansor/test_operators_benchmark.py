@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import ansor
+from ansor.cli import torch_side
 from ansor.core.errors import TaskError
-from benchmarks import beside_cublas, operators, pytorch
+from benchmarks import beside_cublas, operators, pytorch, report
 from benchmarks.operator_rows import MEAN, OWN, Row, chosen_rows, limits_of, moved_bytes, read_rows
 from benchmarks.operator_table import Journal, verdict
 from te_lite import ComputeDAG
@@ -242,3 +243,13 @@ def test_a_run_and_its_continuation(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert end.value.code == 0 and len(log.read_text().splitlines()) == expected
     found = json.loads((tmp_path / "a.json").read_text())["figures"]["rows"]
     assert [f["search"]["trials"] for f in found] == [5, 5] and all(f["figures"]["ratio"] > 0 for f in found)
+
+
+def test_without_pytorch_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_side.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["benchmarks/operators.py", "--rows", "softmax*"])
+    with pytest.raises(SystemExit, match=r"^operators: PyTorch: it is not installed; `.* -m pip install torch`$"):
+        report.run(operators.main)
+    for script in Path(operators.__file__).parent.glob("*.py"):
+        if "exact_torch" in script.read_text() and "def main(" in script.read_text():
+            assert script.read_text().endswith("    report.run(main)\n"), script

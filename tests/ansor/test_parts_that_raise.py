@@ -103,12 +103,12 @@ def tune(task: ansor.SearchTask, policy: Any = None, runner: Any = None, builder
 
 def giving(cls: type, method: str, answer: Any) -> Any:
     """An object of a class whose `method` gives `answer`, or does as it says."""
-    does = answer if callable(answer) else lambda *_: answer
+    does = answer if callable(answer) or isinstance(answer, property) else lambda *_: answer
     return type(cls.__name__, (cls,), {method: does})
 
 
 def with_model(method: str) -> Callable[[ansor.SearchTask], None]:
-    model = giving(Model, method, fails)
+    model = giving(Model, method, property(fails) if method == "ready" else fails)
     model.reads_features = method == "predict_features"
     return lambda t: tune(t, ansor.SketchPolicy(t, model(), PARAMS, seed=0, verbose=0))
 
@@ -134,6 +134,7 @@ RAISES = {
     "cost model Model: predict raised": with_model("predict"),
     "cost model Model: predict_features raised": with_model("predict_features"),
     "cost model Model: update raised": with_model("update"),
+    "cost model Model: ready raised": with_model("ready"),
     "mutation 'mine': apply raised": with_mutation,
     "sketch rule 'mine': the condition raised": with_rule(fails, fails),
     "sketch rule 'mine': the action raised": with_rule(fails),
@@ -271,6 +272,23 @@ def test_one_above_all_others_is_no_score(tasks: dict[str, ansor.SearchTask]) ->
         policy = ansor.SketchPolicy(tasks["c"], model, PARAMS, seed=0, verbose=0)
         error = raised(lambda policy=policy: tune(tasks["c"], policy))
         assert str(error).startswith("cost model Model: a score must be finite, or -inf for what cannot be scored")
+
+
+def test_a_model_that_reads_features_scores_them(tasks: dict[str, ansor.SearchTask]) -> None:
+    class OnlyStates(ansor.PythonBasedModel):
+        reads_features = True
+
+    law = r"^cost model OnlyStates: it has reads_features = True, so predict_features\(task, features\) is needed$"
+    with pytest.raises(PartError, match=law):
+        ansor.SketchPolicy(tasks["c"], OnlyStates())
+
+
+def test_unknown_extra_rules_are_no_failure_of_the_search(tasks: dict[str, ansor.SearchTask]) -> None:
+    with pytest.raises(
+        ansor.TaskError,
+        match=r"^extra_sketch_rules: the rule is unknown, did you mean packed_read\? known are .*, got 'pakced_read'$",
+    ):
+        ansor.SketchPolicy(tasks["c"], params={"extra_sketch_rules": "rows, pakced_read"})
 
 
 def test_a_search_that_measures_nothing_is_told(tasks: dict[str, ansor.SearchTask]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import operator
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from te_lite import misuse
+from te_lite import misuse, topi
 from te_lite.schedule import Schedule, StageHandle
 
 ROOT = Path(__file__).parent.parent.parent
@@ -29,6 +30,7 @@ def forgotten(i: Any) -> None:
 
 
 MISTAKES: list[tuple[Callable[..., Any], str]] = [
+    (lambda i: round(A[i, 0]), r"round\(x\) is not for expressions such as A\[i, 0\]; write te.round\(x\)"),
     (lambda i: te.sum(A[i, K]), "sum: reduces over reduction axes only; write k = te.reduce_axis"),
     (lambda i: te.max(A[i, K], axis=1), "max: reduces over .* got axis=1"),
     (lambda i: te.sum(A[i, K], axis="k"), "sum: reduces over .* got axis='k'"),
@@ -111,6 +113,29 @@ def test_equality_of_expressions_serves_dictionaries_everywhere() -> None:
     with pytest.raises(te.ExprError, match="no truth value"):
         te.compute((4,), lambda i: A[i, 0] if A[i, 1] == 0 else 1.0)
     assert A[0, 0] != A[0, 1], "an element that fails ends the writing"
+
+
+@pytest.mark.parametrize(
+    ("function", "instead"),
+    [
+        (lambda: A @ A, "topi.nn.matmul(x, y)"), (lambda: np.ones((3, 4)) @ A, "topi.nn.matmul(x, y)"),
+        (lambda: A**2, "topi.power(x, y), or x * x"), (lambda: abs(A), "topi.abs(x)"),
+    ],
+)  # fmt: skip
+def test_a_tensor_is_no_array(function: Callable[[], Any], instead: str) -> None:
+    with pytest.raises(te.ExprError, match=rf"is not for tensors such as .*; write {re.escape(instead)}$"):
+        function()
+
+
+def test_what_arrays_have_and_tensors_lack() -> None:
+    for name, instead in misuse.OF_ARRAYS.items():
+        assert hasattr(np.ndarray, name) and not hasattr(A, name)
+        with pytest.raises(AttributeError, match=rf"A, .* is no array and has no .{name}; write {re.escape(instead)}$"):
+            getattr(A, name)
+        assert callable(operator.attrgetter(instead.partition("(")[0].removeprefix("topi."))(topi))
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'shap'"):
+        A.shap  # noqa: B018
+    assert copy.copy(A) == A
 
 
 def test_what_is_written_instead_exists() -> None:

@@ -10,6 +10,7 @@ from te_lite.state import State
 
 from ...core.errors import TaskError
 from ...core.hardware import HardwareParams
+from ...core.hints import did_you_mean
 from ...core.options import SketchOptions
 from ...core.target import Target
 from ..generate import generate_sketches
@@ -73,6 +74,15 @@ EXTRA_RULES: dict[str, Rule] = {
     "tensor_core": tensor_core_sketches,
     "split_reduction_transposed_ahead": _changed(split_reduction_sketches, transposed, double_buffered),
 }
+
+
+def extra_rules(asked: str) -> tuple[str, ...]:
+    """The rules that a parameter names, with commas; `all` is all.  Raises TaskError for one that is unknown."""
+    names = tuple(EXTRA_RULES if asked == "all" else [name.strip() for name in asked.split(",") if name.strip()])
+    for name in names:
+        law = f"the rule is unknown, {did_you_mean(name, EXTRA_RULES)}known are {', '.join(EXTRA_RULES)}"
+        require(name in EXTRA_RULES, TaskError, "extra_sketch_rules", law, got=name)
+    return names
 
 
 def extra_sketches(

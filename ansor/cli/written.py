@@ -13,6 +13,11 @@ from ..records.journal import require_log
 def checked_log(text: str) -> Path:
     """The file of a text.  Raises JournalError when its folder is not there, and for a file that is no log."""
     path = Path(text)
-    require(path.parent.is_dir(), JournalError, f"{path}: cannot be written", f"there is no folder {path.parent}")
+    require_folder(path)
     require_log(path)
     return path
+
+
+def require_folder(path: Path) -> None:
+    """Raise JournalError for a file in a folder that is not there, which may be a typing error."""
+    require(path.parent.is_dir(), JournalError, f"{path}: cannot be written", f"there is no folder {path.parent}")
