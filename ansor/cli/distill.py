@@ -14,7 +14,7 @@ from ..records.best import distill_record_file
 from ..records.journal import scan_lines
 from ..records.lines import RecordReader, workload_of
 from ..records.notes import WORKLOAD
-from .log_option import require_folder
+from .written import require_folder
 
 NAME = "distill"
 
