@@ -19,7 +19,7 @@ from ..records.files import LineReader
 from ..records.journal import scan_lines
 from ..records.lines import RecordReader, workload_of
 from ..records.notes import WORKLOAD
-from .log_option import require_folder
+from .written import require_folder
 
 NAME = "distill"
 

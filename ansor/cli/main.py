@@ -45,8 +45,8 @@ from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
-from .log_option import checked_log
 from .torch_side import check_torch
+from .written import checked_log
 
 INTERRUPTED = 130
 PRECISION = (

@@ -12,7 +12,7 @@ from ..core.registry import front_end
 from ..core.seeds import checked_seed
 from . import budget, user_code
 from . import devices as cli_devices
-from .log_option import checked_log
+from .written import checked_log
 
 NAME = "tune-network"
 

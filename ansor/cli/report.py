@@ -11,6 +11,7 @@ from te_lite.errors import require
 
 from ..core.errors import NoRecordError, TaskError
 from ..report.page import write_report
+from .written import require_folder, require_like
 
 NAME = "report"
 
@@ -27,11 +28,13 @@ def add_parser(commands: Any) -> Any:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Write the page, once or again and again.  Raises as `write_report`, and TaskError for bad arguments."""
+    """Write the page, once or again and again.  Raises as `write_report`, TaskError for bad arguments, JournalError."""
     ok = args.follow is None or args.follow >= 1
     require(ok, TaskError, "--follow", "a number of at least 1 second is needed", got=args.follow)
     same = [log for log in args.logs if Path(log).resolve() == Path(args.output).resolve()]
     require(not same, TaskError, "--output", "is one of the logs", got=args.output)
+    require_folder(Path(args.output))
+    require_like(Path(args.output), "<!DOCTYPE html>", "page")
     if args.follow is None:
         _say(write_report(args.logs, args.output, args.workload), args.output)
         return 0

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.registry import front_end
 from ..core.seeds import checked_seed
 from . import budget
-from .log_option import checked_log
+from .written import checked_log
 
 NAME = "vta"
 

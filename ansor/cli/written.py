@@ -1,4 +1,4 @@
-"""The option `--log` of the commands that tune: a file to begin, or a log to go on with."""
+"""Files that commands write: a typing error makes no folder, and nothing that is there is lost."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from pathlib import Path
 
 from te_lite.errors import require
 
-from ..core.errors import JournalError
+from ..core.errors import JournalError, TaskError
 from ..records.journal import require_log
 
 
 def checked_log(text: str) -> Path:
-    """The file of a text.  Raises JournalError when its folder is not there, and for a file that is no log."""
+    """The file of `--log`, new or a log to go on with.
+
+    Raises JournalError when its folder is not there, and for a file that is no log.
+    """
     path = Path(text)
     require_folder(path)
     require_log(path)
@@ -21,3 +24,10 @@ def checked_log(text: str) -> Path:
 def require_folder(path: Path) -> None:
     """Raise JournalError for a file in a folder that is not there, which may be a typing error."""
     require(path.parent.is_dir(), JournalError, f"{path}: cannot be written", f"there is no folder {path.parent}")
+
+
+def require_like(path: Path, head: str, what: str) -> None:
+    """Raise TaskError for a file that is there and does not begin as what is written over it: it is no such thing."""
+    there = path.read_bytes()[: len(head)] if path.is_file() else b""
+    law = f"this file is there, and is no {what}; name another one"
+    require(there in (b"", head.encode()), TaskError, "--output", law, got=str(path))

@@ -87,8 +87,20 @@ def test_folders_are_not_made_by_a_typing_error(command: list[str], log: Path, c
     assert not Path("typo").exists()
 
 
+def test_a_page_is_written_over_by_a_page_only(log: Path, capsys: Any) -> None:
+    os.link(log, "hard")
+    Path("notes.txt").write_text("what I found\n")
+    before = log.read_bytes()
+    for output in ("hard", "notes.txt"):
+        assert main(["report", "log.json", "-o", output]) == 2
+        assert "this file is there, and is no page; name another one" in capsys.readouterr().err
+    assert main(["report", "log.json", "-o", "typo/page.html"]) == 3 and not Path("typo").exists()
+    assert [main(["report", "log.json", "-o", "page.html"]) for _ in range(2)] == [0, 0]
+    assert log.read_bytes() == before and Path("notes.txt").read_text() == "what I found\n"
+
+
 def test_a_picture_is_written_over_by_a_picture_only(log: Path, capsys: Any) -> None:
     command = ["vta", "timeline", "14,14,16,16,1,0,1", "-o"]
     assert main([*command, "log.json"]) == 2
-    assert "this file is there, and no picture" in capsys.readouterr().err
+    assert "this file is there, and is no picture" in capsys.readouterr().err
     assert [main([*command, "new.svg"]) for _ in range(2)] == [0, 0]

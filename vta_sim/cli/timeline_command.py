@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from ansor.autotvm.record import best_pairs, load_from_file
+from ansor.cli.written import require_like
 from ansor.core.errors import TaskError
 from te_lite.errors import require
 
@@ -51,9 +52,7 @@ def _described(k: ConvKnobs) -> str:
 def _write(path: str, drawing: str) -> None:
     """Write the picture, and say so.  Raises TaskError, also for a file that is there and no picture."""
     try:
-        there = Path(path).read_bytes() if Path(path).is_file() else b""
-        law = "this file is there, and no picture; name another one"
-        require(there[:4] in (b"", drawing[:4].encode()), TaskError, "--output", law, got=path)
+        require_like(Path(path), drawing[:4], "picture")
         Path(path).write_text(drawing, encoding="utf-8")
     except OSError as error:
         raise TaskError(f"{path}: the picture cannot be written, {error.strerror}") from error
