@@ -1,6 +1,7 @@
 """The instructions of tensor cores as functions of CUDA C++ around inline PTX, written from their records.
 
 mma_m16n8k16_f16_f32(d, a, b)      d += a * b: arrays of a thread, its values in the order of the fragments
+mma_m16n8k8_tf32_f32(d, a, b)      the same, of floats, multiplied by what makes up for the bits that it cuts off
 mma_m16n8k8_tf32x3_f32(d, a, b)    the same by three instructions, on the parts of what `a` and `b` hold
 ldmatrix_x4(r, row)                registers of four matrices; `row` is the address, in shared memory, of this
                                    lane's row of 16 bytes
@@ -13,7 +14,7 @@ from typing import Protocol
 
 from te_lite.expr import BufferLoad, Expr
 from te_lite.mma import F32, OPERANDS, MatrixLoad, Mma
-from te_lite.mma_meaning import BIG, pairs
+from te_lite.mma_meaning import BIG, CENTRE, pairs
 from te_lite.stmt import Buffer, WarpLoad, WarpMultiply
 
 from .text import TYPES, CudaText
@@ -38,18 +39,25 @@ def mma_name(op: Mma) -> str:
 
 def mma_helpers(op: Mma) -> dict[str, str]:
     """Its definition and those that it needs, by name, in their order."""
-    found = {mma_name(op.of_parts): _mma_helper(op.of_parts)}
-    return found if op.of_parts == op else {**found, mma_name(op): _parts_helper(op)}
+    if op.element.dtype != F32.dtype:
+        return {mma_name(op): _mma_helper(op, mma_name(op))}
+    found = {_cut_name(op): _mma_helper(op, _cut_name(op))}
+    return {**found, mma_name(op): _centred_helper(op) if op.element.parts == 1 else _parts_helper(op)}
 
 
-def _mma_helper(op: Mma) -> str:
+def _cut_name(op: Mma) -> str:
+    """The function of what the hardware does with floats: it reads their upper bits."""
+    return f"{mma_name(op.of_parts)}_cut"
+
+
+def _mma_helper(op: Mma, name: str) -> str:
     d, a, b = [op.registers(x) for x in ("d", "a", "b")]
     total, element = TYPES[op.sum.dtype], TYPES[op.element.dtype]
     floats = op.sum.dtype == "float32"
     kept = "d" if floats else "z"
     lines = [f"#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < {10 * op.least}"]
     lines += [f'#error "{op.name} needs compute capability {op.least / 10}"', "#endif"]
-    lines += [f"{_HEAD} {mma_name(op)}({total} *d, const {element} *a, const {element} *b) {{"]
+    lines += [f"{_HEAD} {name}({total} *d, const {element} *a, const {element} *b) {{"]
     lines += ["  const unsigned *x = (const unsigned *)a, *y = (const unsigned *)b;"]
     lines += [] if floats else ["  unsigned *z = (unsigned *)d;"]
     sums = registers(range(d))
@@ -61,12 +69,23 @@ def _mma_helper(op: Mma) -> str:
     return "\n".join(lines)
 
 
-def _parts_helper(op: Mma) -> str:
-    """What cuts floats into two parts, and the function of an instruction on such floats.
+def _centred_helper(op: Mma) -> str:
+    """The function of an instruction on floats of which nothing is lost on average.
 
-    The compiler, which has all instructions of a step before it, cuts each float once.
+    The compiler, which has all instructions of a step before it, multiplies each float once.
     """
-    name, single, hidden = mma_name(op), mma_name(op.of_parts), F32.fraction - op.element.fraction
+    a, b = [op.fragment(x).values for x in "ab"]
+    return f"""{_HEAD} {mma_name(op)}(float *d, const float *a, const float *b) {{
+  float x[{a}], y[{b}];
+  for (int i = 0; i < {a}; ++i) x[i] = a[i] * {CENTRE}f;
+  for (int i = 0; i < {b}; ++i) y[i] = b[i] * {CENTRE}f;
+  {_cut_name(op)}(d, x, y);
+}}"""
+
+
+def _parts_helper(op: Mma) -> str:
+    """What cuts floats into two parts, and the function of an instruction on such floats; each is cut once, too."""
+    name, single, hidden = mma_name(op), _cut_name(op), F32.fraction - op.element.fraction
     mask, half = (1 << 32) - (1 << hidden), 1 << hidden - 1
     a, b, d = [op.fragment(x).values for x in OPERANDS]
     calls = "\n".join([f"  {single}(t, {'xu'[i]}, {'yv'[j]});" for i, j in pairs(op)])

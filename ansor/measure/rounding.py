@@ -11,12 +11,12 @@ is larger is 1e-13 a term).  Where the product is above 1/32 of the root of the 
 would let anything pass; there the terms are taken to come in no particular order of size and sign, so that partial sums
 are no larger than the sum and that root: at most `max(1/32, 2 * u * sqrt(n)) * (|sum| + sqrt(sum terms^2))`.
 
-With the precision TF32 the float32 factors of a sum of products of two may be cut off by 2^-10 of each, too: the sum is
-off by up to `2^-9 * sum |terms|` more, which is what tensor cores may be used for then.
+With the precision TF32 the float32 factors of a sum of products of two may be off by 0.65 * 2^-10 of each, too: the sum
+by up to `1.3 * 2^-10 * sum |terms|` more, which is what tensor cores may be used for then.
 
 With FP32X3 such a factor is in two parts: off by 2^-23 of it, and where its small part is less than the least normal
 number by that; the product of two small parts, 2^-22 of a term, is left out.  So the sum is off by up to
-`2^-21 * sum |terms|` more; factors beyond `BIG` are cut as by TF32.  Errors of additions are held to the second bound
+`2^-21 * sum |terms|` more; factors beyond `BIG` are cut to TF32.  Errors of additions are held to the second bound
 there, however small: the first one would let a program pass that leaves out another product.
 """
 
@@ -57,9 +57,10 @@ from .rounding_expr import (
 
 SPREAD = 4.0
 NOISE = 1 / 32
-CUT = {TF32: 2.0**-10, FP32X3: 2.0**-22}
-"""Of TF32: the bits of a factor beyond the tenth of its fraction are cut off (`te_lite/mma_meaning.py`).  Of two parts:
-the last bit, and half of what products leave out."""
+CUT = {TF32: 0.65 * 2.0**-10, FP32X3: 2.0**-22}
+"""What a factor is off by (`te_lite/mma_meaning.py`); of two parts, by its last bit and half of what is left out."""
+CUT_BEYOND = 2.0**-10
+"""Of a factor beyond `BIG`: the bits are cut off."""
 PARTS_GROW = 1 + 2.0**-9
 """A product of the big parts may be larger than that of the factors by so much."""
 
@@ -186,7 +187,7 @@ class _Reduction:
         cut: Expr = Const(CUT[self.of.precision], REAL)
         if not self._in_parts:
             return Binary("*", magnitude(factor), cut)
-        cut = Select(Compare(">", magnitude(factor), Const(BIG, REAL)), Const(CUT[TF32], REAL), cut)
+        cut = Select(Compare(">", magnitude(factor), Const(BIG, REAL)), Const(CUT_BEYOND, REAL), cut)
         return plus(Binary("*", magnitude(factor), cut), Const(least("float32"), REAL))
 
     def _added(self, n: int, total: Expr) -> Expr:

@@ -165,7 +165,7 @@ def test_kernels_compute_what_the_interpreter_does() -> None:
     a, b = tiled.inputs(np.random.default_rng(2))
     source = emit(func_of(tiled)).source
     assert np.array_equal(launched(tiled, source, a, b), interpreted(tiled, a, b))
-    calls = [line for line in source.splitlines() if line.startswith("  mma_m16n8k8_tf32_f32(t, ")]
+    calls = [line for line in source.splitlines() if line.startswith("  mma_m16n8k8_tf32_f32_cut(t, ")]
     assert len(calls) == 3
     for call in calls:
         assert "wrong" in wrongness(tiled, launched(tiled, source.replace(call, ""), a, b), a, b)
@@ -188,7 +188,7 @@ def test_kernels_pass_on_what_is_infinite(newer: bool) -> None:
     for got in (launched(tiled, source, a, b), interpreted(tiled, a, b)):
         assert np.array_equal(got[special], want[special], equal_nan=True)
         known, found = want[~special], got[~special]
-        allowed = np.where(np.abs(known) > 1e30, 2.0**-9, 1e-5)  # factors beyond 2^66 are read as by TF32
+        allowed = np.where(np.abs(known) > 1e30, 2.0**-9, 1e-5)  # factors beyond 2^66 are cut to TF32
         assert (np.abs(found - known) <= allowed * np.abs(known) + 1e-5).all()
 
 
