@@ -27,12 +27,13 @@ from typing import Any
 import numpy as np
 
 import ansor
+from ansor.core.target import HALVES, PRECISIONS, STRICT
 from ansor.measure import MeasureErrorNo
 from ansor.records.journal import scan_lines
 from ansor.records.lines import Record
 from ansor.scheduler.restore import restore
 from benchmarks import report, torch_network
-from relay_lite.tuning.network import Network, load_network
+from relay_lite.tuning.network import Network, in_precision, load_network
 from relay_lite.tuning.network_times import NetworkTimes, network_times, total_text
 from relay_lite.tuning.tune_network import ROUND, check, compile_best, tune
 
@@ -159,6 +160,7 @@ def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--network", default="resnet-18")
     p.add_argument("--target", default="cuda")
+    p.add_argument("--precision", default=STRICT, choices=(*PRECISIONS, *HALVES))
     p.add_argument("--layout", default="NHWC")
     p.add_argument("--batch-size", type=int, default=1)
     p.add_argument("--image-size", type=int)
@@ -173,6 +175,8 @@ def main() -> None:
     options = p.parse_args()
     size = None if options.image_size is None else (options.image_size,)
     network = load_network(options.network, options.batch_size, options.layout, size, seed=options.seed)
+    network, target = in_precision(network, options.target, options.precision)
+    options.target = str(target)
     tasks, weights = ansor.extract_tasks(network.graph, network.params, options.target)
     print(f"{network.name}: {len(tasks)} tasks; {join_logs(Path(options.log), options.resume)} records resumed")
     device = report.gpu() if ansor.Target(options.target).is_gpu else None

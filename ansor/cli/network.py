@@ -10,11 +10,16 @@ from te_lite.errors import require
 from ..core.errors import TaskError
 from ..core.registry import front_end
 from ..core.seeds import checked_seed
+from ..core.target import HALVES, PRECISIONS
 from . import budget, user_code
 from . import devices as cli_devices
 from .written import checked_log
 
 NAME = "tune-network"
+PRECISION = (
+    "of products: strict (default); fp32x3, tf32: in float32 on tensor cores (GPUs); fp16, bf16: factors of 16 bits, "
+    "summed up in float32"
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -26,6 +31,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--devices", help=cli_devices.OPTION)
     parser.add_argument("--log", help="where records go (default: by network and target); one that exists is continued")
     parser.add_argument("--layout", default="NHWC", help="NHWC (default) or NCHW")
+    parser.add_argument("--precision", choices=(*PRECISIONS, *HALVES), help=PRECISION)
     parser.add_argument("--batch-size", type=int, default=1)
     parser.add_argument("--image-size", metavar="N[xN]", help="height and width, where they are free")
     shape = "the extents of an input of an ONNX model, for those that it leaves open"

@@ -24,6 +24,8 @@ PRECISIONS = (STRICT, FP32X3, TF32)
 (`te_lite/mma_meaning.py`), or cut to TF32."""
 ELEMENTS = {FP32X3: mma.TF32X3, TF32: mma.TF32}
 """What tensor cores read floats as."""
+HALVES = {"fp16": "float16", "bf16": "bfloat16"}
+"""Precisions of networks whose products are of 16 bits, and the dtype in their workloads."""
 
 
 @dataclass(frozen=True, slots=True)

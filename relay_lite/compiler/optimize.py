@@ -59,7 +59,7 @@ def pipeline(target: Target, for_build: bool = False) -> Pass:
         CanonicalizeCast(),
         CanonicalizeOps(),
         FlattenAtrousConv(),
-        AlterOpLayout(target.kind.name),
+        AlterOpLayout(target.kind.name, target.precision),
         SimplifyExprPostAlterOp(),
         FastMath(),
         *([RowShapes()] if rows else []),

@@ -21,7 +21,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, Shape, define, dtype_of, integer, integers, numbers, rank, same_dtype, tensors
+from .define import Array, Shape, define, dtype_of, factors, integer, integers, rank, same_dtype, tensors
 from .window import SPATIAL, Window, all_sides, check_layout, pick, repeated, to_layout
 
 Ints = int | Sequence[int]
@@ -88,14 +88,15 @@ def conv_type(types: Sequence[Type], attrs: Attrs, n: int, what: str) -> TensorT
     data, weight = tensors(types, 2, what)
     rank(data, n + 2, what)
     rank(weight, n + 2, what)
-    numbers(data, what)
+    total = dtype_of(attrs["out_dtype"], data.dtype, what)
+    factors(data, total, what)
     same_dtype([data, weight], what)
     found = analyse(data.shape, weight.shape, attrs, n, what)
     layout = attrs["data_layout"]
     law = "a layout of the result of its own is not supported"
     require(attrs["out_layout"] in ("", layout), GraphError, what, law, out_layout=attrs["out_layout"])
     extents = dict(zip(f"NC{SPATIAL[n]}", (found.batch, found.filters, *found.out_size), strict=True))
-    return TensorType(tuple(extents[letter] for letter in layout), dtype_of(attrs["out_dtype"], data.dtype, what))
+    return TensorType(tuple(extents[letter] for letter in layout), total)
 
 
 def _numpy(args: Sequence[Any], attrs: Attrs, n: int, what: str) -> Array:

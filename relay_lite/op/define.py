@@ -93,6 +93,14 @@ def numbers(t: TensorType, what: str) -> str:
     return t.dtype
 
 
+def factors(t: TensorType, total: str, what: str) -> None:
+    """Refuse factors `t` of products that are summed up in `total`: bool, and what is only stored but for its sums."""
+    if t.dtype in STORED:
+        require(total not in STORED, GraphError, what, f"{t.dtype} is only stored: a wider out_dtype is needed")
+    else:
+        numbers(t, what)
+
+
 def indices(t: TensorType, what: str) -> None:
     """Refuse a tensor that is not of integers."""
     ok = t.dtype not in FLOATS and t.dtype != "bool"

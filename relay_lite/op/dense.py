@@ -14,14 +14,15 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr
 from ..ir.op_registry import Attrs, OpPattern
 from ..ir.types import TensorType, Type
-from .define import Array, define, dtype_of, numbers, rank, same_dtype, tensors
+from .define import Array, define, dtype_of, factors, rank, same_dtype, tensors
 
 
 def _product_type(types: Sequence[Type], attrs: Attrs, ndim: int, what: str, turned: tuple[bool, bool]) -> TensorType:
     a, b = tensors(types, 2, what)
     rank(a, ndim, what)
     rank(b, ndim, what)
-    numbers(a, what)
+    total = dtype_of(attrs["out_dtype"], a.dtype, what)
+    factors(a, total, what)
     same_dtype([a, b], what)
     rows, depth = a.shape[-2:][::-1] if turned[0] else a.shape[-2:]
     b_depth, columns = b.shape[-2:][::-1] if turned[1] else b.shape[-2:]
@@ -30,7 +31,7 @@ def _product_type(types: Sequence[Type], attrs: Attrs, ndim: int, what: str, tur
     shared = len({n for n in batches if n != 1}) <= 1
     require(shared, GraphError, what, "the batches must agree or be 1", a=a.shape, b=b.shape)
     batch = (max(batches),) if batches else ()
-    return TensorType((*batch, rows, columns), dtype_of(attrs["out_dtype"], a.dtype, what))
+    return TensorType((*batch, rows, columns), total)
 
 
 def _product(a: Array, b: Array, attrs: Attrs, turned: tuple[bool, bool]) -> Array:

@@ -2,7 +2,7 @@
 
 A pass is made by calling its name; `PassContext` decides which passes of a `Sequential` run.
 
-Law: a pass gives a new graph of the same meaning.
+Law: a pass gives a new graph of the same meaning; ToMixedPrecision one that rounds more.
 """
 
 from .alter_op_layout import AlterOpLayout
@@ -25,6 +25,7 @@ from .row_shapes import RowShapes
 from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
 from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from .simplify_inference import SimplifyInference
+from .to_mixed_precision import ToMixedPrecision
 
 __all__ = [
     "AlterOpLayout",
@@ -52,5 +53,6 @@ __all__ = [
     "SimplifyExpr",
     "SimplifyExprPostAlterOp",
     "SimplifyInference",
+    "ToMixedPrecision",
     "register_config",
 ]

@@ -7,6 +7,8 @@ Layouts flow through the graph on the way (see `layout_rewriter`), which raises 
 
 from __future__ import annotations
 
+from ansor.core.target import STRICT, TF32
+
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function
 from .layout_rewriter import rewrite_layouts
@@ -14,13 +16,16 @@ from .sequential import Pass
 from .strategy import reads_turned, winograd_tile
 
 
-def AlterOpLayout(target: str = "c") -> Pass:  # a class in TVM, and written like one
-    """The pass for a kind of target, `c` or `cuda`; level 3."""
+def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a class in TVM, and written like one
+    """The pass for a kind of target, `c` or `cuda`, and the precision of its products; level 3.
+
+    In TF32 nothing is computed by winograd, whose transforms lose digits.
+    """
 
     def choose(node: Call) -> Expr:
         if node.op.name == "nn.dense":
             return _of_turned(node) if reads_turned(node, target) else node
-        m = winograd_tile(node, target) if node.op.name == "nn.conv2d" else None
+        m = winograd_tile(node, target) if node.op.name == "nn.conv2d" and precision != TF32 else None
         return node if m is None else _as_winograd(node, m)
 
     def run(function: Function) -> Function:

@@ -14,14 +14,14 @@ from ansor.cli.budget import all_done, total_trials
 from ansor.cli.devices import check_devices, hardware_of
 from ansor.core.backends import backend
 from ansor.core.sealed_folder import require_new
-from ansor.core.target import Target
+from ansor.core.target import STRICT, Target
 from ansor.core.task import SearchTask
 from ansor.policy.search_failure import SearchFailed
 
 from ..compiler.extract import extract_tasks
 from ..runtime.files import NETWORK
 from ..runtime.graph_executor import GraphModule
-from .network import load_network
+from .network import in_precision, load_network
 from .network_times import network_times, times_text
 from .tune_network import Tuned, check, compile_best, network_runner, progress, tune
 
@@ -41,7 +41,9 @@ def tune_network(args: argparse.Namespace) -> int:
     check_devices(target.kind.name, args.devices)
     seed = args.seed or 0
     network = load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
-    log = Path(args.log or f"{network.name}-{target.kind.name}.json")
+    network, target = in_precision(network, target, args.precision or target.precision)
+    suffix = "" if network.precision == STRICT else f"-{network.precision}"
+    log = Path(args.log or f"{network.name}-{target.kind.name}{suffix}.json")
 
     def say(text: str) -> None:
         if args.verbose:

@@ -2,27 +2,37 @@
 
 network = load_network("resnet-18", batch_size=1, layout="NHWC")
 network = load_network("model.onnx", shapes={"tokens": (1, 128)})
+network, target = in_precision(network, "cuda", "fp16")        # products of halves
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from ansor.core.hints import did_you_mean
+from ansor.core.target import HALVES, STRICT, Target
 from te_lite.errors import require
 
 from ..frontend.onnx.importer import from_onnx
 from ..frontend.onnx.model import OnnxInput, read_model
 from ..ir.errors import GraphError
-from ..ir.module import IRModule
+from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Array
 from ..testing.by_name import NETWORKS, get_workload
 from ..testing.live import calm_scores, live_inputs, live_params
-from ..transform import ConvertLayout, PassContext, Sequential
+from ..transform import (
+    ConvertLayout,
+    FoldConstant,
+    FoldScaleAxis,
+    PassContext,
+    Sequential,
+    SimplifyInference,
+    ToMixedPrecision,
+)
 
 SUFFIX = ".onnx"
 LAYOUTS = ("NHWC", "NCHW")
@@ -31,12 +41,16 @@ PICTURE_RANK = 4
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """`graph` and `params` are what is compiled; `original` has the same inputs and meaning, before any conversion."""
+    """`graph` and `params` are what is compiled; `original` has the same inputs and meaning, before any conversion.
+
+    `precision` is that of its products (`in_precision`).
+    """
 
     name: str
     graph: IRModule
     params: Mapping[str, Array]
     original: IRModule
+    precision: str = STRICT
 
     def inputs(self, rng: np.random.Generator) -> dict[str, Array]:
         """Random inputs by name."""
@@ -66,6 +80,26 @@ def load_network(
         return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
     require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
     return _by_name(source, batch_size, layout, image_size, seed)
+
+
+def in_precision(network: Network, target: Target | str, precision: str) -> tuple[Network, Target]:
+    """A strict network with its products in a precision, and the target to compile it for.
+
+    `strict`, `fp32x3` and `tf32` are of the target; for `fp16` and `bf16` the graph changes (`ToMixedPrecision`), and
+    its weights become constants, which are rounded when it is compiled.  Raises TaskError for a precision that the
+    target lacks.
+    """
+    target = Target.of(target)
+    if precision not in HALVES:
+        return replace(network, precision=precision), target.with_precision(precision)
+    graph, original = [
+        IRModule.from_expr(bind_params(main_function(x), network.params)) for x in (network.graph, network.original)
+    ]
+    rows = target.kind.name in ("c", "cuda")
+    passes = [SimplifyInference(keep_rows=rows), FoldConstant(), FoldScaleAxis(), ToMixedPrecision(HALVES[precision])]
+    with PassContext(opt_level=3):
+        mixed = Sequential(passes)(graph)
+    return Network(network.name, mixed, {}, original, precision), target.with_precision(STRICT)
 
 
 def _by_name(source: str, batch_size: int, layout: str, image_size: Sequence[int] | None, seed: int) -> Network:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -52,24 +53,26 @@ def library() -> NetworkLibrary:
 
 
 def emulate(library: NetworkLibrary, inputs: dict[str, Array]) -> list[Array]:
-    """Carry the plan out with the emulator in place of a GPU; all tensors are float32."""
+    """Carry the plan out with the emulator in place of a GPU; memory is full of NaN first, in floats of any width."""
     plan = library.plan
-    arena = np.full(plan.arena_bytes // 4, np.nan, np.float32)
-    outside = [np.full(s.nbytes // 4, np.nan, np.float32) for s in plan.storages[: plan.externals]]
+    arena = np.full(plan.arena_bytes, 0xFF, np.uint8)
+    outside = [np.full(s.nbytes, 0xFF, np.uint8) for s in plan.storages[: plan.externals]]
     for place in (*plan.inputs, *plan.params):
         value = inputs[place.name] if place.name in inputs else library.values[place.name]
-        outside[place.storage][...] = value.reshape(-1)
+        outside[place.storage][: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
     for step in plan.steps:
         code = library.kernels[step.kernel]
         memory = [
-            outside[k] if k < plan.externals else arena[s.offset // 4 :][: s.nbytes // 4]
+            outside[k] if k < plan.externals else arena[s.offset :][: s.nbytes]
             for k, s in ((k, plan.storages[k]) for k in step.storages)
         ]
         for launch in code.facts["kernels"]:
             args = [memory[a] for a in launch["arguments"]]
             emulator.run(code.source, launch["name"], tuple(launch["grid"]), tuple(launch["block"]), args,
                          launch["dynamic_bytes"], check=False)  # fmt: skip
-    return [outside[p.storage].reshape(p.shape) for p in plan.outputs]
+    return [
+        np.frombuffer(outside[p.storage].tobytes(), p.dtype)[: prod(p.shape)].reshape(p.shape) for p in plan.outputs
+    ]
 
 
 def test_the_plan_on_the_emulator(library: NetworkLibrary) -> None:

@@ -1,0 +1,170 @@
+"""Products in half precision: their factors are rounded to 16 bits, everything else is computed in float32.
+
+    relu(conv(x, w) + b)   ->   relu(conv(half(x), half(w), out_dtype="float32") + b)
+
+Three lists say what happens to an operator:
+
+    allow    products: factors in 16 bits, sums in float32
+    follow   computed in float32, or only moved; the result may be stored in 16 bits where an argument is
+    deny     all others (softmax, norms, reductions, functions): computed in float32, and stored so
+
+A value that follows from a product is rounded where it is stored for products, for what only moves elements, or for
+several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  So
+sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax, a norm or a pool
+reads, whose kernels begin with it, is stored in float32.  Casts of weights fold when these are constants; a cast of a
+cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
+
+TVM computes operators that follow in 16 bits, and rounds after each.  As there, batch norms should be gone before, and
+weights be constants, so that scales go into them first:
+`Sequential([SimplifyInference(), FoldConstant(), FoldScaleAxis(), ToMixedPrecision("float16")])`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from te_lite.dtype import STORED
+from te_lite.errors import require
+
+from ..ir.errors import GraphError
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Function, Tuple, children, rebuild
+from ..ir.op_registry import OPS, OpPattern
+from ..ir.types import TensorType
+from ..ir.visit import post_order, readers, with_body
+from .sequential import Pass
+
+MIXED = ("float16", "bfloat16")
+FULL = "float32"
+ALLOW = frozenset({
+    "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense", "nn.matmul", "nn.batch_matmul",
+})  # fmt: skip
+MOVES = frozenset({
+    "squeeze", "reshape", "nn.batch_flatten", "transpose", "layout_transform", "nn.depth_to_space", "nn.space_to_depth",
+    "strided_slice", "reverse", "concatenate", "stack", "expand_dims", "broadcast_to", "copy", "nn.max_pool1d",
+    "nn.max_pool2d", "nn.max_pool3d",
+})  # fmt: skip
+"""Operators that follow and choose elements, so that they can do it in 16 bits; pools in float16 only, which is
+computed with."""
+FOLLOW = MOVES | {
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "where", "abs", "negative", "clip", "nn.bias_add",
+    "nn.relu", "nn.leaky_relu", "nn.prelu",
+}  # fmt: skip
+
+
+def ToMixedPrecision(  # a class in TVM, and written like one
+    mixed_precision_type: str = "float16",
+    allow: Collection[str] = ALLOW,
+    follow: Collection[str] = FOLLOW,
+    deny: Collection[str] = (),
+) -> Pass:
+    """The pass for "float16" or "bfloat16"; the lists are names of operators, and `deny` wins.
+
+    Only what is float32 changes; parameters and results keep their dtypes.  Raises GraphError for another dtype, an
+    operator that is not known, and one of `allow` that has no `out_dtype`.
+    """
+    law = f"the dtype is one of {', '.join(MIXED)}"
+    require(mixed_precision_type in MIXED, GraphError, "ToMixedPrecision", law, got=mixed_precision_type)
+    for name in (*allow, *follow, *deny):
+        require(name in OPS, GraphError, "ToMixedPrecision", "the operator is unknown", name=name)
+    for name in allow:
+        law = "only operators with an out_dtype can sum up in float32"
+        require("out_dtype" in OPS[name].defaults, GraphError, "ToMixedPrecision", law, name=name)
+    lists = _Lists(mixed_precision_type, frozenset(allow) - frozenset(deny), frozenset(follow) - frozenset(deny))
+    return Pass("ToMixedPrecision", 0, (), lambda function: _run(function, lists))
+
+
+@dataclass(frozen=True)
+class _Lists:
+    dtype: str
+    allow: frozenset[str]
+    follow: frozenset[str]
+
+    def multiplies(self, node: Expr) -> bool:
+        """Whether a node is a product of floats that shall be in 16 bits."""
+        named = isinstance(node, Call) and node.op.name in self.allow
+        return named and all(_is_full(x) for x in (node, *children(node)))
+
+    def follows(self, node: Expr) -> bool:
+        return isinstance(node, Call) and node.op.name in self.follow and _is_full(node)
+
+    def moves(self, node: Expr) -> bool:
+        """Whether a node chooses elements, in 16 bits if need be."""
+        if not isinstance(node, Call) or node.op.name not in MOVES or not self.follows(node):
+            return False
+        return node.op.pattern < OpPattern.OUT_ELEMWISE_FUSABLE or self.dtype not in STORED
+
+    def begins(self, node: Expr) -> bool:
+        """Whether a kernel begins with a node, which then reads what is stored, and computes with it."""
+        if not isinstance(node, Call) or node.op.pattern < OpPattern.OUT_ELEMWISE_FUSABLE:
+            return False
+        return not self.multiplies(node) and not self.moves(node)
+
+
+def _is_full(node: Expr) -> bool:
+    return isinstance(node.type, TensorType) and node.type.dtype == FULL
+
+
+def _run(function: Function, lists: _Lists) -> Function:
+    values = _Values(lists, function.body, readers(function.body))
+    for node in post_order(function.body):
+        values.visit(node)
+    return with_body(function, values.read(function.body, None))
+
+
+@dataclass
+class _Values:
+    """What has become of the nodes: each in its own dtype, those that were asked for also in 16 bits.
+
+    `stored` are the nodes that are kept in 16 bits.
+    """
+
+    lists: _Lists
+    body: Expr
+    readers: Mapping[Expr, Sequence[Expr]]
+    full: dict[Expr, Expr] = field(default_factory=dict)
+    half: dict[Expr, Expr] = field(default_factory=dict)
+    stored: set[Expr] = field(default_factory=set)
+
+    def visit(self, node: Expr) -> None:
+        """Make a node whose arguments are there."""
+        args = children(node)
+        if self.lists.multiplies(node):
+            assert isinstance(node, Call)
+            attrs = {**node.attrs, "out_dtype": FULL}
+            self.full[node] = Call(node.op, tuple([self.rounded(x) for x in args]), attrs)
+            self._keep(node)
+        elif self.lists.moves(node) and args and all(self._kept(x) for x in args):
+            self.half[node] = rebuild(node, [self.rounded(x) for x in args])
+            self.full[node] = call("cast", self.half[node], dtype=FULL)
+            self.stored.add(node)
+        else:
+            self.full[node] = rebuild(node, [self.read(x, node) for x in args])
+            if self.lists.follows(node) and any(self._kept(x) for x in args):
+                self._keep(node)
+
+    def _keep(self, node: Expr) -> None:
+        """Store a node in 16 bits, unless a kernel begins with computing on it."""
+        if not any(self.lists.begins(x) for x in self.readers[node]):
+            self.stored.add(node)
+
+    def _kept(self, node: Expr) -> bool:
+        """Whether a node, or all fields of a tuple, are kept in 16 bits."""
+        return all(x in self.stored for x in node.fields) if isinstance(node, Tuple) else node in self.stored
+
+    def rounded(self, node: Expr) -> Expr:
+        """A node in 16 bits; the same one for all that ask."""
+        if isinstance(node, Tuple):
+            return Tuple(tuple([self.rounded(x) for x in node.fields]))
+        if node not in self.half:
+            self.half[node] = call("cast", self.full[node], dtype=self.lists.dtype)
+        return self.half[node]
+
+    def read(self, node: Expr, reader: Expr | None) -> Expr:
+        """A node as its reader, None outside of the function, computes with it."""
+        count = len(self.readers[node]) + (node is self.body)
+        alone = count == 1 and not (reader is not None and self.lists.moves(reader))
+        if node in self.stored and not alone:
+            return call("cast", self.rounded(node), dtype=FULL)
+        return self.full[node]

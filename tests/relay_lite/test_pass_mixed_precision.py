@@ -1,0 +1,214 @@
+"""`ToMixedPrecision`: what becomes of products, of what follows them and of the rest; values; networks by precision."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+from ansor.cli.main import main
+from ansor.core.errors import TaskError
+from ansor.core.target import HALVES, Target
+from relay_lite import build, reference
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.module import IRModule
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple
+from relay_lite.ir.visit import post_order, rewrite
+from relay_lite.runtime.graph_executor import GraphModule
+from relay_lite.transform import (
+    FoldConstant,
+    FoldScaleAxis,
+    PassContext,
+    Sequential,
+    SimplifyExpr,
+    SimplifyInference,
+    ToMixedPrecision,
+)
+from relay_lite.tuning import cli
+from relay_lite.tuning.network import in_precision, load_network
+from relay_lite.tuning.tune_network import WrongResult, check, compile_best, limit_of
+from tests.relay_lite.pass_graphs import Layers, calls, ops, relu
+
+compiled = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+PRODUCTS = ("nn.conv2d", "nn.dense", "nn.batch_matmul")
+
+
+def layers(seed: int = 8) -> Function:
+    """Convolutions with norms, a skip and a pool; attention; a dense layer.  Two outputs."""
+    make = Layers(np.random.default_rng(seed), "NHWC", "float32")
+    x = make.input(2, 6, 7, 16)
+    first = relu(make.bn(make.conv(x, 16)))
+    second = relu(call("add", make.bias(make.conv(first, 16)), first))
+    pooled = make.pool(second)
+    rows = call("reshape", make.conv(pooled, 24, 1), newshape=(2, 30, 24))
+    scores = call("multiply", call("nn.batch_matmul", rows, rows), Constant(np.float32(0.05)))
+    mixed = call("nn.batch_matmul", call("nn.softmax", scores), rows, transpose_b=False)
+    return Function((x,), Tuple((make.tail(call("reshape", mixed, newshape=(2, 5, 6, 24))), pooled)))
+
+
+def mixed(graph: Function, dtype: str, **lists: Any) -> Function:
+    passes = [SimplifyInference(), FoldConstant(), FoldScaleAxis(), ToMixedPrecision(dtype, **lists), FoldConstant()]
+    with PassContext(opt_level=3):
+        return Sequential([*passes, SimplifyExpr()])(graph)
+
+
+def data(graph: Function, seed: int = 0) -> dict[str, np.ndarray]:
+    (x,) = graph.params
+    return {x.name: np.random.default_rng(seed).standard_normal(x.shape).astype("float32")}
+
+
+@pytest.mark.parametrize("dtype", UNIT)
+def test_factors_are_rounded_and_nothing_else_is_computed_in_16_bits(dtype: str) -> None:
+    graph = mixed(layers(), dtype)
+    for node in post_order(graph.body):
+        if isinstance(node, Call) and node.op.name in PRODUCTS:
+            assert {x.dtype for x in node.args} == {dtype} and node.dtype == "float32"
+        elif isinstance(node, Call) and node.op.name not in ("cast", "reshape", "nn.max_pool2d"):
+            assert node.dtype == "float32" and all(x.dtype == "float32" for x in node.args), node.op.name
+    assert graph.body.type == layers().body.type
+    weights = [node.args[1] for name in ("nn.conv2d", "nn.dense") for node in calls(graph, name)]
+    assert all(isinstance(w, Constant) and w.value.dtype == dtype for w in weights)
+    inner = [node.args[0] for node in calls(graph, "cast")]
+    assert not any(isinstance(x, Call) and x.op.name == "cast" and x.dtype == "float32" for x in inner)
+
+
+def test_values_are_rounded_where_they_are_stored() -> None:
+    """A sum, a bias and a relu between two products: one cast; what a softmax reads is not rounded, nor the result."""
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    x = make.input(2, 6, 7, 16)
+    graph = mixed(Function((x,), make.conv(relu(make.bias(make.conv(x, 8))), 8)), "float16")
+    assert ops(graph)["cast"] == 2
+    graph = mixed(Function((x,), call("nn.softmax", make.bias(make.conv(x, 8)))), "float16")
+    assert ops(graph)["cast"] == 1
+    conv = make.conv(x, 16)
+    shared = mixed(Function((x,), call("add", make.conv(conv, 16), conv)), "float16")
+    assert ops(shared)["cast"] == 3  # of the input, to 16 bits, and back for the sum
+
+
+def test_pools_of_halves_stay_in_halves() -> None:
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    x = make.input(2, 6, 7, 16)
+    body = make.conv(make.pool(relu(make.conv(x, 8))), 8)
+    for dtype, pooled in (("float16", "float16"), ("bfloat16", "float32")):
+        (pool,) = calls(mixed(Function((x,), body), dtype), "nn.max_pool2d")
+        assert pool.dtype == pooled
+
+
+def test_lists() -> None:
+    graph = layers()
+    plain = mixed(graph, "float16", deny=PRODUCTS)
+    assert ops(plain)["cast"] == 0
+    only = mixed(graph, "float16", allow=["nn.dense"], follow=[])
+    assert {n.args[0].dtype for n in calls(only, "nn.conv2d")} == {"float32"} and ops(only)["cast"] == 1
+    denied = mixed(graph, "float16", deny=["nn.max_pool2d"])
+    assert calls(denied, "nn.max_pool2d")[0].dtype == "float32"
+    for lists, law in (
+        ({"allow": ["nn.conv9d"]}, "the operator is unknown"),
+        ({"allow": ["nn.relu"]}, "only operators with an out_dtype"),
+    ):
+        with pytest.raises(GraphError, match=law):
+            ToMixedPrecision("float16", **lists)
+    with pytest.raises(GraphError, match="the dtype is one of float16, bfloat16"):
+        ToMixedPrecision("float8")
+
+
+def test_products_of_bfloat16_need_a_wider_sum() -> None:
+    x, w = [Constant(np.ones(s).astype("bfloat16")) for s in ((4, 8), (6, 8))]
+    assert call("nn.dense", x, w, out_dtype="float32").dtype == "float32"
+    with pytest.raises(GraphError, match="bfloat16 is only stored: a wider out_dtype is needed"):
+        call("nn.dense", x, w)
+
+
+# ------------------------------------------------------------------------------------------------------ values
+
+
+def off(got: Any, want: Any) -> float:
+    return max(
+        float(np.abs(np.asarray(g, "float64") - w).max() / np.abs(w).max()) for g, w in zip(got, want, strict=True)
+    )
+
+
+@pytest.mark.parametrize("dtype", UNIT)
+def test_the_graph_is_off_by_what_rounding_explains(dtype: str) -> None:
+    for seed in range(5):
+        graph = layers(seed)
+        inputs = data(graph, seed)
+        error = off(reference.run(mixed(graph, dtype), inputs), reference.run(graph, inputs, dtype="float64"))
+        assert UNIT[dtype] / 100 < error < 10 * UNIT[dtype]
+
+
+@pytest.mark.long
+@compiled
+@pytest.mark.parametrize("dtype", UNIT)
+def test_compiled_it_computes_the_same(dtype: str) -> None:
+    graph = layers()
+    inputs = data(graph)
+    module = GraphModule(build(mixed(graph, dtype), "c")["default"]())
+    module.run(**inputs)
+    got = [module.get_output(k).numpy() for k in range(2)]
+    assert off(got, reference.run(mixed(graph, dtype), inputs)) < UNIT[dtype]
+    assert off(got, reference.run(graph, inputs, dtype="float64")) < 10 * UNIT[dtype]
+
+
+# ---------------------------------------------------------------------------------------------------- networks
+
+
+def test_a_network_in_a_precision() -> None:
+    network = load_network("mlp", seed=1)
+    for precision in ("tf32", "fp32x3"):
+        made, target = in_precision(network, "cuda -model=H200", precision)
+        assert made.graph is network.graph and (made.precision, target.precision) == (precision, precision)
+        with pytest.raises(TaskError, match="only GPUs have tensor cores"):
+            in_precision(network, "c", precision)
+    for precision, dtype in HALVES.items():
+        made, target = in_precision(network, "cuda -precision=tf32", precision)
+        assert made.precision == precision and target == Target("cuda") and made.params == {}
+        tasks, _ = ansor.extract_tasks(made.graph, made.params, target)
+        dense = [t for t in tasks if "dense" in t.desc or "matmul" in t.desc]
+        assert dense and all({x.dtype for x in t.compute_dag.tensors[:2]} == {dtype} for t in dense)
+
+
+def test_limits() -> None:
+    assert limit_of("strict", False, 0.0) == limit_of("fp32x3", False, 0.0) == 1e-4
+    assert limit_of("strict", True, 0.0) == 1e-3 and limit_of("tf32", True, 0.0) == 2e-2
+    assert limit_of("fp16", False, 0.0) == pytest.approx(2e-3) and limit_of("fp16", False, 1.0) == 2e-2
+    assert limit_of("bf16", False, 0.02) == pytest.approx(0.08)
+
+
+@compiled
+@pytest.mark.parametrize("precision", HALVES)
+def test_a_network_in_halves_is_checked(precision: str, tmp_path: Any) -> None:
+    """A weight that is wrong by a tenth after compiling is found."""
+    log = tmp_path / "log.json"
+    log.touch()
+    made, target = in_precision(load_network("mlp", batch_size=2, image_size=(5, 3), seed=1), "c", precision)
+    module = compile_best(made, target, log)
+    found = check(module, made, np.random.default_rng(2))
+    unit = UNIT[HALVES[precision]]
+    assert unit / 100 < found.error < 4 * unit and found.limit < 0.05
+
+    def spoiled(node: Expr) -> Expr:
+        large = isinstance(node, Constant) and node.value.ndim == 2
+        return Constant((node.value * 1.1).astype(node.value.dtype)) if large else node
+
+    wrong = IRModule({name: rewrite(f, spoiled) for name, f in made.original.functions.items()})
+    with pytest.raises(WrongResult, match="may differ from the reference"):
+        check(module, replace(made, original=wrong), np.random.default_rng(2))
+
+
+@pytest.mark.long
+@compiled
+def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "MIN_REPEAT_MS", 1)
+    line = ["tune-network", "mlp", "--trials", "0", "--image-size", "5x3", "--seed", "3"]
+    assert main([*line, "--precision", "fp16"]) == 0
+    assert "results agree with the reference" in capsys.readouterr().out
+    assert main([*line, "--precision", "tf32"]) == 2
+    assert "only GPUs have tensor cores" in capsys.readouterr().err
