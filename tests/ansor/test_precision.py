@@ -168,7 +168,7 @@ def test_the_command_line_asks_for_it(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "only GPUs have tensor cores" in capsys.readouterr().err
     asked: list[str] = []
     monkeypatch.setattr("ansor.cli.main.backend", lambda kind: SimpleNamespace(check=asked.append))
-    line = ["tune", "matmul", "--shape", "64,64,64", "--target", "cuda", "--trials", "0", "--log", "none.json"]
-    assert main([*line, "--precision", "tf32", "--seed", "0"]) == 0
-    assert asked == ["cuda -precision=tf32"]
-    assert "on cuda -precision=tf32, not measured" in capsys.readouterr().out
+    line = ["tune", "matmul", "--shape", "64,64,64", "--target", "cuda -model=H200", "--trials", "0"]
+    assert main([*line, "--log", "none.json", "--precision", "tf32", "--seed", "0"]) == 0
+    assert asked == ["cuda -model=H200"]
+    assert "on cuda -model=H200 -precision=tf32, not measured" in capsys.readouterr().out
