@@ -12,7 +12,7 @@ here asks for the truth of an extent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,20 +139,24 @@ class RegisterTile:
 
     `kept`: anything is; all else tells nothing where it is not.  `inside[j]`: loop j runs while the sums are held.
     `held[j]`: how many of its turns are side by side, 1 for those of the reduction and outside; where that is less
-    than the extent, the loop is done in parts, in a loop around the reduction.  `vectors` sums are held, for `steps`
-    steps of the reduction.
+    than the extent, the loop is done in parts, in a loop around the reduction: `parts` in all.  `vectors` sums are
+    held, for `steps` steps of the reduction.
     """
 
     kept: Value
     inside: tuple[Value, ...]
     held: tuple[Value, ...]
     vectors: Value
+    parts: Value
     steps: Value
 
 
-def register_tile(loops: Sequence[TileLoop], vectors: Value, room: int) -> RegisterTile:
+def register_tile(
+    loops: Sequence[TileLoop], vectors: Value, room: int, divisor: Callable[[Value, Value, int], Value] | None = None
+) -> RegisterTile:
     """The tile of a perfect nest, `vectors` sums at the bottom of which are side by side, in `room` registers.
 
+    `divisor` stands for `largest_divisor` where it is asked often.
     The sums are those of the outermost loop inside which all of them fit.  Where not even those inside the innermost
     reduction loops do, they are done in parts that fit, the outer loops in the smallest ones.
     """
@@ -161,9 +165,12 @@ def register_tile(loops: Sequence[TileLoop], vectors: Value, room: int) -> Regis
     for holds in _holds(loops, vectors, room):
         begun = _either(begun, holds)
         inside.append(begun)
-    held = _parts(loops, inside, vectors, room)
+    moved = [both(i, x.sums) for i, x in zip(inside, loops, strict=True)]
+    size = product([vectors, *[where(m, x.extent, 1) for m, x in zip(moved, loops, strict=True)]])
+    held = _held(loops, moved, size, room, divisor or largest_divisor)
+    sums = vectors * product(held)
     steps = product([where(both(i, _not(x.sums)), x.extent, 1) for i, x in zip(inside, loops, strict=True)])
-    return RegisterTile(begun, tuple(inside), held, vectors * product(held), steps)
+    return RegisterTile(begun, tuple(inside), held, sums, size // sums, steps)
 
 
 def _holds(loops: Sequence[TileLoop], vectors: Value, room: int) -> list[Value]:
@@ -181,15 +188,15 @@ def _holds(loops: Sequence[TileLoop], vectors: Value, room: int) -> list[Value]:
     return found[::-1]
 
 
-def _parts(loops: Sequence[TileLoop], inside: Sequence[Value], vectors: Value, room: int) -> tuple[Value, ...]:
-    """How much of each loop is held, from the outside in: all of it once the rest fits."""
-    moved = [both(i, x.sums) for i, x in zip(inside, loops, strict=True)]
-    size = vectors * product([where(m, x.extent, 1) for m, x in zip(moved, loops, strict=True)])
+def _held(
+    loops: Sequence[TileLoop], moved: Sequence[Value], size: Value, room: int, divisor: Callable[..., Value]
+) -> tuple[Value, ...]:
+    """How much of each loop is held, from the outside in, of `size` sums: all of it once the rest fits."""
     held = []
     for m, loop in zip(moved, loops, strict=True):
         extent = where(m, loop.extent, 1)
         rest = size // extent
-        held.append(where(size <= room, extent, largest_divisor(extent, larger(room // rest, 1), room)))
+        held.append(where(size <= room, extent, divisor(extent, larger(room // rest, 1), room)))
         size = rest * held[-1]
     return tuple(held)
 

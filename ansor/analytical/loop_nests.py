@@ -21,13 +21,13 @@ from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import BLOCKS, THREADS, LoopKey
 from te_lite.nest import Nest as Structure
 from te_lite.nest import nests_of
-from te_lite.reads import Read, expanded_bodies, reads_by_producer
+from te_lite.reads import expanded_bodies
 from te_lite.state import INLINED, Stage
 from te_lite.tensor import Operation
 from te_lite.visit import free_vars, walk
 
 from ..features.count import op_counts
-from ..features.held_sums import buffer_access, guarded
+from ..features.held_sums import buffer_access, guarded, reads_of
 from ..space.programs import Programs
 
 CALL_OPERATIONS = 8
@@ -114,15 +114,14 @@ def loop_nests(programs: Programs) -> tuple[Nest, ...]:
     """The nests of all stages that are computed, in stage order."""
     bounds = programs.bounds
     hidden = frozenset([k for k, s in enumerate(bounds.state.stages) if s.where == INLINED])
-    reads = reads_by_producer(bounds.state.ops, hidden)
-    return tuple([_nest(programs, found, hidden, reads) for found in nests_of(bounds).values()])
+    return tuple([_nest(programs, found, hidden) for found in nests_of(bounds).values()])
 
 
-def _nest(programs: Programs, found: Structure, hidden: frozenset[int], reads: Sequence[Sequence[Read]]) -> Nest:
+def _nest(programs: Programs, found: Structure, hidden: frozenset[int]) -> Nest:
     bounds, k = programs.bounds, found.stage
     own = len(found.loops) - found.around
     loops = tuple([_loop(programs, x.stage, x.uid, x.place, x.count, x.tag, x.reduce) for x in found.loops])
-    accesses = [buffer_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
+    accesses = reads_of(bounds, k)
     work = work_of(bounds.state.ops, hidden, k)
     write = buffer_access(bounds, k, None)
     over = guarded(bounds, k)

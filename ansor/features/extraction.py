@@ -23,6 +23,7 @@ from .buffers import Memory, buffer_columns
 from .gpu_kernel import kernel_columns, launch, launch_columns, storage_bytes
 from .lanes import Lanes, Value
 from .matrix import Columns, Features, Layout
+from .register_columns import register_columns
 from .row_plans import Access, Plan, RowPlan, plan_of
 from .schema import SAMPLES
 from .shape import Marks, Matrix, Shape, at, stacked
@@ -107,6 +108,8 @@ class _Extraction:
         out.update({"auto_unroll": limit, "pragma_unrolled": copies, "points": points})
         out.update(_outer(row, shape, around, self.lanes))
         out.update(self._buffers(row, shape, points))
+        if not self.plan.gpu[row.nest.root]:
+            out.update(register_columns(self.programs, self.plan, row, self.hardware, self.lanes))
         self.flops[row.nest.root] = self.flops.get(row.nest.root, 0.0) + points * row.flops
         return out
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from te_lite.lanes import larger, product
 from te_lite.loop_scope import LoopKey
 from te_lite.nest import Loop, Nest
 from te_lite.overrun import runs_over
-from te_lite.reads import Affine, Form
+from te_lite.reads import Affine, Form, reads_by_producer
 from te_lite.register_tile import (
     MASKED_DTYPES,
     VECTOR_DTYPES,
@@ -27,14 +28,16 @@ from te_lite.register_tile import (
     RegisterTile,
     TileLoop,
     VectorUnit,
+    largest_divisor,
     operand_units,
     register_tile,
     vector_pieces,
 )
-from te_lite.state import ATTACHED, SplitRel
+from te_lite.state import ATTACHED, INLINED, SplitRel
 
 from ..sketch.shared_memory import element_bytes
 from ..space.programs import Programs
+from ..space.trace import recorded
 
 Value = Any
 """An int, a bool, or lanes of them."""
@@ -87,6 +90,11 @@ class HeldSums:
         return np.where(self.kept, self.tile.steps, 1)
 
     @property
+    def parts(self) -> Value:
+        """In how many parts the sums are done, one after the other; 1 where all fit, and where none are held."""
+        return np.where(self.kept, self.tile.parts, 1)
+
+    @property
     def loads(self) -> Value:
         """Vectors that a step reads for a tile."""
         return sum([x.vectors for x in self.operands])
@@ -130,12 +138,34 @@ def held_sums(
     elements = product([np.where(x.lane, x.extent, 1) for x in loops])
     pieces = vector_pieces(elements, *_vectors_of((op.dtype, *[bounds.state.ops[x.buffer].dtype for x in reads]), unit))
     around = [TileLoop(np.where(x.lane, 1, x.extent), x.stride != 0) for x in loops]
-    tile = register_tile([*around, TileLoop(pieces.turns, np.True_)], pieces.together, unit.sums)
+    tile = register_tile([*around, TileLoop(pieces.turns, np.True_)], pieces.together, unit.sums, _tabled_divisor)
     kept = tile.kept & ~_lanes_of(guarded(bounds, k)) & ~pieces.split
     held = [np.where(kept, turns, 1) for turns in tile.held]
     runs = {x.key: np.where(x.lane, x.extent, turns) for x, turns in zip(loops, held[:-1], strict=True)}
     operands = [_operand(footprint, x, loops, (*held, pieces.together), pieces) for x in reads]
     return HeldSums(kept, elements > 1, pieces, tile, runs, tuple(operands), unit)
+
+
+TABLED = 2048
+"""Extents whose divisors are looked up."""
+
+
+@lru_cache
+def _divisors(most: int) -> Value:
+    """The largest divisor up to `limit` of n, by n and `limit`: int64 [TABLED + 1, most + 1]."""
+    n = np.arange(TABLED + 1)
+    columns = [np.ones(TABLED + 1, np.int64)]
+    for d in range(1, most + 1):
+        columns.append(np.where(n % d == 0, d, columns[-1]))
+    return np.stack(columns, axis=1)
+
+
+@recorded
+def _tabled_divisor(n: Value, limit: Value, most: int) -> Value:
+    """`largest_divisor`, in one operation of a trace."""
+    if np.any(n > TABLED):
+        return largest_divisor(n, limit, most)
+    return _divisors(most)[n, limit]
 
 
 # --------------------------------------------------------------------------------------------------------- loops
@@ -211,6 +241,13 @@ def guarded(bounds: Bounds, k: int) -> Value:
 
 
 # ------------------------------------------------------------------------------------------------------ operands
+
+
+def reads_of(bounds: Bounds, k: int) -> list[BufferAccess]:
+    """What stage k reads, in stage order."""
+    hidden = frozenset([n for n, s in enumerate(bounds.state.stages) if s.where == INLINED])
+    reads = reads_by_producer(bounds.state.ops, hidden)
+    return [buffer_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
 
 
 def buffer_access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -> BufferAccess:

@@ -19,7 +19,7 @@ import hashlib
 from dataclasses import astuple, dataclass
 from typing import Literal
 
-VERSION = 1
+VERSION = 2
 BUFFERS = 5
 SAMPLES = 10
 
@@ -194,10 +194,31 @@ def _gpu() -> list[Column]:
     ]  # fmt: skip
 
 
+def _registers() -> list[Column]:
+    def column(name: str, unit: str, formula: str, scale: Scale = "log2") -> Column:
+        return Column(name, unit, "registers", formula + " 0 on a GPU and without a reduction of its own.", scale)
+
+    return [
+        column("sums_held", "registers", "Registers that hold sums while the reduction runs; 0 if they are in memory."),
+        column("sums_steps", "steps", "Steps of the reduction for which sums stay there; 1 if they are in memory."),
+        column("sums_parts", "parts", "Parts, one after the other, in which sums are done that do not fit; else 1."),
+        column("tile_vectors", "vectors", "Vectors of sums that a step adds to: those held, or one loop's pieces."),
+        column("vector_lanes", "elements", "Elements of a vector of sums, on average; 1 if they are no vectors."),
+        column("vector_fill", "fraction", "vector_lanes over the elements of the longest vector.", "none"),
+        column("vector_masked", "flag", "1 if the last vector is used in part, under a mask, else 0.", "none"),
+        column("step_vectors", "vectors", "Vectors that a step reads."),
+        column("step_broadcasts", "elements", "Elements that a step reads for all lanes, once for each vector size."),
+        column("step_elements", "elements", "Elements that a step reads one by one."),
+        column("step_reads", "reads", "All that a step reads over tile_vectors."),
+        column("operands_live", "registers", "Registers that hold operands of a step."),
+        column("tile_spilled", "registers", "Sums and operands beyond the registers of the processor."),
+    ]  # fmt: skip
+
+
 def _schema() -> tuple[Column, ...]:
     marks = [*_marks("vec", "vectorized"), *_marks("unroll", "unrolled"), *_marks("parallel", "parallel")]
     buffers = [c for b in range(BUFFERS) for c in _buffer(f"B{b}")]
-    groups = [_computation(), marks, _launch(), buffers, _curve(), _allocation(), _outer(), _gpu()]
+    groups = [_computation(), marks, _launch(), buffers, _curve(), _allocation(), _outer(), _gpu(), _registers()]
     return tuple([c for group in groups for c in group])
 
 

@@ -268,3 +268,21 @@ def values_at(stage: Stage, at: dict[int, int]) -> list[int] | None:
     found = [simplify(values[axis]) for axis in range(3)]
     assert all(isinstance(x, Const) for x in found)
     return [int(x.value) for x in found]  # type: ignore[attr-defined]
+
+
+def test_registers_of_a_tile() -> None:
+    """Six rows of two vectors of 16, for 64 steps: two vectors of B wait for the next row, an element of A for both."""
+    steps: list[Step] = [Split(2, 0, 96, (6,)), Split(2, 2, 1024, (2, 16))]
+    steps += [Reorder(2, (0, 2, 5, 1, 3, 4)), Annotate(2, 5, "vectorize")]
+    row = rows_of(replay(te.ComputeDAG(matmul(96, 1024, 64)), steps), "c")[2]
+    wanted = {
+        "sums_held": 12, "sums_steps": 64, "sums_parts": 1, "tile_vectors": 12, "vector_lanes": 16, "vector_fill": 1,
+        "vector_masked": 0, "step_vectors": 2, "step_broadcasts": 6, "step_elements": 0, "step_reads": 8 / 12,
+        "operands_live": 3, "tile_spilled": 0,
+    }  # fmt: skip
+    assert {name: row[name] for name in wanted} == pytest.approx(wanted)
+
+
+def test_kernels_have_no_register_columns() -> None:
+    for row in rows_of(kernel(8, 8, 8, 4, 4, 4), "cuda").values():
+        assert row["sums_held"] == row["tile_vectors"] == row["vector_lanes"] == 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from ansor.features.held_sums import HeldSums, buffer_access, held_sums
+from ansor.features.held_sums import HeldSums, held_sums, reads_of
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
@@ -17,10 +17,8 @@ from ansor.space.states import concrete
 from ansor.space.variants import random_variant
 from te_lite.bounds import infer_bounds
 from te_lite.nest import nests_of
-from te_lite.reads import reads_by_producer
 from te_lite.register_tile import VectorUnit
 from te_lite.replay import replay
-from te_lite.state import INLINED
 from te_lite.step import Annotate, Reorder, Split
 from tests.workloads import conv2d_nchw, matmul, matmul_relu
 
@@ -38,12 +36,9 @@ class Untrue(np.ndarray):
 
 def held_by_stage(found: Programs, unit: VectorUnit) -> dict[int, HeldSums]:
     bounds, nests = found.bounds, nests_of(found.bounds)
-    hidden = frozenset([k for k, s in enumerate(bounds.state.stages) if s.where == INLINED])
-    reads = reads_by_producer(bounds.state.ops, hidden)
     out = {}
     for k, nest in nests.items():
-        accesses = [buffer_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
-        held = held_sums(found, nest, nests, accesses, unit)
+        held = held_sums(found, nest, nests, reads_of(bounds, k), unit)
         if held is not None:
             out[k] = held
     return out

@@ -10,7 +10,7 @@ import numpy as np
 import ansor
 import codegen_c
 import te_lite as te
-from ansor.features.held_sums import HeldSums, buffer_access, held_sums
+from ansor.features.held_sums import HeldSums, held_sums, reads_of
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs
 from codegen_c.indices import Indices
@@ -18,9 +18,8 @@ from codegen_c.promote import promote
 from codegen_c.vectorize import legalise
 from te_lite.bounds import infer_bounds
 from te_lite.nest import nests_of
-from te_lite.reads import reads_by_producer
 from te_lite.register_tile import VectorUnit
-from te_lite.state import INLINED, State
+from te_lite.state import State
 from te_lite.stmt import Alloc, For, LoweredFunc, Seq, stmts_of
 from tests.drawn_programs import drawn_program
 
@@ -66,12 +65,9 @@ def described(state: State, unit: VectorUnit) -> dict[str, HeldSums]:
     """What features and the analytical model read of the stages of a program that reduce, by the name of the stage."""
     bounds = infer_bounds(state)
     programs, nests = Programs(bounds), nests_of(bounds)
-    hidden = frozenset([k for k, s in enumerate(bounds.state.stages) if s.where == INLINED])
-    reads = reads_by_producer(bounds.state.ops, hidden)
     found = {}
     for k, nest in nests.items():
-        accesses = [buffer_access(bounds, p, r.forms) for p, by in enumerate(reads) for r in by if r.reader == k]
-        held = held_sums(programs, nest, nests, accesses, unit)
+        held = held_sums(programs, nest, nests, reads_of(bounds, k), unit)
         if held is not None:
             found[bounds.state.ops[k].name] = held
     return found

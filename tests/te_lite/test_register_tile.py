@@ -56,6 +56,7 @@ def check_tile(tile: RegisterTile, loops: list[tuple[int, bool]], vectors: int, 
     assert tile.vectors == vectors * np.prod(tile.held) <= room
     assert tile.steps == np.prod([n for n, sums in loops[first:] if not sums])
     left = vectors * int(np.prod([n for n, sums in loops[first:] if sums]))
+    assert tile.parts * tile.vectors == left
     for d, ((extent, sums), held) in enumerate(zip(loops, tile.held, strict=True)):
         whole = extent if sums and d >= first else 1
         assert whole % held == 0
@@ -80,7 +81,7 @@ def test_tiles_are_the_outermost_that_fit_and_equal_in_lanes(seed: int) -> None:
         check_tile(one, mine, int(vectors[lane]), room)
         assert at(many.kept, lane) == one.kept
         assert [at(x, lane) for x in (*many.inside, *many.held)] == [*one.inside, *one.held]
-        assert (at(many.vectors, lane), at(many.steps, lane)) == (one.vectors, one.steps)
+        assert [at(x, lane) for x in (many.vectors, many.parts, many.steps)] == [one.vectors, one.parts, one.steps]
 
 
 @pytest.mark.parametrize("masks", [False, True])
