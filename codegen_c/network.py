@@ -47,13 +47,18 @@ class CExecutor(HostMemory):
         self._seconds.restype, self._seconds.argtypes = ctypes.c_double, [ctypes.c_int64, *steps]
         self._pointers = (ctypes.c_void_p * max(network.plan.externals, 1))()
         super().__init__(network)
+        self._arena = self.arena.ctypes.data
 
     def use(self, storage: int, memory: Array) -> None:
         super().use(storage, memory)
         self._pointers[storage] = memory.ctypes.data
 
-    def run(self) -> None:
-        self._run(0, len(self.plan.steps), self.arena.ctypes.data, self._pointers)
+    def point(self, storage: int, address: int) -> None:
+        """As of HostMemory, and nothing more: the arrays of `array` are those of the memory that was used before."""
+        self._pointers[storage] = address
+
+    def run(self, stream: int | None = None) -> None:
+        self._run(0, len(self.plan.steps), self._arena, self._pointers)
 
     def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
         end = len(self.plan.steps) if last is None else last

@@ -112,9 +112,9 @@ class LaunchGraph:
         finally:
             _driver().cuGraphDestroy(graph)
 
-    def launch(self) -> None:
-        """Queue it on the default stream, behind everything that was queued there."""
-        _check(_driver().cuGraphLaunch(self._executable, None), "the launch")
+    def launch(self, stream: int | None = None) -> None:
+        """Queue it on the stream with that handle (None: the default one), behind everything that was queued there."""
+        _check(_driver().cuGraphLaunch(self._executable, ctypes.c_void_p(stream)), "the launch")
 
     def __del__(self) -> None:
         if self._executable:

@@ -104,9 +104,13 @@ class CudaExecutor:
         self._memory[storage] = DeviceArray(_Held(array, address), (1,), np.dtype(np.uint8))
         self.__dict__.pop("graph", None)
 
-    def run(self) -> None:
+    def point(self, storage: int, address: int) -> None:
+        self._memory[storage] = DeviceArray(_Held(None, address), (1,), np.dtype(np.uint8))
+        self.__dict__.pop("graph", None)
+
+    def run(self, stream: int | None = None) -> None:
         if self.plan.steps:
-            self.graph.launch()
+            self.graph.launch(stream)
 
     def synchronize(self) -> None:
         self.device.context.synchronize()

@@ -161,8 +161,12 @@ class Executor(Protocol):
     def attach(self, storage: int, array: Any) -> None:
         """Use the memory of `array` from now on.  Raises GraphError when it is not on the device, or not aligned."""
 
-    def run(self) -> None:
-        """Queue one run of all steps; later reads wait for its end."""
+    def point(self, storage: int, address: int) -> None:
+        """Use the memory at an address from now on, as `attach` does; the caller vouches for its size and alignment,
+        and keeps it."""
+
+    def run(self, stream: int | None = None) -> None:
+        """Queue one run of all steps; later reads wait for its end.  A GPU queues it on the stream with that handle."""
 
     def synchronize(self) -> None:
         """Wait until all runs are done."""

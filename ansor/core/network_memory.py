@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,10 @@ class HostMemory:
         law = "the network writes to this tensor, so the array must be writeable"
         require(host.flags.writeable or not written, GraphError, "zero copy", law)
         self.use(storage, host.reshape(-1).view(np.uint8))
+
+    def point(self, storage: int, address: int) -> None:
+        nbytes = self.plan.storages[storage].nbytes
+        self.use(storage, np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address)))
 
     def synchronize(self) -> None:
         """Nothing to wait for."""

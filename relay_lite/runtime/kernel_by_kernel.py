@@ -56,7 +56,7 @@ class KernelExecutor(HostMemory):
             files = _unpacked(network.binaries[name + ARCHIVE], Path(self._folder.name) / name)
             self._programs[name] = self._device.load(files)
 
-    def run(self) -> None:
+    def run(self, stream: int | None = None) -> None:
         for step in self.plan.steps:
             self._step(step)
 

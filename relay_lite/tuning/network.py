@@ -133,9 +133,13 @@ def _from_onnx(
     filled = {i.name: _filled(i, batch_size, image_size) for i in inputs}
     known = {name: shape for name, shape in filled.items() if shape is not None}
     original, params = from_onnx(path, {**known, **shapes})
+    return Network(f"{path.stem}-{layout}-B{batch_size}", in_layout(original, layout), params, original)
+
+
+def in_layout(graph: IRModule, layout: str) -> IRModule:
+    """The graph with its convolutions of two axes in another layout."""
     with PassContext(opt_level=3):
-        graph = Sequential([ConvertLayout({"nn.conv2d": [layout, "default"]})])(original)
-    return Network(f"{path.stem}-{layout}-B{batch_size}", graph, params, original)
+        return Sequential([ConvertLayout({"nn.conv2d": [layout, "default"]})])(graph)
 
 
 def _filled(given: OnnxInput, batch_size: int, image_size: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import relay_lite as relay
 from relay_lite import reference
 
-torch = pytest.importorskip("torch")
 F = torch.nn.functional
 pytestmark = pytest.mark.torch
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}

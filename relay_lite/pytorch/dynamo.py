@@ -1,0 +1,105 @@
+"""The backend `ansor` of `torch.compile`, found by the entry point group `torch_dynamo_backends`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._decomp import core_aten_decompositions
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from te_lite.errors import require
+
+from ..ir.errors import GraphError
+from .options import SUBJECT, Options
+from .partition import compile_graph
+from .programs import Programs
+
+
+def ansor(module: Any, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """Compile a graph of TorchDynamo for inference; called by `torch.compile(model, backend="ansor", options={...})`.
+
+    `options` are those of `relay_lite.pytorch.optimize`: trials, seconds, log, precision, target.  Weights become part
+    of the programs.  What cannot be compiled runs in PyTorch.  Raises GraphError where gradients are asked for, and
+    for options that make no sense.
+    """
+    checked = Options.of(options or {})
+    refuse_training(inputs)
+
+    def compiler(graph: Any, fake: Sequence[Any]) -> Callable[..., Any]:
+        names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+        boxed: Callable[..., Any] = make_boxed_func(_Graph(graph, _static(fake, inputs), names, checked))
+        return boxed
+
+    backend = aot_autograd(fw_compiler=compiler, inference_compiler=compiler, decompositions=core_aten_decompositions())
+    made: Callable[..., Any] = backend(module, inputs)
+    return made
+
+
+def refuse_training(tensors: Sequence[Any]) -> None:
+    """Raise GraphError where gradients would be asked of what is compiled."""
+    asked = torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
+    law = "programs are for inference and have no gradients; call them under torch.no_grad() or torch.inference_mode()"
+    require(not asked, GraphError, SUBJECT, law)
+
+
+def device_of(tensors: Sequence[Any]) -> Any:
+    """The one device of all tensors, the processor where there are none.  Raises GraphError for several."""
+    devices = {t.device for t in tensors if isinstance(t, torch.Tensor)} or {torch.device("cpu")}
+    require(
+        len(devices) == 1, GraphError, SUBJECT, "all tensors must be on one device", devices=sorted(map(str, devices))
+    )
+    return next(iter(devices))
+
+
+def _static(fake: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
+    """Which inputs of a graph are weights: those that TorchDynamo says stay, if the graph takes its inputs in order."""
+    context = TracingContext.try_get()
+    if context is None or context.fw_metadata is None or len(fake) != len(inputs):
+        return []
+    return [k for k in context.fw_metadata.static_input_indices if isinstance(inputs[k], torch.Tensor)]
+
+
+class _Graph:
+    """A graph in core ATen, called with all of its inputs; shapes may be open."""
+
+    def __init__(self, graph: Any, static: Sequence[int], names: Sequence[str], options: Options) -> None:
+        self.graph, self.static, self.names, self.options = graph, static, names, options
+        self.free = [k for k in range(len(names)) if k not in set(static)]
+        values = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
+        self.open = any(_is_open(v) for v in values)
+        self.programs = Programs()
+
+    def __call__(self, *given: Any) -> Any:
+        shapes = tuple([given[k].shape if isinstance(given[k], torch.Tensor) else given[k] for k in self.free])
+        weights = [given[k] for k in self.static]
+        key = (shapes if self.open else (), tuple(map(id, weights)))
+        run = self.programs.get(key, lambda: (self.compiled(given), weights))
+        return run(*[given[k] for k in self.free if not self.open or isinstance(given[k], torch.Tensor)])
+
+    def compiled(self, given: Sequence[Any]) -> Callable[..., Any]:
+        """What runs the graph for these shapes and weights."""
+        graph, names = self.graph, self.names
+        if self.open:
+            with torch.no_grad():
+                graph = make_fx(graph, tracing_mode="fake")(*given)
+            taken = [node for node in graph.graph.nodes if node.op == "placeholder"]
+            names = [node.name for node in taken]
+            for node, value in zip(taken, given, strict=True):
+                if not isinstance(value, torch.Tensor):
+                    graph.graph.erase_node(node)  # an extent, which is a number now
+        else:
+            graph = copy.deepcopy(graph)  # it is rewritten
+        weights = {names[k]: given[k] for k in self.static}
+        return compile_graph(graph, weights, self.options, device_of(given))
+
+
+def _is_open(value: Any) -> bool:
+    if isinstance(value, torch.SymInt):
+        return True
+    return isinstance(value, torch.Tensor) and any(isinstance(d, torch.SymInt) for d in value.shape)

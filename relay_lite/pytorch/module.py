@@ -1,0 +1,122 @@
+"""`optimize`: a module that computes what another one does, by programs of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from te_lite.errors import require
+
+from ..ir.errors import GraphError
+from .dynamo import device_of, refuse_training
+from .options import SUBJECT, Options, PathLike
+from .partition import compile_graph
+from .programs import Programs
+
+
+def optimize(
+    model: Any,
+    example_inputs: Sequence[Any],
+    *,
+    trials: int = 0,
+    seconds: float | None = None,
+    log: PathLike | None = None,
+    precision: str | None = None,
+    target: str | None = None,
+) -> OptimizedModule:
+    """The model compiled for inputs like `example_inputs`, a tuple of its positional arguments; a `torch.nn.Module`.
+
+    With `trials` or `seconds` programs are measured first and their records added to `log`; records in `log` are used
+    in any case.  `target` is that of the device of the tensors (`c` on the processor, `cuda` on a GPU); `precision` is
+    `strict` or, on a GPU, `tf32`.  Inputs of other shapes are compiled when they first come, and a model whose weights
+    are written to is compiled again.  What we do not know runs in PyTorch, and is named in a log message.
+
+    Raises GraphError for a model that is training, one that `torch.export` cannot trace, and options that make no
+    sense.
+    """
+    options = Options(trials, seconds, log, precision, target)
+    kind = type(model).__name__
+    require(isinstance(model, torch.nn.Module), GraphError, SUBJECT, "a torch.nn.Module is needed", got=kind)
+    require(not model.training, GraphError, f"{SUBJECT} model {kind}", "it must not be training; call eval() first")
+    made = OptimizedModule(model, options)
+    with torch.no_grad():
+        made(*example_inputs)
+    return made
+
+
+class OptimizedModule(torch.nn.Module):
+    """A model whose calls run compiled programs, one for each set of shapes; for inference only.
+
+    The model is its submodule `model`, so its weights are those of `state_dict`.
+    """
+
+    def __init__(self, model: Any, options: Options) -> None:
+        super().__init__()
+        self.model, self._options, self._programs = model, options, Programs()
+        self._parameters_of_model = list(model.parameters())
+        self.eval()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the model gives for these arguments.  Raises GraphError where gradients are asked for."""
+        leaves, spec = (list(args), None) if _plain(args, kwargs) else tree_flatten((args, kwargs))
+        refuse_training([*leaves, *self._parameters_of_model] if torch.is_grad_enabled() else ())
+        shapes = tuple([(x.shape, x.dtype, x.device) if isinstance(x, torch.Tensor) else x for x in leaves])
+        run = self._programs.get((shapes, spec), lambda: exported(self.model, args, kwargs, self._options))
+        return run(*leaves)
+
+
+def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return not kwargs and all(isinstance(x, torch.Tensor) for x in args)
+
+
+def exported(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options
+) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """What runs a model for arguments of these shapes, called with the leaves of its arguments; its weights."""
+    try:
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+            program = torch.export.export(model, args, dict(kwargs), strict=False).run_decompositions()
+    except Exception as error:  # the tracer runs the code of the model, which raises what it likes
+        reason = " ".join(str(error).split())[:300]
+        law = "the model must be traceable by torch.export; torch.compile(model, backend='ansor') takes any"
+        raise GraphError(f"{SUBJECT}: {law}, got {type(error).__name__}: {reason}") from error
+    made = _Exported(program, [*args, *kwargs.values()], options)
+    return made, made.weights
+
+
+class _Exported:
+    """An exported program with its weights bound; what it writes to, it is given."""
+
+    def __init__(self, program: Any, given: Sequence[Any], options: Options) -> None:
+        signature = program.graph_signature
+        values = {**program.state_dict, **program.constants}
+        written = [spec for spec in signature.output_specs if spec.kind.name.endswith("_MUTATION")]
+        places = {spec.arg.name: spec for spec in signature.input_specs}
+        bound = {name: values[spec.target] for name, spec in places.items() if spec.kind.name != "USER_INPUT"}
+        changed = {spec.target for spec in written}
+        self.state = {n: v for n, v in bound.items() if places[n].target in changed}
+        weights = {n: v for n, v in bound.items() if n not in self.state}
+        self.users = [name for name, spec in places.items() if spec.kind.name == "USER_INPUT"]
+        taken = [node.name for node in program.graph.nodes if node.op == "placeholder"]
+        self.order = [name for name in taken if name not in weights]
+        self.weights = list(weights.values())
+        self.written = [spec.target for spec in written]
+        self.targets = {places[n].target: v for n, v in self.state.items()}
+        self.spec = program.call_spec.out_spec
+        leaves = [x for x in tree_flatten(given)[0] if isinstance(x, torch.Tensor)]
+        self.run = compile_graph(program.graph_module, weights, options, device_of([*leaves, *weights.values()]))
+        self.direct = not self.state and not self.written and self.order == self.users
+
+    def __call__(self, *leaves: Any) -> Any:
+        if self.direct:
+            return tree_unflatten(self.run(*leaves), self.spec)
+        given = {**self.state, **dict(zip(self.users, leaves, strict=True))}
+        outputs = list(self.run(*[given[name] for name in self.order]))
+        for target, value in zip(self.written, outputs, strict=False):
+            place = self.targets[target] if target in self.targets else given[target]
+            place.copy_(value)
+        return tree_unflatten(outputs[len(self.written) :], self.spec)

@@ -1,0 +1,54 @@
+"""What a user asks for: target, precision, and what may be measured before a program is compiled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ansor.core.target import Target
+from te_lite.errors import require
+
+from ..ir.errors import GraphError
+
+PathLike = str | os.PathLike[str]
+SUBJECT = "torch"
+
+
+@dataclass(frozen=True)
+class Options:
+    """`trials` programs are measured, for at most `seconds`; both 0 or None: nothing is measured.
+
+    Records are read from `log` if it exists, and what is measured is added to it.  `target` is that of the device of
+    the tensors unless it is given, in `precision` `strict` or `tf32`.
+    """
+
+    trials: int = 0
+    seconds: float | None = None
+    log: PathLike | None = None
+    precision: str | None = None
+    target: str | None = None
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.trials, int) and self.trials >= 0
+        require(whole, GraphError, SUBJECT, "trials must be an integer of at least 0", trials=self.trials)
+        positive = self.seconds is None or (isinstance(self.seconds, int | float) and self.seconds > 0)
+        require(positive, GraphError, SUBJECT, "seconds must be a positive number", seconds=self.seconds)
+        measures = self.trials > 0 or self.seconds is not None
+        law = "what is measured needs a log to be kept in"
+        require(not measures or self.log is not None, GraphError, SUBJECT, law, log=self.log)
+        self.target_on("cpu" if self.target is None else Target(self.target).kind.name)
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> Options:
+        """The options of a mapping.  Raises GraphError for a name that is none."""
+        known = [f.name for f in fields(Options)]
+        unknown = sorted(set(given) - set(known))
+        require(not unknown, GraphError, SUBJECT, f"options are {', '.join(known)}", unknown=unknown)
+        return Options(**given)
+
+    def target_on(self, device: str) -> Target:
+        """The target for tensors on a device of torch (`cpu`, `cuda`).  Raises TaskError for what it cannot have."""
+        found = Target(self.target or ("cuda" if device == "cuda" else "c"))
+        return found if self.precision is None else found.with_precision(self.precision)

@@ -1,0 +1,193 @@
+"""A traced graph with as much of it as can be compiled by us; the rest runs in PyTorch, operator by operator.
+
+What is not imported (an operator that we do not know, an argument that it refuses) is named once in a log message.
+Outputs that are views of what the graph is given stay views, so they are PyTorch's, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+
+from te_lite.errors import TeError
+
+from ..frontend.torch.importer import import_graph, refused_nodes
+from ..frontend.torch.program import AtenGraph
+from ..frontend.torch.traced import array_of, read_graph
+from .network import compiled
+from .options import Options
+from .program import Program
+
+logger = logging.getLogger("ansor.torch")
+ASSERTED = "aten._assert_tensor_metadata.default"
+"""Says what is known when all shapes are."""
+Run = Callable[..., Any]
+_told: set[str] = set()
+
+
+def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, device: Any) -> Run:
+    """What runs a graph of torch.fx in core ATen with static shapes.
+
+    `weights` are the values of placeholders that stay; the result takes the other placeholders in order and gives
+    the outputs of the graph.  `device` is that of all tensors.
+    """
+    for node in list(module.graph.nodes):
+        if str(node.target) == ASSERTED:
+            module.graph.erase_node(node)
+    weights = {**weights, **_constants(module)}
+    refused = _refused(module.graph, weights)
+    for node in _calls(module.graph):
+        if node.name in refused:
+            _tell(str(node.target), "runs in PyTorch: %s", refused[node.name])
+    outside = {*refused, *[node.name for node in _views(module.graph)]}
+    for node in _partitioned(module, outside):
+        _replace(module, node, weights, options, device)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return _bound(module, weights)
+
+
+def _constants(module: Any) -> dict[str, Any]:
+    """The tensors that a graph holds as attributes."""
+    found = {}
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            value = operator.attrgetter(node.target)(module)
+            if isinstance(value, torch.Tensor):
+                found[node.name] = node.meta["val"] = value
+    return found
+
+
+def _calls(graph: Any) -> list[Any]:
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
+def _tell(about: str, text: str, what: str) -> None:
+    """A log message, once for whatever it is about."""
+    if about not in _told:
+        _told.add(about)
+        logger.warning(text, what)
+
+
+def _read(graph: Any, weights: Mapping[str, Any]) -> AtenGraph:
+    names = [node.name for node in graph.nodes if node.op in ("placeholder", "get_attr")]
+    arrays = {name: array_of(weights[name]) for name in names if name in weights}
+    return read_graph(graph.nodes, [name for name in names if name not in arrays], arrays)
+
+
+def _refused(graph: Any, weights: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        return refused_nodes(_read(graph, weights))
+    except TeError as error:
+        return {node.name: str(error) for node in _calls(graph)}
+
+
+def _views(graph: Any) -> list[Any]:
+    """The nodes that only look at what the graph is given, and whose view is an output."""
+    found = []
+    (output,) = [node for node in graph.nodes if node.op == "output"]
+    for node in output.all_input_nodes:
+        chain = []
+        while node.op == "call_function" and getattr(node.target, "is_view", False):
+            chain.append(node)
+            node = node.args[0]
+        found += chain if node.op == "placeholder" else []
+    return found
+
+
+class _Support:
+    """Which nodes may be in a part of ours (the interface of the partitioner)."""
+
+    def __init__(self, outside: set[str]) -> None:
+        self.outside = outside
+
+    def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
+        if node.op != "call_function":
+            return False
+        of_tuple = not isinstance(node.target, torch._ops.OpOverload)
+        return (node.args[0].name if of_tuple and node.args else node.name) not in self.outside
+
+
+def _partitioned(module: Any, outside: set[str]) -> list[Any]:
+    """The calls of the parts that are compiled, each of them a module now; the graph is changed."""
+    partitioner = CapabilityBasedPartitioner(module, _Support(outside), allows_single_node_partition=True)
+    partitioner.fuse_partitions(partitioner.propose_partitions(), prefix="ansor_")
+    return [node for node in module.graph.nodes if node.op == "call_module" and node.name.startswith("ansor_")]
+
+
+def _replace(module: Any, node: Any, weights: Mapping[str, Any], options: Options, device: Any) -> None:
+    """Let a part run as a program of ours; one that cannot be compiled stays in PyTorch."""
+    part = module.get_submodule(node.target)
+    if all(n.target is operator.getitem or getattr(n.target, "is_view", False) for n in _calls(part.graph)):
+        return
+    names = [n.name for n in part.graph.nodes if n.op == "placeholder"]
+    bound = {name: weights[a.name] for name, a in zip(names, node.args, strict=True) if a.name in weights}
+    (output,) = [n for n in part.graph.nodes if n.op == "output"]
+    single = not isinstance(output.args[0], list | tuple)
+    if single:
+        output.args = ((output.args[0],),)
+    expected = [n.meta["val"] for n in output.args[0]]
+    try:
+        network = compiled(import_graph(_read(part.graph, bound)), options.target_on(device.type), options)
+        program = Program(network, device)
+    except TeError as error:
+        _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
+        output.args = (output.args[0][0],) if single else output.args
+        return
+    module.add_submodule(node.target, Compiled(program, expected, single))
+    node.args = tuple([a for a in node.args if a.name not in weights])
+
+
+class Compiled(torch.nn.Module):
+    """A program in place of a part of a graph, which gives tensors with the strides that the graph has seen."""
+
+    def __init__(self, program: Program, expected: Sequence[Any], single: bool) -> None:
+        super().__init__()
+        self.program, self.single = program, single
+        laid = [None if v.is_contiguous() else (tuple(v.shape), tuple(v.stride())) for v in expected]
+        self.laid = laid if any(laid) else None
+
+    def forward(self, *tensors: Any) -> Any:
+        made = self.program(*tensors)
+        if self.laid is not None:
+            made = [t if at is None else torch.empty_strided(*at, dtype=t.dtype, device=t.device).copy_(t)
+                    for t, at in zip(made, self.laid, strict=True)]  # fmt: skip
+        return made[0] if self.single else made
+
+
+def _bound(module: Any, weights: Mapping[str, Any]) -> Run:
+    """The module as a function of what is no weight; where all of it is one program, that program."""
+    names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    free = [k for k, name in enumerate(names) if name not in weights]
+    whole = _whole(module, weights)
+    if whole is not None:
+        return whole
+    values = [weights.get(name) for name in names]
+
+    def run(*tensors: Any) -> Any:
+        given = list(values)
+        for k, tensor in zip(free, tensors, strict=True):
+            given[k] = tensor
+        return module(*given)
+
+    return run
+
+
+def _whole(module: Any, weights: Mapping[str, Any]) -> Run | None:
+    """The program that is all of a module, which gives its outputs in their order; None where there is more to do."""
+    rest = [node for node in module.graph.nodes if node.op != "placeholder"]
+    given = [node for node in module.graph.nodes if node.op == "placeholder" and node.name not in weights]
+    if len(rest) < 2 or rest[0].op != "call_module" or list(rest[0].args) != given:
+        return None
+    part, *items, output = rest
+    inside = module.get_submodule(part.target)
+    if not isinstance(inside, Compiled) or inside.laid is not None:
+        return None
+    in_order = inside.single or [n.args[1] for n in items] == list(range(len(items)))
+    made = [part] if inside.single else items
+    return inside.program if in_order and list(output.args[0]) == made else None

@@ -1,0 +1,54 @@
+"""One program for each set of shapes and weights, in a cache of bounded size.
+
+A program holds what it was made of: weights are folded into it, and a weight that was written to since (PyTorch counts
+that) or exchanged for another one gets a program of its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Run: TypeAlias = Callable[..., Any]
+MOST_PROGRAMS = 16
+"""Programs of one graph that are kept; the one that was not used for longest goes."""
+
+
+def counted(weights: Sequence[Any]) -> list[Any]:
+    """The weights of which PyTorch counts how often they are written to: all but those made in inference mode."""
+    return [w for w in weights if not w.is_inference()]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """What runs, the weights that it was made of, those that are watched, and how often they were written to."""
+
+    run: Run
+    weights: Sequence[Any]
+    watched: Sequence[Any]
+    written: list[int]
+
+
+class Programs:
+    """The programs of one graph."""
+
+    def __init__(self, most: int = MOST_PROGRAMS) -> None:
+        self.most = most
+        self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Hashable, make: Callable[[], tuple[Run, Sequence[Any]]]) -> Run:
+        """The program with a key; `make` gives one, and its weights, where there is none or its weights are others."""
+        found = self._entries.get(key)
+        if found is None or found.written != [w._version for w in found.watched]:
+            run, weights = make()
+            watched = counted(weights)
+            found = self._entries[key] = Entry(run, tuple(weights), watched, [w._version for w in watched])
+        self._entries.move_to_end(key)
+        while len(self._entries) > self.most:
+            self._entries.popitem(last=False)
+        return found.run
