@@ -1,4 +1,5 @@
-"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, distill, devices, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, distill, exercise, devices,
+doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -36,6 +37,7 @@ from . import best as cli_best
 from . import budget as cli_budget
 from . import devices as cli_devices
 from . import distill as cli_distill
+from . import exercise as cli_exercise
 from . import export as cli_export
 from . import log as cli_log
 from . import network as cli_network
@@ -95,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     log = cli_log.add_parser(commands)
     remeasure = cli_remeasure.add_parser(commands)
     report = cli_report.add_parser(commands)
+    cli_exercise.add_parser(commands)
     cli_devices.add_parser(commands)
     for command in (tune, best, export, distill, log, remeasure, report):
         user_code.add_import(command)
@@ -213,6 +216,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return cli_remeasure.remeasure(args)
             case cli_report.NAME:
                 return cli_report.report(args)
+            case cli_exercise.NAME:
+                return cli_exercise.exercise(args)
             case cli_devices.NAME:
                 return cli_devices.devices()
         return doctor()

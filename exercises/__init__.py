@@ -1,0 +1,1 @@
+"""Exercises that check themselves: starters with a hole, checks, and hidden solutions (docs/exercises.md)."""

@@ -1,0 +1,1 @@
+"""One module an exercise: its hint, and the check of an answer."""

@@ -1,0 +1,37 @@
+"""Chapter 4: lowering and the oracle."""
+
+from . import Mistake, Mistakes
+
+COMPARED = 'np.all(np.abs(got.astype("float64") - exact) <= allowed)'
+MISTAKES = {
+    "sum_tolerance": Mistakes(
+        "still has its hole",
+        (
+            Mistake(COMPARED, "np.array_equal(got, exact.astype('float32'))", "this is rounding and nothing else"),
+            Mistake(COMPARED, "not np.any(np.abs(got - exact) > allowed)", "an element that nobody wrote (NaN)"),
+            Mistake(COMPARED, "np.allclose(got, exact, rtol=1e-3, atol=1e-3)", "a sum that lacks one of its terms"),
+            Mistake("terms * scale", "2000 * terms * scale", "off by a thousandth of its scale is accepted"),
+            Mistake(COMPARED, "np.allclose(got, exact, rtol=1e-6, atol=0)", "and you refuse it"),
+        ),
+    ),
+    "conv_oracle": Mistakes(
+        "still has its hole",
+        (
+            Mistake("kernel[:, :, y, x]", "kernel[:, :, kh - 1 - y, kw - 1 - x]", "your kernel is mirrored"),
+            Mistake("(padding, padding)))", "(padding, padding)), 'edge')", "is it padded with zeros?"),
+            Mistake("- kh) // stride + 1", "- kh + 1) // stride", "the shape is"),
+            Mistake("fc,chw", "cf,chw", "ValueError"),
+            Mistake("out += np", "out = np", "elements are wrong, the first at"),
+        ),
+    ),
+    "column_sums": Mistakes(
+        "the parallel loop has 4 turns",
+        (
+            Mistake("    s[parts].parallel(parts.op.axis[0])\n", "", "no loop over them is parallel yet"),
+            Mistake("split(k, 16)", "split(k, 64)", "too few to keep 16 threads at work"),
+            Mistake("split(k, 16)", "split(k, 2)", "before a thread has started"),
+            Mistake("parts = s.rfactor(B, outer)\n    s[parts].parallel(parts.op.axis[0])", "s[B].parallel(outer)",
+                    "depend on each other"),
+        ),
+    ),
+}  # fmt: skip

@@ -1,0 +1,49 @@
+"""Every exercise, by its own checker: solutions pass, starters and typical mistakes get the sentence that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exercises.core.exercise import HOME, catalogue
+from exercises.core.verdict import hint, verdict
+from tests.exercises.mistakes import all_mistakes
+
+EXERCISES = catalogue()
+MISTAKES = all_mistakes()
+LONG = {"block_sums"}
+"""Exercises whose checks take more than three seconds: for `make test-long`."""
+
+
+def cases() -> Iterator[Any]:
+    for name in EXERCISES:
+        yield pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
+
+
+@pytest.mark.parametrize("name", list(cases()))
+def test_solutions_pass_and_mistakes_get_their_sentence(name: str, tmp_path: Path) -> None:
+    exercise = EXERCISES[name]
+    assert verdict(name, exercise.solution) is None
+    starter = verdict(name, exercise.starter)
+    assert starter is not None and MISTAKES[name].starter in starter
+    right = exercise.solution.read_text()
+    for k, mistake in enumerate(MISTAKES[name].answers):
+        assert right.count(mistake.old) >= 1, mistake
+        path = tmp_path / f"{name}_{k}.py"
+        path.write_text(right.replace(mistake.old, mistake.new))
+        told = verdict(name, path)
+        assert told is not None and mistake.sentence in told, (mistake, told)
+
+
+def test_every_exercise_is_whole() -> None:
+    for folder in ("starters", "checks", "solutions"):
+        assert {p.stem for p in (HOME / folder).glob("*.py")} - {"__init__"} == set(EXERCISES), folder
+    assert set(MISTAKES) == set(EXERCISES)
+    for name, exercise in EXERCISES.items():
+        assert len({m.sentence for m in MISTAKES[name].answers}) >= 3, name
+        assert exercise.statement and 1 <= exercise.chapter <= 12 and exercise.minutes > 0
+        assert len(hint(name)) > 40, name
+        assert "..." in exercise.starter.read_text() and "..." not in exercise.solution.read_text(), name
