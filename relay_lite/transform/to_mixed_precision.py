@@ -14,6 +14,9 @@ sums, biases, activations and residual sums are rounded once, when a tensor is w
 reads, whose kernels begin with it, is stored in float32.  Casts of weights fold when these are constants; a cast of a
 cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
 
+Matrix products whose number of terms is no multiple of 8 get zeros behind them, so that the rows of both factors begin
+at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.
+
 TVM computes operators that follow in 16 bits, and rounds after each.  As there, batch norms should be gone before, and
 weights be constants, so that scales go into them first:
 `Sequential([SimplifyInference(), FoldConstant(), FoldScaleAxis(), ToMixedPrecision("float16")])`.
@@ -47,6 +50,8 @@ MOVES = frozenset({
 })  # fmt: skip
 """Operators that follow and choose elements, so that they can do it in 16 bits; pools in float16 only, which is
 computed with."""
+VECTOR, FEWEST_TERMS = 8, 16
+"""Numbers of 16 bits in 16 bytes, and terms of a product with which zeros are worth their while."""
 FOLLOW = MOVES | {
     "add", "subtract", "multiply", "divide", "maximum", "minimum", "where", "abs", "negative", "clip", "nn.bias_add",
     "nn.relu", "nn.leaky_relu", "nn.prelu",
@@ -102,6 +107,26 @@ class _Lists:
         return not self.multiplies(node) and not self.moves(node)
 
 
+def _whole_vectors(product: Call, args: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The factors of a product; of matrices, with zeros behind their terms where these are no whole vectors."""
+    turns = {"nn.dense": (False, True)}.get(product.op.name)
+    if product.op.name in ("nn.matmul", "nn.batch_matmul"):
+        turns = product.attrs["transpose_a"], product.attrs["transpose_b"]
+    if turns is None:
+        return tuple(args)
+    axes = -2 if turns[0] else -1, -1 if turns[1] else -2
+    terms = args[0].shape[axes[0]]
+    zeros = -terms % VECTOR
+    if not zeros or terms < FEWEST_TERMS:
+        return tuple(args)
+    return tuple([_with_zeros(x, axis % len(x.shape), zeros) for x, axis in zip(args, axes, strict=True)])
+
+
+def _with_zeros(x: Expr, axis: int, count: int) -> Expr:
+    width = tuple([(0, count if d == axis else 0) for d in range(len(x.shape))])
+    return call("nn.pad", x, pad_width=width)
+
+
 def _is_full(node: Expr) -> bool:
     return isinstance(node.type, TensorType) and node.type.dtype == FULL
 
@@ -133,7 +158,7 @@ class _Values:
         if self.lists.multiplies(node):
             assert isinstance(node, Call)
             attrs = {**node.attrs, "out_dtype": FULL}
-            self.full[node] = Call(node.op, tuple([self.rounded(x) for x in args]), attrs)
+            self.full[node] = Call(node.op, _whole_vectors(node, [self.rounded(x) for x in args]), attrs)
             self._keep(node)
         elif self.lists.moves(node) and args and all(self._kept(x) for x in args):
             self.half[node] = rebuild(node, [self.rounded(x) for x in args])

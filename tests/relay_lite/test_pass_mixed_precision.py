@@ -69,7 +69,7 @@ def test_factors_are_rounded_and_nothing_else_is_computed_in_16_bits(dtype: str)
     for node in post_order(graph.body):
         if isinstance(node, Call) and node.op.name in PRODUCTS:
             assert {x.dtype for x in node.args} == {dtype} and node.dtype == "float32"
-        elif isinstance(node, Call) and node.op.name not in ("cast", "reshape", "nn.max_pool2d"):
+        elif isinstance(node, Call) and node.op.name not in ("cast", "reshape", "nn.max_pool2d", "nn.pad"):
             assert node.dtype == "float32" and all(x.dtype == "float32" for x in node.args), node.op.name
     assert graph.body.type == layers().body.type
     weights = [node.args[1] for name in ("nn.conv2d", "nn.dense") for node in calls(graph, name)]
@@ -116,6 +116,25 @@ def test_lists() -> None:
             ToMixedPrecision("float16", **lists)
     with pytest.raises(GraphError, match="the dtype is one of float16, bfloat16"):
         ToMixedPrecision("float8")
+
+
+@pytest.mark.parametrize("turns", [(False, True), (True, False)])
+@pytest.mark.parametrize("terms, padded", [(61, 64), (64, 64), (15, 15)])
+def test_products_have_whole_vectors_of_terms(turns: tuple[bool, bool], terms: int, padded: int) -> None:
+    """Zeros behind them change nothing; those of a constant fold."""
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    shapes = (3, terms, 5) if turns[0] else (3, 5, terms), (3, 7, terms) if turns[1] else (3, terms, 7)
+    x = make.input(*shapes[0])
+    body = call("nn.batch_matmul", x, make.draw(*shapes[1]), transpose_a=turns[0], transpose_b=turns[1])
+    graph = mixed(Function((x,), body), "float16")
+    (product,) = calls(graph, "nn.batch_matmul")
+    axes = 1 if turns[0] else 2, 2 if turns[1] else 1
+    assert [y.shape[axis] for y, axis in zip(product.args, axes, strict=True)] == [padded] * 2
+    assert isinstance(product.args[1], Constant)
+    given = data(graph)
+    a, b = given["data"].astype("float16"), body.args[1].value.astype("float16")
+    a, b = [y.swapaxes(1, 2) if turned else y for y, turned in ((a, turns[0]), (b, turns[1]))]
+    np.testing.assert_allclose(reference.run(graph, given), a.astype("float64") @ b, rtol=1e-5, atol=1e-5)
 
 
 def test_products_of_bfloat16_need_a_wider_sum() -> None:
