@@ -35,8 +35,8 @@ MEMORY_LATENCY = 600
 """Cycles until a tile from memory, or L2 under load, is there (same source)."""
 TURN = 60
 """Cycles of a turn that nothing of the block fills: waiting for its copies, a barrier, the first fragments."""
-CUT_CYCLES = 6
-"""Of a scheduler until a float of each lane is in two parts: three instructions, of a unit of 16 lanes."""
+CUT_INSTRUCTIONS, CUT_CYCLES = 4, 6
+"""That put a float of each lane into two parts, and of the unit of 16 lanes that does three of them."""
 SHARED_BYTES = 128
 """That a multiprocessor reads from shared memory in one cycle."""
 
@@ -89,11 +89,10 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     cost = 2 * op.m * op.n * op.k * op.element.products / rate
     brought = sum([part.nbytes for part in parts])
     loads = sum([part.nbytes / (LANES * _load_bytes(part)) for part in parts])
+    cut = sum([part.elements for part in parts]) / LANES if op.element.parts > 1 else 0.0
     share = warps / machine.schedulers
-    tensor, issue = share * instructions * cost, share * (instructions * _issued(op) + steps * 2 * loads)
-    if op.element.parts > 1:
-        cut = sum([part.elements for part in parts]) / LANES
-        tensor = np.maximum(tensor, share * steps * cut * CUT_CYCLES)
+    tensor = share * np.maximum(instructions * cost, steps * cut * CUT_CYCLES)
+    issue = share * (instructions * _issued(op) + steps * (2 * loads + cut * CUT_INSTRUCTIONS))
     shared = warps * steps * brought / SHARED_BYTES
     busy = np.maximum(np.maximum(tensor, shared), issue)
     tiles = max(n.tiles for n in _shared(sums.nest))

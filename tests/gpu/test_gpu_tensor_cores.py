@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from tests.ansor.test_floats_in_parts import errors, func_of, fused, product_of
 from tests.mma_schedules import PROGRAMS
 
 pytestmark = pytest.mark.gpu
@@ -27,3 +28,20 @@ def test_products(name: str) -> None:
         out = np.full(program.sizes[:2], 99, program.op.sum.dtype)
         module(a, b, out)
         assert program.wrong(a, b, out, GUARD) is None
+
+
+@pytest.mark.parametrize("k", [32, 256, 4096])
+def test_floats_in_parts_are_as_exact_as_float32(k: int) -> None:
+    """Whatever the tensor cores cut off; what is infinite or NaN in float32 is so."""
+    program = product_of(k)
+    a, b = program.inputs(np.random.default_rng(k))
+    module, out = CudaModule(func_of(program), open_device().arch), np.full((32, 32), 99, "float32")
+    module(a, b, out)
+    assert (errors(out, a, b) <= 2 * errors(fused(a, b), a, b)).all()
+    a[0, 3], a[1, 4], b[5, 7] = np.inf, np.nan, -np.inf
+    module(a, b, out)
+    with np.errstate(all="ignore"):
+        want = fused(a, b)
+    special = ~np.isfinite(want)
+    assert special.any() and np.array_equal(out[special], want[special], equal_nan=True)
+    assert np.isfinite(out[~special]).all()
