@@ -42,6 +42,10 @@ Move = Callable[[Variant, np.random.Generator], Variant | None]
 """Another variant of the same space, or None."""
 
 
+Again = Callable[[Group, np.random.Generator], Matrix]
+"""Rows with what rests on the extents of loops drawn anew."""
+
+
 class Candidate(NamedTuple):
     """A row of a variant, with its score."""
 
@@ -89,12 +93,15 @@ def evolve(
     seen: Seen | None = None,
     move: Move | None = None,
     allowed: Callable[[Group], Mask] | None = None,
+    again: Again | None = None,
 ) -> list[Candidate]:
     """The best `options.out` distinct programs found that are not in `seen`, best first.
 
     `score` is asked `iterations + 1` times for about `size` programs, group by group; programs of `start` that are in
     `seen` take part as parents.  `allowed` masks children before they are scored, cheaply; `move` brings variants
-    that `start` lacks.  Fewer candidates come out when the space is used up or most scores are -inf.
+    that `start` lacks.  `again` decides anew, for children whose lengths changed, what rests on them: a number of
+    vector or parallel loops that suited the parent is no good draw for the child.  Fewer candidates come out when the
+    space is used up or most scores are -inf.
     """
     options = options or EvolveOptions()
     seen = seen or Seen()
@@ -108,7 +115,7 @@ def evolve(
         pool = best_of(pool, scored, options.parents, options.max_variants)
         if not pool or generation == options.iterations:
             break
-        children = _next_generation(_Breeder(pool, rng, mutations, options, allowed), known, seen, move)
+        children = _next_generation(_Breeder(pool, rng, mutations, options, allowed, again), known, seen, move)
     return _best(fresh, options.out)
 
 
@@ -154,9 +161,10 @@ class _Breeder:
 
     def __init__(
         self, pool: Pool, rng: np.random.Generator, mutations: Sequence[Mutation], options: EvolveOptions,
-        allowed: Callable[[Group], Mask] | None,
+        allowed: Callable[[Group], Mask] | None, again: Again | None,
     ) -> None:  # fmt: skip
         self.rng, self.mutations, self.options, self.allowed = rng, mutations, options, allowed
+        self.again = again
         self.pool = pool
         self.spaces: dict[Space, Scored] = {}
         for space in dict.fromkeys(v.space for v in pool):
@@ -194,6 +202,7 @@ class _Breeder:
         rows = self.spaces[target.space].group.rows[roulette(self.partners[target.space], n, self.rng)]
         again = ~first_of_each(row_keys(rows))
         rows[again] = self._mutated(rows[again], target)[0]
+        rows = rows if self.again is None or not len(rows) else self.again(Group(target, rows), self.rng)
         return Group(target, rows[self._permitted(rows, target)])
 
     def _offspring(self, variant: Variant, n: int) -> Matrix:
@@ -206,7 +215,15 @@ class _Breeder:
         good = np.zeros(n, np.bool_)
         rows[mutated], good[mutated] = self._mutated(rows[mutated], variant)
         good[~mutated] = self._permitted(rows[~mutated], variant)
-        return rows[good]
+        return self._decided_again(rows[good], family.group.rows[good], variant)
+
+    def _decided_again(self, rows: Matrix, parents: Matrix, variant: Variant) -> Matrix:
+        """`rows`, those with other lengths than their parents decided anew where lengths matter."""
+        lengths = [c for tile in variant.space.tiles for c in range(tile.columns.start, tile.columns.stop)]
+        changed = (rows[:, lengths] != parents[:, lengths]).any(axis=1)
+        if self.again is not None and changed.any():
+            rows[changed] = self.again(Group(variant, rows[changed]), self.rng)
+        return rows
 
     def _permitted(self, rows: Matrix, variant: Variant) -> Mask:
         everything = self.allowed is None or not len(rows)

@@ -16,10 +16,10 @@ import numpy as np
 
 from te_lite.bounds import Bounds
 from te_lite.footprint import BufferAccess, Footprint
-from te_lite.lanes import larger, product
+from te_lite.lanes import larger, product, smaller
 from te_lite.loop_scope import LoopKey
 from te_lite.nest import Loop, Nest
-from te_lite.overrun import runs_over
+from te_lite.overrun import reach_beyond, runs_over
 from te_lite.reads import Affine, Form, reads_by_producer
 from te_lite.register_tile import (
     MASKED_DTYPES,
@@ -48,7 +48,8 @@ class Operand:
     """What one step of the reduction reads of an operand, for all sums that are held, or for one vector of sums.
 
     It is `count` different values: `vectors`; `broadcasts`, elements that all lanes read, once for each size of
-    vectors; or made of `elements` that are read one by one.  `live` registers hold some for sums that come later.
+    vectors; or made of `elements` that are read one by one, as they lie apart or may lie behind the edge.  `live`
+    registers hold some for sums that come later.
     """
 
     count: Value
@@ -142,7 +143,8 @@ def held_sums(
     kept = tile.kept & ~_lanes_of(guarded(bounds, k)) & ~pieces.split
     held = [np.where(kept, turns, 1) for turns in tile.held]
     runs = {x.key: np.where(x.lane, x.extent, turns) for x, turns in zip(loops, held[:-1], strict=True)}
-    operands = [_operand(footprint, x, loops, (*held, pieces.together), pieces) for x in reads]
+    beyond = _pieces_beyond(bounds, k, footprint, loops, held, pieces)
+    operands = [_operand(footprint, x, loops, (*held, pieces.together), pieces, beyond) for x in reads]
     return HeldSums(kept, elements > 1, pieces, tile, runs, tuple(operands), unit)
 
 
@@ -165,7 +167,7 @@ def _tabled_divisor(n: Value, limit: Value, most: int) -> Value:
     """`largest_divisor`, in one operation of a trace."""
     if np.any(n > TABLED):
         return largest_divisor(n, limit, most)
-    return _divisors(most)[n, limit]
+    return _divisors(max(most, 1))[n, limit]
 
 
 # --------------------------------------------------------------------------------------------------------- loops
@@ -266,25 +268,51 @@ def buffer_access(bounds: Bounds, buffer: int, forms: tuple[Form, ...] | None) -
     return BufferAccess(buffer, stored, stage.stored(shape), scope, element_bytes(stage.op.dtype))
 
 
+def _pieces_beyond(
+    bounds: Bounds, k: int, footprint: Footprint, loops: Sequence[_Loop], held: Sequence[Value], pieces: Pieces
+) -> Value:
+    """The share of the pieces of a tile that may lie behind the edge, where a stage may compute beyond it."""
+    state, arguments = bounds.state, [t.op.key for t in bounds.state.dag.tensors]
+    share: Value = 0
+    for axis, size in enumerate(state.ops[k].shape) if runs_over(state, k, arguments) else ():
+        steps = [(x, n, footprint.steps(x.key)[axis]) for x, n in zip(loops, held, strict=False)]
+        moving = [(x, n, np.not_equal(step, 0)) for x, n, step in steps if not (isinstance(step, int) and step == 0)]
+        lanes = sum([moves & x.lane for x, _, moves in moving]) > 0
+        turns = product([np.where(moves, n, 1) for _, n, moves in moving]) * pieces.together
+        over = np.ceil(reach_beyond(bounds.regions[k][axis], size) / pieces.width)
+        share = larger(share, np.where(lanes, smaller(over, turns) / turns, 0))
+    return share
+
+
 def _operand(
-    footprint: Footprint, access: BufferAccess, loops: Sequence[_Loop], held: Sequence[Value], pieces: Pieces
+    footprint: Footprint,
+    access: BufferAccess,
+    loops: Sequence[_Loop],
+    held: Sequence[Value],
+    pieces: Pieces,
+    beyond: Value,
 ) -> Operand:
-    """What a tile of `held` turns of the loops, and the pieces of vectors last, reads; pieces are `width` wide."""
-    step: Value = 0
+    """What a tile of `held` turns of the loops, and the pieces of vectors last, reads.
+
+    The share `beyond` of vectors of memory, which may lie behind the edge, is read element by element, none behind it.
+    """
     vectorized: Value = np.False_
+    side_by_side: Value = np.True_
+    stays: Value = np.True_
     for x in loops:
-        along = x.lane & np.greater(x.extent, 1)
+        along, stride = x.lane & np.greater(x.extent, 1), footprint.stride(access, x.key)
         vectorized = vectorized | along
-        step = np.where(along, footprint.stride(access, x.key), step)
+        side_by_side = side_by_side & (~along | np.equal(stride, x.stride))
+        stays = stays & (~along | np.equal(stride, 0))
     moves = [np.not_equal(footprint.stride(access, x.key), 0) & ~x.lane for x in loops]
     # the pieces, one after the other in the innermost place, and the turns of a loop over whole vectors before them
-    units = operand_units(held, [*moves, *[~vectorized | np.not_equal(step, 0)] * 2])
-    vectors = vectorized & np.equal(step, 1)
-    broadcasts = vectorized & np.equal(step, 0)
+    units = operand_units(held, [*moves, *[~vectorized | ~stays] * 2])
+    vectors, broadcasts = vectorized & side_by_side, vectorized & stays
+    clamped = np.where(vectors, units.count * beyond, 0) if access.scope == "global" else 0
     return Operand(
         units.count,
-        np.where(vectors, units.count, 0),
+        np.where(vectors, units.count, 0) - clamped,
         np.where(broadcasts, units.count * pieces.widths, 0),
-        np.where(vectors | broadcasts, 0, units.count * pieces.width),
+        np.where(vectors | broadcasts, clamped, units.count) * pieces.width,
         units.live * np.where(broadcasts, pieces.widths, 1),
     )

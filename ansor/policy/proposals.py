@@ -28,7 +28,7 @@ from ..space.decisions.splits import holes
 from ..space.duplicates import Seen
 from ..space.limits import rows_fit
 from ..space.parse import parse
-from ..space.sample import sample_rows
+from ..space.sample import drawn_again, sample_rows
 from ..space.spaces import random_space
 from ..space.states import concrete
 from ..space.variants import mutate_place, random_variant
@@ -129,6 +129,9 @@ class Proposals:
     def _sample(self, variant: Variant, n: int) -> Group:
         return Group(variant, sample_rows(variant, n, self.rng, self.task.target, self.hardware, self.options))
 
+    def _again(self, group: Group, rng: np.random.Generator) -> np.ndarray:
+        return drawn_again(group.variant, group.rows, rng, self.task.target, self.hardware, self.options)
+
     def random(self, n: int) -> list[Picked]:
         """Up to `n` new programs: a sketch at random, then everything else at random."""
         out: list[Picked] = []
@@ -157,6 +160,7 @@ class Proposals:
             self.population(self.evolution.size - len(elites), elites), score, self.rng, self.mutations,
             self.evolution, seen=self.seen, move=mutate_place,
             allowed=lambda group: rows_fit(group.variant.space, group.rows, self.hardware),
+            again=None if self.task.target.is_gpu else self._again,
         )  # fmt: skip
         return self.take(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
 

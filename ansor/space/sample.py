@@ -57,6 +57,22 @@ def sample_rows(
     return np.concatenate(found)
 
 
+def drawn_again(
+    variant: Variant,
+    rows: Matrix,
+    rng: np.random.Generator,
+    target: Target | str,
+    hardware: HardwareParams,
+    options: SketchOptions | None = None,
+) -> Matrix:
+    """`rows` (int64 [n, width]), with what rests on the extents of loops drawn anew, as `sample_rows` draws it."""
+    setting, space = Setting.of(target, hardware, options), variant.space
+    out: Matrix = rows.copy()
+    bounds = programs(variant, out, setting.target, setting.hardware).bounds
+    _draw(variant, Draft(space.sketch, space.choices, out, rng, setting, inferred=bounds), Phase.BOUNDED)
+    return out
+
+
 def _drawn(variant: Variant, n: int, rng: np.random.Generator, setting: Setting, small: bool = False) -> Matrix:
     """Those of `n` drawn rows whose shared copies fit into a block."""
     space = variant.space

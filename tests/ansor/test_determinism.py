@@ -15,7 +15,7 @@ from tests.ansor.search_case import MODELS, PER_ROUND, TARGETS, TRIALS, digest, 
 
 SEQUENCES = {
     "c random": "7ec4361c73e8cdf4",
-    "c analytical": "e0b5d3cebfef96bb",
+    "c analytical": "63b809128b275fe2",
     "cuda random": "6bd8aee40995a344",
     "cuda analytical": "5024a220797bc201",
 }

@@ -19,7 +19,7 @@ from te_lite.bounds import infer_bounds
 from te_lite.nest import nests_of
 from te_lite.register_tile import VectorUnit
 from te_lite.replay import replay
-from te_lite.step import Annotate, Reorder, Split
+from te_lite.step import Annotate, Fuse, Reorder, Split
 from tests.workloads import conv2d_nchw, matmul, matmul_relu
 
 from .feature_values import HARDWARE
@@ -72,6 +72,19 @@ def test_no_lane_is_asked_for_its_truth() -> None:
     (held,) = held_by_stage(tiled(rows, vectors, 8), VectorUnit.of(32)).values()
     assert held.registers.tolist() == [12, 12]
     assert held.spilled.tolist() == [0, 1]
+
+
+def test_without_room_nothing_is_held() -> None:
+    (held,) = held_by_stage(tiled(6, 2, 16), VectorUnit(64, 4)).values()
+    assert (held.kept, held.registers, held.steps, held.vectors) == (False, 0, 1, 1)
+
+
+def test_lanes_of_two_axes_read_neither_operand_as_vectors() -> None:
+    """Six rows of five columns side by side: A changes with the rows, B starts anew."""
+    steps = [Split(2, 0, 96, (6,)), Split(2, 2, 5, (5,)), Reorder(2, (0, 2, 4, 1, 3)), Fuse(2, (3, 4))]
+    found = Programs(infer_bounds(replay(te.ComputeDAG(matmul(96, 5, 64)), [*steps, Annotate(2, 3, "vectorize")])))
+    (held,) = held_by_stage(found, VectorUnit.of(64)).values()
+    assert (held.pieces.lengths, held.loads, held.broadcasts, held.elements) == ([16, 14], 0, 0, 60)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,28 @@ def test_sums_behind_a_guard_are_held_in_the_turns_inside() -> None:
                 name = held.stage.replace(".", "_")
                 steps = [x.steps for x in found if x.stage.replace(".", "_") == name and x.vectors == held.vectors]
                 assert not steps or held.steps - 1 <= max(steps) <= held.steps
+
+
+def vectors_made_of_elements(text: str) -> int:
+    """The vectors of B that the step of a tile makes of single elements, by the text of its loop."""
+    step = re.search(r"\n( *)for \(int k\w* = [^\n]*\{\n((?:(?!for ).)*?_r0 \+=.*?)\n\1\}", text, re.S)
+    assert step is not None
+    return len(re.findall(r"\{B(?:_local)?\[", step[2]))
+
+
+def test_vectors_over_the_edge_are_read_by_elements() -> None:
+    """A tile that runs over the end of B reads there the last element instead, lane by lane."""
+    exact = []
+    for tensors in (matmul(127, 131, 61), matmul(96, 100, 32)):
+        for state in programs_of(tensors, 6, np.random.default_rng(1)):
+            for family, (unit, _) in FAMILIES.items():
+                for held in described(state, unit).values():
+                    if held.kept and held.vectorized:
+                        made = vectors_made_of_elements(emit(lower(state), options=PROCESSORS[family]))
+                        wanted = held.elements / held.pieces.width
+                        assert made == 0 or wanted > 0
+                        exact.append(abs(made - wanted) < 1e-6)
+    assert len(exact) > 30 and np.mean(exact) > 0.8
 
 
 def as_described(held: HeldSums, loops: list[Counted]) -> bool | None:
