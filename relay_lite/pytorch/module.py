@@ -73,18 +73,25 @@ def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return not kwargs and all(isinstance(x, torch.Tensor) for x in args)
 
 
-def exported(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options
-) -> tuple[Callable[..., Any], Sequence[Any]]:
-    """What runs a model for arguments of these shapes, called with the leaves of its arguments; its weights."""
+def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Any:
+    """The `torch.export.ExportedProgram` of a model for such arguments, in core ATen.
+
+    Raises GraphError for a model that cannot be traced.
+    """
     try:
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-            program = torch.export.export(model, args, dict(kwargs), strict=False).run_decompositions()
+            return torch.export.export(model, args, dict(kwargs or {}), strict=False).run_decompositions()
     except Exception as error:  # the tracer runs the code of the model, which raises what it likes
         reason = " ".join(str(error).split())[:300]
         law = "the model must be traceable by torch.export; torch.compile(model, backend='ansor') takes any"
         raise GraphError(f"{SUBJECT}: {law}, got {type(error).__name__}: {reason}") from error
-    made = _Exported(program, [*args, *kwargs.values()], options)
+
+
+def exported(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options
+) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """What runs a model for arguments of these shapes, called with the leaves of its arguments; its weights."""
+    made = _Exported(traced(model, args, kwargs), [*args, *kwargs.values()], options)
     return made, made.weights
 
 
