@@ -12,7 +12,7 @@ from ..compiler.build import build
 from ..compiler.extract import extract_tasks
 from ..ir.module import IRModule
 from ..runtime.library import NetworkLibrary
-from ..tuning.network import in_layout
+from ..tuning.network import Network, in_layout, in_precision
 from ..tuning.tune_network import tune
 from .options import Options
 
@@ -21,9 +21,15 @@ TRIALS_A_TASK = 64
 """What is asked for where only seconds are given; rounds are sized by it."""
 
 
-def network_graph(graph: IRModule) -> IRModule:
-    """The graph as it is measured and compiled."""
-    return in_layout(graph, LAYOUT)
+def prepared(graph: IRModule, device: str, options: Options) -> tuple[IRModule, Target]:
+    """The graph as it is measured and compiled for a device of torch (`cpu`, `cuda`), and its target.
+
+    Raises TaskError for a precision that the target lacks.
+    """
+    target = options.target_on(device)
+    network = Network("torch", in_layout(graph, LAYOUT), {}, graph)
+    network, target = in_precision(network, target, options.precision or target.precision)
+    return network.graph, target
 
 
 def measure(graph: IRModule, target: Target, options: Options) -> None:

@@ -19,7 +19,7 @@ from te_lite.errors import TeError
 from ..frontend.torch.importer import import_graph, refused_nodes
 from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
-from .network import compiled, measure, network_graph
+from .network import compiled, measure, prepared
 from .options import Options
 from .program import Program
 
@@ -144,7 +144,7 @@ def _replace(module: Any, node: Any, weights: Mapping[str, Any], options: Option
     if single:
         output.args = ((output.args[0],),)
     expected = [n.meta["val"] for n in output.args[0]]
-    target, graph = options.target_on(device.type), network_graph(import_graph(_read(part.graph, bound)))
+    graph, target = prepared(import_graph(_read(part.graph, bound)), device.type, options)
     measure(graph, target, options)
     try:
         program = Program(compiled(graph, target, options), device)

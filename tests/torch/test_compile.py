@@ -287,7 +287,8 @@ def test_threads_share_a_program() -> None:
         ({"effort": 3}, "options are trials, seconds, log, precision, target, got unknown=.'effort'"),
         ({"trials": -1}, "trials must be an integer of at least 0"),
         ({"trials": 3}, "what is measured needs a log to be kept in"),
-        ({"precision": "tf32"}, "precision"),
+        ({"precision": "fp31"}, "the precision is one of strict"),
+        ({"precision": "tf32"}, "only GPUs have tensor cores|precision"),
         ({"target": "abacus"}, "abacus"),
     ],
 )
