@@ -202,6 +202,8 @@ MODELS: Mapping[str, Entry] = {
     "efficientnet_b0": _vision("efficientnet_b0"),
     "regnet_y_400mf": _vision("regnet_y_400mf"),
     "convnext_tiny": _vision("convnext_tiny"),
+    "resnet18": _vision("resnet18"),
+    "resnet50": _vision("resnet50"),
     "resnext50": _vision("resnext50_32x4d"),
     "wide_resnet50_2": _vision("wide_resnet50_2"),
     "vit_b_16": _vit(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import te_lite as te
 from ansor import autotvm
 from ansor.core.export import export_program
 from te_lite.schedule import Schedule, StageHandle
+from tests.relay_lite.test_exported_programs import changed, open_extent
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "not_here.md"
 PLACES = {"te": te, "relay": relay, "ansor": ansor, "Stage": StageHandle, "Schedule": Schedule}
@@ -51,6 +53,11 @@ def onnx_model(op: str, shape: list[Any]) -> Any:
     return relay.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
 
 
+def open_program() -> Any:
+    with TemporaryDirectory() as folder:
+        return relay.frontend.from_exported_program(changed(Path(folder), open_extent))
+
+
 def relu() -> relay.Function:
     x = relay.var("x", shape=(2, 3))
     return relay.Function([x], relay.nn.relu(x))
@@ -78,6 +85,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "templates of operators for CPUs and GPUs": lambda: autotvm.task.create("conv2d_nchw.x86", args=(), target="c"),
     "shapes that are open when a network is compiled": lambda: onnx_model("Relu", ["n", 3]),
     "operators whose result has a shape that the data decide": lambda: onnx_model("NonZero", [2, 3]),
+    "programs of `torch.export` whose shapes are open": open_program,
     "random operators": lambda: onnx_model("RandomNormalLike", [2, 3]),
     "one network on several kinds of devices": lambda: relay.build(relu(), target={"cpu": "c", "gpu": "cuda"}),
     "exported programs of other targets than `c` and `cuda`": lambda: export_program(None, (), "vta", "made", "x"),

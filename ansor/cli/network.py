@@ -25,7 +25,9 @@ PRECISION = (
 def add_parser(commands: Any) -> None:
     """Add the command to the subcommands of a parser."""
     parser = commands.add_parser(NAME, help="tune all tasks of a network, compile it and see what it takes")
-    parser.add_argument("network", help="a name, such as resnet-18, mobilenet, bert-base; or the path of an ONNX model")
+    parser.add_argument("network", nargs="?", help="a name, such as resnet-18, bert-base; or a file, .onnx or .pt2")
+    model = "instead of it a function, of a module or .py file, that gives a PyTorch model and a tuple of inputs"
+    parser.add_argument("--torch", metavar="MODULE:FUNCTION", help=model)
     parser.add_argument("--target", default="c", help="what to compile for (default: c)")
     budget.add_budget(parser, 200, "programs")
     parser.add_argument("--devices", help=cli_devices.OPTION)
@@ -50,11 +52,24 @@ def tune_network(args: argparse.Namespace) -> int:
         checked_seed("--seed", args.seed)
     if args.log is not None:
         checked_log(args.log)
+    both = (args.network is None) == (args.torch is None)
+    require(not both, TaskError, NAME, "either a network or --torch is needed", network=args.network, torch=args.torch)
+    args.program = None if args.torch is None else _program(args.torch)
     args.devices = cli_devices.devices_of(args.devices)
     args.image_size = None if args.image_size is None else _extents("--image-size", args.image_size)
     args.shape = dict([_named_shape(text) for text in args.shape])
     code: int = front_end("relay_lite.tuning.cli", NAME).tune_network(args)
     return code
+
+
+def _program(text: str) -> Any:
+    """The program that PyTorch exports of a model, which `MODULE:FUNCTION` gives with inputs; its weights are bound."""
+    law = "a module and a function are needed, as in package.module:function"
+    require(":" in text, TaskError, "--torch", law, got=text)
+    found = user_code.function_of(text)()
+    law = "the function must give a model and a tuple of inputs"
+    require(isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], tuple), TaskError, text, law)
+    return front_end("relay_lite.pytorch.module", "--torch").traced(*found)
 
 
 def _extents(option: str, text: str) -> tuple[int, ...]:

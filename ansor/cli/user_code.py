@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -77,17 +78,22 @@ def workload_key(text: str, args: str | None) -> str:
     A function that is not registered is registered under its own name.  Raises TaskError, in one sentence, for what is
     not there or does not fit.
     """
+    func = function_of(text)
+    given = arguments("--args", args or "", text, inspect.signature(func))
+    if registered_name(func) is None:
+        register_workload(func)
+    return make_workload_key(func, given)
+
+
+def function_of(text: str) -> Callable[..., Any]:
+    """The function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names.  Raises TaskError when it is not there."""
     module_name, _, name = text.rpartition(":")
     module = run_module(module_name)
     functions = {n: f for n, f in vars(module).items() if inspect.isfunction(f)}
     own = [n for n, f in functions.items() if f.__module__ == module.__name__]
     law = f"has no function {name!r}; its functions are {', '.join(own) or 'none'}"
     require(name in functions, TaskError, module_name, law)
-    func = functions[name]
-    given = arguments("--args", args or "", text, inspect.signature(func))
-    if registered_name(func) is None:
-        register_workload(func)
-    return make_workload_key(func, given)
+    return functions[name]
 
 
 def arguments(option: str, text: str, of: str, signature: inspect.Signature) -> tuple[Any, ...]:

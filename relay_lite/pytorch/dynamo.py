@@ -18,6 +18,7 @@ from te_lite.errors import require
 from ..ir.errors import GraphError
 from .options import SUBJECT, Options
 from .partition import compile_graph
+from .program import ALIGNMENTS
 from .programs import Programs
 
 
@@ -49,12 +50,10 @@ def refuse_training(tensors: Sequence[Any]) -> None:
 
 
 def device_of(tensors: Sequence[Any]) -> Any:
-    """The one device of all tensors, the processor where there are none.  Raises GraphError for several."""
+    """The one device of all tensors that programs run on, the processor where there are none; None for another one."""
     devices = {t.device for t in tensors if isinstance(t, torch.Tensor)} or {torch.device("cpu")}
-    require(
-        len(devices) == 1, GraphError, SUBJECT, "all tensors must be on one device", devices=sorted(map(str, devices))
-    )
-    return next(iter(devices))
+    device = next(iter(devices))
+    return device if len(devices) == 1 and device.type in ALIGNMENTS else None
 
 
 def _static(fake: Sequence[Any], inputs: Sequence[Any]) -> list[int]:

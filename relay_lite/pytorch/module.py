@@ -31,9 +31,10 @@ def optimize(
     """The model compiled for inputs like `example_inputs`, a tuple of its positional arguments; a `torch.nn.Module`.
 
     With `trials` or `seconds` programs are measured first and their records added to `log`; records in `log` are used
-    in any case.  `target` is that of the device of the tensors (`c` on the processor, `cuda` on a GPU); `precision` is
-    `strict` or, on a GPU, `tf32`.  Inputs of other shapes are compiled when they first come, and a model whose weights
-    are written to is compiled again.  What we do not know runs in PyTorch, and is named in a log message.
+    in any case.  `target` is that of the device of the tensors (`c` on the processor, `cuda` on a GPU) unless it is
+    given; `precision` is that of products, as in `ansor tune-network --precision`.  Inputs of other shapes are compiled
+    when they first come, and a model whose weights are written to is compiled again.  What we do not know runs in
+    PyTorch, and is named in a log message.
 
     Raises GraphError for a model that is training, one that `torch.export` cannot trace, and options that make no
     sense.
@@ -73,18 +74,25 @@ def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return not kwargs and all(isinstance(x, torch.Tensor) for x in args)
 
 
-def exported(
-    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options
-) -> tuple[Callable[..., Any], Sequence[Any]]:
-    """What runs a model for arguments of these shapes, called with the leaves of its arguments; its weights."""
+def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Any:
+    """The `torch.export.ExportedProgram` of a model for such arguments, in core ATen.
+
+    Raises GraphError for a model that cannot be traced.
+    """
     try:
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-            program = torch.export.export(model, args, dict(kwargs), strict=False).run_decompositions()
+            return torch.export.export(model, args, dict(kwargs or {}), strict=False).run_decompositions()
     except Exception as error:  # the tracer runs the code of the model, which raises what it likes
         reason = " ".join(str(error).split())[:300]
         law = "the model must be traceable by torch.export; torch.compile(model, backend='ansor') takes any"
         raise GraphError(f"{SUBJECT}: {law}, got {type(error).__name__}: {reason}") from error
-    made = _Exported(program, [*args, *kwargs.values()], options)
+
+
+def exported(
+    model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options
+) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """What runs a model for arguments of these shapes, called with the leaves of its arguments; its weights."""
+    made = _Exported(traced(model, args, kwargs), [*args, *kwargs.values()], options)
     return made, made.weights
 
 

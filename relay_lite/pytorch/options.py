@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ansor.core.target import Target
+from ansor.core.target import HALVES, PRECISIONS, Target
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
@@ -21,7 +21,7 @@ class Options:
     """`trials` programs are measured, for at most `seconds`; both 0 or None: nothing is measured.
 
     Records are read from `log` if it exists, and what is measured is added to it.  `target` is that of the device of
-    the tensors unless it is given, in `precision` `strict` or `tf32`.
+    the tensors unless it is given; `precision` is that of products.
     """
 
     trials: int = 0
@@ -38,7 +38,10 @@ class Options:
         measures = self.trials > 0 or self.seconds is not None
         law = "what is measured needs a log to be kept in"
         require(not measures or self.log is not None, GraphError, SUBJECT, law, log=self.log)
-        self.target_on("cpu" if self.target is None else Target(self.target).kind.name)
+        known = (*PRECISIONS, *HALVES)
+        law = f"the precision is one of {', '.join(known)}"
+        require(self.precision is None or self.precision in known, GraphError, SUBJECT, law, got=self.precision)
+        self.target_on("cpu")
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Options:
@@ -49,6 +52,5 @@ class Options:
         return Options(**given)
 
     def target_on(self, device: str) -> Target:
-        """The target for tensors on a device of torch (`cpu`, `cuda`).  Raises TaskError for what it cannot have."""
-        found = Target(self.target or ("cuda" if device == "cuda" else "c"))
-        return found if self.precision is None else found.with_precision(self.precision)
+        """The target for tensors on a device of torch (`cpu`, `cuda`).  Raises TaskError for one that is unknown."""
+        return Target(self.target or ("cuda" if device == "cuda" else "c"))

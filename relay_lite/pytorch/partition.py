@@ -19,7 +19,7 @@ from te_lite.errors import TeError
 from ..frontend.torch.importer import import_graph, refused_nodes
 from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
-from .network import compiled
+from .network import compiled, measure, prepared
 from .options import Options
 from .program import Program
 
@@ -34,13 +34,14 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
     """What runs a graph of torch.fx in core ATen with static shapes.
 
     `weights` are the values of placeholders that stay; the result takes the other placeholders in order and gives
-    the outputs of the graph.  `device` is that of all tensors.
+    the outputs of the graph.  `device` is the one that programs run on; None, where the tensors have several: all of it
+    runs in PyTorch.
     """
     for node in list(module.graph.nodes):
         if str(node.target) == ASSERTED:
             module.graph.erase_node(node)
     weights = {**weights, **_constants(module)}
-    refused = _refused(module.graph, weights)
+    refused = _elsewhere(module.graph, device) | _refused(module.graph, weights)
     for node in _calls(module.graph):
         if node.name in refused:
             _tell(str(node.target), "runs in PyTorch: %s", refused[node.name])
@@ -85,6 +86,17 @@ def _refused(graph: Any, weights: Mapping[str, Any]) -> dict[str, str]:
         return refused_nodes(_read(graph, weights))
     except TeError as error:
         return {node.name: str(error) for node in _calls(graph)}
+
+
+def _elsewhere(graph: Any, device: Any) -> dict[str, str]:
+    """The nodes that give tensors on other devices than the one of the programs."""
+    found = {}
+    for node in _calls(graph):
+        value = node.meta.get("val")
+        tensors = [v for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, torch.Tensor)]
+        if any(t.device != device for t in tensors):
+            found[node.name] = f"{node.target} {node.name!r}: programs run on {device or 'one device'}"
+    return found
 
 
 def _views(graph: Any) -> list[Any]:
@@ -132,9 +144,10 @@ def _replace(module: Any, node: Any, weights: Mapping[str, Any], options: Option
     if single:
         output.args = ((output.args[0],),)
     expected = [n.meta["val"] for n in output.args[0]]
+    graph, target = prepared(import_graph(_read(part.graph, bound)), device.type, options)
+    measure(graph, target, options)
     try:
-        network = compiled(import_graph(_read(part.graph, bound)), options.target_on(device.type), options)
-        program = Program(network, device)
+        program = Program(compiled(graph, target, options), device)
     except TeError as error:
         _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
         output.args = (output.args[0][0],) if single else output.args
@@ -186,7 +199,8 @@ def _whole(module: Any, weights: Mapping[str, Any]) -> Run | None:
         return None
     part, *items, output = rest
     inside = module.get_submodule(part.target)
-    if not isinstance(inside, Compiled) or inside.laid is not None:
+    ours = isinstance(inside, Compiled) and inside.laid is None
+    if not ours or not all(n.target is operator.getitem and n.args[0] is part for n in items):
         return None
     in_order = inside.single or [n.args[1] for n in items] == list(range(len(items)))
     made = [part] if inside.single else items

@@ -21,7 +21,7 @@ from ansor.policy.search_failure import SearchFailed
 from ..compiler.extract import extract_tasks
 from ..runtime.files import NETWORK
 from ..runtime.graph_executor import GraphModule
-from .network import in_precision, load_network
+from .network import Network, from_program, in_precision, load_network
 from .network_times import network_times, times_text
 from .tune_network import Tuned, check, compile_best, network_runner, progress, tune
 
@@ -40,7 +40,7 @@ def tune_network(args: argparse.Namespace) -> int:
     backend(target.kind.name).check(str(target))
     check_devices(target.kind.name, args.devices)
     seed = args.seed or 0
-    network = load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
+    network = _network(args, seed)
     network, target = in_precision(network, target, args.precision or target.precision)
     suffix = "" if network.precision == STRICT else f"-{network.precision}"
     log = Path(args.log or f"{network.name}-{target.kind.name}{suffix}.json")
@@ -73,6 +73,12 @@ def tune_network(args: argparse.Namespace) -> int:
     for failure in failures:
         print(f"{failure}; it got the default schedule", file=sys.stderr)
     return SearchFailed.exit_code if failures else 0
+
+
+def _network(args: argparse.Namespace, seed: int) -> Network:
+    if args.program is not None:
+        return from_program(args.program, args.torch.rpartition(":")[2], args.layout)
+    return load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
 
 
 def _tune(

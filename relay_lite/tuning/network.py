@@ -1,8 +1,9 @@
-"""A network to work on: one that is known by name, with live random weights, or a model in an ONNX file.
+"""A network to work on: one that is known by name, with live random weights, or a model of ONNX or PyTorch.
 
 network = load_network("resnet-18", batch_size=1, layout="NHWC")
 network = load_network("model.onnx", shapes={"tokens": (1, 128)})
 network, target = in_precision(network, "cuda", "fp16")        # products of halves
+network = load_network("model.pt2")
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from te_lite.errors import require
 
 from ..frontend.onnx.importer import from_onnx
 from ..frontend.onnx.model import OnnxInput, read_model
+from ..frontend.torch.importer import from_exported_program
 from ..ir.errors import GraphError
 from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Array
@@ -34,7 +37,7 @@ from ..transform import (
     ToMixedPrecision,
 )
 
-SUFFIX = ".onnx"
+SUFFIX, EXPORTED = ".onnx", ".pt2"
 LAYOUTS = ("NHWC", "NCHW")
 PICTURE_RANK = 4
 
@@ -65,17 +68,21 @@ def load_network(
     shapes: Mapping[str, Sequence[int]] | None = None,
     seed: int = 0,
 ) -> Network:
-    """The network `source`: a name of `relay_lite.testing.NETWORKS`, or the path of an ONNX model.
+    """The network `source`: a name of `relay_lite.testing.NETWORKS`, or the path of a model, `.onnx` or `.pt2`.
 
     `image_size` are the last spatial extents, one number for height and width; `layout` is NHWC or NCHW.  Networks by
     name get live weights drawn from `seed`.  An ONNX model keeps its weights, and its convolutions are converted to
     `layout`; `shapes` are extents of its inputs by name, `batch_size` and `image_size` fill in what it leaves open.
+    A program of `torch.export` keeps its weights, too, and leaves nothing open.
     Raises GraphError for an unknown name, layout or size, and for a model that cannot be read.
     """
     require(layout in LAYOUTS, GraphError, "layout", f"layouts are {' and '.join(LAYOUTS)}", layout=layout)
+    if source.endswith(EXPORTED):
+        require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
+        return from_program(source, Path(source).stem, layout)
     if source not in NETWORKS:
         names = f"{did_you_mean(source, NETWORKS)}networks are {', '.join(NETWORKS)}"
-        law = f"{names}, or the path of a model that ends in {SUFFIX}"
+        law = f"{names}, or the path of a model that ends in {SUFFIX} or {EXPORTED}"
         require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
         return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
     require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
@@ -134,6 +141,12 @@ def _from_onnx(
     known = {name: shape for name, shape in filled.items() if shape is not None}
     original, params = from_onnx(path, {**known, **shapes})
     return Network(f"{path.stem}-{layout}-B{batch_size}", in_layout(original, layout), params, original)
+
+
+def from_program(program: Any, name: str, layout: str) -> Network:
+    """A program of `torch.export`, or the path of one.  Raises as `from_exported_program` does."""
+    original, params = from_exported_program(program)
+    return Network(f"{name}-{layout}", in_layout(original, layout), params, original)
 
 
 def in_layout(graph: IRModule, layout: str) -> IRModule:

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import relay_lite as relay
-from relay_lite import GraphError, graph_executor, reference
+from ansor.cli.main import main
+from relay_lite import Call, GraphError, graph_executor, post_order, reference
+from relay_lite.tuning.network import load_network
 
 FOLDER = Path(__file__).parent.parent / "golden" / "exported"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.pt2"))
@@ -173,3 +175,34 @@ def test_a_file_with_wrong_bytes_gives_an_error_or_a_graph(seed: int, tmp_path: 
 def test_importing_the_package_does_not_import_torch() -> None:
     code = "import ansor, relay_lite, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_exported_program_is_a_network_to_tune() -> None:
+    network = load_network(str(FOLDER / "pictures.pt2"))
+    assert network.name == "pictures-NHWC"
+    assert network.inputs(np.random.default_rng(0))["x"].shape == (2, 3, 17, 14)
+    calls = [n for n in post_order(network.graph["main"].body) if isinstance(n, Call) and n.op.name == "nn.conv2d"]
+    assert {n.attrs["data_layout"] for n in calls} == {"NHWC"}
+    with pytest.raises(GraphError, match="shapes of inputs are for ONNX models"):
+        load_network("model.pt2", shapes={"x": (1, 2)})
+
+
+@pytest.mark.slow
+def test_an_exported_program_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(tmp_path / "log.json")
+    assert main(["tune-network", str(FOLDER / "windows.pt2"), "--trials", "6", "--log", log]) == 0
+    assert "windows-NHWC: results agree with the reference" in capsys.readouterr().out
+
+
+def test_either_a_network_or_a_function_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ([], ["mlp", "--torch", "a:b"]):
+        assert main(["tune-network", *words]) != 0
+        assert "either a network or --torch is needed" in capsys.readouterr().err
+    assert main(["tune-network", "--torch", "model"]) != 0
+    assert "a module and a function are needed, as in package.module:function" in capsys.readouterr().err
+
+
+def test_a_function_that_gives_no_model_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "given.py").write_text("def nothing():\n    return 3\n")
+    assert main(["tune-network", "--torch", f"{tmp_path / 'given.py'}:nothing"]) != 0
+    assert "the function must give a model and a tuple of inputs" in capsys.readouterr().err

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from ansor import AnsorError
 from relay_lite import GraphError
 from relay_lite import pytorch as front
 from relay_lite.pytorch import partition
@@ -129,6 +130,23 @@ def test_a_part_that_is_not_compiled_runs_in_pytorch(monkeypatch: pytest.MonkeyP
     model, x = Mixed().eval(), torch.randn(4, 5)
     for module in both(model, x):
         close(module(x), model(x))
+
+
+def test_tensors_elsewhere_are_left_to_pytorch(programs: list[Program]) -> None:
+    class Moves(nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            return (x * 3 + 1).to("meta"), x.exp() + 1
+
+    elsewhere, here = torch.compile(Moves(), backend="ansor")(torch.ones(3))
+    assert elsewhere.device.type == "meta" and len(programs) == 1
+    close(here, torch.ones(3).exp() + 1)
+    given = torch.compile(Moves(), backend="ansor")(torch.ones(3, device="meta"))
+    assert given[1].device.type == "meta" and len(programs) == 1
+
+
+def test_too_small_a_budget_is_said(tmp_path: Any) -> None:
+    with pytest.raises(AnsorError, match="trial"):
+        front.optimize(Mixed().eval(), (torch.randn(4, 5),), trials=1, log=tmp_path / "log.json")
 
 
 def test_training_is_refused() -> None:
@@ -269,7 +287,8 @@ def test_threads_share_a_program() -> None:
         ({"effort": 3}, "options are trials, seconds, log, precision, target, got unknown=.'effort'"),
         ({"trials": -1}, "trials must be an integer of at least 0"),
         ({"trials": 3}, "what is measured needs a log to be kept in"),
-        ({"precision": "tf32"}, "precision"),
+        ({"precision": "fp31"}, "the precision is one of strict"),
+        ({"precision": "tf32"}, "only GPUs have tensor cores|precision"),
         ({"target": "abacus"}, "abacus"),
     ],
 )
