@@ -14,7 +14,7 @@ from tests.exercises.mistakes import all_mistakes
 
 EXERCISES = catalogue()
 MISTAKES = all_mistakes()
-LONG = {"block_sums"}
+LONG = {"beat_random", "block_sums"}
 """Exercises whose checks take more than three seconds: for `make test-long`."""
 
 
