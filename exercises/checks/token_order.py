@@ -28,7 +28,8 @@ def check(answer: ModuleType) -> None:
         queue = CommandQueue(device)
         x, w = rng.integers(-9, 9, (turns, 16), np.int8), rng.integers(-9, 9, (16, 16), np.int8)
         vectors, weights, target = (device.dram.alloc(size) for size in (16 * turns, 256, 16 * turns))
-        vectors.write(x), weights.write(w)
+        vectors.write(x)
+        weights.write(w)
         try:
             program(queue, vectors, weights, target, turns)  # type: ignore[misc]
             launch = queue.synchronize()

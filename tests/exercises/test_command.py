@@ -78,9 +78,7 @@ def test_progress_comes_back(here: Path) -> None:
     assert read_progress(here) == progress == Progress({"a": 3, "b": 1}, ("a",))
 
 
-LOOP = "while True:
-    pass
-"
+LOOP = "while True:\n    pass\n"
 
 
 @pytest.mark.parametrize(
