@@ -11,6 +11,7 @@ from ansor.features import INDEX, SCHEMA, extract
 from ansor.space.programs import programs
 from ansor.space.states import concrete
 from ansor.space.variants import home
+from te_lite.bounds import infer_bounds
 
 from ..core.verdict import need
 from .keep_the_product import HARDWARE, TARGET, drawn
@@ -54,7 +55,7 @@ def show(fast: int, slow: int) -> None:
     space, rows = drawn(1200)
     for what, k in (("faster", fast), ("slower, and preferred by the model", slow)):
         state = concrete(home(space), rows[k], TARGET, HARDWARE)
-        print(f"{what}, {measured()[1][k] * 1e6:.0f} us:\n{state.dag.infer_bound_from_state(state)}")
+        print(f"{what}, {measured()[1][k] * 1e6:.0f} us:\n{infer_bounds(state).state}")
 
 
 def check(answer: ModuleType) -> None:

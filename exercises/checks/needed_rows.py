@@ -30,7 +30,7 @@ def inferred(outputs: int, tile: int, stride: int, taps: int, dilation: int) -> 
 def check(answer: ModuleType) -> None:
     """The sets of reads decide; plain cases first, so that the sentence names what was forgotten."""
     region, rng = function(answer, "region"), np.random.default_rng(5)
-    cases = [(0, 4, 1, 3, 1), (2, 4, 1, 3, 1), (2, 5, 2, 1, 1), (1, 1, 3, 4, 1), (1, 4, 2, 3, 2)]
+    cases: list[tuple[int, ...]] = [(0, 4, 1, 3, 1), (2, 4, 1, 3, 1), (2, 5, 2, 1, 1), (1, 1, 3, 4, 1), (1, 4, 2, 3, 2)]
     cases += [tuple(int(n) for n in rng.integers([0, 1, 1, 1, 1], [9, 7, 4, 5, 4])) for _ in range(40)]
     for first, count, stride, taps, dilation in cases:
         reads = [y * stride + r * dilation for y in range(first, first + count) for r in range(taps)]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from .chapters import CHAPTERS
 from .child import judge, verdict_of_child
 from .exercise import Exercise, catalogue
 from .progress import ProgressError, read_progress, write_progress
@@ -50,10 +51,14 @@ def _exercise(name: str) -> Exercise:
 def show_list() -> int:
     """Every exercise with what the learner did with it."""
     progress, known = read_progress(Path.cwd()), catalogue()
+    before = 0
     for name, e in known.items():
+        if e.chapter != before:
+            print(f"{e.chapter}. {CHAPTERS[e.chapter].title}")
+        before = e.chapter
         tries = progress.tries.get(name, 0)
         mark = "solved" if name in progress.solved else f"{tries} tried" if tries else ""
-        print(f"{e.chapter:>2}  {name:<18} {e.minutes:>3} min  {mark:<8}  {e.title}")
+        print(f"   {name:<18} {e.minutes:>3} min  {mark:<8}  {e.title}")
     print(f"{len(set(progress.solved) & set(known))} of {len(known)} solved")
     return 0
 

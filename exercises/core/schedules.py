@@ -46,7 +46,7 @@ def loops(state: Any, name: str) -> list[tuple[str, int, str]]:
     """The loops of a stage, outermost first: name, extent, annotation."""
     stages = infer_bounds(state).state.stages
     (stage,) = [s for s in stages if s.op.name == name]
-    return [(it.name, it.extent, it.annotation) for it in stage.iters]
+    return [(it.name, int(it.extent or 0), it.annotation) for it in stage.iters]
 
 
 def feature(state: Any, row: int, name: str) -> float:

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from exercises.core.chapters import CHAPTERS
 from exercises.core.exercise import HOME, catalogue
 from exercises.core.verdict import hint, verdict
+from tests.exercise_table import DOCUMENT, with_table
 from tests.exercises.mistakes import all_mistakes
 
 EXERCISES = catalogue()
 MISTAKES = all_mistakes()
-LONG = {"block_sums"}
+LONG: set[str] = set()
 """Exercises whose checks take more than three seconds: for `make test-long`."""
 
 
@@ -47,3 +49,12 @@ def test_every_exercise_is_whole() -> None:
         assert exercise.statement and 1 <= exercise.chapter <= 12 and exercise.minutes > 0
         assert len(hint(name)) > 40, name
         assert "..." in exercise.starter.read_text() and "..." not in exercise.solution.read_text(), name
+
+
+def test_every_chapter_has_two() -> None:
+    counts = {chapter: sum(e.chapter == chapter for e in EXERCISES.values()) for chapter in CHAPTERS}
+    assert min(counts.values()) >= 2 and sum(counts.values()) == len(EXERCISES) >= 24
+
+
+def test_the_table_of_exercises_is_up_to_date() -> None:
+    assert DOCUMENT.read_text() == with_table(DOCUMENT.read_text()), "run `python -m tests.exercise_table`"
