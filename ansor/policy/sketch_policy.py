@@ -87,9 +87,9 @@ class SketchPolicy:
     A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
     proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
     is stood in for by an analytical one, and half of the round is random then.  A program of each sketch whose lengths
-    are all decided comes first, whatever the model.  A `RandomModel` makes the whole
-    search random, without evolution, so that mutations are never asked.  When a round brought nothing better, part of
-    the next one are the neighbours of the best program.
+    are all decided comes first, whatever the model.  A `RandomModel` makes the whole search random, without evolution,
+    so that mutations are never asked.  When a round brought nothing better, part of the next one are the neighbours of
+    the best program.
     `extra_sketch_rules` names, with commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them
     (docs/extra_rules.md).  They are all, but beside custom rules, which are searched alone unless one asks for others.
     When it begins to search, it prints in a line which of all these it uses.
@@ -307,8 +307,7 @@ class SketchPolicy:
         and 96 random programs of eight tasks put 0.70, 0.75, 0.78 and 0.80 of the pairs of others in order, both
         together 0.78, 0.79, 0.80 and 0.81.
         """
-        told = scores_throughput(self.cost_model)
-        return PRIOR_TRIALS / (PRIOR_TRIALS + len(self.measured)) if told else 0.0
+        return PRIOR_TRIALS / (PRIOR_TRIALS + len(self.measured)) if scores_throughput(self.cost_model) else 0.0
 
     def _elites(self) -> list[Row]:
         """The best measured programs, best first."""
