@@ -10,7 +10,7 @@ from ..records.failures import cause
 from ..records.files import LineReader, PathLike
 from ..records.journal import scan_lines
 from ..records.lines import parse_line
-from ..records.summary import LogSummary, TaskSummary, summary_of
+from ..records.summary import LogSummary, TaskSummary, is_one_of, summary_of
 from .measure import MeasureInput
 from .record import believed, best_pairs, decode, load_from_file, target_key
 from .task import Task
@@ -71,7 +71,7 @@ def best_lines(filename: PathLike, workload: str | None) -> list[str]:
     found = []
     for inp, res in best_pairs(load_from_file(filename)):
         names = (inp.task.name, title_of(inp.task), repr(inp.workload))
-        if workload is None or workload in names:
+        if workload is None or is_one_of(workload, names):
             knobs = ", ".join(f"{name}={value[-1]}" for name, *value in inp.config.values())
             found.append(f"{title_of(inp.task)} for {target_key(inp.target)[0]}: {1e3 * res.cost:.4g} ms  {knobs}")
     return found

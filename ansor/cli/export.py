@@ -48,6 +48,6 @@ def _only(log: str, found: Best, target: Target | None) -> Any:
     kinds = ", ".join(dict.fromkeys([kind for kind, _ in found]))
     require(fits, TaskError, "--target", f"the best records of {log} are for {kinds}", got=str(target))
     names = ", ".join([f"{pair[0].task.title} for {kind}" for (kind, _), pair in fits.items()])
-    law = "one workload is exported, name it by --workload (and its kind by --target)"
+    law = "one workload is exported, name it with its arguments by --workload (and its kind by --target)"
     require(len(fits) == 1, TaskError, log, f"{law}; the workloads are {names}")
     return next(iter(fits.values()))

@@ -12,7 +12,7 @@ from ..autotvm.log_summary import log_summary
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
 from ..measure.progress import rate_text, seconds_text, spread_text
-from ..records.summary import LogSummary, TaskSummary
+from ..records.summary import LogSummary, TaskSummary, is_one_of
 
 NAME = "log"
 BAR = 40
@@ -39,14 +39,14 @@ def log(args: argparse.Namespace) -> int:
 
 def is_called(task: SearchTask, name: str) -> bool:
     """Whether a task has a name: that of its function or network task, with or without arguments, or its key."""
-    return name in (task.name, task.title, task.workload_key)
+    return is_one_of(name, (task.name, task.title, task.workload_key))
 
 
 def chosen(summary: LogSummary, workload: str | None) -> LogSummary:
     """The tasks of a workload, or all.  Raises NoRecordError when there is none."""
     law = f"holds no record. {summary.complaint}".rstrip()
     require(summary.tasks, NoRecordError, summary.name, law)
-    tasks = {k: t for k, t in summary.tasks.items() if workload is None or workload in t.names}
+    tasks = {k: t for k, t in summary.tasks.items() if workload is None or is_one_of(workload, t.names)}
     names = ", ".join(dict.fromkeys([t.names[0] for t in summary.tasks.values()]))
     require(tasks, NoRecordError, summary.name, f"has no workload {workload!r}; its workloads are {names}")
     return LogSummary(summary.name, tasks, summary.runs, summary.complaint)

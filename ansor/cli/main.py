@@ -187,7 +187,7 @@ def tune(args: argparse.Namespace) -> int:
 
 def _with_library(words: Sequence[str]) -> list[str]:
     """The words of a command, where a workload right after `--compare` is no library to compare with."""
-    pairs = zip(words, [*words[1:], ""], strict=True)
+    pairs = zip(words, [*words[1:], ""][: len(words)], strict=True)
     return [f"{w}={NUMPY}" if w == "--compare" and (n in CATALOG or ":" in n) else w for w, n in pairs]
 
 

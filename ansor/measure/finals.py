@@ -35,3 +35,10 @@ def finalists(
         if leader[2].steps not in {inp.steps for _, _, inp in chosen}:
             chosen.append(leader)
     return chosen
+
+
+def near_after_all(timed: Sequence[Leader], best: Leader, untuned: Leader | None) -> Leader | None:
+    """The untuned program, where it was left out of the turns for a lucky figure of a program that is `best` by now."""
+    if untuned is None or untuned[2].steps in {inp.steps for _, _, inp in timed}:
+        return None
+    return untuned if untuned[0] < HOPELESS * best[0] else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,7 +34,7 @@ from ..records.recorder import RecordToFile
 from ..records.untuned import untuned_of
 from ..sketch.plain import untuned_state
 from .answers import built_by, compared_by, submitted
-from .finals import FINALISTS, Leader, finalists, order
+from .finals import FINALISTS, Leader, finalists, near_after_all, order
 from .pipeline import Pipeline
 from .progress import Display, make_display, outcome_text, seconds_text, spread_text
 
@@ -115,7 +114,6 @@ class ProgramMeasurer:
         self.errors_in_a_row = 0
         self.best: dict[TaskKey, Best] = {}
         self._leaders: dict[TaskKey, list[Leader]] = {}
-        self._counts: Counter[TaskKey] = Counter()
 
     def best_of(self, task: SearchTask) -> Best | None:
         """The best program of a task so far."""
@@ -251,17 +249,24 @@ class ProgramMeasurer:
         leaders = self._finalists(task, most)
         if len(leaders) < 2:
             return known
-        inputs = [inp for _, _, inp in leaders]
-        times = self.in_turns(inputs, runner)
-        costs = [float(np.median(t)) if len(t) else float("inf") for t in times]
-        winner = int(np.argmin(costs))
-        if costs[winner] == float("inf"):
+        timed = self._timed(leaders, runner)
+        if timed and (late := near_after_all(leaders, timed[0][0], self._untuned(task))):
+            leaders = [timed[0][0], late]
+            timed = self._timed(leaders, runner)
+        if not timed:
             return known
-        found = f"{heading}: best {spread_text(times[winner])}, of {len(inputs)} programs"
-        self.display.note(found, costs[winner])
-        self._say_if_slower(task, inputs[winner], costs[winner])
-        self.best[key_of(task)] = Best(costs[winner], inputs[winner].state, leaders[winner][1])
+        (_, trial, winner), figures = timed[0]
+        cost = float(np.median(figures))
+        self.display.note(f"{heading}: best {spread_text(figures)}, of {len(leaders)} programs", cost)
+        self._say_if_slower(task, timed)
+        self.best[key_of(task)] = Best(cost, winner.state, trial)
         return self.best[key_of(task)]
+
+    def _timed(self, leaders: Sequence[Leader], runner: PairedRunner) -> list[tuple[Leader, list[float]]]:
+        """Programs by what they took in turns, each with its figures; those that did not run are left out."""
+        times = self.in_turns([inp for _, _, inp in leaders], runner)
+        found = [((float(np.median(t)), k, inp), t) for (_, k, inp), t in zip(leaders, times, strict=True) if len(t)]
+        return sorted(found, key=lambda pair: pair[0][0])
 
     def in_turns(self, inputs: Sequence[MeasureInput], runner: PairedRunner) -> list[list[float]]:
         """The figures of programs of one task that are timed in turns; callbacks that keep figures hear them."""
@@ -274,21 +279,25 @@ class ProgramMeasurer:
                 callback.confirmed(inputs, times)
         return times
 
-    def _say_if_slower(self, task: SearchTask, winner: MeasureInput, cost: float) -> None:
+    def _say_if_slower(self, task: SearchTask, timed: Sequence[tuple[Leader, list[float]]]) -> None:
         """A search that found nothing better than the untuned program does not pass over it in silence."""
+        untuned = self._untuned(task)
+        if untuned is not None:
+            in_turns = [leader for leader, _ in timed if leader[2].steps == untuned[2].steps]
+            took = (in_turns or [untuned])[0][0]
+            if took <= timed[0][0][0]:
+                text = "no program that was searched for is faster than the untuned one"
+                self.display.note(f"slower than untuned: {text}, which took {seconds_text(took)}")
+
+    def _untuned(self, task: SearchTask) -> Leader | None:
+        """The untuned program of a task, if it ran."""
         inp, result = self.untuned.get(key_of(task), (None, None))
-        if inp is not None and result is not None and result.ok:
-            took = cost if inp.steps == winner.steps else result.cost
-            if took <= cost:
-                text = f"is faster than the untuned one, which took {seconds_text(took)}"
-                self.display.note(f"slower than untuned: none of {self._counts[key_of(task)]} programs {text}")
+        return (result.cost, 0, inp) if inp is not None and result is not None and result.ok else None
 
     def _finalists(self, task: SearchTask, most: int) -> list[Leader]:
         known = [pair for log in self._logs() for pair in best_few(self._ranked(log), task, most)]
         logged = [(res.cost, 0, inp) for inp, res in known]
-        inp, result = self.untuned.get(key_of(task), (None, None))
-        untuned = (result.cost, 0, inp) if inp is not None and result is not None and result.ok else None
-        return finalists(self._leaders.get(key_of(task), []), logged, untuned, most)
+        return finalists(self._leaders.get(key_of(task), []), logged, self._untuned(task), most)
 
     def _ranked(self, log: Path) -> list[Record]:
         """The records of a log, best first; read once for all tasks whose search ends together."""
@@ -315,7 +324,6 @@ class ProgramMeasurer:
         for callback in self.callbacks:
             callback.callback(policy, [inp], [result])
         self.count += 1
-        self._counts[key_of(task)] += 1
         known = self.best_of(task)
         if result.ok:
             leaders = self._leaders.setdefault(key_of(task), [])

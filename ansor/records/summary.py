@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,11 @@ class LogSummary:
     @property
     def seconds(self) -> float:
         return sum(t.seconds for t in self.tasks.values())
+
+
+def is_one_of(name: str, names: Sequence[str]) -> bool:
+    """Whether what somebody typed is one of the names of a task, spaces aside."""
+    return "".join(name.split()) in ["".join(one.split()) for one in names]
 
 
 def summary_of(filename: PathLike) -> LogSummary:

@@ -19,7 +19,7 @@ from ..core.measure_values import MeasureInput
 from ..measure.progress import rate_text, seconds_text, spread_text
 from ..records.files import PathLike
 from ..records.journal import replace_file
-from ..records.summary import LogSummary, TaskSummary
+from ..records.summary import LogSummary, TaskSummary, is_one_of
 from .curves import active_seconds
 from .decisions import decisions
 from .pictures import best_so_far, curve_points, decision_lines, roofline
@@ -85,7 +85,7 @@ def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> list[Own]:
         law = f"holds no record. {summary.complaint}".rstrip()
         require(summary.tasks, NoRecordError, summary.name, law)
         for key, task in summary.tasks.items():
-            if workload is None or workload in task.names:
+            if workload is None or is_one_of(workload, task.names):
                 found.setdefault(key, {})[summary.name] = task
     names = ", ".join(dict.fromkeys([t.names[0] for s in summaries for t in s.tasks.values()]))
     law = f"is in none of the logs; their workloads are {names}"

@@ -25,6 +25,7 @@ from numbers import Real
 from te_lite.errors import require
 
 from ..core.errors import TaskError
+from ..core.parts import asking_own
 from .groups import Groups, others, speeds
 from .task_progress import TaskProgress
 
@@ -64,8 +65,12 @@ class SchedulerState:
 
 
 def evaluate(objective: Objective, costs: Sequence[float]) -> float:
-    """The objective of latencies in seconds.  Raises TaskError when it is no finite number."""
-    value = objective(list(costs))
+    """The objective of latencies in seconds.
+
+    Raises TaskError when it is no finite number, PartError for a function of the user's own that raises.
+    """
+    with asking_own("objective_func", "the function"):
+        value = objective(list(costs))
     ok = isinstance(value, Real) and math.isfinite(value)
     require(ok, TaskError, "objective_func", "it must give a finite number", value=value, costs=list(costs))
     return float(value)
