@@ -303,9 +303,8 @@ class SketchPolicy:
 
         On an H200 trees that had seen 32, 64 and 96 programs of a product or convolution put those within four times
         the best in an order of rank correlation 0.29, 0.32 and 0.36, the analytical model 0.52, 0.57 and 0.50, both
-        together 0.52, 0.60 and 0.52 (28, 17 and 14 searches).  On one core with AVX-512 trees that had seen 16, 32, 64
-        and 96 random programs of eight tasks put 0.70, 0.75, 0.78 and 0.80 of the pairs of others in order, both
-        together 0.78, 0.79, 0.80 and 0.81.
+        together 0.52, 0.60 and 0.52 (28, 17 and 14 searches).  On a core with AVX-512 trees that had seen 16, 32, 64 or
+        96 random programs of eight tasks put 0.70 to 0.80 of the pairs of others in order, both together 0.78 to 0.81.
         """
         return PRIOR_TRIALS / (PRIOR_TRIALS + len(self.measured)) if scores_throughput(self.cost_model) else 0.0
 
