@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -69,17 +70,20 @@ class _Graph:
 
     def __init__(self, graph: Any, static: Sequence[int], names: Sequence[str], options: Options) -> None:
         self.graph, self.static, self.names, self.options = graph, static, names, options
-        self.free = [k for k in range(len(names)) if k not in set(static)]
+        self.weights_of = _picker(static)
+        self.inputs_of = _picker([k for k in range(len(names)) if k not in set(static)])
         values = [node.meta.get("val") for node in graph.graph.nodes if node.op == "placeholder"]
         self.open = any(_is_open(v) for v in values)
         self.programs = Programs()
 
     def __call__(self, *given: Any) -> Any:
-        shapes = tuple([given[k].shape if isinstance(given[k], torch.Tensor) else given[k] for k in self.free])
-        weights = [given[k] for k in self.static]
-        key = (shapes if self.open else (), tuple(map(id, weights)))
-        run = self.programs.get(key, lambda: (self.compiled(given), weights))
-        return run(*[given[k] for k in self.free if not self.open or isinstance(given[k], torch.Tensor)])
+        weights, inputs = self.weights_of(given), self.inputs_of(given)
+        shapes: tuple[Any, ...] = ()
+        if self.open:
+            shapes = tuple([x.shape if isinstance(x, torch.Tensor) else x for x in inputs])
+            inputs = tuple([x for x in inputs if isinstance(x, torch.Tensor)])
+        run = self.programs.get((shapes, tuple(map(id, weights))), lambda: (self.compiled(given), weights))
+        return run(*inputs)
 
     def compiled(self, given: Sequence[Any]) -> Callable[..., Any]:
         """What runs the graph for these shapes and weights."""
@@ -96,6 +100,13 @@ class _Graph:
             graph = copy.deepcopy(graph)  # it is rewritten
         weights = {names[k]: given[k] for k in self.static}
         return compile_graph(graph, weights, self.options, device_of(given))
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A function that gives the elements at some places of a sequence."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda given: tuple([given[k] for k in places])
 
 
 def _is_open(value: Any) -> bool:
