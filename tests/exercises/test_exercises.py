@@ -40,6 +40,16 @@ def test_solutions_pass_and_mistakes_get_their_sentence(name: str, tmp_path: Pat
         assert told is not None and mistake.sentence in told, (mistake, told)
 
 
+@pytest.mark.parametrize("name", [name for name, mistakes in MISTAKES.items() if mistakes.right])
+def test_other_right_answers_pass(name: str, tmp_path: Path) -> None:
+    right = EXERCISES[name].solution.read_text()
+    for k, (old, new) in enumerate(MISTAKES[name].right):
+        assert old in right, old
+        path = tmp_path / f"{name}_{k}.py"
+        path.write_text(right.replace(old, new))
+        assert verdict(name, path) is None, (old, new)
+
+
 def test_every_exercise_is_whole() -> None:
     for folder in ("starters", "checks", "solutions"):
         assert {p.stem for p in (HOME / folder).glob("*.py")} - {"__init__"} == set(EXERCISES), folder
