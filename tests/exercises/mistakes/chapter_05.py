@@ -9,6 +9,7 @@ MISTAKES = {
             Mistake("    s[C].vectorize(ji)\n", "", "there are no vectors"),
             Mistake("reorder(io, jo, k, ii, jv, ji)", "reorder(io, jo, ii, jv, ji, k)", "one accumulator"),
             Mistake("split(i, 4)", "split(i, 2)", "more nearly a square"),
+            Mistake("split(i, 4)", "split(i, 5)", "do the tiles divide 64?"),
         ),
         (('split(i, 4)', 'split(i, 16)'), ('reorder(io, jo, k, ii, jv, ji)', 'reorder(jo, io, k, jv, ii, ji)'),),
     ),
