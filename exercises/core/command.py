@@ -1,8 +1,12 @@
-"""What `ansor exercise` does: list, start, check, hint.  Exit codes: 0 done or right, 1 wrong, 2 bad input."""
+"""What `ansor exercise` does: list, start, check, hint.
+
+Exit codes: 0 done or right; 1 wrong; 2 bad input; 130 stopped by Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import difflib
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,6 +39,8 @@ def main(words: Sequence[str]) -> int:
                 judge(name, Path(path), Path(out))
                 return 0
         raise Refused("list, start NAME, check NAME [FILE] and hint NAME are the actions")
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except (Refused, ProgressError) as error:
         print(f"ansor exercise: {error}", file=sys.stderr)
         return 2

@@ -12,6 +12,8 @@ from typing import Any
 
 from te_lite.errors import TeError
 
+UNUSABLE = "the check cannot use what the file gives: "
+
 
 class Wrong(Exception):
     """What a check raises: one sentence for the learner."""
@@ -56,7 +58,8 @@ def hint(name: str) -> str:
 def verdict(name: str, path: Path) -> str | None:
     """Why the file does not solve the exercise, in one sentence; None when it does.
 
-    Whatever the learner's code raises is told with its line; a sentence of a check is told as it is.
+    Whatever the learner's code raises is told with its line; a sentence of a check is told as it is. What is raised
+    elsewhere comes of values that are not of the kind that the statement asks for.
     """
     check = importlib.import_module(f"exercises.checks.{name}").check
     try:
@@ -64,7 +67,7 @@ def verdict(name: str, path: Path) -> str | None:
     except Wrong as wrong:
         return str(wrong)
     except (Exception, SystemExit) as error:
-        return f"{_place(error, path)}{_said(error)}"
+        return f"{_place(error, path) or UNUSABLE}{_said(error)}"
     return None
 
 

@@ -4,8 +4,8 @@ A sketch rule looks at stage k of a state. Write the one that inlines what is ch
 by element. Stages with a reduction must stay (their sum would be computed anew for every use), and so must a stage that
 nobody reads (the output). After inlining, the walk goes on with the stage before.
 
-`state.stages[k].op` has `name`, `reduce_axis` (empty without a reduction), and is_placeholder is an attribute of
-the stage; `readers(state, k)` below tells who reads a stage.
+`state.stages[k]` is a stage: `is_placeholder` says whether it is an input, its `op` has a `name` and, unless it is one,
+`reduce_axis`, which is empty without a reduction. `readers(state, k)` below tells who reads a stage.
 """
 
 from ansor.sketch.predicates import consumers

@@ -1,8 +1,8 @@
 """Chapter 2, 10 minutes: a product that reads rows.
 
 As it is written, the innermost loop of the product runs over k and walks down a column of B: every read fetches a line
-of 64 bytes and uses 4 of them. Order the three loops so that the innermost one runs along rows of B *and* of C, and an
-element of A is read once for each of them, so that the whole of C is not swept once for every k.
+of 64 bytes and uses 4 of them. Order the three loops so that the innermost one runs along rows of B *and* of C, and one
+row of C is finished before the next one begins.
 """
 
 import te_lite as te

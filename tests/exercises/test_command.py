@@ -86,6 +86,8 @@ LOOP = "while True:\n    pass\n"
     [
         ("def window_sum(x):\n    return x[0, 0] +\n", "line 2: SyntaxError"),
         ("def window_sum(x):\n    return y\n", "line 2: NameError: name 'y' is not defined"),
+        ("def window_sum(x):\n    return x, x\n", "`window_sum` must give a tensor back"),
+        ("def window_sum():\n    return 1\n", "the check cannot use what the file gives: TypeError"),
         ("print('hello')\nraise SystemExit(3)\n", "line 2: SystemExit: 3"),
         ("import os\nos._exit(0)\n", "ended with code 0 and without a verdict"),
         (LOOP, "it took longer than 2 seconds"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,15 @@ from tests.exercises.mistakes import all_mistakes
 
 EXERCISES = catalogue()
 MISTAKES = all_mistakes()
-LONG: set[str] = set()
-"""Exercises whose checks take more than three seconds: for `make test-long`."""
+EMULATED = {"block_sums"}
+WITHOUT_EMULATOR = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulator needs g++")
 
 
-def cases() -> Iterator[Any]:
-    for name in EXERCISES:
-        yield pytest.param(name, marks=[pytest.mark.long] if name in LONG else [])
+def cases(names: Iterable[str]) -> list[Any]:
+    return [pytest.param(name, marks=[WITHOUT_EMULATOR] if name in EMULATED else []) for name in names]
 
 
-@pytest.mark.parametrize("name", list(cases()))
+@pytest.mark.parametrize("name", cases(EXERCISES))
 def test_solutions_pass_and_mistakes_get_their_sentence(name: str, tmp_path: Path) -> None:
     exercise = EXERCISES[name]
     assert verdict(name, exercise.solution) is None
@@ -38,6 +38,16 @@ def test_solutions_pass_and_mistakes_get_their_sentence(name: str, tmp_path: Pat
         path.write_text(right.replace(mistake.old, mistake.new))
         told = verdict(name, path)
         assert told is not None and mistake.sentence in told, (mistake, told)
+
+
+@pytest.mark.parametrize("name", cases(name for name, mistakes in MISTAKES.items() if mistakes.right))
+def test_other_right_answers_pass(name: str, tmp_path: Path) -> None:
+    right = EXERCISES[name].solution.read_text()
+    for k, (old, new) in enumerate(MISTAKES[name].right):
+        assert old in right, old
+        path = tmp_path / f"{name}_{k}.py"
+        path.write_text(right.replace(old, new))
+        assert verdict(name, path) is None, (old, new)
 
 
 def test_every_exercise_is_whole() -> None:

@@ -16,10 +16,11 @@ class Mistake(NamedTuple):
 
 
 class Mistakes(NamedTuple):
-    """`starter`: words of the verdict on the file with the hole."""
+    """`starter`: words of the verdict on the file with the hole; `right`: changes after which the solution passes."""
 
     starter: str
     answers: tuple[Mistake, ...]
+    right: tuple[tuple[str, str], ...] = ()
 
 
 def all_mistakes() -> dict[str, Mistakes]:

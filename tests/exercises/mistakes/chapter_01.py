@@ -19,5 +19,6 @@ MISTAKES = {
             Mistake("te.exp(x[i, j] - top[i])", "x[i, j] - top[i] + 1.0", "not those of softmax"),
             Mistake("/ total[i]", "/ top[i]", "do not add up to 1"),
         ),
+        (("- top[i]", "- (top[i] - 1.0)"),),
     ),
 }

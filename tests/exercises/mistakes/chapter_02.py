@@ -12,6 +12,7 @@ MISTAKES = {
             Mistake("    return s\n", "", "is there a `return`?"),
             Mistake("return s", "return s.state", "give the schedule back"),
         ),
+        (("    return s", "    s[C].parallel(i)\n    s[C].vectorize(j)\n    return s"),),
     ),
     "steps_by_hand": Mistakes(
         "still has its hole",

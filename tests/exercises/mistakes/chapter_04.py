@@ -13,6 +13,7 @@ MISTAKES = {
             Mistake("terms * scale", "2000 * terms * scale", "off by a thousandth of its scale is accepted"),
             Mistake(COMPARED, "np.allclose(got, exact, rtol=1e-6, atol=0)", "and you refuse it"),
         ),
+        (('terms * scale', '4 * np.sqrt(terms) * scale'),),
     ),
     "conv_oracle": Mistakes(
         "still has its hole",
@@ -33,5 +34,6 @@ MISTAKES = {
             Mistake("parts = s.rfactor(B, outer)\n    s[parts].parallel(parts.op.axis[0])", "s[B].parallel(outer)",
                     "depend on each other"),
         ),
+        (('split(k, 16)', 'split(k, nparts=16)'), ('rfactor(B, outer)', 'rfactor(B, _)'),),
     ),
 }  # fmt: skip

@@ -17,6 +17,7 @@ MISTAKES = {
             Mistake("step > 0", "step > 1", "the sum of block [0] is wrong"),
             Mistake("  part[t] = i < n ? x[i] : 0.0f;", "  if (i < n) part[t] = x[i];", "reads byte"),
         ),
+        (('part[t + step];', 'part[t + step];\n    __syncthreads();'),),
     ),
     "transpose_banks": Mistakes(
         "asked 32 times at once",
@@ -28,5 +29,6 @@ MISTAKES = {
                     "B is written by a warp in 32 lines"),
             Mistake(*ROWS, "A is read by a warp in 32 lines"),
         ),
+        (('storage_align(row, 32, 1)', 'storage_align(row, 2, 1)'),),
     ),
 }  # fmt: skip

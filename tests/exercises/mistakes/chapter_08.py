@@ -28,6 +28,7 @@ MISTAKES = {
             Mistake("1 / (1 + np.exp(distance))", "np.exp(-2 * distance) / (np.exp(-2 * distance) + np.exp(-distance))",
                     "inf / inf"),
         ),
+        (('1 / (1 + np.exp(distance))', 'np.exp(-np.logaddexp(0, distance))'),),
     ),
     "explain_mistake": Mistakes(
         "still has its hole",
@@ -37,5 +38,6 @@ MISTAKES = {
             Mistake("vec_len", "float_mad", "says the same of every program"),
             Mistake("vec_len", "pragma_unrolled", "of pairs are in order; without"),
         ),
+        (('vec_len', 'vec_prod'),),
     ),
 }  # fmt: skip

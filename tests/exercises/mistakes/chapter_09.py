@@ -19,6 +19,7 @@ MISTAKES = {
             Mistake('"a" if statistics.median(ratios) < 1 else "b"', '"b" if statistics.median(ratios) < 1 else "a"',
                     "on a quiet machine"),
         ),
+        (('statistics.median(ratios) < 1', 'sum(r < 1 for r in ratios) > 14'),),
     ),
     "winners_curse": Mistakes(
         "figures that chose the winner praise it",

@@ -5,6 +5,7 @@ from . import Mistake, Mistakes
 FREE, WRITTEN = (
     f"        if turn > 0:\n            queue.dep_pop({modules})\n" for modules in ("compute, load", "store, compute")
 )
+TELL = "        if turn < turns - 1:\n            queue.dep_push(compute, load)\n"
 MISTAKES = {
     "token_order": Mistakes(
         "load may overwrite a vector only",
@@ -14,6 +15,7 @@ MISTAKES = {
             Mistake(FREE, "        queue.dep_pop(compute, load)\n", "who gives the first one?"),
             Mistake("queue.dep_pop(compute, load)", "queue.dep_pop(store, load)", "no tokens pass"),
         ),
+        ((TELL, "        queue.dep_push(compute, load)\n"),),
     ),
     "hide_the_loads": Mistakes(
         "with one virtual thread nothing overlaps",
@@ -25,5 +27,6 @@ MISTAKES = {
             Mistake('"tile_w": 14', '"tile_w": 7', "cycles, 49,500 are wanted"),
             Mistake(', "h_nthread": 1', "", "must have tile_h"),
         ),
+        (('"tile_h": 14', '"tile_h": 7'),),
     ),
 }  # fmt: skip

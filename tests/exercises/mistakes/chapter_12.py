@@ -13,6 +13,7 @@ MISTAKES = {
             Mistake("order[:6], untried[:2]", "order[:12], untried[:2]", "a batch has 1 to 8 programs"),
             Mistake("if len(tried) == 0:", "if len(tried) < 300:", "20 percent fewer are wanted"),
         ),
+        (('1.0 * np.eye', '10.0 * np.eye'),),
     ),
     "paired_interval": Mistakes(
         "still has its hole",
@@ -25,5 +26,6 @@ MISTAKES = {
             Mistake("gain.mean() - half, gain.mean() + half", "gain.mean() + half, gain.mean() - half",
                     "the lower one goes first"),
         ),
+        (('np.log(old / new)', '(np.log(old) - np.log(new))'),),
     ),
 }  # fmt: skip
