@@ -92,8 +92,8 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
     law = "ask must give a list of states"
     ok = isinstance(states, list | tuple) and all(isinstance(state, State) for state in states)
     require(ok, PartError, called("policy", policy), law, got=states)
-    law = "ask must give no more states than it is asked for"
-    require(len(states) <= num_measure, PartError, called("policy", policy), law, asked=num_measure, got=len(states))
+    law = f"ask({num_measure}) must give at most {num_measure} states"
+    require(len(states) <= num_measure, PartError, called("policy", policy), law, got=len(states))
     return measurer.start(task, policy, [MeasureInput(task, state) for state in states])
 
 

@@ -42,10 +42,13 @@ def make_search_policies(
     Raises TaskError for another policy, a list of another length, or a model file for a policy that has no use for it.
     """
     if not isinstance(search_policy, str):
-        given = list(search_policy)
-        ok = all(isinstance(p, RoundPolicy) for p in given)
         law = "a name, or a list with a policy for each task is needed"
-        require(ok and len(given) == len(tasks), TaskError, "search_policy", law, policies=given, tasks=len(tasks))
+        ok = isinstance(search_policy, list | tuple) and len(search_policy) == len(tasks)
+        require(ok, TaskError, "search_policy", law, got=search_policy, tasks=len(tasks))
+        given = list(search_policy)
+        lacking = [type(p).__name__ for p in given if not isinstance(p, RoundPolicy)]
+        law = "a policy needs the method continue_search_one_round"
+        require(not lacking, TaskError, "search_policy", law, without=lacking)
         _no_model_file(load_model_file, "policies that are given have models of their own")
         require(not search_policy_params, TaskError, "search_policy_params", "policies that are given have their own")
         return given

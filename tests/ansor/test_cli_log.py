@@ -47,6 +47,9 @@ def test_what_a_log_holds(write: Any, capsys: Any) -> None:
     assert lines[8:] == ["norm(1, 4, 4) for c", "  1 trials in 0.5 s, no valid program; failed: 1 RUN_TIMEOUT"]
     assert main(["log", "log.json", "--workload", "norm"]) == 0
     assert "matmul" not in "\n".join(capsys.readouterr().out.splitlines()[3:])
+    for name in ("norm(1,4,4)", "norm( 1, 4, 4 )", '["norm",1,4,4]'):
+        assert main(["log", "log.json", "--workload", name]) == 0
+    capsys.readouterr()
 
 
 def test_the_curve_is_the_least_so_far(write: Any) -> None:

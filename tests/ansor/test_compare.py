@@ -125,6 +125,13 @@ def test_a_missing_pytorch_is_said_before_anything_is_measured(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [[], ["tune"], ["tune", "--compare"]])
+def test_a_command_that_is_not_finished_says_how_it_goes_on(words: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert "usage: ansor" in capsys.readouterr().err
+
+
 def test_an_unknown_library_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["tune", "softmax", "--compare", "jax"])

@@ -225,6 +225,11 @@ HARDWARE = ansor.HardwareParams(num_cores=-1)
         (lambda t: t.tune(ansor.TuningOptions(4), ansor.SketchPolicy), "search_policy must be an object"),
         (lambda t: ansor.TaskScheduler(t), "a list of SearchTask objects"),
         (lambda t: ansor.TaskScheduler([t], objective_func=3), "objective_func must be a function"),
+        (
+            lambda t: ansor.TaskScheduler([t], objective_func=lambda c: 1 / 0),
+            "objective_func: the function raised Zero",
+        ),
+        (lambda t: ansor.TaskScheduler([t], objective_func=lambda a, b: 1), "the function raised TypeError"),
         (lambda t: ansor.TaskScheduler([t], callbacks=[NOTHING]), "callbacks: .* a method pre_tune or post_tune"),
     ],
 )

@@ -176,6 +176,7 @@ ANSWERS = [
     ("builder Builder: the Future must give a BuildResult, got 'a.so'", Builder, "submit", future("a.so")),
     ("policy Policy: ask must give a list of states, got [1, 2]", Policy, "ask", [1, 2]),
     ("policy Policy: ask must give a list of states, got None", Policy, "ask", None),
+    ("policy Policy: ask(4) must give at most 4 states, got 9", Policy, "ask", lambda p, n: p.random.ask(n + 5)),
 ]
 
 
