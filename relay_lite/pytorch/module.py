@@ -42,7 +42,9 @@ def optimize(
     options = Options(trials, seconds, log, precision, target)
     kind = type(model).__name__
     require(isinstance(model, torch.nn.Module), GraphError, SUBJECT, "a torch.nn.Module is needed", got=kind)
-    require(not model.training, GraphError, f"{SUBJECT} model {kind}", "it must not be training; call eval() first")
+    require(
+        not model.training, GraphError, f"{SUBJECT} model {kind}", "it must not be training; call model.eval() first"
+    )
     made = OptimizedModule(model, options)
     with torch.no_grad():
         made(*example_inputs)

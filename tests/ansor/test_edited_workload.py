@@ -33,14 +33,31 @@ DIFFERENCE = (
 SKIPPED = f"6 records of edited(6) skipped: they are of {DIFFERENCE}; without the function (no --import of it)"
 
 
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The log of the workload as it was, tuned with a backend for which every program takes a millisecond."""
+    folder = tmp_path_factory.mktemp("tuned")
+    before = ansor.register_backend("c", "tests.ansor.faulty_backend")
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            (folder / "script").write_text("good")
+            patch.setenv("FAULTS", str(folder))
+            patch.chdir(folder)
+            patch.setattr(sys, "path", list(sys.path))
+            write(folder, THEN)
+            assert main(tune()) == 0
+            return (folder / "edited.json").read_text()
+    finally:
+        ansor.register_backend("c", before)
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Any) -> Path:
-    """A folder with a workload that is tuned, and then edited."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Any, tuned: str) -> Path:
+    """A folder with a workload that was tuned, and then edited."""
     faults(["good"])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    write(tmp_path, THEN)
-    assert main(tune()) == 0
+    (tmp_path / "edited.json").write_text(tuned)
     write(tmp_path, NOW)
     return tmp_path
 
@@ -105,5 +122,6 @@ def test_records_after_another_description_are_read(place: Path) -> None:
 
 def test_what_only_has_other_names_is_the_same(place: Path) -> None:
     write(place, THEN, "Result")
+    run_module("mine_edited.py")
     assert len(list(ansor.load_records("edited.json"))) == 6 and main(tune("--trials", "8")) == 0
     assert len(list(ansor.load_records("edited.json"))) == 8

@@ -107,6 +107,7 @@ def test_a_seed_decides_the_search_however_many_devices_there_are(fleet: Fleet, 
     assert asked[0] == asked[1] and len(asked[0]) == 40
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_or_hangs_costs_one_retry(fleet: Fleet, matmul_task: Any, states: Any) -> None:
     words = ["run_kill_once", "good", "run_hang_once", "run_segv", "good", "run_hang", "wrong", "good"]
     fleet(words)

@@ -139,6 +139,7 @@ def answers(inputs: Sequence[ansor.MeasureInput], **options: Any) -> list[float]
     return [runner.run(i, BUILT).cost for i in inputs]
 
 
+@pytest.mark.long
 def test_noise_belongs_to_the_program() -> None:
     task = conv_task("cuda")
     inputs = [

@@ -199,7 +199,7 @@ def test_bad_arguments_are_one_sentence(tasks, tmp_path):
     for policy, text, arguments in (
         ("sketch.best", "'sketch.random' or a list", {}),
         ([FakePolicy(tasks[0], [])], "a policy for each task", {}),
-        ([1, 2, 3], "a policy for each task", {}),
+        ([1, 2, 3], "needs the method continue_search_one_round", {}),
         ("sketch.random", "has nothing to load", {"load_model_file": model}),
         ([FakePolicy(t, []) for t in tasks], "models of their own", {"load_model_file": model}),
         ("default", "holds no model", {"load_model_file": model}),

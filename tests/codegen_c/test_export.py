@@ -238,7 +238,7 @@ def test_changed_manifests_are_refused_or_programs(exported: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "law"),
     [
-        ([], r"name it by --workload .*; the workloads are matmul\(13, 12, 5\) for c, softmax\(4, 8\) for c"),
+        ([], r"its arguments by --workload .*; the workloads are matmul\(13, 12, 5\) for c, softmax\(4, 8\) for c"),
         (["--workload", "conv"], "has no workload 'conv'; its workloads are matmul, softmax"),
         (["--workload", "matmul", "--target", "cuda"], "are for c, got 'cuda'"),
     ],

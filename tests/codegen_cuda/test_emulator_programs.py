@@ -68,6 +68,7 @@ def test_annotated_sketches(oracle: Oracle) -> None:
                 assert oracle.mismatch(te.lower(state), emulated) is None, [to_json(s) for s in state.steps]
 
 
+@pytest.mark.long
 def test_one_block_of_the_golden_log() -> None:
     """The programs of a TVM tuning run that have many blocks, each seen for its first block."""
     dag = te.ComputeDAG(matmul(1024, 1024, 1024))

@@ -298,5 +298,6 @@ def test_planted_bug_is_found(bug: Patch, monkeypatch: pytest.MonkeyPatch) -> No
     assert found is not None, f"{MAX_PROGRAMS} programs passed in spite of the bug"
 
 
+@pytest.mark.long
 def test_without_a_bug_all_pass() -> None:
     assert programs_until_found(fresh_oracles(), limit=320) is None

@@ -58,6 +58,7 @@ def test_random_networks(part: int) -> None:
     assert not findings(*seeds(part * QUICK_GRAPHS, QUICK_GRAPHS), "--graphs")
 
 
+@pytest.mark.long
 def test_a_few_special_values() -> None:
     """By these seeds a law of integers taken for floats shows, and a vector maximum that forgets NaN."""
     assert not findings("--seeds", "16,18", "--special")
@@ -234,6 +235,7 @@ def test_members_of_a_grid_keep_their_names_in_a_batch() -> None:
     assert text == "__shared__ float y_of_p[4];\ny_of_p[threadIdx.x] = x[blockIdx.y] + y_of_p[0];"
 
 
+@pytest.mark.long
 def test_a_crash_and_a_hang_are_pinned_to_their_seed() -> None:
     outcomes = {o.seed: o for o in farm(_faulty, [0, 1, 2, 3, 4, 5], 2, 3, 1.5)}
     assert sorted(outcomes) == [0, 1, 2, 3, 4, 5]

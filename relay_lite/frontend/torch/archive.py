@@ -86,7 +86,7 @@ class _Archive:
     def signature(self, signature: Mapping[str, Any]) -> tuple[list[str], dict[str, tuple[str, str]]]:
         """The inputs, and of every other tensor that the graph is given its folder and its name there."""
         kinds = [kind for spec in signature["output_specs"] for kind in record(spec, (), "output")]
-        law = "it must not write to buffers or inputs; export the model after eval()"
+        law = "it must not write to buffers or inputs; export the model in evaluation mode"
         require(set(kinds) <= {"user_output"}, GraphError, self.subject, law, outputs=sorted(set(kinds)))
         inputs, stored = [], {}
         for spec in items(signature["input_specs"], "inputs"):

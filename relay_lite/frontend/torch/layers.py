@@ -95,7 +95,7 @@ def instance_moments(node: Aten) -> Sequence[Expr | None]:
     """Batch norm with the moments of the data: what an instance norm is made of, when the batch is one."""
     x = node.tensor("input")
     node.flag("training")
-    node.require(x.shape[0] == 1, "with the moments of the batch it is training, export the model after eval()",
+    node.require(x.shape[0] == 1, "with the moments of the batch it is training, export the model in evaluation mode",
                  shape=x.shape)  # fmt: skip
     scale, shift = _affine(node, x.shape[1:2], x.dtype)
     return [node.onnx("InstanceNormalization", x, scale, shift, epsilon=node.number("eps"))[0], None, None]

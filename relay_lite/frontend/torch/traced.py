@@ -30,7 +30,7 @@ def read_program(program: Any) -> AtenGraph:
     program = program.run_decompositions()
     signature = program.graph_signature
     written = sorted({spec.kind.name for spec in signature.output_specs} - {"USER_OUTPUT"})
-    law = "it must not write to buffers or inputs; export the model after eval()"
+    law = "it must not write to buffers or inputs; export the model in evaluation mode"
     require(not written, GraphError, SUBJECT, law, outputs=written)
     inputs, weights = [], {}
     for spec in signature.input_specs:
