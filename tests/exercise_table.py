@@ -9,6 +9,7 @@ from pathlib import Path
 
 from exercises.core.chapters import CHAPTERS
 from exercises.core.exercise import catalogue
+from tests.marked_table import replaced
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "exercises.md"
 BEGIN = "<!-- begin: table of exercises, written by `python -m tests.exercise_table` -->\n"
@@ -29,9 +30,7 @@ def table() -> str:
 
 def with_table(text: str) -> str:
     """A document with the table between its two marks replaced."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return replaced(text, BEGIN, table(), END)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from tests.architecture.test_house import PACKAGES
+from tests.marked_table import replaced
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "files.md"
@@ -44,9 +45,7 @@ def table() -> str:
 
 def with_table(text: str) -> str:
     """A document with the table between its two marks replaced."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return replaced(text, BEGIN, table(), END)
 
 
 if __name__ == "__main__":

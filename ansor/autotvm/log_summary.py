@@ -49,12 +49,16 @@ def _of_templates(filename: PathLike) -> LogSummary:
 
 def _of_task(inp: MeasureInput) -> TaskSummary:
     """Nothing measured of a task yet; its operations are unknown where its template is."""
-    title = title_of(inp.task)
     try:
         flops = inp.task.flop
     except TeError:
         flops = None
-    return TaskSummary(title, (inp.task.name, title, repr(inp.workload)), target_key(inp.target)[0], flops)
+    return TaskSummary(title_of(inp.task), names_of(inp.task), target_key(inp.target)[0], flops)
+
+
+def names_of(task: Task) -> tuple[str, str, str]:
+    """What a task is called: its template, that with arguments, its workload."""
+    return task.name, title_of(task), repr(task.workload)
 
 
 def title_of(task: Task) -> str:
@@ -70,8 +74,7 @@ def best_lines(filename: PathLike, workload: str | None) -> list[str]:
     """
     found = []
     for inp, res in best_pairs(load_from_file(filename)):
-        names = (inp.task.name, title_of(inp.task), repr(inp.workload))
-        if workload is None or is_one_of(workload, names):
+        if workload is None or is_one_of(workload, names_of(inp.task)):
             knobs = ", ".join(f"{name}={value[-1]}" for name, *value in inp.config.values())
             found.append(f"{title_of(inp.task)} for {target_key(inp.target)[0]}: {1e3 * res.cost:.4g} ms  {knobs}")
     return found

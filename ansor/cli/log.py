@@ -12,7 +12,7 @@ from ..autotvm.log_summary import log_summary
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
 from ..measure.progress import rate_text, seconds_text, spread_text
-from ..records.summary import LogSummary, TaskSummary, is_one_of
+from ..records.summary import LogSummary, TaskSummary, is_one_of, names_of
 
 NAME = "log"
 BAR = 40
@@ -39,7 +39,7 @@ def log(args: argparse.Namespace) -> int:
 
 def is_called(task: SearchTask, name: str) -> bool:
     """Whether a task has a name: that of its function or network task, with or without arguments, or its key."""
-    return is_one_of(name, (task.name, task.title, task.workload_key))
+    return is_one_of(name, names_of(task))
 
 
 def chosen(summary: LogSummary, workload: str | None) -> LogSummary:

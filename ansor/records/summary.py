@@ -105,6 +105,11 @@ class LogSummary:
         return sum(t.seconds for t in self.tasks.values())
 
 
+def names_of(task: SearchTask) -> tuple[str, str, str]:
+    """What a task is called: the name of its function or network task, that with arguments, its key."""
+    return task.name, task.title, task.workload_key
+
+
 def is_one_of(name: str, names: Sequence[str]) -> bool:
     """Whether what somebody typed is one of the names of a task, spaces aside."""
     return "".join(name.split()) in ["".join(one.split()) for one in names]
@@ -136,8 +141,7 @@ def _of_task(task: SearchTask) -> TaskSummary:
         flops = task.compute_dag.flop_ct
     except TeError:
         flops = None
-    names = (task.name, task.title, task.workload_key)
-    return TaskSummary(task.title, names, str(task.target), flops, task)
+    return TaskSummary(task.title, names_of(task), str(task.target), flops, task)
 
 
 def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[dict[str, Any]]:
