@@ -26,7 +26,6 @@ NUMPY, TORCH = LIBRARIES = ("numpy", "torch")
 ROUNDS = 9
 REST = 0.1
 SLICE = 0.05
-SLICE_MS = 50
 CALLED = 0.9
 """A program that takes less than this of a call is named apart from it."""
 
@@ -87,7 +86,7 @@ def compare(
     names = {"best": "the best program", "untuned": "the untuned loop nest", NUMPY: f"NumPy, {words}", TORCH: "PyTorch"}
     for name, s in seconds.items():
         print(f"  {names[name]:<32}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
-    alone = min(best.time(*arrays, repeat=3, min_repeat_ms=SLICE_MS).results)
+    alone = min(best.time(*arrays, repeat=3, min_repeat_ms=round(1e3 * SLICE)).results)
     if alone < CALLED * seconds["best"]:
         print(f"  all called from Python; the best program by itself takes {seconds_text(alone)}")
     if schedule.state.steps == untuned_state(task).steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from .errors import PASSING, PartError
@@ -27,7 +27,7 @@ def asking(what: str, part: Any, method: str) -> Iterator[None]:
 
     What a part of this package raises passes as it is.
     """
-    with asking_own(called(what, part), method) if is_own(part) else _as_it_is():
+    with asking_own(called(what, part), method) if is_own(part) else nullcontext():
         yield
 
 
@@ -41,8 +41,3 @@ def asking_own(subject: str, method: str) -> Iterator[None]:
     except Exception as error:
         text = " ".join(str(error).split())
         raise PartError(f"{subject}: {method} raised {type(error).__name__}" + (f": {text}" if text else "")) from error
-
-
-@contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
