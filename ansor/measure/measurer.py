@@ -234,7 +234,7 @@ class ProgramMeasurer:
     def confirm(
         self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns"
     ) -> Best | None:  # fmt: skip
-        """The best program of a task after its `most` best were timed once more, in turns; None when nothing ran.
+        """Time the `most` best programs of a task once more, in turns; the best of them, None where none was timed.
 
         One figure each may have been lucky; in turns all meet the same machine.  Those of the logs that callbacks keep
         take part, and a callback that keeps figures (`KeepsConfirmed`) hears them.  A runner that cannot compare
@@ -243,18 +243,18 @@ class ProgramMeasurer:
         with self.closing_on_error():
             while any(batch.untuned for batch in self._batches):
                 self._arrived(*self._pipeline.take())
-        known, runner = self.best_of(task), self.runner
-        if known is None or not isinstance(runner, PairedRunner):
-            return known
+        runner = self.runner
+        if self.best_of(task) is None or not isinstance(runner, PairedRunner):
+            return None
         leaders = self._finalists(task, most)
         if len(leaders) < 2:
-            return known
+            return None
         timed = self._timed(leaders, runner)
         if timed and (late := near_after_all(leaders, timed[0][0], self._untuned(task))):
             leaders = [timed[0][0], late]
             timed = self._timed(leaders, runner)
         if not timed:
-            return known
+            return None
         (_, trial, winner), figures = timed[0]
         cost = float(np.median(figures))
         self.display.note(f"{heading}: best {spread_text(figures)}, of {len(leaders)} programs", cost)

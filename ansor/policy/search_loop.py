@@ -56,7 +56,8 @@ def search_loop(
     progress = _Progress(early_stopping, time_limit)
     with measurer.closing_on_error():
         _rounds(policy, task, trials, per_round, measurer, retries, progress)
-        best = measurer.confirm(task)
+        measurer.confirm(task)
+        best = measurer.best_of(task)
     return None if best is None else best.state
 
 

@@ -79,9 +79,8 @@ class Rounds:
     def confirmed(self, task_id: int) -> float | None:
         """The latency of a task after its best few programs were timed in turns; None where they were not."""
         task = self.tasks[task_id]
-        before = self.measurer.best_of(task)
         best = self.measurer.confirm(task, CONFIRMED, f"{task.desc or task.title}, timed again in turns")
-        return None if best is None or best is before else max(best.cost, LEAST_COST)
+        return None if best is None else max(best.cost, LEAST_COST)
 
     def _give_up(self, task_id: int, failure: SearchFailed) -> None:
         self.failures[task_id] = failure
