@@ -6,7 +6,6 @@ and how far loops are unrolled, are the columns.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,12 @@ from te_lite.computation import Computation
 from te_lite.errors import TeError
 from te_lite.replay import apply
 from te_lite.state import initial_state
-from te_lite.step import Pragma, Split, Step
+from te_lite.step import Split, Step
+
+from ..space.decisions.unroll import Unroll
 
 Steps = tuple[Step, ...]
-NUMBER = re.compile(r"^auto_unroll_max_step\$(\d+)$")
+UNROLL = Unroll()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,15 +41,15 @@ def numbers_of(steps: Steps) -> list[int] | None:
             found += [length for length in step.lengths if isinstance(length, int)]
             if any(not isinstance(length, int) for length in step.lengths):
                 return None
-        elif isinstance(step, Pragma) and (unroll := NUMBER.match(step.text)):
-            found.append(int(unroll[1]))
+        else:
+            found += [limit for limit in UNROLL.read(step) or () if isinstance(limit, int)]
     return found
 
 
 def structure_of(steps: Steps) -> tuple[tuple[int, int, int], ...]:
     """What programs with the same columns share: the stage and loop of each split and of each unrolling."""
     splits = [(s.stage, s.iter, len(s.lengths)) for s in steps if isinstance(s, Split)]
-    return (*splits, *[(s.stage, -1, 1) for s in steps if isinstance(s, Pragma) and NUMBER.match(s.text)])
+    return (*splits, *[(s.stage, -1, 1) for s in steps if UNROLL.read(s) is not None])
 
 
 def names_of(dag: Computation, steps: Steps) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ def names_of(dag: Computation, steps: Steps) -> tuple[str, ...]:
         if isinstance(step, Split) and stage is not None:
             loop = f"{stage.op.name}.{stage.iters[step.iter].name}"
             names += [f"{loop} {k}" for k in range(1, len(step.lengths) + 1)]
-        elif isinstance(step, Pragma) and stage is not None and NUMBER.match(step.text):
+        elif stage is not None and UNROLL.read(step) is not None:
             names.append(f"{stage.op.name} unrolled to")
         state = apply(state, step)
     return tuple(names)

@@ -19,6 +19,7 @@ from te_lite.errors import TeError
 from ..frontend.torch.importer import import_graph, refused_nodes
 from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
+from ..ir.nodes import Array
 from .network import compiled, measure, prepared
 from .options import Options
 from .program import Program
@@ -41,13 +42,14 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
         if str(node.target) == ASSERTED:
             module.graph.erase_node(node)
     weights = {**weights, **_constants(module)}
-    refused = _elsewhere(module.graph, device) | _refused(module.graph, weights)
+    arrays = {name: array_of(weight) for name, weight in weights.items()}
+    refused = _elsewhere(module.graph, device) | _refused(module.graph, arrays)
     for node in _calls(module.graph):
         if node.name in refused:
             _tell(str(node.target), "runs in PyTorch: %s", refused[node.name])
     outside = {*refused, *[node.name for node in _views(module.graph)]}
     for node in _partitioned(module, outside):
-        _replace(module, node, weights, options, device)
+        _replace(module, node, arrays, options, device)
     module.graph.eliminate_dead_code()
     module.recompile()
     return _bound(module, weights)
@@ -75,13 +77,12 @@ def _tell(about: str, text: str, what: str) -> None:
         logger.warning(text, what)
 
 
-def _read(graph: Any, weights: Mapping[str, Any]) -> AtenGraph:
+def _read(graph: Any, weights: Mapping[str, Array]) -> AtenGraph:
     names = [node.name for node in graph.nodes if node.op in ("placeholder", "get_attr")]
-    arrays = {name: array_of(weights[name]) for name in names if name in weights}
-    return read_graph(graph.nodes, [name for name in names if name not in arrays], arrays)
+    return read_graph(graph.nodes, [name for name in names if name not in weights], weights)
 
 
-def _refused(graph: Any, weights: Mapping[str, Any]) -> dict[str, str]:
+def _refused(graph: Any, weights: Mapping[str, Array]) -> dict[str, str]:
     try:
         return refused_nodes(_read(graph, weights))
     except TeError as error:
@@ -132,7 +133,7 @@ def _partitioned(module: Any, outside: set[str]) -> list[Any]:
     return [node for node in module.graph.nodes if node.op == "call_module" and node.name.startswith("ansor_")]
 
 
-def _replace(module: Any, node: Any, weights: Mapping[str, Any], options: Options, device: Any) -> None:
+def _replace(module: Any, node: Any, weights: Mapping[str, Array], options: Options, device: Any) -> None:
     """Let a part run as a program of ours; one that cannot be compiled stays in PyTorch."""
     part = module.get_submodule(node.target)
     if all(n.target is operator.getitem or getattr(n.target, "is_view", False) for n in _calls(part.graph)):

@@ -21,7 +21,7 @@ from te_lite.errors import TeError, require
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Array
-from .program import SUBJECT, AtenGraph, AtenNode, Ref, TensorInfo, refs
+from .program import STATIC, SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, TensorInfo, refs
 
 DTYPES = {
     1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64", 12: "bool",
@@ -86,8 +86,7 @@ class _Archive:
     def signature(self, signature: Mapping[str, Any]) -> tuple[list[str], dict[str, tuple[str, str]]]:
         """The inputs, and of every other tensor that the graph is given its folder and its name there."""
         kinds = [kind for spec in signature["output_specs"] for kind in record(spec, (), "output")]
-        law = "it must not write to buffers or inputs; export the model in evaluation mode"
-        require(set(kinds) <= {"user_output"}, GraphError, self.subject, law, outputs=sorted(set(kinds)))
+        require(set(kinds) <= {"user_output"}, GraphError, self.subject, WRITES_NOTHING, outputs=sorted(set(kinds)))
         inputs, stored = [], {}
         for spec in items(signature["input_specs"], "inputs"):
             ((kind, value),) = record(spec, (), "input").items()
@@ -142,8 +141,7 @@ def _info(value: Any, name: str) -> TensorInfo:
 
 def _size(value: Any, name: str) -> int:
     found = record(value, (), f"tensor {name}").get("as_int")
-    law = "a static shape is needed; export the program without dynamic_shapes"
-    require(found is not None, GraphError, f"tensor {name}", law, extent=value)
+    require(found is not None, GraphError, f"tensor {name}", STATIC, extent=value)
     return size(found, f"tensor {name}")
 
 

@@ -13,6 +13,8 @@ from typing import Any
 from ...ir.nodes import Array
 
 SUBJECT = "exported program"
+WRITES_NOTHING = "it must not write to buffers or inputs; export the model in evaluation mode"
+STATIC = "a static shape is needed; export the program without dynamic_shapes"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from te_lite.errors import require
 
 from ...ir.errors import GraphError
 from ...ir.nodes import Array
-from .program import SUBJECT, AtenGraph, AtenNode, Ref, TensorInfo
+from .program import STATIC, SUBJECT, WRITES_NOTHING, AtenGraph, AtenNode, Ref, TensorInfo
 
 SKIPPED = ("device", "layout", "memory_format")
 """Types of arguments that say where a tensor lies and in which order: not what it is."""
@@ -30,8 +30,7 @@ def read_program(program: Any) -> AtenGraph:
     program = program.run_decompositions()
     signature = program.graph_signature
     written = sorted({spec.kind.name for spec in signature.output_specs} - {"USER_OUTPUT"})
-    law = "it must not write to buffers or inputs; export the model in evaluation mode"
-    require(not written, GraphError, SUBJECT, law, outputs=written)
+    require(not written, GraphError, SUBJECT, WRITES_NOTHING, outputs=written)
     inputs, weights = [], {}
     for spec in signature.input_specs:
         if spec.kind.name == "USER_INPUT":
@@ -79,8 +78,8 @@ class _Reader:
         if not hasattr(value, "stride"):
             return None
         extents = [*value.shape, *value.stride()]
-        law = "a static shape is needed; export the program without dynamic_shapes"
-        require(all(type(d) is int for d in extents), GraphError, f"tensor {name}", law, shape=str(tuple(value.shape)))
+        static = all(type(d) is int for d in extents)
+        require(static, GraphError, f"tensor {name}", STATIC, shape=str(tuple(value.shape)))
         self.tensors[name] = TensorInfo(tuple(value.shape), _name(value.dtype), tuple(value.stride()))
         return name
 
