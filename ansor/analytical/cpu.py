@@ -86,7 +86,7 @@ def _side_of_square(nest: Nest, machine: CPU) -> Any:
                 turns = np.equal(across[0], 1) & np.greater(along[0], 1) & np.greater(across[1], 1)
                 turns = turns & np.equal(along[1], 1)
                 shorter = np.minimum(a.extent, b.extent)
-                fits = turns & np.greater_equal(shorter, SHORTEST_TURN) & ~np.asarray(nest.guarded)
+                fits = turns & np.greater_equal(shorter, SHORTEST_TURN) & ~nest.guarded
                 side = np.where(fits, np.minimum(shorter, machine.vector // nest.write.element), side)
     return side
 
@@ -155,7 +155,7 @@ def _point_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[Any,
     stores = nest.footprint.distinct(nest.write, runs, axes) / lanes
     loads = loads + (stores if nest.stage.op.reduce_axis else 0)
     work = nest.work.arithmetic * vectors / machine.ports
-    tests = (nest.work.tests + 1 * np.asarray(nest.guarded)) * TEST_CYCLES * vectors
+    tests = (nest.work.tests + 1 * nest.guarded) * TEST_CYCLES * vectors
     transfers = loads / LOADS_PER_CYCLE + stores / STORES_PER_CYCLE
     return bodies * (work + tests), bodies * transfers, bodies * LOOP_CYCLES
 
@@ -165,7 +165,7 @@ def _asks_in_lanes(nest: Nest) -> Any:
     asks: Any = np.False_
     for loop in nest.own_loops:
         steps = nest.footprint.steps(loop.key)
-        lane = np.asarray(loop.vector) & np.greater(loop.extent, 1)
+        lane = loop.vector & np.greater(loop.extent, 1)
         for axis in nest.work.tested:
             asks = asks | (lane & np.not_equal(steps[axis], 0))
     return asks
@@ -180,9 +180,7 @@ def _lanes(nest: Nest, machine: CPU) -> Any:
     for loop in reversed(nest.own_loops):
         unrolled = np.less_equal(others * loop.extent, limit) & np.greater(lanes, 1)
         found = machine.vectorizes & np.less_equal(others, limit) & (not loop.reduce)
-        joins = np.equal(nest.footprint.stride(nest.write, loop.key), lanes) & (
-            np.asarray(loop.vector) | unrolled | found
-        )
+        joins = np.equal(nest.footprint.stride(nest.write, loop.key), lanes) & (loop.vector | unrolled | found)
         lanes = lanes * np.where(joins, loop.extent, 1)
         others = others * np.where(joins, 1, loop.extent)
     return lanes / ceildiv(lanes, width)

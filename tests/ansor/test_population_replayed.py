@@ -1,4 +1,4 @@
-"""Features and limits of rows: the same from a trace as without one, for whatever rows come after."""
+"""Features, limits and estimates of rows: the same from a trace as without one, for whatever rows come after."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import te_lite as te
+from ansor.analytical.machine import machine_of
+from ansor.analytical.roofline import seconds
 from ansor.core.hardware import HardwareParams
 from ansor.features import extract
 from ansor.sketch.generate import generate_sketches
@@ -34,7 +36,12 @@ def variants(name: str, target: str, rng: np.random.Generator) -> list[Variant]:
     return [random_variant(spaces_of(sketch, target, hardware)[0], rng) for sketch in sketches]
 
 
-@pytest.mark.parametrize("function", [extract, fits])
+def estimated(made: Programs, hardware: HardwareParams) -> Any:
+    """The seconds that the machine model expects."""
+    return seconds(made, machine_of("c" if hardware is HARDWARE["c"] else "cuda", hardware))
+
+
+@pytest.mark.parametrize("function", [extract, fits, estimated])
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", ["matmul_relu", "conv2d_stride", "softmax", "winograd"])
 def test_played_rows(
