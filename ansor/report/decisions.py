@@ -1,13 +1,14 @@
 """What the programs of one structure differ in, as columns of numbers, read from their steps alone.
 
-Programs have one structure when they split the same loops in the same order into as many; what stands in the splits,
-and how far loops are unrolled, are the columns.
+Programs have one structure when their steps hold the same decisions in the same order: they split the same loops into
+as many, and limit the unrolling of the same stages.  The numbers that stand in the steps are the columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,11 @@ from te_lite.computation import Computation
 from te_lite.errors import TeError
 from te_lite.replay import apply
 from te_lite.state import initial_state
-from te_lite.step import Split, Step
+from te_lite.step import Length, Split, Step
 
-from ..space.decisions.unroll import Unroll
+from ..space.decisions.table import DECISIONS
 
 Steps = tuple[Step, ...]
-UNROLL = Unroll()
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,38 +33,40 @@ class Decisions:
     members: tuple[int, ...]
 
 
+@lru_cache(maxsize=1 << 14)
+def held_by(step: Step) -> tuple[str, tuple[Length, ...]]:
+    """The kind of decision that a step holds, and its numbers; none for most steps."""
+    read = [(kind.name, kind.read(step)) for kind in DECISIONS]
+    return next(((name, numbers) for name, numbers in read if numbers is not None), ("", ()))
+
+
 def numbers_of(steps: Steps) -> list[int] | None:
     """The columns of a program; None where a length is open."""
-    found: list[int] = []
-    for step in steps:
-        if isinstance(step, Split):
-            found += [length for length in step.lengths if isinstance(length, int)]
-            if any(not isinstance(length, int) for length in step.lengths):
-                return None
-        else:
-            found += [limit for limit in UNROLL.read(step) or () if isinstance(limit, int)]
-    return found
+    found = [number for step in steps for number in held_by(step)[1]]
+    whole = [number for number in found if isinstance(number, int)]
+    return whole if len(whole) == len(found) else None
 
 
-def structure_of(steps: Steps) -> tuple[tuple[int, int, int], ...]:
-    """What programs with the same columns share: the stage and loop of each split and of each unrolling."""
-    splits = [(s.stage, s.iter, len(s.lengths)) for s in steps if isinstance(s, Split)]
-    return (*splits, *[(s.stage, -1, 1) for s in steps if UNROLL.read(s) is not None])
+def structure_of(steps: Steps) -> tuple[tuple[str, int, int, int], ...]:
+    """What programs with the same columns share: of each decision its kind, stage and loop, and how many numbers."""
+    held = [(step, *held_by(step)) for step in steps]
+    return tuple([
+        (kind, step.stage, step.iter if isinstance(step, Split) else 0, len(numbers))
+        for step, kind, numbers in held if numbers
+    ])  # fmt: skip
 
 
 def names_of(dag: Computation, steps: Steps) -> tuple[str, ...]:
-    """A name for each column: the loop that is split and the number of its part, counted from outside.
-
-    Raises TeError for steps that do not replay.
+    """A name for each column: the loop that is split and the number of its part, counted from outside, or the stage
+    and the kind of decision.  Raises TeError for steps that do not replay.
     """
     state, names = initial_state(dag), list[str]()
     for step in steps:
-        stage = state.stages[step.stage] if step.stage < len(state.stages) else None
-        if isinstance(step, Split) and stage is not None:
-            loop = f"{stage.op.name}.{stage.iters[step.iter].name}"
-            names += [f"{loop} {k}" for k in range(1, len(step.lengths) + 1)]
-        elif stage is not None and UNROLL.read(step) is not None:
-            names.append(f"{stage.op.name} unrolled to")
+        kind, numbers = held_by(step)
+        if numbers and step.stage < len(state.stages):
+            stage = state.stages[step.stage]
+            loop = f"{stage.op.name}.{stage.iters[step.iter].name}" if isinstance(step, Split) else ""
+            names += [f"{loop} {k}" if loop else f"{stage.op.name} {kind}" for k in range(1, len(numbers) + 1)]
         state = apply(state, step)
     return tuple(names)
 
@@ -74,7 +76,7 @@ def decisions(dag: Computation, programs: Sequence[Steps]) -> list[Decisions]:
 
     Structures whose steps do not replay on the computation are left out, too.
     """
-    groups: dict[tuple[tuple[int, int, int], ...], list[int]] = {}
+    groups: dict[tuple[tuple[str, int, int, int], ...], list[int]] = {}
     for k, steps in enumerate(programs):
         groups.setdefault(structure_of(steps), []).append(k)
     found = [_decisions(dag, programs, members) for members in sorted(groups.values(), key=len, reverse=True)]
