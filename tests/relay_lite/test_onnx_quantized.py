@@ -180,7 +180,11 @@ def test_a_sum_that_may_not_fit_stays_in_floats() -> None:
 @pytest.mark.parametrize("kind", ["constant", "fed"])
 @pytest.mark.parametrize("op", ["ConvInteger", "QLinearConv", "MatMulInteger", "QLinearMatMul"])
 def test_operators_on_integers(op: str, kind: str) -> None:
-    """Random integers with zero points of both operands, of the weight one a channel; scales that are known or not."""
+    """Random integers with zero points of both operands, of the weight one a channel; scales that are known or not.
+
+    Weights keep to seven bits: on processors with AVX2 and without VNNI, onnxruntime adds pairs of products of uint8
+    and int8 in 16 bits, which saturate (its issue 6004).
+    """
     rng, b = np.random.default_rng(7), Builder(13)
 
     def given(value: Any, dtype: type) -> str:
@@ -193,7 +197,7 @@ def test_operators_on_integers(op: str, kind: str) -> None:
 
     conv = op.endswith("Conv") or op.startswith("Conv")
     x = b.input((2, 4, 6, 5) if conv else (3, 6, 8), np.uint8, 255)
-    w = given(rng.integers(-128, 128, (6, 2, 3, 2) if conv else (8, 6)), np.int8)
+    w = given(rng.integers(-64, 64, (6, 2, 3, 2) if conv else (8, 6)), np.int8)
     zeros = given(117, np.uint8), given(rng.integers(-9, 9, () if op == "ConvInteger" else 6), np.int8)
     attrs: dict[str, Any] = {"group": 2, "pads": [1, 0, 1, 1], "strides": [2, 1]} if conv else {}
     if op.startswith("QLinear"):
