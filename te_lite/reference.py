@@ -231,6 +231,15 @@ def _factors(e: Expr) -> list[Expr]:
     return _factors(e.a) + _factors(e.b) if isinstance(e, Binary) and e.op == "*" else [_without_idle_divisions(e)]
 
 
+def _joined(factors: list[Expr], space: _Dimensions) -> list[Expr]:
+    """Factors with those multiplied that vary along the same dimensions: an array of them is no larger than either."""
+    alike: dict[frozenset[int], Expr] = {}
+    for factor in factors:
+        dims = frozenset(space.dims_of(factor))
+        alike[dims] = Binary("*", alike[dims], factor) if dims in alike else factor
+    return list(alike.values())
+
+
 def _without_idle_divisions(e: Expr) -> Expr:
     """`e` with `v // c` as 0 and `v % c` as `v` where the axis `v` never reaches `c`: it does not vary along `v`."""
     match e:
@@ -252,7 +261,7 @@ class _Folding:
             self.conditions.append(reduction.condition)
         self.factors: list[Expr] = []
         if reduction is not None and not bounds:
-            self.factors = _summed_product(reduction)
+            self.factors = _joined(_summed_product(reduction), space)
 
     def temporaries(self) -> list[set[int]]:
         """The dimensions of each array that is made on the way."""

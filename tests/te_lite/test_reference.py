@@ -236,6 +236,19 @@ def test_large_products() -> None:
     np.testing.assert_allclose(got, arrays[tensors[0]] @ arrays[tensors[1]], rtol=1e-3, atol=1e-3)
 
 
+def test_products_of_more_factors_are_products_of_matrices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Squares of both operands, as bounds of rounding have them: factors of one operand meet before they are summed."""
+    a, b = te.placeholder((31, 67), name="a"), te.placeholder((67, 29), name="b")
+    k = te.reduce_axis((0, 67), name="k")
+    c = te.compute((31, 29), lambda i, j: te.sum(a[i, k] * a[i, k] * b[k, j] * b[k, j], axis=k), name="c")
+    products, multiplied = [], np.matmul
+    monkeypatch.setattr(np, "matmul", lambda x, y: products.append((x.shape[-2:], y.shape[-2:])) or multiplied(x, y))
+    arrays = random_inputs([a, b, c], RNG)
+    got = evaluate([a, b, c], arrays, "float64")[c]
+    np.testing.assert_allclose(got, np.einsum("ik,kj->ij", arrays[a] ** 2.0, arrays[b] ** 2.0), rtol=1e-5)
+    assert products == [((31, 67), (67, 29))]
+
+
 def test_the_tutorial_layer() -> None:
     tensors = conv2d_layer(1, 7, 7, 512, 512, 3, 3, 1, 1)
     arrays = random_inputs(tensors, RNG)
