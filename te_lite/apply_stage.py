@@ -1,5 +1,5 @@
 """Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; and our own: double_buffer,
-pipeline, set_scope, join_reductions.
+pipeline, set_scope, reindex, join_reductions.
 """
 
 from __future__ import annotations
@@ -7,7 +7,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from .derive import REMEMBERED, cache_name, cache_read_op, cache_write_ops, in_scope, redirect_reads, rfactor_ops
+from .derive import (
+    REMEMBERED,
+    cache_name,
+    cache_read_op,
+    cache_write_ops,
+    in_scope,
+    plain_read,
+    redirect_reads,
+    reindex_ops,
+    rfactor_ops,
+)
 from .errors import ScheduleError, require
 from .expr import Expr, Var, compare, logical_and
 from .loop_value import loop_names, root_values, split_guards
@@ -24,6 +34,7 @@ from .step import (
     DoubleBuffer,
     JoinReductions,
     Pipeline,
+    Reindex,
     RFactor,
     SetScope,
     is_scope,
@@ -147,6 +158,20 @@ def apply_cache_read(state: State, step: CacheRead) -> State:
         reader = state.stages[r]
         state = state.with_stage(r, replace(reader, op=redirect_reads(reader.compute, tensor, cache.output())))
     return _insert(state, step.stage + 1, fresh_stage(cache))
+
+
+def apply_reindex(state: State, step: Reindex) -> State:
+    source, reader = state.stages[step.stage].op, state.stages[step.reader]
+    subject = f"reindex {source.name}"
+    require(source.num_outputs == 1, ScheduleError, subject, "an operation with several outputs cannot be cached")
+    require(step.scope in SCOPES, ScheduleError, subject, SCOPE_LAW, scope=step.scope)
+    reads = step.reader in state.access.read_by[step.stage]
+    require(reads, ScheduleError, subject, "the reader must read it", reader=reader.op.name)
+    law = "it must be read in one way alone, at axes of its reader, and without a condition"
+    require(plain_read(reader.compute, source.output()) is not None, ScheduleError, subject, law, reader=reader.op.name)
+    name = cache_name(source.name, step.scope, [op.name for op in state.ops])
+    copy, new = reindex_ops(reader.compute, source.output(), step.scope, name)
+    return _insert(state.with_stage(step.reader, replace(reader, op=new)), step.stage + 1, fresh_stage(copy))
 
 
 def _require_unscheduled(stage: Stage, uids: range, subject: str) -> None:

@@ -77,25 +77,28 @@ def infer_bounds(state: State) -> Bounds:
 def fill_extents(stage: Stage, roots: Sequence[Region]) -> Stage:
     """The stage with the extents of all iterators, given the regions of its root axes."""
     extents: dict[int, Any] = {uid: r.extent for uid, r in enumerate(roots)}
-    threaded = thread_ranks(stage, THREAD_RANK)
+    kept = {*thread_ranks(stage, THREAD_RANK), *[it.uid for it in stage.iters if it.annotation == "tensorize"]}
     for rel in stage.relations:
         if isinstance(rel, FuseRel):
             extents[rel.fused] = product([extents[p] for p in rel.parts])
         else:
             if any(length is None for length in rel.lengths):
                 raise LowerError(f"{stage.op.name}: the split of {stage.vars[rel.parent].name} is not decided yet")
-            extents.update(_split_extents(rel, extents[rel.parent], threaded))
+            extents.update(_split_extents(rel, extents[rel.parent], kept))
     starts = [r.min for r in roots]
     return replace(stage, vars=tuple([_filled(v, extents, starts) for v in stage.vars]))
 
 
-def _split_extents(rel: SplitRel, rest: Any, threaded: Collection[int]) -> dict[int, Any]:
-    """The extents of the loops of a split, from that of its parent; threads that do not divide it stay as many."""
+def _split_extents(rel: SplitRel, rest: Any, kept: Collection[int]) -> dict[int, Any]:
+    """The extents of the loops of a split, from that of its parent; those `kept` stay as long where it is shorter.
+
+    They are threads, which a block has as many of, and instructions, which have one size.
+    """
     out: dict[int, Any] = {}
     named = rel.children[1:] if rel.inner_to_outer else rel.children[:-1]
     order = list(zip(named, rel.lengths, strict=True))
     for child, length in reversed(order) if rel.inner_to_outer else order:
-        out[child] = length if child in threaded else smaller(length, rest)
+        out[child] = length if child in kept else smaller(length, rest)
         rest = ceildiv(rest, length)
     out[rel.children[0] if rel.inner_to_outer else rel.children[-1]] = rest
     return out

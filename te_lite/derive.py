@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from .expr import INDEX, Expr, IterVar, Load, Reduce, Var, as_expr, if_then_else, logical_and
+from .expr import INDEX, Call, Expr, IterVar, Load, Reduce, Select, Var, as_expr, if_then_else, logical_and, same
 from .tensor import ComputeOp, Tensor
-from .visit import substitute, transform
+from .visit import substitute, transform, walk
 
 REMEMBERED = 2**13
 
@@ -44,6 +44,51 @@ def redirect_reads(op: ComputeOp, old: Tensor, new: Tensor) -> ComputeOp:
         return None
 
     return replace(op, body=_map_bodies(op, lambda e: transform(e, swap)))
+
+
+def plain_read(op: ComputeOp, source: Tensor) -> Load | None:
+    """The only way in which `op` reads `source`: at its own axes, of known extents, and always; None for another."""
+    found = []
+    for e in [e for body in op.body for e in walk(body)]:
+        if isinstance(e, Load) and e.tensor == source:
+            found.append(e)
+        elif _chooses(e) and any(isinstance(x, Load) and x.tensor == source for x in walk(e)):
+            return None
+    if not all(same(x, y) for read in found for x, y in zip(read.indices, found[0].indices, strict=True)):
+        return None
+    parts = [x for index in found[0].indices for x in walk(index)]
+    known = all(isinstance(x.extent, int) for x in parts if isinstance(x, IterVar))
+    axes = all(isinstance(x, IterVar) for x in parts if isinstance(x, Var)) and any(isinstance(x, Var) for x in parts)
+    return found[0] if known and axes and not any(isinstance(x, Load) for x in parts) else None
+
+
+def _chooses(e: Expr) -> bool:
+    """Whether part of an expression may not be evaluated."""
+    conditional = isinstance(e, Select) or (isinstance(e, Call) and e.func == "if_then_else")
+    return conditional or (isinstance(e, Reduce) and e.condition is not None)
+
+
+def axes_in_order(read: Load) -> tuple[IterVar, ...]:
+    """The axes that a read depends on, in the order in which its indices name them."""
+    return tuple(dict.fromkeys([x for index in read.indices for x in walk(index) if isinstance(x, IterVar)]))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def reindex_ops(op: ComputeOp, source: Tensor, scope: str, name: str) -> tuple[ComputeOp, ComputeOp]:
+    """`(copy, reader)`: what `op` reads of `source` (`plain_read`), with the axes of that read, and `op` reading it."""
+    read = plain_read(op, source)
+    assert read is not None
+    axes = axes_in_order(read)
+    own = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(axes)])
+    renamed: dict[Var, Expr] = dict(zip(axes, own, strict=True))
+    body = Load(source, tuple([substitute(index, renamed) for index in read.indices]))
+    copy = ComputeOp(name, own, (body,), ("RIX", op.key, source.op.key, name), scope=scope)
+    new = Load(copy.output(), axes)
+
+    def swap(e: Expr) -> Expr | None:
+        return new if isinstance(e, Load) and e.tensor == source else None
+
+    return copy, replace(op, body=_map_bodies(op, lambda e: transform(e, swap)))
 
 
 @lru_cache(maxsize=REMEMBERED)

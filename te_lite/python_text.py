@@ -28,6 +28,7 @@ from .step import (
     JoinReductions,
     Pipeline,
     Pragma,
+    Reindex,
     Reorder,
     RFactor,
     SetScope,
@@ -181,7 +182,7 @@ class _Printer:
                 self._call(k, f"pipeline({tiles})")
             case SetScope(scope=scope):
                 self._call(k, f'set_scope("{scope}")')
-            case CacheRead() | CacheWrite() | RFactor() | JoinReductions():
+            case CacheRead() | Reindex() | CacheWrite() | RFactor() | JoinReductions():
                 self._new_stage(before, step)
 
     def _assign(self, names: str, k: int, call: str) -> None:
@@ -210,12 +211,14 @@ class _Printer:
             self._assign(pair, k, f"split({rest}, {word}={product([lengths[j]])})")
             rest = other
 
-    def _new_stage(self, before: State, step: CacheRead | CacheWrite | RFactor | JoinReductions) -> None:
+    def _new_stage(self, before: State, step: CacheRead | Reindex | CacheWrite | RFactor | JoinReductions) -> None:
         old = self._tensor(before.stages[step.stage].op)
         self.long.clear()
         match step:
             case CacheRead():
-                self._cache_read(before, step, old)
+                self._copy(step.stage, f's.cache_read({old}, "{step.scope}", [{self._named(before, step.readers)}])')
+            case Reindex():
+                self._copy(step.stage, f's.reindex({old}, "{step.scope}", {self._named(before, [step.reader])})')
             case CacheWrite():
                 self._cache_write(step, old)
             case RFactor():
@@ -223,10 +226,13 @@ class _Printer:
             case JoinReductions():
                 self._join_reductions(before, step, old)
 
-    def _cache_read(self, before: State, step: CacheRead, old: str) -> None:
-        new = self.state.stages[step.stage + 1].op
-        readers = ", ".join(self._tensor(before.stages[r].op) for r in step.readers)
-        self.lines.append(f'{self._tensor(new)} = s.cache_read({old}, "{step.scope}", [{readers}])')
+    def _named(self, before: State, stages: Iterable[int]) -> str:
+        return ", ".join([self._tensor(before.stages[k].op) for k in stages])
+
+    def _copy(self, stage: int, call: str) -> None:
+        """A copy of `stage`, which comes after it."""
+        new = self.state.stages[stage + 1].op
+        self.lines.append(f"{self._tensor(new)} = {call}")
         self._axes(new, f"{self._tensor(new)}.op")
 
     def _cache_write(self, step: CacheWrite, old: str) -> None:

@@ -36,6 +36,7 @@ from .step import (
     JoinReductions,
     Pipeline,
     Pragma,
+    Reindex,
     Reorder,
     RFactor,
     SetScope,
@@ -130,6 +131,15 @@ class Schedule:
         self.apply(CacheRead(k, "local" if special else scope, tuple(ids)))
         if special:
             self.apply(SetScope(k + 1, scope))
+        return self.state.stages[k + 1].op.output()
+
+    def reindex(self, tensor: Tensor, scope: str, reader: Tensor | Operation) -> Tensor:
+        """Read `tensor` through a copy in `scope` that has the axes of the reader; returns the copy.
+
+        Where the reader reads `a[2 * i + r, k]` it reads `copy[i, r, k]` then.  It must do so in one way alone.
+        """
+        k = self.stage_id(tensor)
+        self.apply(Reindex(k, scope, self.stage_id(reader)))
         return self.state.stages[k + 1].op.output()
 
     def cache_write(self, tensor: Any, scope: str) -> Any:

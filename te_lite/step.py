@@ -4,7 +4,7 @@
          | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR
          | CacheRead CHR | CacheWrite CHW | RFactor RF
          | FreePragma PRX | DoubleBuffer DBF | SetScope SSC | JoinReductions JRD | StorageOrder STO | Swizzled SWZ
-         | Pipeline PIP (ours)
+         | Pipeline PIP | Reindex RIX (ours)
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -214,6 +214,20 @@ class CacheRead(StepBase):
 
 
 @dataclass(frozen=True, slots=True)
+class Reindex(StepBase):
+    """A stage in `scope` of what `reader` reads of `stage`, with the axes of its read; a letter of our own."""
+
+    tag: ClassVar[str] = "RIX"
+    stage: int
+    scope: str
+    reader: int
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        return (self.stage, self.reader)
+
+
+@dataclass(frozen=True, slots=True)
 class CacheWrite(StepBase):
     """A stage in `scope` that computes what `stage` then copies out."""
 
@@ -286,6 +300,7 @@ Step = (
     | ComputeInline
     | ComputeRoot
     | CacheRead
+    | Reindex
     | CacheWrite
     | RFactor
     | FreePragma

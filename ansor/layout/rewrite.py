@@ -18,7 +18,7 @@ from te_lite.computation import Computation
 from te_lite.expr import Expr, Load, Reduce, as_expr, binary, compare, if_then_else, logical_and
 from te_lite.replay import apply, replay
 from te_lite.state import State
-from te_lite.step import Annotate, CacheRead, ComputeAt, Fuse, Step
+from te_lite.step import Annotate, CacheRead, ComputeAt, Fuse, Reindex, Step
 from te_lite.tensor import ComputeOp, make_compute
 from te_lite.visit import transform
 
@@ -137,5 +137,7 @@ def _renumbered(step: Step, stages: list[int]) -> Step:
             return replace(step, stage=stages[step.stage], target=stages[step.target])
         case CacheRead():
             return replace(step, stage=stages[step.stage], readers=tuple([stages[r] for r in step.readers]))
+        case Reindex():
+            return replace(step, stage=stages[step.stage], reader=stages[step.reader])
         case _:
             return replace(step, stage=stages[step.stage])

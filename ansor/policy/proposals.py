@@ -6,7 +6,7 @@ Programs that were proposed or measured before, in this run or in a log, are nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,6 @@ from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 from ..space.choices import Group, Population, Variant
-from ..space.decisions.splits import holes
 from ..space.duplicates import Seen
 from ..space.limits import rows_fit
 from ..space.parse import parse
@@ -32,11 +31,14 @@ from ..space.sample import drawn_again, sample_rows
 from ..space.spaces import random_space
 from ..space.states import concrete
 from ..space.variants import mutate_place, random_variant
+from .scoring import Scores
 
 CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200
 MOST_OF_A_BUCKET = 0.125
 ROWS_AT_ONCE = 2
+LOOKED_AT = 128
+"""Programs of a sketch among which its first one is chosen."""
 
 Picked = tuple[State, Row]
 
@@ -74,7 +76,7 @@ class Proposals:
         self.evolution = replace(evolution, max_variants=self.most_variants)
         self.seen = Seen()
         self._texts: set[str] = set()
-        self._untried = [k for k, sketch in enumerate(self.sketches) if not holes(sketch)]
+        self._untried = list(range(len(self.sketches)))
 
     def to_look_at(self) -> Proposals:
         """The same programs once more: what the copy proposes is still new to the original."""
@@ -143,16 +145,26 @@ class Proposals:
             out += new
         return out
 
-    def decided(self, n: int) -> list[Picked]:
-        """Up to `n` new programs, one of each sketch without undecided lengths that gave none so far.
+    def firsts(self, n: int, score: Callable[[Group], Scores]) -> list[Picked]:
+        """Up to `n` new programs, the best first: of each sketch that gave none here so far, the one `score` prefers.
 
-        Such a sketch is hardly more than one program, which tells what all of it is worth.
+        So every sketch is judged by a good program of its own, however few of them a population has room for.
         """
+        best = [row for k in (self._untried if n > 0 else ()) for row in self._first(k, score)]
         out: list[Picked] = []
-        while len(out) < n and self._untried:
-            group = self._sample(self._variant(self._untried.pop(0)), 1)
-            out += self.take([(group.variant, row) for row in group.rows], 1)
+        for _, k, row in sorted(best, key=lambda found: -found[0]):
+            if len(out) < n:
+                self._untried.remove(k)
+                out += self.take([row], 1)
         return out
+
+    def _first(self, k: int, score: Callable[[Group], Scores]) -> list[tuple[float, int, Row]]:
+        """The score of the best of some programs of sketch `k`, and the program; nothing where none fits."""
+        group = self._sample(self._variant(k), LOOKED_AT)
+        scores = score(group) if len(group) else np.empty(0)
+        fits = np.flatnonzero(scores > -np.inf)
+        best = fits[np.argmax(scores[fits])] if len(fits) else None
+        return [] if best is None else [(float(scores[best]), k, (group.variant, group.rows[best]))]
 
     def evolved(self, n: int, score: Score, elites: Sequence[Row]) -> list[Picked]:
         """`n` new programs that `score` likes, of many kinds; `elites` take part as parents."""

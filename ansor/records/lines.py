@@ -28,6 +28,7 @@ from te_lite.step import (
     FreePragma,
     JoinReductions,
     Pipeline,
+    Reindex,
     RFactor,
     SetScope,
     Step,
@@ -50,7 +51,7 @@ from .notes import learn_workload
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
-_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled)
+_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled, Reindex)
 _LAST_OF_TVM = MeasureErrorNo.UNKNOWN_ERROR
 _MAX_STEPS = 2_000
 _MAX_NEW_STAGES = 256
@@ -132,7 +133,7 @@ def _read_input(data: Any) -> MeasureInput:
         len(state[1]) <= _MAX_STEPS, RecordError, "record, i", f"at most {_MAX_STEPS} steps are read", got=len(state[1])
     )
     steps = [from_json(s) for s in state[1]]
-    stages = sum(isinstance(s, CacheRead | CacheWrite | RFactor | JoinReductions) for s in steps)
+    stages = sum(isinstance(s, CacheRead | Reindex | CacheWrite | RFactor | JoinReductions) for s in steps)
     require(
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
     )

@@ -11,7 +11,17 @@ from collections.abc import Iterator, Sequence
 from te_lite.expr import Expr
 from te_lite.reads import reads_all, reads_by_producer
 from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
-from te_lite.step import CacheRead, CacheWrite, FollowFusedSplit, FollowSplit, JoinReductions, RFactor, Split, Step
+from te_lite.step import (
+    CacheRead,
+    CacheWrite,
+    FollowFusedSplit,
+    FollowSplit,
+    JoinReductions,
+    Reindex,
+    RFactor,
+    Split,
+    Step,
+)
 from te_lite.visit import free_vars
 
 NO_SPLIT = "auto_scheduler_no_split_at_inner"
@@ -199,7 +209,7 @@ def traced_steps(steps: Sequence[Step], k: int) -> Iterator[tuple[int, Step]]:
         step = steps[position]
         if step.stage == k:
             yield position, step
-        if isinstance(step, CacheRead | CacheWrite | RFactor | JoinReductions) and k > step.stage:
+        if isinstance(step, CacheRead | Reindex | CacheWrite | RFactor | JoinReductions) and k > step.stage:
             k -= 1
 
 

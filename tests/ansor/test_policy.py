@@ -5,7 +5,10 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.space.decisions.splits import holes
+from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.evolve.buckets import Row
+from ansor.policy.scoring import Scorer
+from ansor.space.choices import Group
 from te_lite.replay import replay
 from te_lite.step import Pragma
 from tests.ansor.fake_measure import fake_measurer
@@ -229,13 +232,21 @@ def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
     assert len(replayed) == 10
 
 
-def test_sketches_that_are_decided_are_all_tried_first():
-    """One program of each in the first round; there are dozens of others to draw from."""
+def test_every_sketch_is_judged_by_a_good_program_of_its_own():
+    """There are dozens of sketches, and a population has room for four."""
     task = ansor.SearchTask("matmul", (256, 256, 256), target="cuda -model=H200")
     policy = ansor.SketchPolicy(task, seed=3, verbose=0)
-    proposals = policy.proposals
-    decided = [k for k, sketch in enumerate(proposals.sketches) if not holes(sketch)]
-    assert len(decided) > 8 and proposals.to_look_at().decided(100) and len(proposals.to_look_at().decided(3)) == 3
-    rows = [policy._rows[state.steps] for state in policy.ask(64)]
-    tried = [proposals.sketches.index(variant.space.sketch) for variant, _ in rows]
-    assert set(decided) <= set(tried) and set(tried) - set(decided) and not proposals.decided(1)
+    proposals, score = policy.proposals, Scorer(task, AnalyticalModel())
+
+    def value(row: Row) -> float:
+        return float(score(Group(row[0], row[1][None, :]))[0])
+
+    picked = [row for _, row in proposals.to_look_at().firsts(1000, score)]
+    sketches = [proposals.sketches.index(variant.space.sketch) for variant, _ in picked]
+    assert len(set(sketches)) == len(sketches) > len(proposals.sketches) - 4 > 20
+    assert [value(row) for row in picked] == sorted([value(row) for row in picked], reverse=True)
+    for row in picked:
+        others = [value((row[0], other)) for other in proposals._sample(row[0], 32).rows]
+        assert np.mean([value(row) >= other for other in others]) > 0.8
+    first, more = proposals.firsts(3, score), proposals.firsts(1000, score)
+    assert len(first) == 3 and len(first) + len(more) == len(picked) and not proposals.firsts(1, score)

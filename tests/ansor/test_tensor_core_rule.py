@@ -111,6 +111,12 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
     "tf32, rows turned": lambda: batched(2, 33, 24, 40, "float32", (True, False)),
     "half, all turned": lambda: batched(2, 40, 24, 48, "float16", (True, True)),
     "short rows of a convolution": lambda: conv(2, 4, 13, 19, 27, 3, "float16"),
+    "rows of seven": lambda: conv(2, 3, 7, 32, 24, 3, "float16"),
+    "rows of seven, tf32, split sums": lambda: conv(1, 3, 7, 64, 24, 3, "float32"),
+    "every second column": lambda: conv(1, 5, 40, 16, 24, 3, "float16", stride=2),
+    "every second column, rows of seven": lambda: conv(1, 5, 13, 32, 24, 1, "float32", stride=2),
+    "every third column, split sums": lambda: conv(2, 4, 28, 64, 24, 3, "float32", stride=3),
+    "few columns": lambda: matmul(64, 8, 64, "float16"),
     "short rows, tf32": lambda: conv(1, 5, 14, 32, 24, 1, "float32"),
     "12 tokens": lambda: linear(12, 64, 96, "float32"),
     "convolution, tf32": lambda: conv(1, 3, 28, 19, 27, 3, "float32"),
@@ -127,8 +133,7 @@ NONE: dict[str, tuple[str, Callable[[], list[Tensor]]]] = {
     "a GPU without the instruction": ("cuda -arch=sm_75", lambda: matmul(32, 32, 32, "float16")),
     "a processor": ("c", lambda: matmul(32, 32, 32, "float16")),
     "one row": (str(TARGET), lambda: matmul(1, 64, 64, "float16")),
-    "few columns": (str(TARGET), lambda: matmul(64, 8, 64, "float16")),
-    "every second column": (str(TARGET), lambda: conv(1, 9, 40, 16, 24, 3, "float16", stride=2)),
+    "few columns": (str(TARGET), lambda: matmul(64, 4, 64, "float16")),
     "a square": (str(TARGET), lambda: squared(32)),
 }
 

@@ -6,10 +6,12 @@
     m, n    the last axis that only the first, or only the second, factor has: rows and columns
     k       the last axis that is summed over: terms; the others are loops around it
 
-Columns lie side by side in memory where there are enough rows for the instruction; else the factors change places.
+Columns lie side by side in memory where there are enough rows for the instruction; else the factors change places,
+where that gives enough.
 
 Each of m, n and k is a dimension of its factors, in steps of 1; along it the other loops may add what stands still
-while the product of a tile is computed (a row of a window).
+while the product of a tile is computed (a row of a window).  A factor that is read otherwise, such as every second
+column, is copied with the axes of its read first (`Reindex`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from te_lite.derive import axes_in_order, plain_read
 from te_lite.expr import Expr, Load, Reduce, same
 from te_lite.mma import MMA, Mma
 from te_lite.mma_meaning import product
@@ -29,17 +32,23 @@ from ...core.target import ELEMENTS, Target
 from ..predicates import is_untouched
 from .padded_shared import axes_read, extents_of
 
+FEWEST_ROWS = 5
+"""Of an axis that is rows where neither order of the factors fills a tile; most of it is empty then, and still fast."""
 FEWEST_TERMS_OF_PARTS = 32
 """Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Stage `stage` is read as a factor, its dimension `side` along the rows or columns, `terms` along the sum."""
+    """Stage `stage` is read as a factor, its dimension `side` along the rows or columns, `terms` along the sum.
+
+    With `reindexed` they are dimensions of a copy that has the axes of the read (`te_lite.step.Reindex`).
+    """
 
     stage: int
     side: int
     terms: int
+    reindexed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +77,38 @@ def roles_of(target: Target, state: State, k: int) -> Roles | None:
     extents, space = extents_of(stage.op), len(stage.op.axis)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)
     ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
-    found = [_roles(op, first, second, extents, space) for first, second in (ordered, ordered[::-1])]
+    tried = [(op.m, ordered), (op.m, ordered[::-1]), (FEWEST_ROWS, ordered), (FEWEST_ROWS, ordered[::-1])]
+    found = [_roles(state, op, rows, first, second, extents, space) for rows, (first, second) in tried]
     return next((roles for roles in found if roles is not None), None)
 
 
 def _roles(
-    op: Mma, first: tuple[int, Read], second: tuple[int, Read], extents: Sequence[int], space: int
-) -> Roles | None:
-    """The roles with `first` as A and `second` as B; None where they do not suit, or leave most of a tile empty."""
+    state: State, op: Mma, rows: int, first: tuple[int, Read], second: tuple[int, Read], extents: Sequence[int],
+    space: int,
+) -> Roles | None:  # fmt: skip
+    """The roles with `first` as A, of `rows` or more, and `second` as B; None where they do not suit."""
     sides = sides_of(first[1], second[1], extents, space)
     if sides is None:
         return None
     m, n, terms = sides.rows[-1], sides.columns[-1], sides.terms[-1]
-    if extents[m] < op.m or extents[n] <= op.n or extents[terms] < op.k:
+    if extents[m] < rows or extents[n] <= op.n or extents[terms] < op.k:
         return None
     if op.element.parts > 1 and prod([extents[x] for x in sides.terms]) < FEWEST_TERMS_OF_PARTS:
         return None
-    a, b = factor_of(*first, m, terms, extents), factor_of(*second, n, terms, extents)
+    a, b = [
+        factor_of(p, read, side, terms, extents) or _reindexed(state, p, read.reader, side, terms)
+        for (p, read), side in ((first, m), (second, n))
+    ]
     return None if a is None or b is None else Roles(op, m, n, terms, a, b)
+
+
+def _reindexed(state: State, stage: int, reader: int, side: int, terms: int) -> Factor | None:
+    """`factor_of` for a copy of `stage` with the axes of its read; None where there is no such copy."""
+    op = state.stages[reader].compute
+    read = plain_read(op, state.stages[stage].op.output())
+    axes = [*op.axis, *op.reduce_axis]
+    found = [] if read is None else [axes.index(v) for v in axes_in_order(read)]
+    return Factor(stage, found.index(side), found.index(terms), True) if {side, terms} <= set(found) else None
 
 
 def _instruction(target: Target, body: Expr) -> Mma | None:

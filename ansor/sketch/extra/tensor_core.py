@@ -67,16 +67,14 @@ def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
     roles = None if is_part_of_split(state, k) else roles_of(ctx.target, state, k)
     if roles is None:
         return ()
-    extents = [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
-    outer = prod([e for axis, e in enumerate(extents) if axis not in (roles.m, roles.n, roles.k)])
-    blocks, terms = outer * -(-extents[roles.m] // BLOCK) * -(-extents[roles.n] // BLOCK), extents[roles.k]
-    fits = [
-        f
-        for f in PART_FACTORS
-        if terms % (f * roles.op.k) == 0 and terms // f >= SHORTEST_PART and blocks * f <= MOST_BLOCKS
-    ]
-    longest = terms == max(extents[len(state.stages[k].op.axis) :])
-    return tuple(fits) if blocks < NOMINAL_SMS and longest else ()
+    op, extents = roles.op, [it.extent for it in state.stages[k].iters if isinstance(it.extent, int)]
+    space, summed = extents[: len(state.stages[k].op.axis)], extents[len(state.stages[k].op.axis) :]
+    blocks = prod([-(-e // BLOCK) if axis in (roles.m, roles.n) else e for axis, e in enumerate(space)])
+    terms = extents[roles.k]
+    if blocks >= NOMINAL_SMS or terms < max(summed):
+        return ()
+    long, few = prod(summed) // SHORTEST_PART, MOST_BLOCKS // blocks
+    return tuple([f for f in PART_FACTORS if terms % (f * op.k) == 0 and f <= min(long, few)])
 
 
 def tensor_core_sketches(ctx: SketchContext) -> list[State]:
@@ -139,7 +137,10 @@ def _staged(s: Schedule, ctx: SketchContext, k: int) -> Parts:
     else:
         root, sums = s.state.stages[reader].op.output(), result
         s[sums].set_scope(f"{scope}d")
-    a, b = [s.cache_read(x, "shared", [sums]) for x in sources]
+    a, b = [
+        s.reindex(x, "shared", sums) if factor.reindexed else s.cache_read(x, "shared", [sums])
+        for factor, x in zip((roles.a, roles.b), sources, strict=True)
+    ]
     parts = [s.cache_read(x, f"{scope}{name}", [sums]) for x, name in ((a, "a"), (b, "b"))]
     return Parts(roles, root, sums, (a, b), (parts[0], parts[1]))
 
