@@ -37,8 +37,8 @@ CPU_VARIANTS, GPU_VARIANTS = 8, 4
 MOST_BARREN = 200
 MOST_OF_A_BUCKET = 0.125
 ROWS_AT_ONCE = 2
-LOOKED_AT = 128
-"""Programs of a sketch among which its first one is chosen."""
+LOOKED_AT = 1 / 16
+"""Of a population: programs of a sketch among which its first one is chosen."""
 
 Picked = tuple[State, Row]
 
@@ -160,7 +160,7 @@ class Proposals:
 
     def _first(self, k: int, score: Callable[[Group], Scores]) -> list[tuple[float, int, Row]]:
         """The score of the best of some programs of sketch `k`, and the program; nothing where none fits."""
-        group = self._sample(self._variant(k), LOOKED_AT)
+        group = self._sample(self._variant(k), max(1, int(self.evolution.size * LOOKED_AT)))
         scores = score(group) if len(group) else np.empty(0)
         fits = np.flatnonzero(scores > -np.inf)
         best = fits[np.argmax(scores[fits])] if len(fits) else None

@@ -6,7 +6,6 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cost_model.analytical_model import AnalyticalModel
-from ansor.evolve.buckets import Row
 from ansor.policy.scoring import Scorer
 from ansor.space.choices import Group
 from te_lite.replay import replay
@@ -238,15 +237,14 @@ def test_every_sketch_is_judged_by_a_good_program_of_its_own():
     policy = ansor.SketchPolicy(task, seed=3, verbose=0)
     proposals, score = policy.proposals, Scorer(task, AnalyticalModel())
 
-    def value(row: Row) -> float:
-        return float(score(Group(row[0], row[1][None, :]))[0])
-
     picked = [row for _, row in proposals.to_look_at().firsts(1000, score)]
     sketches = [proposals.sketches.index(variant.space.sketch) for variant, _ in picked]
     assert len(set(sketches)) == len(sketches) > len(proposals.sketches) - 4 > 20
-    assert [value(row) for row in picked] == sorted([value(row) for row in picked], reverse=True)
-    for row in picked:
-        others = [value((row[0], other)) for other in proposals._sample(row[0], 32).rows]
-        assert np.mean([value(row) >= other for other in others]) > 0.8
+    values = []
+    for variant, row in picked:
+        first, *others = score(Group(variant, np.stack([row, *proposals._sample(variant, 32).rows])))
+        assert np.mean(first >= np.array(others)) > 0.8
+        values.append(first)
+    assert values == sorted(values, reverse=True)
     first, more = proposals.firsts(3, score), proposals.firsts(1000, score)
     assert len(first) == 3 and len(first) + len(more) == len(picked) and not proposals.firsts(1, score)
