@@ -12,12 +12,14 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ansor.core.backend import Backend
+from ansor.core.hardware import HardwareParams
 from ansor.core.nd import aligned_empty
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
@@ -145,6 +147,10 @@ class CBackend(Backend):
         (place / SOURCE).write_text(emit(func, options=options_for(target)))
         _compile(place, SOURCE, flags_for(target))
         _write_facts(func, place)
+
+    def hardware(self, target: str) -> HardwareParams:
+        """The usual numbers, with the vectors that programs are written with, here or for the processor of `target`."""
+        return replace(HardwareParams.for_target(target), vector_unit_bytes=options_for(target).vector_bytes)
 
     def check_portable(self, target: str) -> None:
         """Text can be written everywhere, but for no other processor than that where it is compiled."""

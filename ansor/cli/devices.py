@@ -43,12 +43,12 @@ def check_devices(kind: str, devices: str | list[int] | None) -> None:
 
 
 def hardware_of(target: Target) -> HardwareParams | None:
-    """The numbers of the first device of a GPU target that names no model; None for other targets.
+    """The numbers of the first device of a target that names no model, where its backend knows them; else None.
 
     Raises the backend's error when there is no device.
     """
     kind = target.kind.name
-    asks = target.is_gpu and not target.model and entry_of(kind).hardware is None
+    asks = not target.model and entry_of(kind).hardware is None
     tells = asks and type(backend(kind)).hardware is not Backend.hardware
     return HardwareParams.from_device(target) if tells else None
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+from dataclasses import replace
+
 import pytest
 
 import ansor
@@ -10,6 +13,7 @@ from ansor.core.errors import TaskError
 from ansor.core.hardware import GPUS, HardwareParams
 from ansor.core.target import Target
 from ansor.core.task import TaskFacts
+from codegen_c.host import host_options
 
 
 @pytest.mark.parametrize(
@@ -69,9 +73,12 @@ def test_presets_of_gpus() -> None:
         HardwareParams.for_target("cuda -model=H9000")
 
 
-def test_targets_whose_devices_tell_nothing() -> None:
-    with pytest.raises(TaskError, match="target 'c': its devices do not tell their numbers"):
-        HardwareParams.from_device("c")
+def test_a_processor_tells_the_vectors_that_programs_are_written_with() -> None:
+    """Estimates and features read a task's numbers: with those of another processor they praise what is slow here."""
+    usual = HardwareParams.for_target("c")
+    assert HardwareParams.from_device("c") == replace(usual, vector_unit_bytes=host_options().vector_bytes)
+    if "x86" in platform.machine():
+        assert HardwareParams.from_device("c -mcpu=x86-64").vector_unit_bytes == 16
 
 
 def test_completion_keeps_what_was_given() -> None:

@@ -113,7 +113,7 @@ def test_the_command_searches_what_the_device_grants(
         command = ["tune", "matmul", "--shape", "8,8,8", "--trials", "0", "--verbose", "0", "--target", target]
         assert main_module.main(command) == 0
     assert asked == [232448, 232448, 65536]
-    assert hardware_of(Target("c")) is None
+    assert hardware_of(Target("c")) == HardwareParams.from_device("c")
 
 
 def test_devices_are_looked_for_first(
