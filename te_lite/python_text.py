@@ -26,6 +26,7 @@ from .step import (
     FreePragma,
     Fuse,
     JoinReductions,
+    NewStage,
     Pipeline,
     Pragma,
     Reindex,
@@ -211,7 +212,7 @@ class _Printer:
             self._assign(pair, k, f"split({rest}, {word}={product([lengths[j]])})")
             rest = other
 
-    def _new_stage(self, before: State, step: CacheRead | Reindex | CacheWrite | RFactor | JoinReductions) -> None:
+    def _new_stage(self, before: State, step: NewStage) -> None:
         old = self._tensor(before.stages[step.stage].op)
         self.long.clear()
         match step:

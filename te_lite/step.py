@@ -309,6 +309,7 @@ Step = (
     | SetScope
     | JoinReductions
 )
+NewStage = CacheRead | Reindex | CacheWrite | RFactor | JoinReductions
 STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}
 
 

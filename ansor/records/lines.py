@@ -22,14 +22,12 @@ import numpy as np
 from te_lite.errors import RecordError, TeError, require
 from te_lite.fragment_storage import element_of
 from te_lite.step import (
-    CacheRead,
-    CacheWrite,
     DoubleBuffer,
     FreePragma,
     JoinReductions,
+    NewStage,
     Pipeline,
     Reindex,
-    RFactor,
     SetScope,
     Step,
     StorageOrder,
@@ -133,7 +131,7 @@ def _read_input(data: Any) -> MeasureInput:
         len(state[1]) <= _MAX_STEPS, RecordError, "record, i", f"at most {_MAX_STEPS} steps are read", got=len(state[1])
     )
     steps = [from_json(s) for s in state[1]]
-    stages = sum(isinstance(s, CacheRead | Reindex | CacheWrite | RFactor | JoinReductions) for s in steps)
+    stages = sum(isinstance(s, NewStage) for s in steps)
     require(
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
     )

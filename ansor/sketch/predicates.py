@@ -12,12 +12,10 @@ from te_lite.expr import Expr
 from te_lite.reads import reads_all, reads_by_producer
 from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
 from te_lite.step import (
-    CacheRead,
     CacheWrite,
     FollowFusedSplit,
     FollowSplit,
-    JoinReductions,
-    Reindex,
+    NewStage,
     RFactor,
     Split,
     Step,
@@ -209,7 +207,7 @@ def traced_steps(steps: Sequence[Step], k: int) -> Iterator[tuple[int, Step]]:
         step = steps[position]
         if step.stage == k:
             yield position, step
-        if isinstance(step, CacheRead | Reindex | CacheWrite | RFactor | JoinReductions) and k > step.stage:
+        if isinstance(step, NewStage) and k > step.stage:
             k -= 1
 
 
