@@ -2,10 +2,10 @@
 
     python -m benchmarks.cost_model [--log FILE] [--target cuda] [--task conv2d|matmul] [--programs N] [--json FILE]
 
-The tasks of a log are judged one by one.  Without a log that has records, random programs of the task are measured on
-the target first, and written to it.  The criteria are those of Ansor's published model (its figures: 0.851 and 0.624)
-on 2,048 random programs of one task: pairwise accuracy at least 0.85, recall of the top 30 at least 0.62.  Figures are
-means over `--splits` random halves.
+The tasks of a log are judged one by one.  Without a log random programs of the task are measured on the target first;
+with `--programs` they are written to the log, if it has no records.  The criteria are those of Ansor's published model
+(its figures: 0.851 and 0.624) on 2,048 random programs of one task: pairwise accuracy at least 0.85, recall of the top
+30 at least 0.62.  Figures are means over `--splits` random halves.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 import ansor
 import te_lite as te
+from ansor.core.errors import TaskError
 from ansor.core.workloads import key_text
 from ansor.cost_model import Dataset
 from ansor.cost_model.dataset import stacked
@@ -145,19 +146,22 @@ def halves(task: ansor.SearchTask, rows: list[np.ndarray], costs: np.ndarray, se
 
 def main() -> None:
     p = report.parser(__doc__ or "")
-    p.add_argument("--log", default=str(Path(tempfile.mkdtemp()) / "cost_model.json"))
+    p.add_argument("--log")
     p.add_argument("--target", choices=sorted(PROGRAMS), default="c")
     p.add_argument("--task", choices=TASKS, default="conv2d")
     p.add_argument("--programs", type=int, help=f"how many to measure (default {PROGRAMS})")
     p.add_argument("--splits", type=int, default=5)
     p.add_argument("--seed", type=int, default=0)
     options = p.parse_args()
+    log = options.log or str(Path(tempfile.mkdtemp()) / "cost_model.json")
     tasks = {name: task_of(name, options.target) for name in TASKS}
-    if not Path(options.log).exists() or not Path(options.log).stat().st_size:
-        measure(tasks[options.task], options.programs or PROGRAMS[options.target], options.log, options.seed)
-    found = read(options.log)
+    if not Path(log).exists() or not Path(log).stat().st_size:
+        law = "holds no records; --programs N measures so many programs and writes them there"
+        require(options.programs or not options.log, TaskError, log, law)
+        measure(tasks[options.task], options.programs or PROGRAMS[options.target], log, options.seed)
+    found = read(log)
     figures = [judged(one, options.splits) for one in found]
-    print(f"log: {options.log}")
+    print(f"log: {log}")
     facts = [
         {"task": one.task.workload_key, "target": str(one.task.target), "programs": len(one.rows),
          "splits": options.splits, **figure}

@@ -25,7 +25,7 @@ from te_lite.stmt import (
     WarpMultiply,
     stmts_of,
 )
-from te_lite.verify import verify
+from te_lite.verify import require_lowered, verify
 
 from .errors import EmitError
 from .host import Options, host_options
@@ -92,8 +92,9 @@ def emit(func: LoweredFunc, name: str | None = None, options: Options | None = N
 
     It defines `void NAME(args)`, pointers to the first elements in the order of `func.args`, and
     `double NAME_seconds(int64_t number, args)`, the time in seconds of `number` calls.  Raises EmitError for
-    programs with thread blocks, UnsafeError for one that the verifier refuses.
+    programs with thread blocks, UnsafeError for one that the verifier refuses, LowerError for what is no program.
     """
+    require_lowered(func)
     refuse_threads(func)
     verify(func)
     options = options or host_options()

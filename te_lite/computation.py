@@ -25,6 +25,8 @@ class Computation:
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
+        law = "a list of tensors is needed, the inputs and outputs of the workload"
+        require(isinstance(tensors, list | tuple), ExprError, "ComputeDAG", law, got=tensors)
         require(len(tensors) > 0, ExprError, "ComputeDAG", "at least one tensor is needed")
         for t in tensors:
             require(isinstance(t, Tensor), ExprError, "ComputeDAG", "is made of tensors", got=t)

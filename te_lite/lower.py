@@ -51,6 +51,8 @@ def lower(
 
 
 def _state(schedule: State | Schedule) -> State:
+    law = "a Schedule or a State is needed; tensors have one by te.create_schedule or te.ComputeDAG([...]).init_state"
+    require(isinstance(schedule, State | Schedule), LowerError, "lower", law, got=schedule)
     return schedule if isinstance(schedule, State) else schedule.state
 
 

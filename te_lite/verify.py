@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain
 
-from .errors import UnsafeError
+from .errors import LowerError, UnsafeError, require
 from .stmt import Buffer, LoweredFunc
 from .verify_access import Counterexample, Open, Shown, settle
 from .verify_races import meetings, settle_meeting
@@ -80,11 +80,20 @@ def distinct(accesses: list[Access]) -> list[Access]:
     return list({(id(a.index), id(a.scope), a.buffer.size): a for a in accesses}.values())
 
 
+def require_lowered(func: object) -> None:
+    """Raise LowerError for what is no lowered program."""
+    law = "a lowered program is needed, such as te.lower(schedule, args) gives"
+    require(isinstance(func, LoweredFunc), LowerError, "build", law, got=func)
+
+
 def verify(func: LoweredFunc, outputs: Collection[Buffer] = ()) -> None:
     """Raise UnsafeError, one sentence, unless the program is proven; one that was is not looked at again.
 
+    Raises LowerError for what is no lowered program.
+
     `outputs` are arguments that hold nothing when the program begins; the others may be read and written.
     """
+    require_lowered(func)
     if func in _SAFE:
         return
     match verdict(func, outputs):

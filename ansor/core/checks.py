@@ -34,6 +34,13 @@ def require_counts(error: type[TeError], owner: str, **values: Any) -> None:
         require(ok, error, owner, f"{name} must be a positive integer", got=value)
 
 
+def require_whole(error: type[TeError], owner: str, **values: Any) -> None:
+    """Raise `error`, naming `owner` and the value, unless all values are integers of at least 0."""
+    for name, value in values.items():
+        ok = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        require(ok, error, owner, f"{name} must be an integer of at least 0", got=value)
+
+
 def require_not_negative(error: type[TeError], owner: str, **values: Any) -> None:
     """Raise `error`, naming `owner` and the value, unless all values are numbers of at least 0."""
     for name, value in values.items():

@@ -36,7 +36,10 @@ class Checked:
         return self.mutation.weight
 
     def apply(self, rows: Matrix, space: Space, rng: np.random.Generator) -> tuple[Matrix, Mask]:
-        """What the mutation gives.  Raises PartError for rows of another shape or dtype, or that are no programs."""
+        """What the mutation gives.
+
+        Raises PartError for rows of another shape or dtype, or that are no programs, and for a mask that is not true.
+        """
         subject = f"mutation {self.name!r}"
         with asking_own(subject, "apply"):
             answer = self.mutation.apply(rows.copy(), space, rng)
@@ -49,6 +52,9 @@ class Checked:
         require(ok, PartError, subject, law, dtype=str(changed.dtype), shape=changed.shape)
         law = f"the mask must be bool of shape {(len(rows),)}"
         require(mask.shape == (len(rows),) and mask.dtype == np.bool_, PartError, subject, law, dtype=str(mask.dtype))
+        law = "the mask must be True for the rows that differ from those given, and for no others"
+        wrong = np.flatnonzero(mask != (changed != rows).any(axis=1)).tolist()
+        require(not wrong, PartError, subject, law, rows=wrong)
         require_rows(changed, space, subject)
         return changed, mask
 

@@ -53,6 +53,8 @@ def run_by(runner: Runner, inp: MeasureInput, built: BuildResult) -> MeasureResu
     for cost in costs:
         law = "a cost must be a positive number of seconds" if result.ok else "the cost of a failure must be a number"
         require(_is_number(cost) and (cost > 0 or (not result.ok and cost >= 0)), PartError, subject, law, got=cost)
+    law = "error_msg must be text"
+    require(isinstance(result.error_msg, str), PartError, subject, law, got=result.error_msg)
     law = "all_cost must be a number of seconds"
     ok = _is_number(result.all_cost) and result.all_cost >= 0
     require(ok, PartError, subject, law, got=result.all_cost)

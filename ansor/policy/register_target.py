@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Sequence
 
 from te_lite.errors import require
@@ -45,6 +47,8 @@ def register_target(
     check_kind("register_target", kind, like)
     subject = f"register_target {kind!r}"
     require(isinstance(backend, str) and backend, TaskError, subject, "backend is the name of a module", got=backend)
+    law = "backend is the name of a module, and no module of this name can be imported"
+    require(_is_module(backend), TaskError, subject, law, got=backend)
     ok = hardware is None or isinstance(hardware, HardwareParams)
     require(ok, TaskError, subject, "hardware must be ansor.HardwareParams", got=hardware)
     ok = machine is None or isinstance(machine, MACHINES[like])
@@ -56,3 +60,11 @@ def register_target(
     own = None if rules is None else checked_rules(rules)
     require(own is None or own, TaskError, subject, "rules must name at least one rule", got=rules)
     enter(kind, Entry(backend, like, own, hardware, machine, builder, runner))
+
+
+def _is_module(name: str) -> bool:
+    """Whether there is a module to import, or one that was; packages above it are imported."""
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -7,12 +7,15 @@ each round waits for the one before.
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from collections import deque
 from typing import Any
 
 from te_lite.errors import require
 from te_lite.state import State
+from te_lite.step import Split
 
 from ..core.errors import PartError
 from ..core.measure_values import MeasureInput, MeasureResult
@@ -50,7 +53,8 @@ def search_loop(
     The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
 
     It ends earlier when nothing new is found `retries` + 1 times in a row, after `early_stopping` trials without a
-    better program, or after `time_limit` seconds; what is under way then is still measured.
+    better program, or after `time_limit` seconds: rounds get smaller when the end is near, and what is under way then
+    is still measured.
     """
     measurer.reset()
     progress = _Progress(early_stopping, time_limit)
@@ -69,7 +73,7 @@ def _rounds(
     pending: deque[Batch] = deque()
     asked = empty = 0
     while asked < trials and empty <= retries and not progress.over():
-        count = min(per_round, max(FIRST_ROUND, asked // 2), trials - asked)
+        count = min(per_round, max(FIRST_ROUND, asked // 2), trials - asked, progress.room())
         batch = begin_round(policy, task, count, measurer)
         asked += len(batch.inputs)
         empty = 0 if batch.inputs else empty + 1
@@ -95,6 +99,9 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
     require(ok, PartError, called("policy", policy), law, got=states)
     law = f"ask({num_measure}) must give at most {num_measure} states"
     require(len(states) <= num_measure, PartError, called("policy", policy), law, got=len(states))
+    undecided = [state for state in states if any(isinstance(s, Split) and None in s.lengths for s in state.steps)]
+    law = "ask must give programs, but a split of this state has no lengths yet, as in a sketch"
+    require(not undecided, PartError, called("policy", policy), law, got=undecided[:1])
     return measurer.start(task, policy, [MeasureInput(task, state) for state in states])
 
 
@@ -116,7 +123,8 @@ class _Progress:
 
     def __init__(self, early_stopping: int | None, time_limit: float | None) -> None:
         self.early_stopping = early_stopping
-        self.deadline = None if time_limit is None else time.monotonic() + time_limit
+        self.begun = time.monotonic()
+        self.deadline = math.inf if time_limit is None else self.begun + time_limit
         self.count = 0
         self.best_cost = float("inf")
         self.best_trial = 0
@@ -127,8 +135,15 @@ class _Progress:
             if result.ok and result.cost < self.best_cost:
                 self.best_cost, self.best_trial = result.cost, self.count
 
+    def room(self) -> int:
+        """How many programs the time that is left has room for, if they take as long as those before; at least one."""
+        now = time.monotonic()
+        if self.count == 0 or self.deadline == math.inf:
+            return sys.maxsize
+        return max(1, int(self.count * (self.deadline - now) / max(now - self.begun, 1e-9)))
+
     def over(self) -> bool:
-        if self.deadline is not None and time.monotonic() >= self.deadline:
+        if time.monotonic() >= self.deadline:
             return True
         found = self.best_trial > 0
         return self.early_stopping is not None and found and self.count - self.best_trial >= self.early_stopping

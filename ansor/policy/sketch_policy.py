@@ -19,7 +19,7 @@ from te_lite.state import State
 from te_lite.step import Step
 
 from ..core.allocator import keep_freed_memory
-from ..core.checks import require_part
+from ..core.checks import require_part, require_whole
 from ..core.collector import collector_paused
 from ..core.errors import PartError, TaskError
 from ..core.layout_option import LayoutRewriteOption
@@ -61,10 +61,9 @@ class EmptyPolicy:
         self._asked = False
 
     def ask(self, n: int) -> list[State]:
-        if self._asked or n < 1:
-            return []
-        self._asked = True
-        return [self.task.compute_dag.init_state]
+        require_whole(TaskError, "EmptyPolicy.ask", n=n)
+        fresh, self._asked = not self._asked and n > 0, self._asked or n > 0
+        return [self.task.compute_dag.init_state] if fresh else []
 
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Nothing is learnt."""
@@ -276,10 +275,11 @@ class SketchPolicy:
         return type(self.cost_model) is RandomModel
 
     def ask(self, n: int) -> list[State]:
-        """Up to `n` programs to measure next; none when the space is used up."""
+        """Up to `n` programs to measure next; none when the space is used up.  Raises TaskError for no integer."""
+        require_whole(TaskError, "SketchPolicy.ask", n=n)
         self._began = True
         with collector_paused():
-            picked = self._picked(self.proposals, n) if n > 0 else []
+            picked = self._picked(self.proposals, n) if n else []
         self._rows.update({state.steps: row for state, row in picked})
         return [state for state, _ in picked]
 

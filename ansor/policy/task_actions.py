@@ -33,6 +33,8 @@ from .resume import check_logs, continue_log
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
+SEARCH = ("num_measure_trials", "early_stopping", "num_measures_per_round", "measurer")
+
 
 def say_if_noisy(display: Display) -> None:
     """Look whether this machine is busy, where its processor runs the programs."""
@@ -102,7 +104,8 @@ class Actions:
 def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> dict[str, float]:
     """The limit as an argument of the policy's `search`.
 
-    Raises TaskError for a policy that has no method `search`, is for another task, or knows no limit when one is set.
+    Raises TaskError for a policy that has no method `search`, or one that takes other arguments, that is for another
+    task, or knows no limit when one is set.
     """
     law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
     ok = isinstance(policy, SearchPolicy) and callable(policy.search) and not isinstance(policy, type)
@@ -111,9 +114,15 @@ def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> d
         own = policy.task
         same = own.workload_key == task.workload_key and own.target.results == task.target.results
         require(same, TaskError, "SearchTask.tune", "the policy is for another task", policy=own, task=task)
+    taken = signature(policy.search)
+    try:
+        taken.bind(*SEARCH)
+    except TypeError as error:
+        text = f"{called('policy', policy)}: search must take {', '.join(SEARCH)}, got {taken}"
+        raise TaskError(f"SearchTask.tune: {text}") from error
     if time_limit is None:
         return {}
-    parameters = signature(policy.search).parameters.values()
+    parameters = taken.parameters.values()
     ok = any(p.name == "time_limit" or p.kind == Parameter.VAR_KEYWORD for p in parameters)
     law = "a time limit is set, but the policy's method search has no parameter time_limit"
     require(ok, TaskError, "SearchTask.tune", law, policy=type(policy).__name__)

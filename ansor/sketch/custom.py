@@ -87,7 +87,9 @@ def _fits(subject: str, extent: int, step: Split) -> None:
 
 
 def checked_rules(rules: Sequence[SketchRule]) -> tuple[SketchRule, ...]:
-    """The rules, checked whenever they are asked.  Raises PartError for what is no rule."""
+    """The rules, checked whenever they are asked.  Raises PartError for what is no list of rules."""
+    law = "a list of sketch rules is needed"
+    require(isinstance(rules, list | tuple), PartError, "custom_rules", law, got=rules)
     needed = "a PreloadCustomSketchRule, or an object with paper, departs, condition and apply,"
     for rule in rules:
         require_part(rule, SketchRule, "custom sketch rule", needed)

@@ -64,7 +64,7 @@ def _same_split(pattern: Step, step: Step) -> bool:
         return False
     where = (pattern.stage, pattern.iter, pattern.inner_to_outer, len(pattern.lengths))
     same = where == (step.stage, step.iter, step.inner_to_outer, len(step.lengths))
-    return same and all(a is None or a == b for a, b in zip(pattern.lengths, step.lengths, strict=True))
+    return same and all(b is not None and a in (None, b) for a, b in zip(pattern.lengths, step.lengths, strict=True))
 
 
 def _factor(step: Step) -> int:

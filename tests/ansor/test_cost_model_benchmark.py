@@ -61,6 +61,13 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, monkeypatch: pytest
         report.run(cost_model.main)
 
 
+def test_a_log_that_is_not_there_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["cost_model.py", "--log", str(tmp_path / "typo.json")])
+    with pytest.raises(SystemExit, match=r"typo.json: holds no records; --programs N measures so many"):
+        report.run(cost_model.main)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_missing_package_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     report.is_there.cache_clear()
     monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)

@@ -11,10 +11,13 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.errors import PartError
+from ansor.core.measure_values import failed
 from ansor.evolve.checked import require_rows
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
+from ansor.sketch import generate_sketches
 from te_lite.replay import apply
+from te_lite.state import State
 from te_lite.step import Split
 from tests.ansor.evolution_cases import random_rows, space_named, valid
 from tests.workloads import matmul
@@ -32,6 +35,13 @@ def tune(task: ansor.SearchTask, model: Any = None, trials: int = 8, **options: 
     runner = AnalyticalRunner()
     policy = ansor.SketchPolicy(task, model or ansor.RandomModel(0), PARAMS, seed=0, verbose=0, **options)
     task.tune(ansor.TuningOptions(trials, None, 4, 0, runner.builder(), runner), policy)
+
+
+def test_what_a_policy_learns_from_may_be_unfinished(task: ansor.SearchTask) -> None:
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), PARAMS, seed=0, verbose=0)
+    inputs = [ansor.MeasureInput(task, state) for state in policy.generate_sketches()]
+    policy.tell(inputs, [failed(2, "no lengths", 0.0) for _ in inputs])
+    assert policy.measured == []
 
 
 def one_sentence(text: str) -> Any:
@@ -69,9 +79,34 @@ class Model:
         return self.scores(len(states))
 
 
+class Searches:
+    """A policy whose search takes one argument only."""
+
+    def search(self, trials: int) -> None:
+        pass
+
+
+class Sketches(ansor.SketchPolicy):
+    """A policy that proposes sketches as if they were programs."""
+
+    def ask(self, n: int) -> list[State]:
+        return self.generate_sketches()[:n]
+
+
+def tune_by(task: ansor.SearchTask, policy: Any) -> None:
+    runner = AnalyticalRunner()
+    task.tune(ansor.TuningOptions(4, None, 4, 0, runner.builder(), runner), policy)
+
+
 class OnlyUpdates:
     def update(self, inputs: Any, results: Any) -> None:
         pass
+
+
+def last_set(rows: np.ndarray, value: int) -> np.ndarray:
+    """The same array, its last column changed."""
+    rows[:, -1] = value
+    return rows
 
 
 def everywhere(rows: np.ndarray) -> np.ndarray:
@@ -87,6 +122,8 @@ def everywhere(rows: np.ndarray) -> np.ndarray:
         (lambda rows: (rows + 0.5, everywhere(rows)), "the rows must be int64 of shape .* dtype='float64'"),
         (lambda rows: (rows, everywhere(rows)[:-1]), "the mask must be bool of shape"),
         (lambda rows: (rows, np.ones(len(rows))), "the mask must be bool of shape"),
+        (lambda rows: (rows, everywhere(rows)), "the mask must be True for the rows that differ .* got rows=.0, 1"),
+        (lambda rows: (last_set(rows, 64), ~everywhere(rows)), "the mask must be True for the rows that differ"),
         (lambda rows: rows, "apply must give a pair"),
         (lambda rows: None, "apply must give a pair, .* got None"),
     ],
@@ -223,6 +260,15 @@ HARDWARE = ansor.HardwareParams(num_cores=-1)
         (lambda t: ansor.SketchPolicy(t, init_search_callbacks=[NOTHING]), "init_search_callbacks"),
         (lambda t: t.tune(4), "the options must be ansor.TuningOptions"),
         (lambda t: t.tune(ansor.TuningOptions(4), ansor.SketchPolicy), "search_policy must be an object"),
+        (
+            lambda t: t.tune(ansor.TuningOptions(4), Searches()),
+            r"policy Searches: search must take .* got \(trials",
+        ),
+        (lambda t: ansor.SketchPolicy(t, verbose=0).ask("3"), "SketchPolicy.ask: n must be an integer .* got '3'"),
+        (lambda t: ansor.SketchPolicy(t, verbose=0).ask(2.5), "SketchPolicy.ask: n must be an integer .* got 2.5"),
+        (lambda t: ansor.EmptyPolicy(t).ask(-1), "EmptyPolicy.ask: n must be an integer .* got -1"),
+        (lambda t: generate_sketches(t.compute_dag, t.target, custom_rules=5), "custom_rules: a list .* got 5"),
+        (lambda t: tune_by(t, Sketches(t, verbose=0)), "policy Sketches: ask must give programs, but a split of"),
         (lambda t: ansor.TaskScheduler(t), "a list of SearchTask objects"),
         (lambda t: ansor.TaskScheduler([t], objective_func=3), "objective_func must be a function"),
         (

@@ -153,8 +153,10 @@ def test_a_part_that_raises_is_named(tasks: dict[str, ansor.SearchTask], text: s
     assert isinstance(error.__cause__, IndexError)
 
 
-def result(costs: Any = (1e-3,), error_no: int = 0, all_cost: Any = 0.1) -> ansor.MeasureResult:
-    return ansor.MeasureResult(costs, error_no, "", all_cost, 0)
+def result(
+    costs: Any = (1e-3,), error_no: int = 0, all_cost: Any = 0.1, error_msg: Any = ""
+) -> ansor.MeasureResult:  # fmt: skip
+    return ansor.MeasureResult(costs, error_no, error_msg, all_cost, 0)
 
 
 def future(value: Any) -> Future[Any]:
@@ -171,6 +173,12 @@ ANSWERS = [
     ("runner Runner: the cost of a failure must be a number, got inf", Runner, "run", result((np.inf,), 4)),
     ("runner Runner: costs must be a tuple of seconds, one a repeat, got 0.001", Runner, "run", result(1e-3)),
     ("runner Runner: costs must be a tuple of seconds, one a repeat, got ()", Runner, "run", result(())),
+    (
+        "runner Runner: error_msg must be text, got None",
+        Runner,
+        "run",
+        result(error_msg=None),
+    ),
     ("runner Runner: all_cost must be a number of seconds, got None", Runner, "run", result(all_cost=None)),
     ("builder Builder: submit must give a Future of a BuildResult, got None", Builder, "submit", None),
     ("builder Builder: the Future must give a BuildResult, got 'a.so'", Builder, "submit", future("a.so")),

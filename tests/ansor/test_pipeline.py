@@ -13,6 +13,7 @@ from ansor.measure.pipeline import Pipeline
 from ansor.measure.progress import SilentDisplay
 from ansor.policy.search_loop import search_loop
 from tests.ansor.conftest import matmul
+from tests.ansor.fake_clock import FakeClock
 from tests.ansor.fake_measure import ReadyBuilder
 
 
@@ -174,6 +175,22 @@ def test_a_search_ends_when_nothing_new_is_found(task):
 def test_a_search_ends_when_nothing_improves_or_time_is_up(task):
     assert 5 <= loop(task, Diary(task), 400, early_stopping=5) <= 16
     assert loop(task, Diary(task), 400, time_limit=0.0) == 0
+
+
+def test_rounds_get_smaller_when_time_is_nearly_up(monkeypatch):
+    task, clock = ansor.SearchTask("matmul", (6, 4, 8), target="c"), FakeClock()
+    monkeypatch.setattr("ansor.policy.search_loop.time", clock)
+
+    class Second(Diary):
+        """Each program takes a second."""
+
+        def tell(self, inputs, results):
+            clock.sleep(len(inputs))
+            super().tell(inputs, results)
+
+    policy = Second(task)
+    assert loop(task, policy, 400, time_limit=9.5) == 10
+    assert [n for n, _ in policy.asked] == [4, 4, 1, 1]
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])

@@ -127,6 +127,8 @@ def test_what_is_not_said_is_that_of_its_like() -> None:
         ({"kind": None}, "a target kind is one word"),
         ({"like": "vta"}, "like is one of c, cuda"),
         ({"backend": object()}, "backend is the name of a module"),
+        ({"backend": "no_such_module"}, "no module of this name can be imported, got 'no_such_module'"),
+        ({"backend": "no_such.module"}, "no module of this name can be imported, got 'no_such.module'"),
         ({"rules": [lambda s: s]}, "custom sketch rule"),
         ({"rules": []}, "at least one rule"),
         ({"hardware": 4}, r"hardware must be ansor\.HardwareParams, got 4"),

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import codegen_c
 import te_lite as te
+from codegen_cuda.emit import emit as emit_cuda
 from te_lite import misuse, topi
 from te_lite.schedule import Schedule, StageHandle
 
@@ -156,3 +158,30 @@ def test_the_reference_names_all_of_the_language() -> None:
         for name, _ in inspect.getmembers(part, inspect.isfunction):
             if not name.startswith("_") and name not in ("apply", "stage_id", "position"):
                 assert re.search(rf"\b{name}\b", headings), name
+
+
+C = te.compute((4,), lambda i: A[i, 0] + 1.0, name="C")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: te.lower(C), te.LowerError, "lower: a Schedule or a State is needed; .* got Tensor"),
+        (lambda: te.lower([A, C]), te.LowerError, "lower: a Schedule or a State is needed"),
+        (lambda: te.ComputeDAG(C), te.ExprError, "ComputeDAG: a list of tensors is needed, .* got Tensor"),
+        (lambda: te.ComputeDAG(3), te.ExprError, "ComputeDAG: a list of tensors is needed, .* got 3"),
+        (
+            lambda: codegen_c.build(te.create_schedule(C.op)),
+            te.LowerError,
+            "a lowered program is needed, such as te.lo",
+        ),
+        (lambda: codegen_c.emit(C), te.LowerError, "a lowered program is needed, .* got Tensor"),
+        (lambda: emit_cuda(C), te.LowerError, "a lowered program is needed, .* got Tensor"),
+    ],
+)
+def test_each_stage_of_compiling_is_told_what_the_last_one_gives(
+    call: Callable[[], object], error: type[te.TeError], text: str
+) -> None:
+    with pytest.raises(error, match=text) as info:
+        call()
+    assert "\n" not in str(info.value)
