@@ -65,8 +65,8 @@ def agrees(shown: str, printed: str) -> bool:
 
 
 LONG = {"README.md", "docs/01_from_expression_to_c.md", "docs/02_from_a_sketch_to_a_search.md",
-        "docs/03_a_whole_network.md"}  # fmt: skip
-"""Documents that search or compile networks: for `make test-long`."""
+        "docs/03_a_whole_network.md", "docs/export.md", "docs/replacing_a_part.md"}  # fmt: skip
+"""Documents that search, or compile networks: for `make test-long`."""
 
 
 def programs() -> Iterator[Any]:

@@ -227,6 +227,7 @@ for name in ("conv2d_bn_relu", "softmax", "winograd"):
 """
 
 
+@pytest.mark.long
 def test_programs_do_not_depend_on_the_hash_seed() -> None:
     outputs = [
         subprocess.run(

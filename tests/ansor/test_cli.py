@@ -47,6 +47,7 @@ def test_tune_best_distill(here, faults, capsys):
     assert capsys.readouterr().out == "log.json.best.json: 1 record\n"
 
 
+@pytest.mark.long
 def test_no_valid_program_is_exit_code_1(here, faults, capsys):
     faults(["wrong"])
     assert main(["tune", "matmul", "--shape", "13,11,7", "--trials", "2", "--log", "log.json"]) == 1

@@ -59,6 +59,7 @@ def test_another_seed_asks_for_other_programs(target: str, tmp_path: Path) -> No
     assert len(set(found)) == TRIALS and digest(found) != SEQUENCES[f"{target} random"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
 def test_results_decide_what_comes_next(target: str, tmp_path: Path) -> None:
     found = [tune(target, "learning", tmp_path / str(k), AnalyticalRunner(noise=0.5, seed=k)) for k in range(2)]

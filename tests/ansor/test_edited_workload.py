@@ -92,6 +92,7 @@ def test_without_the_function_the_log_is_as_it_was(place: Path, capsys: pytest.C
     assert run.returncode == 0 and "C[6, 8] float32" in run.stdout and "edited(6) for c: 1 ms" in run.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [[], ["--no-resume"]])
 def test_the_log_is_not_written_to(more: list[str], place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("edited.json").read_bytes()
@@ -110,6 +111,7 @@ def test_a_scheduler_does_not_write_to_it_either(place: Path) -> None:
         ansor.TaskScheduler([task]).tune(options)
 
 
+@pytest.mark.long
 def test_records_after_another_description_are_read(place: Path) -> None:
     """Two logs of one key in one file: each description is for the records behind it."""
     assert main(tune("--log", "new.json")) == 0

@@ -79,6 +79,7 @@ def test_strided_padded_batched_conv(tune, tmp_path, capsys):
     assert np.median(evaluator(*held, got).results) > 0
 
 
+@pytest.mark.long
 def test_tutorial_resume(tmp_path):
     task, log = ansor.SearchTask("matmul", (16, 16, 16), target="c"), tmp_path / "log.json"
     for trials in (3, 2):

@@ -74,6 +74,7 @@ def lines(log):
     return sum(not line.startswith(b"#") for line in found)
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_the_records_and_leaves_no_process(search, tmp_path):
     process, log, mark = search
     assert wait_until(lambda: lines(log) >= 4, 60)
@@ -87,6 +88,7 @@ def test_ctrl_c_keeps_the_records_and_leaves_no_process(search, tmp_path):
     assert not [p for p in tmp_path.iterdir() if p.name.startswith("ansor_")]
 
 
+@pytest.mark.long
 def test_a_killed_search_loses_no_acknowledged_record_and_its_workers_go(search):
     process, log, mark = search
     assert wait_until(lambda: lines(log) >= 2, 60)

@@ -42,6 +42,7 @@ def test_a_file_that_is_one_torn_line(tmp_path, record):
     assert path.with_name("log.torn").read_bytes() == b"x" * 200_000 + b"\n"
 
 
+@pytest.mark.long
 def test_concurrent_writers_lose_nothing(tmp_path):
     path = tmp_path / "log"
     code = textwrap.dedent("""

@@ -74,6 +74,7 @@ def test_every_device_works_on_one_program_at_a_time(fleet: Fleet, matmul_task: 
         assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
+@pytest.mark.long
 def test_results_come_in_the_order_of_the_inputs(fleet: Fleet, matmul_task: Any, states: Any) -> None:
     fleet(["jitter"])
     made = states(10)
@@ -124,6 +125,7 @@ def test_a_worker_that_dies_or_hangs_costs_one_retry(fleet: Fleet, matmul_task: 
     assert runner.usage() == []
 
 
+@pytest.mark.long
 def test_without_devices_a_death_costs_the_candidate_at_once(fleet: Fleet, matmul_task: Any, states: Any) -> None:
     fleet(["run_kill_once", "good"])
     results = measure(matmul_task, states(2), ansor.LocalRunner(timeout=LIMIT))
@@ -168,6 +170,7 @@ def test_the_processor_is_one_device() -> None:
 # ------------------------------------------------------------------------------------------------- stopping
 
 
+@pytest.mark.long
 def test_close_ends_all_runs_and_those_who_wait_begin_anew(fleet: Fleet, matmul_task: Any, states: Any) -> None:
     """Two programs hang, a third waits for a device; it runs on new workers when the old ones were stopped."""
     begun = fleet(["run_hang", "run_hang", "good"]) / "begun"

@@ -71,7 +71,7 @@ def test_a_convolution_has_several_computations() -> None:
         assert list(Row(name, "", {}).computations()) == ["as written"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_trials_are_shared_out_among_computations(tmp_path: Path) -> None:
     row = Row("conv2d 1x6x6x8->8 3x3", "", {})
     tasks = {

@@ -214,6 +214,7 @@ def test_bad_arguments_are_one_sentence(tasks, tmp_path):
 # ---------------------------------------------------------------------------------- policies, logs, models
 
 
+@pytest.mark.long
 def test_same_seed_same_log(tasks, tmp_path):
     for policy in ("sketch.random", "default"):
         logs = []
@@ -226,6 +227,7 @@ def test_same_seed_same_log(tasks, tmp_path):
     assert 1 <= ansor.TaskScheduler(tasks).seed <= 2**30
 
 
+@pytest.mark.long
 def test_restart_from_a_log_measures_nothing_twice(tasks, tmp_path):
     log = tmp_path / "log"
     for k, trials in enumerate((9, 7, 5)):

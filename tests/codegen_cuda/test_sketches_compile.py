@@ -42,10 +42,10 @@ def compile_sketches(entry: dict[str, Any], seeds: range) -> None:
 @pytest.mark.long
 @each_entry
 def test_every_sketch_compiles(entry: dict[str, Any]) -> None:
-    compile_sketches(entry, range(3))
+    compile_sketches(entry, range(1))
 
 
 @pytest.mark.slow
 @each_entry
 def test_twenty_annotations_of_every_sketch_compile(entry: dict[str, Any]) -> None:
-    compile_sketches(entry, range(3, 20))
+    compile_sketches(entry, range(1, 20))

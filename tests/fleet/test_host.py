@@ -107,6 +107,7 @@ def test_own_inputs_travel(host: DeviceHost) -> None:
     assert result[1] == E.WRONG_ANSWER and "not 0" in result[2], files
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_or_hangs_costs_one_retry(faults: Any, matmul_task: Any, states: Any) -> None:
     place = faults(["good"])
     host = DeviceHost(json.dumps({"label": "x", "kind": "c", "index": 0, "backends": {}, "threads": None}))

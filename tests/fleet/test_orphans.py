@@ -31,6 +31,7 @@ DRIVER = textwrap.dedent("""\
 """)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["run_hang", "run_stop", "run_spin"])
 def test_a_worker_does_not_outlive_its_parent(fault: str, tmp_path: Path) -> None:
     (tmp_path / "script").write_text(fault)

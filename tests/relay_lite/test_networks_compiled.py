@@ -70,18 +70,22 @@ DRAWN: dict[str, dict[str, Any]] = {
 
 
 LONG = {
-    "resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "densenet-121/NHWC", "resnet-34/NHWC", "vgg-16/NHWC",
-    "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet/NCHW", "mobilenet/NHWC", "mobilenet_v2/NHWC",
-    "mobilenet_v3_small/NHWC", "mobilenet_v3_large/NCHW", "efficientnet_b0/NHWC", "convnext_tiny/NHWC", "swin_t/NHWC",
-    "swin_t/NCHW", "vit_b_16/NHWC", "deit_tiny/NHWC", "gpt2/NHWC", "llama-135m/NHWC", "t5-small-encoder/NHWC",
-    "whisper-tiny-encoder/NHWC", "gpt2/NCHW",
+    "densenet-121/NHWC", "resnet-18/NHWC", "resnet-18/NCHW", "squeezenet_v1.1/NHWC", "mobilenet_v2/NHWC",
+    "mobilenet_v3_small/NHWC", "convnext_tiny/NHWC", "swin_t/NHWC", "vit_b_16/NHWC", "deit_tiny/NHWC", "gpt2/NHWC",
+    "llama-135m/NHWC", "t5-small-encoder/NHWC", "whisper-tiny-encoder/NHWC",
 }  # fmt: skip
 """Networks of many kernels, or large ones, of kinds that others have too: for `make test-long`."""
+SLOW = {
+    "resnet-50/NHWC", "resnet3d-18/NHWC", "inception_v3/NHWC", "resnet-34/NHWC", "vgg-16/NHWC", "mobilenet/NCHW",
+    "mobilenet/NHWC", "mobilenet_v3_large/NCHW", "efficientnet_b0/NHWC", "swin_t/NCHW", "gpt2/NCHW",
+}  # fmt: skip
+"""Networks whose operators those of `LONG` have, too: for `make fuzz`."""
 
 
 def some(networks: Iterable[str]) -> list[Any]:
     """The networks as parameters; marked where they are long."""
-    return [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in networks]
+    marks = dict.fromkeys(LONG, pytest.mark.long) | dict.fromkeys(SLOW, pytest.mark.slow)
+    return [pytest.param(n, marks=marks.get(n, ())) for n in networks]
 
 
 class Case:

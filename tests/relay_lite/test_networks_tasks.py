@@ -70,6 +70,7 @@ def test_tasks_by_hand(name: str, options: dict[str, Any], count: int, total: in
     assert (len(found), sum(counts)) == (count, total)
 
 
+@pytest.mark.long
 def test_every_layout_gives_the_same_number_of_tasks() -> None:
     for name, side in (("squeezenet_v1.1", 64), ("inception_v3", 96), ("densenet-121", 64), ("resnet-18", 64)):
         sizes = []

@@ -38,6 +38,7 @@ def every_case() -> dict[str, Case]:
     return {c.name: c for c in found if all(o.version < OPSETS.stop for o in c.model.opset_import if not o.domain)}
 
 
+@pytest.mark.long
 def test_no_node_test_is_wrong_and_the_refused_are_named() -> None:
     results = [tried(case, "reference") for case in every_case().values()]
     assert len(results) > 1200

@@ -100,6 +100,7 @@ def refused_by_compiler(tensors: list[Tensor], knobs: ConvKnobs) -> bool:
         return False
 
 
+@pytest.mark.long
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_fused_operators(data: st.DataObject) -> None:

@@ -100,6 +100,7 @@ def test_budget_counts_what_was_chosen(journal: Path) -> None:
     assert row["regret"] == pytest.approx(0) and row["tuner_s"] > 0
 
 
+@pytest.mark.long
 def test_committed_table_holds() -> None:
     """A sample of its entries, simulated again; and the optima are those of the table."""
     times = read_times()

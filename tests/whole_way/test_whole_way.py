@@ -31,7 +31,7 @@ from .random_inputs import random_inputs
 from .run_cuda import apart
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH")
-QUICK, QUICK_GRAPHS = 60, 6
+QUICK, QUICK_GRAPHS = 20, 2
 """Seeds of computations and of networks in the fast suite; `long` takes twice as many more."""
 PARTS = [0, *[pytest.param(part, marks=pytest.mark.long) for part in (1, 2)]]
 INF, NAN = math.inf, math.nan
@@ -50,7 +50,7 @@ def seeds(first: int, count: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_random_computations(part: int) -> None:
-    assert not findings(*seeds(part * QUICK, QUICK), "--batch", "30")
+    assert not findings(*seeds(part * QUICK, QUICK), "--batch", "20")
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -64,6 +64,7 @@ def test_a_few_special_values() -> None:
     assert not findings("--seeds", "16,18", "--special")
 
 
+@pytest.mark.long
 def test_first_rounds_of_searches() -> None:
     """A dozen tasks: two computations and four kernels of a layer of GPT-2, on both targets."""
     small = {"num_layers": 1, "hidden": 24, "num_heads": 3, "seq_len": 9, "vocab_size": 50, "max_positions": 9}
@@ -74,12 +75,12 @@ def test_first_rounds_of_searches() -> None:
     assert programs["tasks for c"] == programs["tasks for cuda"] == 6 and programs["programs asked for"] > 48
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_special_values() -> None:
     assert not findings(*seeds(0, 50), "--special")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_once_failed() -> None:
     assert not findings("--corpus")
 
