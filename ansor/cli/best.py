@@ -54,11 +54,8 @@ def best(args: argparse.Namespace) -> int:
 
 def best_of(log: str, workload: str | None) -> Best:
     """The best records of a log, or of one workload in it.  Raises NoRecordError when there are none."""
-    reader = SettledReader(log)
-    records = believed(best_first(reader), log)
-    found = best_records(records)
-    if not found:
-        raise NoRecordError(f"{log}: holds no valid record. {reader.complaint() or records.complaint()}".rstrip())
+    found = best_records(believed(best_first(SettledReader(log)), log))
+    require(found, NoRecordError, log, "holds no valid record")
     if workload is not None:
         names = ", ".join(dict.fromkeys([inp.task.name for inp, _ in found.values()]))
         found = {key: pair for key, pair in found.items() if is_called(pair[0].task, workload)}

@@ -44,8 +44,7 @@ def is_called(task: SearchTask, name: str) -> bool:
 
 def chosen(summary: LogSummary, workload: str | None) -> LogSummary:
     """The tasks of a workload, or all.  Raises NoRecordError when there is none."""
-    law = f"holds no record. {summary.complaint}".rstrip()
-    require(summary.tasks, NoRecordError, summary.name, law)
+    require(summary.tasks, NoRecordError, summary.name, "holds no record")
     tasks = {k: t for k, t in summary.tasks.items() if workload is None or is_one_of(workload, t.names)}
     names = ", ".join(dict.fromkeys([t.names[0] for t in summary.tasks.values()]))
     require(tasks, NoRecordError, summary.name, f"has no workload {workload!r}; its workloads are {names}")

@@ -82,8 +82,7 @@ Own = dict[str, TaskSummary]
 def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> list[Own]:
     found: dict[tuple[str, str], Own] = {}
     for summary in summaries:
-        law = f"holds no record. {summary.complaint}".rstrip()
-        require(summary.tasks, NoRecordError, summary.name, law)
+        require(summary.tasks, NoRecordError, summary.name, "holds no record")
         for key, task in summary.tasks.items():
             if workload is None or is_one_of(workload, task.names):
                 found.setdefault(key, {})[summary.name] = task

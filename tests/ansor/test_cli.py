@@ -69,7 +69,7 @@ def test_no_valid_program_is_exit_code_1(here, faults, capsys):
         (["tune", "matmul", "--log", "/dev/full/x"], 3, "cannot be written"),
         (["best", "nothing.json"], 3, "nothing.json: cannot be read: No such file"),
         (["distill", "nothing.json"], 3, "cannot be read"),
-        (["best", "garbage.json"], 1, "holds no valid record. garbage.json: 1 unreadable line was skipped"),
+        (["best", "garbage.json"], 1, "garbage.json: holds no valid record"),
     ],
 )
 def test_errors_are_one_sentence(here, capsys, command, code, text):

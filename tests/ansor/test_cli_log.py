@@ -107,14 +107,14 @@ def test_the_best_of_one_workload(name: str, write: Any, capsys: Any) -> None:
     [
         (["distill", "empty.json"], "empty.json: holds no valid record, so nothing was written"),
         (["distill", "failed.json"], "failed.json: holds no valid record, so nothing was written"),
-        (["log", "empty.json"], "empty.json: holds no record."),
-        (["log", "garbage.json"], "garbage.json: holds no record. garbage.json: 1 unreadable line was skipped"),
+        (["log", "empty.json"], "empty.json: holds no record"),
+        (["log", "garbage.json"], "garbage.json: holds no record"),
         (["log", "failed.json", "--workload", "x"], "has no workload 'x'; its workloads are matmul"),
         (["best", "good.json", "--workload", "x"], "good.json: has no workload 'x'; its workloads are matmul"),
         (["log", "good.json", "other.json", "--compare"], "good.json and other.json: have no task in common"),
     ],
 )
-def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, capsys: Any, tmp_path: Path) -> None:
+def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, capsys: Any, caplog: Any) -> None:
     Path("empty.json").write_text("")
     Path("garbage.json").write_text("garbage\n")
     write("failed.json", "matmul", (8, 8, 8), [-7])
@@ -123,7 +123,9 @@ def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, ca
     assert main(command) == 1
     err = capsys.readouterr().err
     assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
-    assert not list(tmp_path.glob("*.best.json"))
+    told = [r.message.partition("; ")[0] for r in caplog.records]
+    assert told == ["garbage.json: 1 unreadable line was skipped"] * ("garbage.json" in command), "why is said once"
+    assert not list(Path.cwd().glob("*.best.json"))
 
 
 def test_three_logs_are_not_compared(write: Any, capsys: Any) -> None:
