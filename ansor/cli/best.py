@@ -9,9 +9,11 @@ from typing import Any
 from te_lite.errors import TeError, require
 
 from ..autotvm.log_summary import best_lines, holds_configurations
+from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..measure.progress import rate_text, seconds_text
+from ..records.baselines import Program, baseline_among, known_baselines
 from ..records.best import best_first, best_records
 from ..records.confirmed import SettledReader
 from ..records.lines import believed
@@ -40,9 +42,10 @@ def best(args: argparse.Namespace) -> int:
         require(lines, NoRecordError, args.log, "holds no valid record of it", workload=args.workload)
         print("\n".join(lines))
         return 0
+    known = known_baselines(args.log)
     for inp, res in best_of(args.log, args.workload).values():
         kind = inp.task.target.kind.name
-        print(summary_text(inp, res))
+        print(summary_text(inp, res, known))
         if args.mode == "schedule":
             print(inp.task.compute_dag.print_python_code_from_state(inp.state))
         elif args.mode is not None:
@@ -63,11 +66,12 @@ def best_of(log: str, workload: str | None) -> Best:
     return found
 
 
-def summary_text(inp: MeasureInput, res: MeasureResult) -> str:
-    """A record in one line: its workload, target, time, and rate where the computation is known."""
+def summary_text(inp: MeasureInput, res: MeasureResult, known: Mapping[Program, Baseline]) -> str:
+    """A record in one line: its workload, target, time, rate where the computation is known; which baseline it is."""
     text = f"{inp.task.title} for {inp.task.target}: {seconds_text(res.cost)}"
     try:
         rate = rate_text(inp.task.compute_dag.flop_ct, res.cost)
     except TeError:
         rate = ""
-    return f"{text}  {rate}".rstrip() + ("" if inp.steps else "  (untuned)")
+    which = baseline_among(known, inp)
+    return f"{text}  {rate}".rstrip() + ("" if which is None else f"  ({which.value})")

@@ -14,10 +14,12 @@ from te_lite.reference import random_inputs
 
 from ..core.build import build_function
 from ..core.errors import MeasureError
+from ..core.measure_values import MeasureInput
 from ..core.nd import aligned_copy
 from ..core.task import SearchTask
 from ..measure.check import accepted_values, mismatch, poison
 from ..measure.progress import seconds_text
+from ..records.baselines import baseline_among, known_baselines
 from ..sketch.plain import untuned_state
 from .numpy_side import numpy_run
 from .torch_side import torch_run
@@ -89,8 +91,9 @@ def compare(
     alone = min(best.time(*arrays, repeat=3, min_repeat_ms=round(1e3 * SLICE)).results)
     if alone < CALLED * seconds["best"]:
         print(f"  all called from Python; the best program by itself takes {seconds_text(alone)}")
-    if schedule.state.steps == untuned_state(task).steps:
-        print("slower than untuned: the best program of the log is the untuned one")
+    which = baseline_among(known_baselines(log), MeasureInput(task, schedule.state))
+    if which is not None:
+        print(f"slower than {which.name.lower()}: the best program of the log is {which.phrase}")
     elif seconds["best"] > seconds["untuned"]:
         print("slower than untuned: the best program of the log takes longer than the untuned loop nest")
     print(f"the records are in {log}")

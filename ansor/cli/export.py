@@ -11,6 +11,7 @@ from ..core.errors import TaskError
 from ..core.export import PROGRAM, export_program
 from ..core.sealed_folder import require_new
 from ..core.target import Target
+from ..records.baselines import known_baselines
 from .best import Best, best_of, summary_text
 
 NAME = "export"
@@ -38,7 +39,7 @@ def export(args: argparse.Namespace) -> int:
     files = export_program(
         inp.state, task.compute_dag.tensors, target or task.target, args.folder, task.name, facts
     )  # fmt: skip
-    print(f"{summary_text(inp, res)}\n{args.folder}: {', '.join(files)}, manifest.json")
+    print(f"{summary_text(inp, res, known_baselines(args.log))}\n{args.folder}: {', '.join(files)}, manifest.json")
     return 0
 
 

@@ -71,10 +71,10 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
         if name in one.failures:
             yield f"  {name}, the first: {reason}"
     if one.turns:
-        which = ", the untuned program" if one.turns_untuned else ""
+        which = "" if one.turns_baseline is None else f", {one.turns_baseline.phrase}"
         yield f"  the best few timed again, in turns: {spread_text(one.turns)}{which}"
-    if one.untuned is not None:
-        yield f"  untuned: {seconds_text(one.untuned)}"
+    for baseline, seconds in one.baselines.items():
+        yield f"  {baseline.value}: {seconds_text(seconds)}"
     for trials in checkpoints(len(one.curve)):
         cost = one.after(trials)
         if cost is not None and one.best is not None:

@@ -29,6 +29,7 @@ from ..core.workloads import key_text
 from ..cost_model import XGBModel
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions, usual_runner
+from ..records.baselines import known_baselines
 from ..records.best import load_best_record
 from ..records.failures import first_failure
 from ..records.lines import RecordReader, believed_records, workload_of
@@ -178,7 +179,7 @@ def tune(args: argparse.Namespace) -> int:
     if inp is None or res is None:
         told = "" if trials and args.verbose else first_failure(log, task)
         raise NoRecordError(f"{log}: no valid program was found for {key_text(key)}{told}")
-    print(f"best of {log}: {cli_best.summary_text(inp, res)}")
+    print(f"best of {log}: {cli_best.summary_text(inp, res, known_baselines(log))}")
     if args.compare:
         compare(task, log, np.random.default_rng(args.seed), args.compare)
     print(f"see it with: {ansor('best', str(log), '--print', 'schedule')}")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.step import Step
 
 from ..core.backends import backend
+from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.measure_values import MeasureInput
 from ..core.task import SearchTask
@@ -21,6 +21,7 @@ from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.measurer import ProgramMeasurer
 from ..measure.noise import noise, warning
 from ..measure.progress import outcome_text, seconds_text, spread_text
+from ..records.baselines import Program, known_baselines, program_of
 from ..records.best import best_few, ranked_records
 from ..records.journal import append_lines
 from ..records.lines import Record, RecordReader, workload_of
@@ -29,6 +30,9 @@ from . import devices as cli_devices
 from .log import is_called
 
 NAME = "remeasure"
+WIDTH = max(len(which.value) for which in Baseline)
+ELSEWHERE = "of another log"
+"""A program that a log knows only from turns with those of other logs of its run."""
 
 
 def add_parser(commands: Any) -> Any:
@@ -65,43 +69,42 @@ def remeasure(args: argparse.Namespace) -> int:
     runner = LocalRunner(devices=devices)
     measurer = ProgramMeasurer(LocalBuilder(), runner, [RecordToFile(args.log)], verbose=0)
     try:
-        trials = trials_of(args.log)
-        ran = [_remeasured(task, best_few(ranked, task, args.best), trials, measurer, runner) for task in chosen]
+        called = names_in(args.log)
+        ran = [_remeasured(task, best_few(ranked, task, args.best), called, measurer, runner) for task in chosen]
     finally:
         measurer.close()
     print(f"the figures are in {args.log}, which believes them")
     return 0 if all(ran) else 1
 
 
-def trials_of(log: str) -> Mapping[tuple[tuple[str, str], tuple[Step, ...]], int]:
-    """The number, from 1, of the trial of its workload that measured a program, by workload and steps."""
+def names_in(log: str) -> Mapping[Program, str]:
+    """What the programs of a log are called: a baseline by its name, others by the trial of their workload, from 1."""
     counts: Counter[tuple[str, str]] = Counter()
-    found: dict[tuple[tuple[str, str], tuple[Step, ...]], int] = {}
+    found: dict[Program, str] = {}
     for inp, _ in RecordReader(log):
         counts[workload_of(inp)] += 1
-        found.setdefault((workload_of(inp), inp.steps), counts[workload_of(inp)])
-    return found
+        found.setdefault(program_of(inp), f"trial {counts[workload_of(inp)]}")
+    return found | {program: which.value for program, which in known_baselines(log).items()}
 
 
 def _remeasured(
-    task: SearchTask, records: Sequence[Record], trials: Mapping[Any, int], measurer: ProgramMeasurer,
+    task: SearchTask, records: Sequence[Record], called: Mapping[Program, str], measurer: ProgramMeasurer,
     runner: LocalRunner,
 ) -> bool:  # fmt: skip
     """Print what the programs take, best first; whether one runs.  Each is checked before it is timed."""
 
-    def called(inp: MeasureInput) -> str:
-        trial = trials.get((workload_of(inp), inp.steps))
-        return f"{'untuned' if trial is None else f'trial {trial}':<11}"
+    def name(inp: MeasureInput) -> str:
+        return f"{called.get(program_of(inp), ELSEWHERE):<{WIDTH}}"
 
     print(f"{task.title} for {task.target}")
     built = [measurer.builder.submit(inp) for inp, _ in records]
     checked = [runner.run(inp, build.result()) for (inp, _), build in zip(records, built, strict=True)]
     for (inp, logged), result in zip(records, checked, strict=True):
         if not result.ok:
-            print(f"  {called(inp)}  {outcome_text(result)}   logged {seconds_text(logged.cost)}")
+            print(f"  {name(inp)}  {outcome_text(result)}   logged {seconds_text(logged.cost)}")
     right = [record for record, result in zip(records, checked, strict=True) if result.ok]
     times = measurer.in_turns([inp for inp, _ in right], runner) if right else []
     timed = [(figures, *record) for figures, record in zip(times, right, strict=True) if figures]
     for figures, inp, logged in sorted(timed, key=lambda row: float(np.median(row[0]))):
-        print(f"  {called(inp)}  {spread_text(figures)}   logged {seconds_text(logged.cost)}")
+        print(f"  {name(inp)}  {spread_text(figures)}   logged {seconds_text(logged.cost)}")
     return bool(timed)

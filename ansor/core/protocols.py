@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
 
+from .baseline import Baseline
 from .measure_values import BuildResult, DeviceUse, MeasureInput, MeasureResult
 from .task import SearchTask
 
@@ -91,11 +92,11 @@ class MeasureCallback(Protocol):
 
 
 @runtime_checkable
-class KeepsUntuned(Protocol):
-    """A callback that also hears how the untuned program of a task ended, which is none of the trials."""
+class KeepsBaselines(Protocol):
+    """A callback that also hears how the programs of a task ended that nobody searched for; they are no trials."""
 
-    def untuned(self, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
-        """`inp` ended as `result`, before the first trial."""
+    def baseline(self, policy: Any, which: Baseline, inp: MeasureInput, result: MeasureResult) -> None:
+        """`inp`, which is the one called `which`, ended as `result`, before the first trial."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from ..core.measure_values import MeasureInput
 
 FINALISTS = 5
 HOPELESS = 3.0
-"""An untuned program that took so many times as long as the best one need not be timed again."""
+"""A program that nobody searched for and that took so many times as long as the best one is not timed again."""
 
 Leader = tuple[float, int, MeasureInput]
 """Seconds, the number of the trial (0 for none of this run), the program."""
@@ -20,25 +20,24 @@ def order(leader: Leader) -> tuple[float, int]:
 
 
 def finalists(
-    own: Sequence[Leader], logged: Sequence[Leader], untuned: Leader | None, most: int = FINALISTS
+    own: Sequence[Leader], logged: Sequence[Leader], baselines: Sequence[Leader], most: int = FINALISTS
 ) -> list[Leader]:  # fmt: skip
     """The `most` best of a run and of its logs, whose programs are given best first, and each program once.
 
     Further, the best of the logs in any case, since they may have believed it for a better reason than one figure, and
-    the untuned program where it is near.  None where nothing ran.
+    the programs that nobody searched for where they are near.  None where nothing ran.
     """
     steps = {inp.steps for _, _, inp in own}
     others = [leader for leader in logged if leader[2].steps not in steps]
     chosen = sorted([*own, *others], key=order)[:most]
-    near = [untuned] if untuned and chosen and untuned[0] < HOPELESS * chosen[0][0] else []
+    near = [leader for leader in baselines if chosen and leader[0] < HOPELESS * chosen[0][0]]
     for leader in [*[best for best in logged[:1] if best in others], *near]:
         if leader[2].steps not in {inp.steps for _, _, inp in chosen}:
             chosen.append(leader)
     return chosen
 
 
-def near_after_all(timed: Sequence[Leader], best: Leader, untuned: Leader | None) -> Leader | None:
-    """The untuned program, where it was left out of the turns for a lucky figure of a program that is `best` by now."""
-    if untuned is None or untuned[2].steps in {inp.steps for _, _, inp in timed}:
-        return None
-    return untuned if untuned[0] < HOPELESS * best[0] else None
+def near_after_all(timed: Sequence[Leader], best: Leader, baselines: Sequence[Leader]) -> list[Leader]:
+    """The baselines that were left out of the turns for a lucky figure, and are near the program that is `best` now."""
+    steps = {inp.steps for _, _, inp in timed}
+    return [leader for leader in baselines if leader[2].steps not in steps and leader[0] < HOPELESS * best[0]]

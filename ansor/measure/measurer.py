@@ -15,12 +15,13 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.state import State
 
+from ..core.baseline import Baseline
 from ..core.errors import MeasureError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.protocols import (
     Builder,
+    KeepsBaselines,
     KeepsConfirmed,
-    KeepsUntuned,
     KeepsUsage,
     MeasureCallback,
     PairedRunner,
@@ -28,11 +29,10 @@ from ..core.protocols import (
     Runner,
 )
 from ..core.task import SearchTask
+from ..records.baselines import baselines_of
 from ..records.best import best_few, ranked_records
 from ..records.lines import Record
 from ..records.recorder import RecordToFile
-from ..records.untuned import untuned_of
-from ..sketch.plain import untuned_state
 from .answers import built_by, compared_by, submitted
 from .finals import FINALISTS, Leader, finalists, near_after_all, order
 from .pipeline import Pipeline
@@ -62,7 +62,7 @@ class Best:
 class Batch:
     """Candidates under way; `results` by number, from `first` on, as far as they are known.
 
-    With `untuned` it is the one program of a task that nobody searched for, which is no trial.
+    A `baseline` is one program that nobody searched for, which is no trial.
     """
 
     task: SearchTask
@@ -70,7 +70,7 @@ class Batch:
     inputs: tuple[MeasureInput, ...]
     first: int
     results: dict[int, MeasureResult]
-    untuned: bool = False
+    baseline: Baseline | None = None
 
     @property
     def complete(self) -> bool:
@@ -104,7 +104,7 @@ class ProgramMeasurer:
         self._batches: list[Batch] = []
         self._shown: Batch | None = None
         self._numbers = 0
-        self.untuned: dict[TaskKey, tuple[MeasureInput, MeasureResult]] = {}
+        self.baselines: dict[TaskKey, dict[Baseline, tuple[MeasureInput, MeasureResult]]] = {}
         self._read: dict[Path, list[Record]] = {}
         self.reset()
 
@@ -202,30 +202,35 @@ class ProgramMeasurer:
         finally:
             self._batches.clear()
 
-    def start_untuned(self, task: SearchTask, policy: Any) -> None:
-        """Begin to measure the program that nobody searched for, as trial 0, unless a log that callbacks keep has it.
+    def missing_baselines(self, task: SearchTask) -> list[Baseline]:
+        """The programs of a task that nobody searched for, those that no log that callbacks keep has.
 
-        It comes before the candidates that are started later, and is waited for with them.  The best of a search is
-        compared with it, so a runner that cannot compare (`PairedRunner`) is not asked.
+        The best of a search is compared with them, so a runner that cannot compare (`PairedRunner`) misses none.
         """
         if not isinstance(self.runner, PairedRunner):
-            return
+            return []
+        known = self.baselines.setdefault(key_of(task), {})
         for log in self._logs():
-            found = untuned_of(log, task)
-            if found is not None:
-                self.untuned[key_of(task)] = MeasureInput(task, steps=found[0].steps), found[1]
-                self.display.note(f"[0] untuned: {outcome_text(found[1])}, as {log} says")
-                return
-        inputs = (MeasureInput(task, untuned_state(task)),)
-        self._start(Batch(task, policy, inputs, self._numbers, {}, untuned=True))
+            for which, (inp, result) in baselines_of(log, task).items():
+                if which not in known:
+                    known[which] = MeasureInput(task, steps=inp.steps), result
+                    self.display.note(f"[0] {which.value}: {outcome_text(result)}, as {log} says")
+        return [which for which in Baseline if which not in known]
 
-    def _untuned_arrived(self, batch: Batch, result: MeasureResult) -> None:
+    def start_baseline(self, task: SearchTask, policy: Any, which: Baseline, state: State) -> None:
+        """Begin to measure a program that nobody searched for, as trial 0.  Raises as `start` does.
+
+        It comes before the candidates that are started later, and is waited for with them.
+        """
+        self._start(Batch(task, policy, (MeasureInput(task, state),), self._numbers, {}, which))
+
+    def _baseline_arrived(self, batch: Batch, which: Baseline, result: MeasureResult) -> None:
         self._batches.remove(batch)
-        self.untuned[key_of(batch.task)] = batch.inputs[0], result
+        self.baselines.setdefault(key_of(batch.task), {})[which] = batch.inputs[0], result
         for callback in self.callbacks:
-            if isinstance(callback, KeepsUntuned):
-                callback.untuned(batch.policy, batch.inputs[0], result)
-        self.display.note(f"[0] untuned: {outcome_text(result)}")
+            if isinstance(callback, KeepsBaselines):
+                callback.baseline(batch.policy, which, batch.inputs[0], result)
+        self.display.note(f"[0] {which.value}: {outcome_text(result)}")
 
     def _logs(self) -> list[Path]:
         """The logs that callbacks keep, as far as they are there."""
@@ -241,7 +246,7 @@ class ProgramMeasurer:
         (`PairedRunner`) leaves things as they are.
         """
         with self.closing_on_error():
-            while any(batch.untuned for batch in self._batches):
+            while any(batch.baseline for batch in self._batches):
                 self._arrived(*self._pipeline.take())
         runner = self.runner
         if self.best_of(task) is None or not isinstance(runner, PairedRunner):
@@ -250,8 +255,8 @@ class ProgramMeasurer:
         if len(leaders) < 2:
             return None
         timed = self._timed(leaders, runner)
-        if timed and (late := near_after_all(leaders, timed[0][0], self._untuned(task))):
-            leaders = [timed[0][0], late]
+        if timed and (late := near_after_all(leaders, timed[0][0], list(self._ran(task).values()))):
+            leaders = [timed[0][0], *late]
             timed = self._timed(leaders, runner)
         if not timed:
             return None
@@ -280,24 +285,23 @@ class ProgramMeasurer:
         return times
 
     def _say_if_slower(self, task: SearchTask, timed: Sequence[tuple[Leader, list[float]]]) -> None:
-        """A search that found nothing better than the untuned program does not pass over it in silence."""
-        untuned = self._untuned(task)
-        if untuned is not None:
-            in_turns = [leader for leader, _ in timed if leader[2].steps == untuned[2].steps]
-            took = (in_turns or [untuned])[0][0]
-            if took <= timed[0][0][0]:
-                text = "no program that was searched for is faster than the untuned one"
-                self.display.note(f"slower than untuned: {text}, which took {seconds_text(took)}")
+        """A search that found nothing better than what needs no search does not pass over it in silence."""
+        in_turns = {inp.steps: seconds for (seconds, _, inp), _ in timed}
+        took = [(in_turns.get(inp.steps, seconds), which) for which, (seconds, _, inp) in self._ran(task).items()]
+        seconds, which = min(took, key=lambda pair: pair[0], default=(np.inf, Baseline.UNTUNED))
+        if seconds <= timed[0][0][0]:
+            text = f"no program that was searched for is faster than {which.phrase}"
+            self.display.note(f"slower than {which.name.lower()}: {text}, which took {seconds_text(seconds)}")
 
-    def _untuned(self, task: SearchTask) -> Leader | None:
-        """The untuned program of a task, if it ran."""
-        inp, result = self.untuned.get(key_of(task), (None, None))
-        return (result.cost, 0, inp) if inp is not None and result is not None and result.ok else None
+    def _ran(self, task: SearchTask) -> dict[Baseline, Leader]:
+        """The programs of a task that nobody searched for, as far as they ran."""
+        known = self.baselines.get(key_of(task), {})
+        return {which: (result.cost, 0, inp) for which, (inp, result) in known.items() if result.ok}
 
     def _finalists(self, task: SearchTask, most: int) -> list[Leader]:
         known = [pair for log in self._logs() for pair in best_few(self._ranked(log), task, most)]
         logged = [(res.cost, 0, inp) for inp, res in known]
-        return finalists(self._leaders.get(key_of(task), []), logged, self._untuned(task), most)
+        return finalists(self._leaders.get(key_of(task), []), logged, list(self._ran(task).values()), most)
 
     def _ranked(self, log: Path) -> list[Record]:
         """The records of a log, best first; read once for all tasks whose search ends together."""
@@ -307,8 +311,8 @@ class ProgramMeasurer:
 
     def _arrived(self, number: int, result: MeasureResult) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
-        if batch.untuned:
-            self._untuned_arrived(batch, result)
+        if batch.baseline is not None:
+            self._baseline_arrived(batch, batch.baseline, result)
             return
         batch.results[number] = result
         self._note(batch.task, batch.policy, batch.inputs[number - batch.first], result)

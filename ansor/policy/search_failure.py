@@ -49,13 +49,16 @@ class SearchFailed(AnsorError):
 
 @contextmanager
 def reporting(task: SearchTask, policy: Any, method: str) -> Iterator[None]:
-    """Raise SearchFailed, with its report written, for whatever a policy raises in here that is not `PASSING`.
+    """`failing`, but for a policy of the user's own, for which it is PartError."""
+    with failing(task, policy), asking("policy", policy, method):
+        yield
 
-    Of a policy of the user's own that is PartError.
-    """
+
+@contextmanager
+def failing(task: SearchTask, policy: Any) -> Iterator[None]:
+    """Raise SearchFailed, with its report written, for whatever is raised in here that is not `PASSING`."""
     try:
-        with asking("policy", policy, method):
-            yield
+        yield
     except PASSING:
         raise
     except Exception as error:

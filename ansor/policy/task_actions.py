@@ -28,6 +28,7 @@ from ..measure.progress import Display
 from ..records.belief import is_program
 from ..records.best import load_best_record
 from ..records.failures import first_failure
+from .baselines import start_baselines
 from .protocols import OfOneTask, SearchPolicy
 from .resume import check_logs, continue_log
 from .sketch_policy import SketchPolicy
@@ -66,7 +67,7 @@ class Actions:
                 if options.num_measure_trials:
                     if isinstance(options.runner, LocalRunner) and target.shares_host and options.verbose > 0:
                         say_if_noisy(measurer.display)
-                    measurer.start_untuned(task, policy)
+                    start_baselines(task, policy, measurer)
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
                     **limits,

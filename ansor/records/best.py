@@ -98,7 +98,7 @@ def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
 def history(filename: PathLike) -> tuple[list[Record], dict[tuple[str, str], float]]:
     """The records of a log that are believed, in order, and what the log settled: the least seconds of each workload.
 
-    Workloads are (target kind, workload key); untuned programs and confirmations are considered in the seconds.
+    Workloads are (target kind, workload key); baselines and confirmations are considered in the seconds.
     Raises JournalError when the log cannot be read.
     """
     reader = SettledReader(filename)

@@ -20,18 +20,18 @@ import numpy as np
 from te_lite.errors import RecordError
 
 from ..core.measure_values import MeasureInput, MeasureResult
+from .baselines import read_baseline
 from .belief import Believed
 from .files import PathLike
 from .lines import JUDGE, Record, RecordReader, dump_record_to_string, record_from_json, workload_of
 from .notes import CONFIRM, MOST_CHARACTERS, read_note
-from .untuned import read_untuned
 
 
 @dataclass(frozen=True)
 class Confirmation:
     """Programs of one workload, best first by the median of their figures, which are the costs of the results.
 
-    `after` is the number of records and untuned programs before the line.
+    `after` is the number of records and baselines before the line.
     """
 
     after: int
@@ -74,7 +74,7 @@ def read_turns(line: bytes) -> tuple[Record, ...]:
 
 
 class SettledReader(RecordReader):
-    """The records of a log and its untuned programs, as its confirmations leave them.
+    """The records of a log and its baselines, as its confirmations leave them.
 
     Of a workload that was confirmed, they are those that came after its last confirmation, and the confirmed programs,
     whose one cost is the median of their figures.  `confirmations` has the last one of each workload.  A confirmation
@@ -89,11 +89,11 @@ class SettledReader(RecordReader):
         self._records: list[Record] = []
 
     def comment(self, line: bytes) -> None:
-        """Learn of workloads, untuned programs and confirmations."""
+        """Learn of workloads, baselines and confirmations."""
         super().comment(line)
-        untuned, turns = read_untuned(line), read_turns(line)
-        if untuned is not None and not self.objection(untuned[0]):
-            self._records.append(untuned)
+        baseline, turns = read_baseline(line), read_turns(line)
+        if baseline is not None and not self.objection(baseline[1][0]):
+            self._records.append(baseline[1])
         if turns and not self.objection(turns[0][0]):
             found = Believed(turns, JUDGE, f"a confirmation of {self.filename}", logging.getLogger("ansor"))
             if kept := tuple(found):

@@ -2,7 +2,8 @@
 
     # workload {"key": ..., "name": ..., "text": ..., "dag": {...}}     before the first record of the workload
     # run {"command": ..., "seed": ..., "versions": {...}}              before the first record of a run
-    # untuned {"record": {...}}                                         as trial 0 of a run (`untuned.py`)
+    # untuned {"record": {...}}                                         as trial 0 of a run (`baselines.py`)
+    # default {"record": {...}}                                         beside it
     # failed {"record": {...}, "reason": ...}                           before the first of a kind (`failures.py`)
     # confirm {"turns": [...]}                                          after the last record of a run (`confirmed.py`)
 
@@ -31,8 +32,9 @@ from ..core.sizes import require_tensor
 from ..core.task import SearchTask
 from ..core.workloads import offer_computation
 
-WORKLOAD, RUN, UNTUNED, FAILED, CONFIRM = "# workload ", "# run ", "# untuned ", "# failed ", "# confirm "
-KINDS = (WORKLOAD, RUN, UNTUNED, FAILED, CONFIRM)
+WORKLOAD, RUN, UNTUNED, DEFAULT = "# workload ", "# run ", "# untuned ", "# default "
+FAILED, CONFIRM = "# failed ", "# confirm "
+KINDS = (WORKLOAD, RUN, UNTUNED, DEFAULT, FAILED, CONFIRM)
 MOST_CHARACTERS = (1 << 20) - 1
 """What a line of a log may have; a computation that needs more is left out."""
 

@@ -9,16 +9,17 @@ from typing import Any
 
 from te_lite.errors import require
 
+from ..core.baseline import Baseline
 from ..core.errors import TaskError
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.task import SearchTask
+from .baselines import baseline_line
 from .confirmed import confirm_line
 from .failures import Kind, failure_line, kind_of
 from .files import PathLike
 from .journal import append_lines, ensure_writable, require_log, scan_lines
 from .lines import dump_record_to_string
 from .notes import learn_workload, run_line, workload_line
-from .untuned import untuned_line
 
 
 def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -83,10 +84,10 @@ class RecordToFile:
         """Append a comment line on what each device did so far; readers skip it."""
         append_lines(self.filename, [f"# devices {json.dumps([use.to_json() for use in uses])}"])
 
-    def untuned(self, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
-        """Append a comment line on the untuned program of a task (`untuned.py`)."""
+    def baseline(self, policy: Any, which: Baseline, inp: MeasureInput, result: MeasureResult) -> None:
+        """Append a comment line on a program that nobody searched for (`baselines.py`)."""
         reasons = self._reasons([inp], [result])
-        append_lines(self.filename, [*self._notes(policy, [inp]), *reasons, untuned_line(inp, result)])
+        append_lines(self.filename, [*self._notes(policy, [inp]), *reasons, baseline_line(which, inp, result)])
 
     def confirmed(self, inputs: Sequence[MeasureInput], figures: Sequence[Sequence[float]]) -> None:
         """Append a comment line on programs that were timed in turns (`confirmed.py`)."""

@@ -13,8 +13,10 @@ import numpy as np
 
 from te_lite.errors import TeError
 
+from ..core.baseline import Baseline
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
+from .baselines import Program, baseline_among, program_of, read_baseline
 from .belief import Believed, Judge
 from .confirmed import read_turns
 from .failures import cause, read_failure
@@ -22,7 +24,6 @@ from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, RecordReader, least_of, workload_of
 from .notes import RUN, read_note
-from .untuned import read_untuned
 
 
 @dataclass
@@ -31,9 +32,9 @@ class TaskSummary:
 
     `names` are what it may be asked for by, the shortest first; `flops` the operations of one run, if they are known.
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
-    building and measuring took in all.  `untuned` are the seconds of the untuned program, `turns` all figures of the
-    best program when the best few were last timed in turns,
-    `turns_untuned` whether it is the untuned one; `reasons` why the first failure of each cause was one.
+    building and measuring took in all.  `baselines` are the seconds of the programs that nobody searched for,
+    `turns` all figures of the best program when the best few were last timed in turns, `turns_baseline` which of the
+    baselines it is, if it is one; `reasons` why the first failure of each cause was one.
     """
 
     title: str
@@ -46,10 +47,15 @@ class TaskSummary:
     curve: list[float | None] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
-    untuned: float | None = None
+    baselines: dict[Baseline, float] = field(default_factory=dict)
     turns: tuple[float, ...] = ()
-    turns_untuned: bool = False
+    turns_baseline: Baseline | None = None
     reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def untuned(self) -> float | None:
+        """The seconds of the untuned program."""
+        return self.baselines.get(Baseline.UNTUNED)
 
     @property
     def best(self) -> float | None:
@@ -146,15 +152,18 @@ def _of_task(task: SearchTask) -> TaskSummary:
 
 def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[dict[str, Any]]:
     """Let tasks have what the comment lines of a log say of them; gives the runs that wrote the log."""
-    runs = []
+    runs, known = [], dict[Program, Baseline]()
     for line in [line for _, line in scan_lines(log) if line is not None and line[:1] == b"#"]:
-        note, untuned, turns, failure = read_note(line), read_untuned(line), read_turns(line), read_failure(line)
+        note, baseline, turns, failure = read_note(line), read_baseline(line), read_turns(line), read_failure(line)
         if note is not None and note[0] == RUN:
             runs.append(note[1])
-        if untuned is not None and untuned[1].ok and (task := tasks.get(workload_of(untuned[0]))):
-            task.untuned = untuned[1].cost
+        if baseline is not None:
+            which, (inp, res) = baseline
+            known[program_of(inp)] = which
+            if res.ok and (task := tasks.get(workload_of(inp))):
+                task.baselines[which] = res.cost
         if turns and (task := tasks.get(workload_of(turns[0][0]))):
-            task.turns, task.turns_untuned = turns[0][1].costs, not turns[0][0].steps
+            task.turns, task.turns_baseline = turns[0][1].costs, baseline_among(known, turns[0][0])
         if failure is not None and (task := tasks.get(workload_of(failure[0][0]))):
             task.reasons.setdefault(cause(failure[0][1].error_no), failure[1])
     return runs

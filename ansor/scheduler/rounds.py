@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
+from ..policy.baselines import start_baselines
 from ..policy.protocols import AsksAhead, RoundPolicy
 from ..policy.search_failure import SearchFailed
 from ..policy.search_loop import begin_round, end_round
@@ -59,18 +59,18 @@ class Rounds:
     def begin(self, task_id: int, trials: int) -> Round:
         """A round of `trials` candidates, fewer when there are no more that are new.
 
-        Before the first one of a task its untuned program is measured, which is no trial.
+        Before the first one of a task its untuned program and the default schedule are measured, which are no trials.
         """
         if task_id in self.failures:
             return Round(task_id, 0, list)
-        if task_id not in self._begun:
-            self._begun.add(task_id)
-            self.measurer.start_untuned(self.tasks[task_id], self.policies[task_id])
-        if self.ahead == 0:
-            return Round(task_id, trials, partial(self._whole, task_id, trials))
-        policy: Any = self.policies[task_id]
+        task, policy = self.tasks[task_id], self.policies[task_id]
         try:
-            batch = begin_round(policy, self.tasks[task_id], trials, self.measurer)
+            if task_id not in self._begun:
+                self._begun.add(task_id)
+                start_baselines(task, policy, self.measurer)
+            if self.ahead == 0:
+                return Round(task_id, trials, partial(self._whole, task_id, trials))
+            batch = begin_round(policy, task, trials, self.measurer)
         except SearchFailed as failure:
             self._give_up(task_id, failure)
             return Round(task_id, 0, list)

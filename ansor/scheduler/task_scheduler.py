@@ -184,8 +184,8 @@ class TaskScheduler:
         `time_limit` ends the run after the round in which so many seconds have passed, whatever tasks had none yet.
         Policies are made by `make_search_policies`.  The run goes on from the records of `load_log_file`,
         or else of the log that the options write (`TuningOptions`).
-        Before the first round of a task its untuned program is measured, which is no trial; at the end the best few
-        programs of each task are timed in turns, and `best_costs` are what they took then.
+        Before the first round of a task its untuned program and the default schedule are measured, which are no
+        trials; at the end the best few programs of each task are timed in turns, and `best_costs` are what they took.
         A task whose search fails for a reason of its own is given up, the others go on; `failures` says which, by task.
         Ctrl-C stops the workers and passes on.
 

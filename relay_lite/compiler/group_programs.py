@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
+from ansor.policy.default_schedule import default_states
 from ansor.records.dispatch import DispatchContext
 from te_lite.errors import TeError
 from te_lite.lower import lower
@@ -23,7 +24,6 @@ from ..ir.nodes import Function
 from ..op.lower_group import LoweredGroup, lower_group
 from ..runtime.assemble import reshaped_params
 from ..transform.layout_rewrite import PackedLayouts, pack_weights, packs_weights, with_packed
-from .default_schedule import default_states
 
 Accept = Callable[[LoweredFunc], None]
 logger = logging.getLogger("relay_lite")

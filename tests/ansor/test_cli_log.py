@@ -10,6 +10,8 @@ import pytest
 
 import ansor
 from ansor.cli.main import main
+from ansor.cli.remeasure import names_in
+from ansor.core.baseline import Baseline
 from ansor.records.summary import summary_of
 
 
@@ -89,9 +91,33 @@ def test_what_was_confirmed_stands_beside_what_was_measured_once(write: Any, cap
         assert main(["log", "--compare", "a.json", other]) == 0
         assert expected in [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert main(["log", "a.json"]) == 0
-    assert "in turns: 4 ms (3 ms to 5 ms in 3 figures), the untuned program\n" in capsys.readouterr().out
+    assert "in turns: 4 ms (3 ms to 5 ms in 3 figures), the untuned one\n" in capsys.readouterr().out
     assert main(["log", "--compare", "c.json", "c.json"]) == 0
     assert "timed again" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("which", Baseline)
+def test_what_nobody_searched_for_is_named(
+    which: Baseline, write: Any, matmul_task: ansor.SearchTask, states: Any, capsys: Any
+) -> None:
+    """A log tells which program it is, also one with steps; where it failed, it has no seconds."""
+    inp, other = [ansor.MeasureInput(matmul_task, state) for state in states(2)]
+    recorder = ansor.RecordToFile("log.json")
+    recorder.callback(None, [other], [ansor.MeasureResult((5e-3,), 0, "", 0.5, 1_700_000_000)])
+    recorder.baseline(None, which, inp, ansor.MeasureResult((2e-3,), 0, "", 0.5, 1_700_000_000))
+    recorder.confirmed([inp, other], [[3e-3], [4e-3]])
+    assert main(["log", "log.json"]) == 0
+    out = capsys.readouterr().out
+    assert "1 trials of 1 task" in out and f"\n  {which.value}: 2 ms\n" in out
+    assert f"in turns: 3 ms (3 ms to 3 ms in 1 figures), {which.phrase}\n" in out
+    assert main(["best", "log.json"]) == 0
+    assert capsys.readouterr().out.endswith(f"  ({which.value})\n")
+    assert sorted(names_in("log.json").values()) == sorted([which.value, "trial 1"])
+    failed = ansor.RecordToFile("failed.json")
+    failed.callback(None, [other], [ansor.MeasureResult((5e-3,), 0, "", 0.5, 1_700_000_000)])
+    failed.baseline(None, which, inp, ansor.MeasureResult((1e10,), 4, "planted", 0.5, 1_700_000_000))
+    assert main(["log", "failed.json"]) == 0
+    assert f"{which.value}:" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["norm", "norm(1, 4, 4)", '["norm", 1, 4, 4]'])

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import ansor
+from ansor.core.baseline import Baseline
+from ansor.policy.default_schedule import default_state
 from ansor.records.best import best_few, ranked_records, settled_records
 from ansor.records.confirmed import SettledReader, confirm_line, read_turns
 from ansor.records.dispatch import ApplyHistoryBest
@@ -133,16 +135,31 @@ def test_a_line_that_no_reader_would_take_is_not_written(race: Race, monkeypatch
     assert confirm_line(race.inputs[:2], [(1e-3,), (2e-3,)]) is None
 
 
+@pytest.mark.parametrize("which", Baseline)
+def test_a_baseline_is_believed_as_a_record_is(which: Baseline, race: Race) -> None:
+    """After a confirmation it is in the race, the next one decides, and an older one outranks it."""
+    race.recorder.baseline(None, which, race.inputs[5], result(3e-3))
+    assert race.best() == (5, 3e-3)
+    race.confirm({1: (4e-3,), 5: (2e-3, 2e-3, 9e-3)})
+    assert race.best() == (5, 2e-3)
+    race.confirm({1: (4e-3,)})
+    assert race.best() == (1, 4e-3)
+    assert len(list(ansor.load_records(race.log))) == 3
+
+
 class InTurns:
-    """Measures the k-th candidate as k ms, the untuned one as a second; in turns the last program is the fastest."""
+    """Measures the k-th candidate as k ms, baselines as a second; in turns the last program is the fastest."""
 
     def __init__(self) -> None:
         self.ran = 0
         self.compared: list[int] = []
 
     def run(self, inp: Any, built: Any) -> ansor.MeasureResult:
-        self.ran += bool(inp.steps)
-        return result(self.ran * 1e-3 if inp.steps else 1.0)
+        default = default_state(inp.task)
+        if not inp.steps or (default is not None and inp.steps == default.steps):
+            return result(1.0)
+        self.ran += 1
+        return result(self.ran * 1e-3)
 
     def compare(self, inputs: Sequence[Any], builds: Sequence[Any]) -> list[list[float]]:
         self.compared.append(len(inputs))

@@ -1,8 +1,8 @@
-"""Several tasks with one budget: each is measured untuned first, and known by its best few in turns at the end."""
+"""Several tasks with one budget: baselines come first, and a task is known by its best few in turns at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +10,39 @@ import numpy as np
 import pytest
 
 import ansor
+import te_lite as te
+from ansor.policy import default_schedule
+from ansor.policy.default_schedule import default_state
+from ansor.records.baselines import baselines_of
 from ansor.records.best import history
-from ansor.records.untuned import untuned_of
 from ansor.scheduler.restore import restore, settled
 from ansor.sketch.plain import untuned_state
 from tests.ansor.fake_measure import ReadyBuilder
 from tests.workloads import matmul
 
-UNTUNED = 50e-3
+UNTUNED = DEFAULT = 50e-3
 
 
 class Lucky:
-    """Single figures are 1 to 2 ms by chance, in turns every program takes 3 ms and a bit; untuned ones take longer."""
+    """Single figures are 1 to 2 ms by chance, in turns every program takes 3 ms and a bit; baselines take longer."""
 
-    def __init__(self, untuned: float = UNTUNED) -> None:
-        self.untuned, self.luck = untuned, 1.0
+    def __init__(self, untuned: float = UNTUNED, default: float = DEFAULT) -> None:
+        self.untuned, self.default, self.luck = untuned, default, 1.0
         self.rng = np.random.default_rng(0)
         self.ran: list[ansor.MeasureInput] = []
         self.compared: list[list[ansor.MeasureInput]] = []
 
+    def _known(self, inp: ansor.MeasureInput) -> float | None:
+        return self.untuned if is_untuned(inp) else self.default if is_default(inp) else None
+
     def run(self, inp: ansor.MeasureInput, built: Any) -> ansor.MeasureResult:
         self.ran.append(inp)
-        seconds = self.untuned if is_untuned(inp) else self.luck * self.rng.uniform(1e-3, 2e-3)
+        seconds = self._known(inp) or self.luck * self.rng.uniform(1e-3, 2e-3)
         return ansor.MeasureResult((float(seconds),), 0, "", 0.1, 1_700_000_000)
 
     def compare(self, inputs: Sequence[ansor.MeasureInput], builds: Sequence[Any]) -> list[list[float]]:
         self.compared.append(list(inputs))
-        return [[self.untuned if is_untuned(inp) else 3e-3 + k * 1e-5] * 3 for k, inp in enumerate(inputs)]
+        return [[self._known(inp) or 3e-3 + k * 1e-5] * 3 for k, inp in enumerate(inputs)]
 
     def close(self) -> None:
         pass
@@ -44,6 +50,11 @@ class Lucky:
 
 def is_untuned(inp: ansor.MeasureInput) -> bool:
     return inp.steps == untuned_state(inp.task).steps
+
+
+def is_default(inp: ansor.MeasureInput) -> bool:
+    state = default_state(inp.task)
+    return state is not None and inp.steps == state.steps
 
 
 @pytest.fixture(params=["c", "cuda"])
@@ -60,16 +71,31 @@ def run(tasks: Sequence[ansor.SearchTask], log: Path, runner: Any, trials: int, 
     return scheduler
 
 
-def test_each_task_is_measured_untuned_first_and_once(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
+def test_each_task_begins_with_what_nobody_searched_for_once(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
     log, runner = tmp_path / "log.json", Lucky()
     scheduler = run(tasks, log, runner, 12)
     for task in tasks:
         own = [inp for inp in runner.ran if inp.task is task]
         assert is_untuned(own[0]) and sum(map(is_untuned, own)) == 1
-        assert (untuned_of(log, task) or pytest.fail("not in the log"))[1].cost == UNTUNED
+        assert is_default(own[1]) and sum(map(is_default, own)) == 1
+        assert [res.cost for _, res in baselines_of(log, task).values()] == [UNTUNED, DEFAULT]
     assert sum(scheduler.task_trials) == 12 == len(list(ansor.load_records(log)))
     run(tasks, log, runner, 6)
-    assert sum(map(is_untuned, runner.ran)) == 3
+    assert sum(map(is_untuned, runner.ran)) == sum(map(is_default, runner.ran)) == 3
+
+
+def test_a_default_schedule_that_cannot_be_drawn_up_costs_its_own_task(
+    tasks: list[ansor.SearchTask], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = default_schedule.default_states
+
+    def fails_for_one(task: ansor.SearchTask) -> Iterator[te.State]:
+        return whole(task) if task is not tasks[1] else iter([[][1]])
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(default_schedule, "default_states", fails_for_one)
+    scheduler = run(tasks, tmp_path / "log.json", Lucky(), 12)
+    assert list(scheduler.failures) == [1] and scheduler.alive == (0, 2) and sum(scheduler.task_trials) == 12
 
 
 def test_the_turns_decide_and_the_last_table_knows(
@@ -102,21 +128,25 @@ def test_who_goes_on_with_the_log_knows_what_the_turns_said(tasks: list[ansor.Se
     assert again.best_costs == [3e-3] * 3
 
 
-def test_slower_than_untuned_is_said_of_each_task(
-    tasks: list[ansor.SearchTask], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("runner", "phrase"), [
+    (Lucky(2e-3), "the untuned one"), (Lucky(default=2e-3), "the default schedule")
+])  # fmt: skip
+def test_slower_than_what_needs_no_search_is_said_of_each_task(
+    runner: Lucky, phrase: str, tasks: list[ansor.SearchTask], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scheduler = run(tasks, tmp_path / "log.json", Lucky(2e-3), 12)
-    text = "no program that was searched for is faster than the untuned one, which took 2 ms"
+    scheduler = run(tasks, tmp_path / "log.json", runner, 12)
+    text = f"no program that was searched for is faster than {phrase}, which took 2 ms"
     assert capsys.readouterr().out.count(text) == 3 and scheduler.best_costs == [2e-3] * 3
 
 
-def test_the_untuned_program_takes_part_after_a_lucky_figure(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
+def test_what_needs_no_search_takes_part_after_a_lucky_figure(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
     """It was hopeless beside single figures, and is not beside those of the turns."""
-    runner = Lucky(4e-3)
+    runner = Lucky(4e-3, 5e-3)
     runner.rng = np.random.default_rng(3)
     runner.luck = 1e-2
     scheduler = run(tasks[:1], tmp_path / "log.json", runner, 4)
-    assert [len(inputs) for inputs in runner.compared] == [3, 2] and is_untuned(runner.compared[1][1])
+    assert [len(inputs) for inputs in runner.compared] == [3, 3]
+    assert is_untuned(runner.compared[1][1]) and is_default(runner.compared[1][2])
     assert scheduler.best_costs == [3e-3]
     best, result = ansor.load_best_record(tmp_path / "log.json", tasks[0].workload_key)
     assert best is not None and result is not None and result.cost == 3e-3

@@ -1,4 +1,4 @@
-"""The untuned program is measured once, as trial 0, and a best that is slower than it does not go unsaid."""
+"""What nobody searched for is measured once, as trial 0, and a best that is slower than it does not go unsaid."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ import ansor
 import te_lite as te
 from ansor.cli import compare as cli_compare
 from ansor.cli.main import main
-from ansor.measure.finals import FINALISTS, Leader, finalists
-from ansor.records.notes import UNTUNED
-from ansor.records.untuned import untuned_of
+from ansor.core.baseline import Baseline
+from ansor.measure.finals import FINALISTS, Leader, finalists, near_after_all
+from ansor.policy import default_schedule
+from ansor.policy.default_schedule import default_state
+from ansor.records.baselines import baselines_of
+from ansor.records.notes import DEFAULT, UNTUNED
 from ansor.sketch.plain import untuned_state
 from tests.ansor.fake_measure import ReadyBuilder
 from tests.workloads import matmul
 
 
 class Paired:
-    """The untuned program takes `untuned` seconds, in turns too, every other one 2 ms."""
+    """The untuned program and the default schedule take so many seconds, in turns too, every other one 2 ms."""
 
-    def __init__(self, untuned: float) -> None:
-        self.untuned = untuned
+    def __init__(self, untuned: float, default: float = 60e-3) -> None:
+        self.untuned, self.default = untuned, default
         self.ran: list[ansor.MeasureInput] = []
         self.compared: list[int] = []
 
     def _seconds(self, inp: ansor.MeasureInput) -> float:
-        return self.untuned if inp.steps == untuned_state(inp.task).steps else 2e-3
+        seconds = {untuned_state(inp.task).steps: self.untuned, default_steps(inp.task): self.default}
+        return seconds.get(inp.steps, 2e-3)
 
     def run(self, inp: ansor.MeasureInput, built: Any) -> ansor.MeasureResult:
         self.ran.append(inp)
@@ -42,6 +46,12 @@ class Paired:
 
     def close(self) -> None:
         pass
+
+
+def default_steps(task: ansor.SearchTask) -> tuple[Any, ...]:
+    state = default_state(task)
+    assert state is not None
+    return state.steps
 
 
 def tune(task: ansor.SearchTask, log: Path, runner: Any, trials: int = 8, resume: bool = True) -> None:
@@ -59,21 +69,23 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
-def test_it_comes_first_is_no_trial_and_is_not_measured_again(
+def test_they_come_first_are_no_trials_and_are_not_measured_again(
     target: str, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task, runner = ansor.SearchTask(matmul, (16, 12, 20), target=target), Paired(50e-3)
     tune(task, log, runner)
-    assert runner.ran[0].steps == untuned_state(task).steps and len(runner.ran) == 9
-    assert "[0] untuned: 50 ms\n" in capsys.readouterr().out
+    first = [untuned_state(task).steps, default_steps(task)]
+    assert [inp.steps for inp in runner.ran[:2]] == first and len(runner.ran) == 10
+    assert "[0] untuned: 50 ms\n[0] default schedule: 60 ms\n" in capsys.readouterr().out
     records = list(ansor.load_records(log))
     assert len(records) == 8 and all(inp.steps for inp, _ in records)
-    kept = untuned_of(log, task)
-    assert kept is not None and (kept[0].steps, kept[1].cost) == (runner.ran[0].steps, 50e-3)
+    kept = baselines_of(log, task)
+    assert [(inp.steps, res.cost) for inp, res in kept.values()] == [(first[0], 50e-3), (first[1], 60e-3)]
     for resume in (True, False):
         tune(task, log, runner, resume=resume)
-        assert f"[0] untuned: 50 ms, as {log} says\n" in capsys.readouterr().out
-    assert sum(inp.steps == runner.ran[0].steps for inp in runner.ran) == 1
+        said = capsys.readouterr().out
+        assert f"[0] untuned: 50 ms, as {log} says\n[0] default schedule: 60 ms, as {log} says\n" in said
+    assert sum(inp.steps in first for inp in runner.ran) == 2
     assert runner.compared == [5, 5, 5]
 
 
@@ -89,7 +101,45 @@ def test_a_runner_that_cannot_compare_is_not_asked(matmul_task: ansor.SearchTask
 
     runner = Single(50e-3)
     tune(matmul_task, log, runner)
-    assert len(runner.ran) == 8 and UNTUNED not in log.read_text()
+    assert len(runner.ran) == 8 and UNTUNED not in log.read_text() and DEFAULT not in log.read_text()
+
+
+def test_a_log_that_has_only_the_untuned_one_gets_the_other(matmul_task: ansor.SearchTask, log: Path) -> None:
+    """As logs were written before there was a default schedule in them."""
+    tune(matmul_task, log, Paired(50e-3))
+    log.write_text("".join(line for line in log.read_text().splitlines(True) if not line.startswith(DEFAULT)))
+    runner = Paired(50e-3)
+    tune(matmul_task, log, runner, trials=4)
+    assert len(runner.ran) == 5 and runner.ran[0].steps == default_steps(matmul_task)
+    assert list(baselines_of(log, matmul_task)) == [Baseline.UNTUNED, Baseline.DEFAULT]
+
+
+def test_a_default_schedule_that_is_the_untuned_program_is_not_measured(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, runner = ansor.SearchTask(matmul, (16, 12, 20), target="cuda"), Paired(50e-3)
+    monkeypatch.setattr(default_schedule, "default_states", lambda task: iter([untuned_state(task)]))
+    assert default_state(task) is None
+    monkeypatch.setattr(Paired, "_seconds", lambda self, inp: 2e-3)
+    tune(task, log, runner)
+    assert len(runner.ran) == 9 and list(baselines_of(log, task)) == [Baseline.UNTUNED]
+
+
+def test_the_default_schedule_is_the_first_that_lowers(
+    matmul_task: ansor.SearchTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = default_schedule.default_states(matmul_task)
+
+    def refusing(state: te.State, *rest: Any) -> te.LoweredFunc:
+        if state.steps != second.steps:
+            raise te.LowerError("refused")
+        return te.lower(state, *rest)
+
+    assert default_steps(matmul_task) == first.steps
+    monkeypatch.setattr(default_schedule, "lower", refusing)
+    assert default_steps(matmul_task) == second.steps
+    monkeypatch.setattr(default_schedule, "default_states", lambda task: iter([first]))
+    assert default_state(matmul_task) is None
 
 
 def test_slower_than_untuned_is_said_and_the_untuned_program_is_the_best(
@@ -108,22 +158,45 @@ def test_slower_than_untuned_is_said_and_the_untuned_program_is_the_best(
     assert runner.compared == [5]
 
 
+@pytest.mark.parametrize("untuned", [50e-3, 1.5e-3])
+def test_slower_than_the_default_schedule_is_said_and_that_is_the_best(
+    untuned: float, matmul_task: ansor.SearchTask, log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two baselines that no program is faster than the faster one is named."""
+    runner = Paired(untuned, 1e-3)
+    tune(matmul_task, log, runner)
+    text = "slower than default: no program that was searched for is faster than the default schedule, which took 1 ms"
+    out = capsys.readouterr().out
+    assert f"{text}\n" in out and "the untuned one" not in out
+    assert matmul_task.best_state(log).steps == default_steps(matmul_task)
+    assert runner.compared == [5]
+    assert main(["best", str(log)]) == 0
+    assert capsys.readouterr().out == "matmul(13, 11, 7) for c: 1 ms  0.0 GFLOP/s  (default schedule)\n"
+    assert main(["log", str(log)]) == 0
+    out = capsys.readouterr().out
+    assert f"in turns: 1 ms (1 ms to 1 ms in 1 figures), the default schedule\n  untuned: {1e3 * untuned:g} ms\n" in out
+    assert "\n  default schedule: 1 ms\n" in out
+
+
 def test_a_faster_best_says_nothing(
     matmul_task: ansor.SearchTask, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tune(matmul_task, log, Paired(3e-3))
-    assert "slower than untuned" not in capsys.readouterr().out
-    assert matmul_task.best_state(log).steps
+    assert "slower than" not in capsys.readouterr().out
+    assert matmul_task.best_state(log).steps not in ((), default_steps(matmul_task))
 
 
-def test_the_untuned_program_counts_before_anything_was_confirmed(matmul_task: ansor.SearchTask, log: Path) -> None:
+@pytest.mark.parametrize("which", Baseline)
+def test_a_baseline_counts_before_anything_was_confirmed(
+    which: Baseline, matmul_task: ansor.SearchTask, log: Path
+) -> None:
     inp = ansor.MeasureInput(matmul_task, matmul_task.compute_dag.init_state)
-    ansor.RecordToFile(log).untuned(None, inp, ansor.MeasureResult((1e-3,), 0, "", 0.1, 1_700_000_000))
+    ansor.RecordToFile(log).baseline(None, which, inp, ansor.MeasureResult((1e-3,), 0, "", 0.1, 1_700_000_000))
     assert matmul_task.best_state(log).steps == ()
     with log.open("a") as file:
-        file.write(UNTUNED + '{"record": {"i": 3}}\n' + UNTUNED + "[]\n")
-    kept = untuned_of(log, matmul_task)
-    assert kept is not None and kept[1].cost == 1e-3
+        for kind in (UNTUNED, DEFAULT):
+            file.write(kind + '{"record": {"i": 3}}\n' + kind + "[]\n")
+    assert {found: res.cost for found, (_, res) in baselines_of(log, matmul_task).items()} == {which: 1e-3}
 
 
 def leader(seconds: float, number: int, inp: ansor.MeasureInput) -> Leader:
@@ -135,13 +208,17 @@ def test_who_is_timed_again(matmul_task: ansor.SearchTask, states: Any) -> None:
     own = [leader(1e-3 * (k + 1), k + 1, inp) for k, inp in enumerate(inputs[:5])]
     logged = [leader(9e-3, 0, inputs[6]), leader(1.5e-3, 0, inputs[7]), leader(1e-3, 0, inputs[0])]
     untuned = leader(2.9e-3, 0, ansor.MeasureInput(matmul_task, matmul_task.compute_dag.init_state))
-    chosen = finalists(own, logged, untuned)
+    default = leader(2.8e-3, 0, inputs[5])
+    chosen = finalists(own, logged, [untuned, default])
     assert [(cost, number) for cost, number, _ in chosen[:FINALISTS]] == [
         (1e-3, 1), (1.5e-3, 0), (2e-3, 2), (3e-3, 3), (4e-3, 4)
     ]  # fmt: skip
-    assert [cost for cost, _, _ in chosen[FINALISTS:]] == [9e-3, 2.9e-3]
-    assert finalists(own, [], leader(3.1e-3, 0, untuned[2])) == own
-    assert finalists([], [], untuned) == []
+    assert [cost for cost, _, _ in chosen[FINALISTS:]] == [9e-3, 2.9e-3, 2.8e-3]
+    assert finalists(own, [], [leader(3.1e-3, 0, untuned[2]), default]) == [*own, default]
+    assert finalists(own, [], [leader(1e-3, 0, inputs[0])]) == own
+    assert finalists([], [], [untuned, default]) == []
+    assert near_after_all([own[0], untuned], own[0], [untuned, default]) == [default]
+    assert near_after_all([own[0]], leader(0.9e-3, 1, inputs[0]), [untuned, default]) == []
 
 
 def test_the_comparison_says_it_too(
@@ -152,3 +229,11 @@ def test_the_comparison_says_it_too(
     monkeypatch.setattr(cli_compare, "timed_in_turns", lambda runs, rounds: figures)
     cli_compare.compare(matmul_task, log, np.random.default_rng(0))
     assert "slower than untuned: the best program of the log takes longer" in capsys.readouterr().out
+    for runner, text in (
+        (Paired(1e-3), "untuned: the best program of the log is the untuned one"),
+        (Paired(3e-3, 5e-4), "default: the best program of the log is the default schedule"),
+    ):
+        log.unlink()
+        tune(matmul_task, log, runner, 4)
+        cli_compare.compare(matmul_task, log, np.random.default_rng(0))
+        assert f"slower than {text}\n" in capsys.readouterr().out

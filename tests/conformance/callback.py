@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import ansor
+from ansor.core.baseline import Baseline
 from ansor.core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ansor.core.protocols import MeasureCallback
 from ansor.offline.common import NoBuilder
@@ -86,13 +87,13 @@ class MeasureCallbackSuite:
         callback.usage([])
 
     def test_what_is_no_trial(self, callback: Any, pairs: tuple[list[MeasureInput], list[MeasureResult]]) -> None:
-        """The untuned program, also one that failed, and figures of programs in turns, some without any."""
+        """Programs that nobody searched for, one of which failed, and figures in turns, of some programs none."""
         inputs, results = pairs
-        if not hasattr(callback, "untuned") and not hasattr(callback, "confirmed"):
+        if not hasattr(callback, "baseline") and not hasattr(callback, "confirmed"):
             pytest.skip("hears of trials only")
-        if hasattr(callback, "untuned"):
-            callback.untuned(None, inputs[0], results[0])
-            callback.untuned(None, inputs[1], results[1])
+        if hasattr(callback, "baseline"):
+            callback.baseline(None, Baseline.UNTUNED, inputs[0], results[0])
+            callback.baseline(None, Baseline.DEFAULT, inputs[1], results[1])
         if hasattr(callback, "confirmed"):
             callback.confirmed(inputs, [[1e-3, 2e-3], [], [3e-3], []])
             callback.confirmed(inputs, [[] for _ in inputs])

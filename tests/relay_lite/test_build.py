@@ -10,12 +10,12 @@ import pytest
 
 import ansor
 import te_lite as te
+from ansor.policy.default_schedule import TRIED, drawn_states
 from ansor.sketch import generate_sketches
 from ansor.sketch.plain import plain_state
 from codegen_c import build as build_c
 from relay_lite import reference
 from relay_lite.compiler.build import build, compile_fused
-from relay_lite.compiler.default_schedule import TRIED, drawn_states
 from relay_lite.compiler.extract import extract_tasks
 from relay_lite.compiler.group_programs import Accept, Choose, GroupProgram, choose_program, choose_programs, wanted
 from relay_lite.compiler.optimize import optimize

@@ -13,6 +13,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.hardware import HardwareParams
+from ansor.policy.default_schedule import default_states
 from ansor.sketch.plain import plain_state
 from codegen_cuda import available_compilers, emulator
 from codegen_cuda import emit as emit_cuda
@@ -20,7 +21,6 @@ from codegen_cuda.architecture import runs_on
 from codegen_cuda.network import CudaNetworkBackend
 from relay_lite import reference
 from relay_lite.compiler.build import build
-from relay_lite.compiler.default_schedule import default_states
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Expr, Function, Tuple

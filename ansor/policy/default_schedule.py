@@ -12,23 +12,44 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ansor.core.options import SketchOptions
-from ansor.core.task import SearchTask
-from ansor.cost_model.analytical_model import AnalyticalModel
-from ansor.evolve.evolution import EvolveOptions
-from ansor.policy.proposals import Proposals
-from ansor.policy.scoring import Scorer
-from ansor.sketch import generate_sketches
-from ansor.sketch.plain import plain_state
-from ansor.space.choices import Group
-from ansor.space.states import concrete
+from te_lite.errors import LowerError
+from te_lite.lower import lower
 from te_lite.state import State
 from te_lite.tensor import ComputeOp
+
+from ..core.options import SketchOptions
+from ..core.task import SearchTask
+from ..cost_model.analytical_model import AnalyticalModel
+from ..evolve.evolution import EvolveOptions
+from ..sketch import generate_sketches
+from ..sketch.plain import plain_state, untuned_state
+from ..space.choices import Group
+from ..space.states import concrete
+from .proposals import Proposals
+from .scoring import Scorer
 
 DRAWN = 512
 TRIED = 12
 SEED = 0
 VARIANTS = 4
+
+
+def default_state(task: SearchTask) -> State | None:
+    """The first program of `default_states` that lowers; None where none does, and where it is the untuned program.
+
+    What a machine has no room for is not drawn, as in a search; what its backend refuses still is seen when it is
+    built.
+    """
+    found = next((state for state in default_states(task) if _lowers(task, state)), None)
+    return None if found is None or found.steps == untuned_state(task).steps else found
+
+
+def _lowers(task: SearchTask, state: State) -> bool:
+    try:
+        lower(state, task.compute_dag.tensors)
+    except LowerError:
+        return False
+    return True
 
 
 def default_states(task: SearchTask) -> Iterator[State]:

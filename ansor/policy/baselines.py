@@ -1,0 +1,30 @@
+"""Trial 0 of a search: the programs that nobody searched for are drawn up, and handed to the measurer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from te_lite.state import State
+
+from ..core.baseline import Baseline
+from ..core.task import SearchTask
+from ..measure.measurer import ProgramMeasurer
+from ..sketch.plain import untuned_state
+from .default_schedule import default_state
+from .search_failure import failing
+
+
+def start_baselines(task: SearchTask, policy: Any, measurer: ProgramMeasurer) -> None:
+    """Begin to measure the programs of a task that nobody searched for, those that the measurer does not know yet.
+
+    Raises SearchFailed where the default schedule cannot be drawn up, and what `ProgramMeasurer.start` raises.
+    """
+    for which in measurer.missing_baselines(task):
+        with failing(task, policy):
+            state = _state(task, which)
+        if state is not None:
+            measurer.start_baseline(task, policy, which, state)
+
+
+def _state(task: SearchTask, which: Baseline) -> State | None:
+    return untuned_state(task) if which is Baseline.UNTUNED else default_state(task)
