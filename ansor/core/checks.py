@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from te_lite.errors import TeError, require
 
 from .errors import PartError
@@ -37,7 +39,7 @@ def require_counts(error: type[TeError], owner: str, **values: Any) -> None:
 def require_whole(error: type[TeError], owner: str, **values: Any) -> None:
     """Raise `error`, naming `owner` and the value, unless all values are integers of at least 0."""
     for name, value in values.items():
-        ok = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        ok = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
         require(ok, error, owner, f"{name} must be an integer of at least 0", got=value)
 
 

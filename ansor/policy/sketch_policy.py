@@ -62,8 +62,9 @@ class EmptyPolicy:
 
     def ask(self, n: int) -> list[State]:
         require_whole(TaskError, "EmptyPolicy.ask", n=n)
-        fresh, self._asked = not self._asked and n > 0, self._asked or n > 0
-        return [self.task.compute_dag.init_state] if fresh else []
+        states = [] if self._asked else [self.task.compute_dag.init_state][:n]
+        self._asked |= n > 0
+        return states
 
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Nothing is learnt."""

@@ -232,6 +232,12 @@ def test_scores_are_numbers(task: ansor.SearchTask, scores: Callable[[int], Any]
     tune(task, Model(lambda n: np.where(np.arange(n) % 2, np.nan, 1.0)))
 
 
+def test_a_number_of_numpy_is_a_number(task: ansor.SearchTask) -> None:
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), PARAMS, seed=0, verbose=0)
+    assert len(policy.ask(np.int64(3))) == 3  # type: ignore[arg-type]
+    assert policy.ask(0) == []
+
+
 @pytest.mark.parametrize("field", ["num_cores", "vector_unit_bytes", "cache_line_bytes"])
 def test_a_machine_has_cores_and_bytes(field: str) -> None:
     with one_sentence(f"hardware parameter {field}: .* got 0"):
