@@ -43,10 +43,11 @@ import numpy as np
 
 import ansor
 from ansor.cli.compare import timed_in_turns
+from ansor.cli.devices import on_device
 from ansor.cli.torch_side import allow_tf32
 from ansor.core.hardware import host_cores
 from ansor.core.nd import aligned_copy
-from ansor.core.target import TF32
+from ansor.core.target import TF32, Target
 from ansor.measure.check import poison
 from ansor.records.best import load_best_record
 from ansor.records.lines import believed_records, workload_of
@@ -261,8 +262,9 @@ class Run:
         computations = row.computations()
         tensors = next(iter(computations.values()))
         hardware = ansor.HardwareParams.from_device(self.target) if device == "cuda" else None
+        target = on_device(Target(self.target))
         tasks = {
-            name: ansor.SearchTask(compute_dag=ComputeDAG(tensors), target=self.target, hardware_params=hardware,
+            name: ansor.SearchTask(compute_dag=ComputeDAG(tensors), target=target, hardware_params=hardware,
                                    desc=f"{row.name}, {name}", precision=row.precision)
             for name, tensors in computations.items()
         }  # fmt: skip

@@ -106,6 +106,11 @@ class CudaBackend(Backend):
             warp_size=found.warp_size,
         )
 
+    def described(self, target: str) -> str:
+        """With the architecture of the first device, where neither that nor a model is said."""
+        said = any(word.startswith(("-arch=", "-model=")) for word in target.split())
+        return target if said else f"{target} -arch={architecture()}"
+
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
         """A function of NumPy arrays and device arrays, see `CudaModule`."""
         return CudaModule(func, target_architecture(target))

@@ -26,6 +26,8 @@ from .toolkit import include_folders, nvcc_path
 
 OPTIONS = ("--std=c++17",)
 HALF_HEADER = "cuda_fp16.h"
+ONE_ARCHITECTURE = "wgmma."
+"""What instructions begin with that sm_90a has."""
 _ARCH = re.compile(r"sm_\d+[af]?")
 
 
@@ -98,7 +100,13 @@ def compile_source(
     if name.startswith("nvrtc"):
         law = f"{name} compiles for {', '.join(nvrtc.architectures())}"
         require(arch.rstrip("af") in nvrtc.architectures(), CompileError, "architecture", law, arch=arch)
-    words = (f"--gpu-architecture={arch}", "--ptxas-options=-v", *OPTIONS, *_less_header(name, source), *options)
+    words = (
+        f"--gpu-architecture={_with_features(arch, source)}",
+        "--ptxas-options=-v",
+        *OPTIONS,
+        *_less_header(name, source),
+        *options,
+    )
     key = cache.key_of(source, name, *words)
     kept = cache.read(key) if use_cache else None
     if kept is not None:
@@ -111,6 +119,11 @@ def compile_source(
     if use_cache:
         cache.write(key, {"log": log}, made)
     return CompiledModule(made, arch, name, log, parse_resources(log), time.perf_counter() - start)
+
+
+def _with_features(arch: str, source: str) -> str:
+    """The architecture with what only devices of just this one have, where a program needs that."""
+    return f"{arch}a" if arch == "sm_90" and ONE_ARCHITECTURE in source else arch
 
 
 def _less_header(name: str, source: str) -> tuple[str, ...]:

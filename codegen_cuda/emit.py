@@ -49,7 +49,6 @@ from .cuda_program import (
     CudaKernel,
     CudaProgram,
     KernelNest,
-    kernel_nests,
 )
 from .early_launch import waiting
 from .errors import EmitError
@@ -65,6 +64,8 @@ from .shared import SharedArray, shared_layout
 from .text import TYPES, CudaText
 from .vector_writes import with_vector_writes
 from .vectors import VectorStore, leaf_stores
+from .warpgroup import TILE_BYTES, emitted_nests, multiplies_in_groups
+from .wgmma_text import FENCE, FENCE_HELPER
 
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
 
@@ -94,6 +95,8 @@ class KernelEmitter:
             self.threads[loop.var] = "0" if loop.extent == 1 else f"(int){tag}"
         self.text = CudaText(self.var, self.load, self.nonnegative, self.widths)
         self.turns = turns(self.nest)
+        self.grouped = multiplies_in_groups(self.nest.body)
+        self.alignment = TILE_BYTES if self.grouped else VECTOR_BYTES
         moved = index_vars(self.nest.body)
         self.unrolled = register_loops(self.nest.body, moved)
         self.moved = set[Var]().union(*moved.values())
@@ -192,6 +195,9 @@ class KernelEmitter:
         """A barrier; one that publishes pipelined copies waits for those of this thread first."""
         if s.publishes:
             self.line(wait(self.text.helpers, s.left))
+        if self.grouped:
+            self.text.helpers["fence_async_proxy"] = FENCE_HELPER
+            self.line(FENCE)
         self.line("__syncthreads();")
 
     def run(self, stores: tuple[Store, ...]) -> None:
@@ -301,7 +307,7 @@ class KernelEmitter:
         total = layout[-1].end if layout else 0
         dynamic = total > STATIC_SHARED_BYTES
         if dynamic:
-            self.line(f"extern __shared__ __align__({VECTOR_BYTES}) unsigned char shared_memory[];")
+            self.line(f"extern __shared__ __align__({self.alignment}) unsigned char shared_memory[];")
         for array in layout:
             self.declare_shared(array, dynamic)
         fragments = self.nest.fragments()
@@ -315,7 +321,7 @@ class KernelEmitter:
         if dynamic:
             self.line(f"{t} *const {name} = ({t} *)(shared_memory + {array.start});  // {array.size} elements")
         else:
-            self.line(f"__shared__ __align__({VECTOR_BYTES}) {t} {name}[{array.size}];")
+            self.line(f"__shared__ __align__({self.alignment}) {t} {name}[{array.size}];")
 
     def shared_name(self, array: SharedArray) -> str:
         if array.buffer is not None:
@@ -369,7 +375,7 @@ def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgr
     block over 1024 x 1024 x 64 threads); UnsafeError for one that the verifier refuses.
     """
     verify(func)
-    nests, scratch = kernel_nests(func)
+    nests, scratch = emitted_nests(func)
     names = Names()
     base = names.fresh(func.name)
     buffers = (*func.args, *scratch)

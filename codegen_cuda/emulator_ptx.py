@@ -8,6 +8,8 @@ source stays a line.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 from te_lite.fragment import Digit, Fragment
 from te_lite.mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
@@ -15,7 +17,9 @@ from te_lite.mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
 from .inline_ptx import Address, Assembly, Instruction, Operand, Vector, assemblies
 
 _ONE = Digit(1, 0, 0)
-_BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op}
+_BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op and op.warps == 1}
+_OF_GROUPS = [op for op in MMA.values() if op.warps > 1]
+_ORDER = re.compile(r"fence\.proxy\.async\.shared::cta|wgmma\.(fence|commit_group|wait_group)\.sync\.aligned")
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
 _COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)?")
 
@@ -38,6 +42,10 @@ def _call(x: Instruction) -> str:
     match x.name, x.operands:
         case name, (Vector(d), Vector(a), Vector(b), Vector(c)) if name in _BY_PTX:
             return _multiply(_BY_PTX[name], d, a, b, c)
+        case name, (Vector(d), Vector(a), str(tile), *_) if name.startswith("wgmma.mma_async."):
+            return _multiply_tile(name, d, a, tile)
+        case name, _ if _ORDER.fullmatch(name):
+            return ""
         case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
             return _load(_LOAD_BY_PTX[name], d, row)
         case name, (Address(to), Address(source), str(size), *rest) if _COPY.fullmatch(name) and len(rest) < 2:
@@ -52,7 +60,11 @@ def _call(x: Instruction) -> str:
             return f"emu_put({to}, emu_tf32({value}));"
         case "min.xorsign.abs.f32", (str(to), str(a), str(b)):
             return f"{to} = emu_min_xorsign({a}, {b});"
-    return f"the_emulator_does_not_know_{re.sub(r'[^a-z0-9]', '_', x.name)}();"
+    return _unknown(x.name)
+
+
+def _unknown(name: str) -> str:
+    return f"the_emulator_does_not_know_{re.sub(r'[^a-z0-9]', '_', name)}();"
 
 
 def _text(operand: Operand) -> str:
@@ -60,10 +72,30 @@ def _text(operand: Operand) -> str:
     return operand
 
 
+def _multiply_tile(name: str, d: tuple[str, ...], a: tuple[str, ...], tile: str) -> str:
+    """A product with a tile in shared memory: of 8 columns at a time, whose fragments are read there."""
+    found = [(op, n) for op in _OF_GROUPS for n in [8 * len(d) // op.registers("d")] if replace(op, n=n).ptx == name]
+    if not found:
+        return _unknown(name)
+    op, columns = found[0]
+    parts = []
+    for tile_number in range(columns // op.n):
+        sums = d[tile_number * op.registers("d") :][: op.registers("d")]
+        b = [f"emu_tile_word({tile}, {tile_number}, {k})" for k in range(op.registers("b"))]
+        parts.append(f"{{ {_handed(op, sums, a, b)} }}")
+    return " ".join(parts)
+
+
 def _multiply(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: tuple[str, ...], c: tuple[str, ...]) -> str:
+    return _handed(op, d, a, [f"emu_word({x})" for x in b], c)
+
+
+def _handed(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: Sequence[str], c: tuple[str, ...] | None = None) -> str:
+    """What a lane hands over, registers of B as texts of words, and what it gets; C is `d` where it is not given."""
     fragments = ", ".join(_fragment(f) for f in (op.a, op.b, op.d))
     table = f"{{{op.m}, {op.n}, {op.k}, {_element(op.element)}, {_element(op.sum)}, {fragments}}}"
-    words = ", ".join("{" + ", ".join(f"emu_word({x})" for x in part) + "}" for part in (a, b, c))
+    held = [[f"emu_word({x})" for x in part] for part in (a, c or d)]
+    words = ", ".join("{" + ", ".join(part) + "}" for part in (held[0], b, held[1]))
     return f"static const EmuMma emu_op = {table}; EmuMmaLane emu_lane = {{&emu_op, {words}}}; " + _together("MMA", d)
 
 

@@ -76,13 +76,14 @@ def _values(s: Stmt) -> tuple[Expr, ...]:
 
 @dataclass(frozen=True)
 class FragmentMultiplies:
-    """Work of a step: `loads` into held buffers, each of which has a place of two in `sets`, then `multiply`."""
+    """Work of a step: `loads` into held buffers, each of which has a place of `count` in `sets`, then `multiply`."""
 
     loads: tuple[Stmt, ...]
     multiply: Stmt
     sets: Mapping[Buffer, Buffer]
     sums: Buffer
     simplifier: Simplifier
+    count: int = SETS
 
     @property
     def registers(self) -> Sequence[Buffer]:
@@ -121,5 +122,5 @@ class FragmentMultiplies:
     def _index(self, buffer: Buffer, index: Expr, step: Expr) -> Expr:
         """Where an element is in the set of a step; elsewhere, where it was."""
         if buffer in self.sets:
-            index = binary("+", binary("*", binary("%", step, SETS), buffer.size), index)
+            index = binary("+", binary("*", binary("%", step, self.count), buffer.size), index)
         return self.simplifier.simplify(index)

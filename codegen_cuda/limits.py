@@ -26,11 +26,11 @@ from .cuda_program import (
     THREAD_TAGS,
     KernelNest,
     Shape,
-    kernel_nests,
 )
 from .errors import LimitError
 from .registers import MAX_ARRAY_BYTES, index_vars, local_bytes, register_loops, unrolled_size
 from .shared import shared_layout
+from .warpgroup import emitted_nests
 
 BASE_REGISTERS = 20
 REGISTERS_PER_THREAD = 255
@@ -122,7 +122,7 @@ class KernelUsage:
 
 def usage(func: LoweredFunc) -> tuple[KernelUsage, ...]:
     """What each kernel of a program uses.  Raises EmitError for programs that cannot be emitted."""
-    nests, _ = kernel_nests(func)
+    nests, _ = emitted_nests(func)
     return tuple([_usage(f"{func.name}_kernel{k}", nest) for k, nest in enumerate(nests)])
 
 

@@ -3,13 +3,15 @@
 mma_m16n8k16_f16_f32(d, a, b)      d += a * b: arrays of a thread, its values in the order of the fragments
 mma_m16n8k8_tf32_f32(d, a, b)      the same, of floats, multiplied by what makes up for the bits that it cuts off
 mma_m16n8k8_tf32x3_f32(d, a, b)    the same by three instructions, on the parts of what `a` and `b` hold
+wgmma_m16n128k64_f16_f32(d, a, tile)
+                                   the same of a group of warps: `tile` is B in shared memory, of 128 columns and 4
+                                   steps of 16 terms; waits for the result
 ldmatrix_x4(r, row)                registers of four matrices; `row` is the address, in shared memory, of this
                                    lane's row of 16 bytes
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from te_lite.expr import BufferLoad, Expr
@@ -17,7 +19,8 @@ from te_lite.mma import F32, OPERANDS, MatrixLoad, Mma
 from te_lite.mma_meaning import BIG, CENTRE, pairs
 from te_lite.stmt import Buffer, WarpLoad, WarpMultiply
 
-from .text import TYPES, CudaText
+from .text import TYPES, CudaText, registers
+from .wgmma_text import group_helpers, group_name
 
 
 class Writer(Protocol):
@@ -118,11 +121,6 @@ def load_helper(form: MatrixLoad) -> str:
 }}"""
 
 
-def registers(numbers: Sequence[int]) -> str:
-    """`{%0, %1}`."""
-    return "{" + ", ".join(f"%{i}" for i in numbers) + "}"
-
-
 def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
     """The call of an instruction, on pointers to what this lane holds of its operands."""
 
@@ -130,6 +128,9 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
         return f"{writer.buffer(e.buffer)} + {writer.index(e.index)}"
 
     if isinstance(s, WarpMultiply):
+        if s.op.warps > 1:
+            writer.text.helpers.update(group_helpers(s.op))
+            return f"{group_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
         writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)

@@ -9,6 +9,7 @@ from te_lite.stmt import Buffer
 
 from .cuda_program import VECTOR_BYTES, KernelNest
 from .reduce import workspace_slots
+from .warpgroup import tiles_of
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,11 @@ class SharedArray:
 
 
 def shared_layout(nest: KernelNest) -> tuple[SharedArray, ...]:
-    """All shared arrays of a kernel, one after the other."""
+    """All shared arrays of a kernel, one after the other; first those that tensor cores read themselves, of which each
+    is a multiple of what they are aligned to."""
     out: list[SharedArray] = []
-    for b in nest.allocated("shared"):
+    tiles = tiles_of(nest.body)
+    for b in sorted(nest.allocated("shared"), key=lambda b: b not in tiles):
         out.append(SharedArray(b, "", b.dtype, max(b.size, 1), out[-1].end if out else 0))
     for key, size in workspace_slots(nest).items():
         out.append(SharedArray(None, key, key.split()[0], size, out[-1].end if out else 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from te_lite.c_text import ADD, BYTES, MUL, POSTFIX, SHORT, UNARY, CText, Dialect
@@ -163,3 +163,8 @@ class CudaText(CText):
             text = _SHORTER[e.func](self._as_float(e.args[0]), "" if dtype == "float64" else "f")
             return (f"(half)({text})", UNARY) if dtype == "float16" else (text, POSTFIX)
         return super()._call(e)
+
+
+def registers(numbers: Sequence[int]) -> str:
+    """`{%0, %1}`."""
+    return "{" + ", ".join(f"%{i}" for i in numbers) + "}"

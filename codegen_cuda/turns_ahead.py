@@ -61,6 +61,16 @@ def points(loops: Iterable[For]) -> int:
     return prod([x.extent for x in loops])
 
 
+def digits(loops: Sequence[For], number: Expr, simplifier: Simplifier) -> dict[Var, Expr]:
+    """The variables of nested loops in iteration number `number`."""
+    env: dict[Var, Expr] = {}
+    stride = 1
+    for x in reversed(loops):
+        env[x.var] = simplifier.simplify(binary("%", binary("//", number, stride), x.extent))
+        stride *= x.extent
+    return env
+
+
 @dataclass(frozen=True)
 class Turns:
     """The loop `turns` of `barrier`, `fetch` (a later tile), and `work` in an even number of `steps`."""
@@ -116,10 +126,4 @@ class Turns:
         return self.work.add(self._digits(step), step)
 
     def _digits(self, step: Expr) -> dict[Var, Expr]:
-        """The variables of the steps' loops in step number `step`."""
-        env: dict[Var, Expr] = {}
-        stride = 1
-        for x in reversed(self.steps):
-            env[x.var] = self.simplifier.simplify(binary("%", binary("//", step, stride), x.extent))
-            stride *= x.extent
-        return env
+        return digits(self.steps, step, self.simplifier)

@@ -7,6 +7,10 @@ n columns.  Registers have 32 bits and are filled from the low end: two halves, 
 text of kernels, the block emulator, the interpreter and the figures of the documents all read this table; what an
 instruction computes is in `mma_meaning.py`.  Maps: PTX ISA, "Warp-level matrix instructions"; CuTe, mma_traits_sm80.
 
+`wgmma_...` is the same for warps in groups of four (`warps`): each multiplies rows of its own by the same B, which the
+tensor cores read from shared memory themselves, so that no fragments of it need be loaded.  Its record is a part of 8
+columns, of which the instruction has up to 32; emitters put them together (`codegen_cuda/warpgroup.py`).
+
 One record stands for more than one instruction: `m16n8k8_tf32x3_f32` multiplies floats of which each is the sum of two
 TF32 parts, by three instructions of TF32 and one addition in float32.
 
@@ -63,8 +67,8 @@ S32 = Element("s32", "int32", 4)
 
 @dataclass(frozen=True, slots=True)
 class Mma:
-    """An instruction: sizes, what it multiplies (`element`) and sums up in (`sum`), fragments, and the least
-    compute capability (80 is sm_80) that has it."""
+    """An instruction: sizes, what it multiplies (`element`) and sums up in (`sum`), fragments, the least compute
+    capability (80 is sm_80) that has it, and how many `warps` execute it together, each for m rows."""
 
     m: int
     n: int
@@ -75,11 +79,13 @@ class Mma:
     b: Fragment
     d: Fragment
     least: int = 80
+    warps: int = 1
 
     @property
     def name(self) -> str:
-        """`m16n8k16_f16_f32`: sizes, elements, sums."""
-        return f"m{self.m}n{self.n}k{self.k}_{self.element.name}_{self.sum.name}"
+        """`m16n8k16_f16_f32`: sizes, elements, sums; `wgmma_k16_f16_f32` of warps in groups."""
+        sizes = f"m{self.m}n{self.n}k{self.k}" if self.warps == 1 else f"wgmma_k{self.k}"
+        return f"{sizes}_{self.element.name}_{self.sum.name}"
 
     @property
     def of_parts(self) -> Mma:
@@ -89,7 +95,10 @@ class Mma:
     @property
     def ptx(self) -> str:
         """The instruction without its registers."""
-        types = f"{self.sum.ptx}.{self.element.ptx}.{self.element.ptx}.{self.sum.ptx}"
+        types = f"{self.sum.ptx}.{self.element.ptx}.{self.element.ptx}"
+        if self.warps > 1:
+            return f"wgmma.mma_async.sync.aligned.m{self.m * self.warps}n{self.n}k{self.k}.{types}"
+        types = f"{types}.{self.sum.ptx}"
         return f"mma.sync.aligned.m{self.m}n{self.n}k{self.k}.row.col.{types}"
 
     def fragment(self, operand: str) -> Fragment:
@@ -117,9 +126,19 @@ def _mma(k: int, element: Element, total: Element) -> Mma:
     return Mma(16, 8, k, element, total, a, b, d)
 
 
+WARPS = 4
+"""Of a group; the first one has a number that is a multiple of it."""
+
+
+def _wgmma(k: int, element: Element, total: Element) -> Mma:
+    """8 columns of the instruction of a group of warps: fragments of a warp are those of `mma.sync`."""
+    return replace(_mma(k, element, total), least=90, warps=WARPS)
+
+
 MMA = {
     x.name: x for x in (_mma(8, TF32, F32), _mma(8, TF32X3, F32), _mma(16, F16, F32), _mma(16, BF16, F32),
-                        _mma(16, F16, F16), _mma(32, S8, S32))
+                        _mma(16, F16, F16), _mma(32, S8, S32),
+                        _wgmma(8, TF32, F32), _wgmma(16, F16, F32), _wgmma(16, BF16, F32), _wgmma(32, S8, S32))
 }  # fmt: skip
 """The instructions by name."""
 

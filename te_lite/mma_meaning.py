@@ -7,7 +7,8 @@ Integers: exact, sums wrap in 32 bits.
 Of TF32 operands a tensor core reads the upper 19 bits, always cutting off what is below.  All products would be too
 small, by 2^-10.5 on average, of which a network of fifty layers makes 4 %.  So operands are first multiplied by
 `CENTRE`, which adds what is lost on average: they are off by 0.65 * 2^-10 of the value at most, as often up as down.
-What has 11 bits stays as it is.  (Rounding to the nearest takes two instructions instead of a multiplication, since
+What has 11 bits stays as it is.  Of groups of warps the tensor cores read B themselves, so what is lost of both is
+added to A.  (Rounding to the nearest takes two instructions instead of a multiplication, since
 adding half a unit to the bits of a NaN may give a number.)
 
 Elements of two parts: x = big + small, the nearest TF32 value and what TF32 reads of the rest, which is off by 2^-23 of
@@ -75,12 +76,23 @@ def pairs(op: Mma) -> tuple[tuple[int, int], ...]:
     return ((0, 0),) if op.element.parts == 1 else ((1, 0), (0, 1), (0, 0))
 
 
-def parts(element: Element, values: Any) -> tuple[Any, ...]:
+def centres(op: Mma) -> tuple[float, float]:
+    """What operands A and B of TF32 are multiplied by before they are read."""
+    return (CENTRE, CENTRE) if op.warps == 1 else (CENTRE * CENTRE, 1.0)
+
+
+def operands(op: Mma, a: Any, b: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What a tensor core reads of A and B."""
+    x, y = [parts(op.element, values, centre) for values, centre in zip((a, b), centres(op), strict=True)]
+    return x, y
+
+
+def parts(element: Element, values: Any, centre: float = CENTRE) -> tuple[Any, ...]:
     """What a tensor core reads of operands, an array of the element's dtype: one number each, or a big and a small."""
     if element.dtype != F32.dtype:
         return (values,)
     if element.parts == 1:
-        return (read(element, values * np.float32(CENTRE)),)
+        return (read(element, values * np.float32(centre)),)
     big = _nearest(element, np.fmin(np.fmax(values, -np.float32(BIG)), np.float32(BIG)))
     return big, read(element, values - big)
 
@@ -103,7 +115,7 @@ def multiply_add(op: Mma, a: Any, b: Any, c: Any) -> Any:
     """`c + a @ b` of tiles [..., m, k], [..., k, n] and [..., m, n], as the instruction computes it."""
     if op.sum.dtype == "int32":
         return (np.matmul(a.astype(np.int64), b.astype(np.int64)) + c).astype(np.int32)
-    x, y = parts(op.element, a), parts(op.element, b)
+    x, y = operands(op, a, b)
     if op.element.parts == 1:
         return added(x[0], y[0], c)
     total: Any = np.zeros_like(c)

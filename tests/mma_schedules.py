@@ -8,12 +8,12 @@ import numpy as np
 
 import te_lite as te
 from te_lite.mma import Element, Mma, mma
-from te_lite.mma_meaning import parts, product
+from te_lite.mma_meaning import operands, product
 
 
-def multiplied(element: Element, values: np.ndarray) -> np.ndarray:
-    """What instructions multiply of an operand, in float64."""
-    return np.sum([x.astype("float64") for x in parts(element, values)], axis=0)
+def multiplied(op: Mma, a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    """What an instruction multiplies of its operands, in float64."""
+    return [np.sum([x.astype("float64") for x in parts], axis=0) for parts in operands(op, a, b)]
 
 
 def left_out(element: Element) -> float:
@@ -164,7 +164,7 @@ class Tiled:
 
     def wrong(self, a: np.ndarray, b: np.ndarray, got: np.ndarray, roundings: int = 1) -> str | None:
         """How far a result is from the exact one, where `roundings` of the sums an instruction do not explain that."""
-        x, y = [multiplied(self.op.element, t) for t in (a, b.T if self.turned else b)]
+        x, y = multiplied(self.op, a, b.T if self.turned else b)
         exact, size = x @ y, np.abs(x) @ np.abs(y)
         unit = {"int32": 0.0, "float16": 2.0**-11, "float32": 2.0**-24}[self.op.sum.dtype]
         steps = -(-self.sizes[2] // self.op.k)

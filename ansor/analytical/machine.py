@@ -30,7 +30,8 @@ class GPU:
 
     `dram` is bytes per second; `l2_per_clock` bytes per clock of the whole chip; `l1` the bytes of a multiprocessor
     that are divided between the L1 cache and shared memory, `shared` the most that shared memory can have of it.
-    `tensor` are operations on halves, summed up in float32, that a multiprocessor does per clock by `mma.sync`.
+    `tensor` are operations on halves, summed up in float32, that a multiprocessor does per clock by `mma.sync`, and
+    `groups` those that it does by `wgmma`, where it has that.
     """
 
     name: str
@@ -48,6 +49,7 @@ class GPU:
     registers: int = 65536
     warp: int = 32
     schedulers: int = 4
+    groups: int = 0
 
     @property
     def flops(self) -> float:
@@ -112,8 +114,8 @@ GPUS: dict[str, GPU] = {
         GPU("V100", 80, 1.530e9, 64, 900e9, 6 * MiB, 2048, 128 * KiB, 96 * KiB, 1024),
         GPU("T4", 40, 1.590e9, 64, 320e9, 4 * MiB, 1280, 96 * KiB, 64 * KiB, 1024, threads=1024, blocks=16),
         GPU("A100", 108, 1.410e9, 64, 1555e9, 40 * MiB, 5120, 192 * KiB, 164 * KiB, 2048),
-        GPU("H100", 132, 1.980e9, 128, 3350e9, 50 * MiB, 5120, 256 * KiB, 228 * KiB, 2560),
-        GPU("H200", 132, 1.980e9, 128, 4800e9, 50 * MiB, 5120, 256 * KiB, 228 * KiB, 2560),
+        GPU("H100", 132, 1.980e9, 128, 3350e9, 50 * MiB, 5120, 256 * KiB, 228 * KiB, 2560, groups=4096),
+        GPU("H200", 132, 1.980e9, 128, 4800e9, 50 * MiB, 5120, 256 * KiB, 228 * KiB, 2560, groups=4096),
         GPU("RTX3090", 82, 1.695e9, 128, 936e9, 6 * MiB, 2624, 128 * KiB, 100 * KiB, 512, threads=1536, blocks=16),
         GPU("RTX4090", 128, 2.520e9, 128, 1008e9, 72 * MiB, 4096, 128 * KiB, 100 * KiB, 512, threads=1536, blocks=24),
     )

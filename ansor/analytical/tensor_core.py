@@ -7,6 +7,9 @@
 
 A warp executes `mma.sync` at a rate of its own (`GPU.tensor`), which on Hopper is less than that of the chip.
 
+Groups of warps read B from shared memory once for four of them, at the chip's own rate (`GPU.groups`), and wait for
+their products once a turn.
+
 Floats in parts (`Element.parts`) are cut once a step, multiplied by three instructions in a row, whose sum is added.
 """
 
@@ -85,10 +88,11 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     instructions = iterations([x for x in _around_instruction(sums.nest) if is_serial(x)])
     steps = instructions / (sums.elements / (op.m * op.n))
     turns = steps / _inner_steps(sums.nest)
-    rate = machine.tensor * 2 / op.element.nbytes / machine.schedulers
+    rate = (machine.tensor if op.warps == 1 else machine.groups) * 2 / op.element.nbytes / machine.schedulers
     cost = 2 * op.m * op.n * op.k * op.element.products / rate
-    brought = sum([part.nbytes for part in parts])
-    loads = sum([part.nbytes / (LANES * _load_bytes(part)) for part in parts])
+    brought = sum([part.nbytes / (op.warps if part.storage.operand == "b" else 1) for part in parts])
+    loaded = [part for part in parts if op.warps == 1 or part.storage.operand == "a"]
+    loads = sum([part.nbytes / (LANES * _load_bytes(part)) for part in loaded])
     cut = sum([part.elements for part in parts]) / LANES if op.element.parts > 1 else 0.0
     share = warps / machine.schedulers
     tensor = share * np.maximum(instructions * cost, steps * cut * CUT_CYCLES)
@@ -97,7 +101,8 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     busy = np.maximum(np.maximum(tensor, shared), issue)
     tiles = max(n.tiles for n in _shared(sums.nest))
     working = np.maximum(ceildiv(warps, machine.schedulers) * instructions * cost, busy)
-    working = working + steps * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
+    waits = steps if op.warps == 1 else turns
+    working = working + waits * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
     late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0)
     return busy, working + turns * (TURN + late)
 

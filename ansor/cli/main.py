@@ -146,6 +146,7 @@ def tune(args: argparse.Namespace) -> int:
     key = _workload_key(args)
     target = Target(args.target)
     backend(target.kind.name).check(str(target))
+    target = cli_devices.on_device(target)
     hardware = cli_devices.hardware_of(target)
     task = SearchTask(workload_key=key, target=target, precision=args.precision, hardware_params=hardware)
     devices = cli_devices.devices_of(args.devices)

@@ -283,6 +283,13 @@ class Backend(ABC):
         """
         raise TaskError(f"target {target!r}: its devices do not tell their numbers")
 
+    def described(self, target: str) -> str:
+        """`target` with what its first device is, where that decides which instructions programs may have.
+
+        Here, the same text.  Raises the backend's error when there is no device.
+        """
+        return target
+
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any] | None:
         """The program as a function of arrays, in this process; it has `source`, `entry_name` and `time(...)`.
 

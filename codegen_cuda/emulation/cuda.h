@@ -119,6 +119,15 @@ template <class P> __forceinline__ EmuRow emu_row(P place, int count) {
   if ((int)(emu_lane_number()) >= 8 * count) return EmuRow();
   return *(const EmuRow *)emu_shared(place);
 }
+// What this lane has in a register of fragment B: four bytes of a column of a tile in shared memory, whose columns are
+// rows of 128 bytes as a descriptor says: swizzled, by the address, 8 of them `stride` bytes after the last 8.
+inline uint32_t emu_tile_word(uint64_t descriptor, int tile, int word) {
+  if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0) __builtin_trap();  // another swizzle, or a base offset
+  const unsigned lane = emu_lane_number(), stride = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
+  unsigned place = ((unsigned)descriptor & 0x3fff) << 4;
+  place += tile * stride + lane / 4 * 128 + lane % 4 * 4 + word * 16;
+  return *(const uint32_t *)emu_shared(place ^ (place >> 3 & 0x70));
+}
 
 // ---------------------------------------------------------------- vector types
 

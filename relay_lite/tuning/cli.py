@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ansor.cli.budget import all_done, total_trials
-from ansor.cli.devices import check_devices, hardware_of
+from ansor.cli.devices import check_devices, hardware_of, on_device
 from ansor.core.backends import backend
 from ansor.core.sealed_folder import require_new
 from ansor.core.target import STRICT, Target
@@ -38,6 +38,7 @@ def tune_network(args: argparse.Namespace) -> int:
     if args.export is not None:
         require_new(NETWORK, args.export)
     backend(target.kind.name).check(str(target))
+    target = on_device(target)
     check_devices(target.kind.name, args.devices)
     seed = args.seed or 0
     network = _network(args, seed)

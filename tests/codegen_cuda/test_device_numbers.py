@@ -105,14 +105,15 @@ def test_the_command_searches_what_the_device_grants(
 
     class Watched(SketchPolicy):
         def __init__(self, task: SearchTask, *args: Any, **options: Any) -> None:
-            asked.append(task.hardware_params.max_shared_memory_per_block)
+            asked.append((task.hardware_params.max_shared_memory_per_block, str(task.target)))
             super().__init__(task, *args, **options)
 
     monkeypatch.setattr(main_module, "SketchPolicy", Watched)
     for target in ("cuda", "cuda -arch=sm_90", "cuda -model=T4"):
         command = ["tune", "matmul", "--shape", "8,8,8", "--trials", "0", "--verbose", "0", "--target", target]
         assert main_module.main(command) == 0
-    assert asked == [232448, 232448, 65536]
+    arch = "cuda -arch=sm_90"
+    assert asked == [(232448, arch), (232448, arch), (65536, "cuda -model=T4")]
     assert hardware_of(Target("c")) == HardwareParams.from_device("c")
 
 

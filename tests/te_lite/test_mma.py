@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from te_lite import mma_meaning
 from te_lite.errors import ScheduleError
 from te_lite.fragment import LANES, Digit, Fragment
 from te_lite.interp import run
@@ -61,7 +62,7 @@ def agrees(op: Mma) -> bool:
 def test_the_maps_are_those_of_the_manual() -> None:
     assert set(MMA) == {
         "m16n8k8_tf32_f32", "m16n8k8_tf32x3_f32", "m16n8k16_f16_f32", "m16n8k16_bf16_f32", "m16n8k16_f16_f16",
-        "m16n8k32_s8_s32",
+        "m16n8k32_s8_s32", "wgmma_k8_tf32_f32", "wgmma_k16_f16_f32", "wgmma_k16_bf16_f32", "wgmma_k32_s8_s32",
     }  # fmt: skip
     assert all(agrees(op) for op in MMA.values())
     assert mma("m16n8k16_f16_f32").ptx == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -115,9 +116,9 @@ def test_the_loop_nest_is_what_runs_through_the_maps(name: str) -> None:
     a, b, c = operands(op, np.random.default_rng(1))
     got = gathered(op.d, execute(op, scattered(op.a, a), scattered(op.b, b), scattered(op.d, c)))
     nest = np.full_like(c, 99)
-    held = [np.stack(parts(op.element, x)) for x in (a, b)]
+    held = [np.stack(x) for x in mma_meaning.operands(op, a, b)]
     run(meaning(op), [*[x if len(x) > 1 else x[0] for x in held], c, nest])
-    x, y = multiplied(op.element, a), multiplied(op.element, b)
+    x, y = multiplied(op, a, b)
     exact = x @ y + c
     if op.sum.dtype == "int32":
         assert np.array_equal(got, exact) and np.array_equal(nest, exact)

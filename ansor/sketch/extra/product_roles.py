@@ -12,6 +12,8 @@ where that gives enough.
 Each of m, n and k is a dimension of its factors, in steps of 1; along it the other loops may add what stands still
 while the product of a tile is computed (a row of a window).  A factor that is read otherwise, such as every second
 column, is copied with the axes of its read first (`Reindex`).
+
+Groups of warps (`Mma.warps`) read one factor from shared memory, where its terms must be neighbours: that is B then.
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ from .padded_shared import axes_read, extents_of
 
 FEWEST_ROWS = 5
 """Of an axis that is rows where neither order of the factors fills a tile; most of it is empty then, and still fast."""
+FEWEST_COLUMNS_OF_GROUPS, FEWEST_ROWS_OF_GROUPS = 24, 49
+"""Of axes worth a group of warps, whose 64 rows read the same columns: of fewer columns it reads as much as single
+warps do."""
+HOPPER = ("H100", "H200")
+"""The models that multiply in groups of warps."""
 FEWEST_TERMS_OF_PARTS = 32
 """Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds."""
 
@@ -42,12 +49,14 @@ FEWEST_TERMS_OF_PARTS = 32
 class Factor:
     """Stage `stage` is read as a factor, its dimension `side` along the rows or columns, `terms` along the sum.
 
-    With `reindexed` they are dimensions of a copy that has the axes of the read (`te_lite.step.Reindex`).
+    With `reindexed` they are dimensions of a copy that has the axes of the read (`te_lite.step.Reindex`).  `last` is
+    the dimension whose elements are neighbours in memory.
     """
 
     stage: int
     side: int
     terms: int
+    last: int
     reindexed: bool = False
 
 
@@ -63,12 +72,12 @@ class Roles:
     b: Factor
 
 
-def roles_of(target: Target, state: State, k: int) -> Roles | None:
-    """How stage `k` is a product for tensor cores of the target; None when it is none."""
+def roles_of(target: Target, state: State, k: int, groups: bool = False) -> Roles | None:
+    """How stage `k` is a product for tensor cores of the target, of groups of warps if asked; None when it is none."""
     stage = state.stages[k]
     if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
         return None
-    op = _instruction(target, stage.compute.body[0])
+    op = _instruction(target, stage.compute.body[0], groups)
     if op is None:
         return None
     reads = [(p, r) for p, by in enumerate(reads_by_producer(state.ops, frozenset())) for r in by if r.reader == k]
@@ -77,7 +86,8 @@ def roles_of(target: Target, state: State, k: int) -> Roles | None:
     extents, space = extents_of(stage.op), len(stage.op.axis)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)
     ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
-    tried = [(op.m, ordered), (op.m, ordered[::-1]), (FEWEST_ROWS, ordered), (FEWEST_ROWS, ordered[::-1])]
+    enough = (FEWEST_ROWS_OF_GROUPS,) if groups else (op.m, FEWEST_ROWS)
+    tried = [(rows, order) for rows in enough for order in (ordered, ordered[::-1])]
     found = [_roles(state, op, rows, first, second, extents, space) for rows, (first, second) in tried]
     return next((roles for roles in found if roles is not None), None)
 
@@ -93,13 +103,17 @@ def _roles(
     m, n, terms = sides.rows[-1], sides.columns[-1], sides.terms[-1]
     if extents[m] < rows or extents[n] <= op.n or extents[terms] < op.k:
         return None
+    if op.warps > 1 and extents[n] < FEWEST_COLUMNS_OF_GROUPS:
+        return None
     if op.element.parts > 1 and prod([extents[x] for x in sides.terms]) < FEWEST_TERMS_OF_PARTS:
         return None
     a, b = [
         factor_of(p, read, side, terms, extents) or _reindexed(state, p, read.reader, side, terms)
         for (p, read), side in ((first, m), (second, n))
     ]
-    return None if a is None or b is None else Roles(op, m, n, terms, a, b)
+    if a is None or b is None or (op.warps > 1 and b.terms != b.last):
+        return None
+    return Roles(op, m, n, terms, a, b)
 
 
 def _reindexed(state: State, stage: int, reader: int, side: int, terms: int) -> Factor | None:
@@ -108,11 +122,12 @@ def _reindexed(state: State, stage: int, reader: int, side: int, terms: int) -> 
     read = plain_read(op, state.stages[stage].op.output())
     axes = [*op.axis, *op.reduce_axis]
     found = [] if read is None else [axes.index(v) for v in axes_in_order(read)]
-    return Factor(stage, found.index(side), found.index(terms), True) if {side, terms} <= set(found) else None
+    whole = {side, terms} <= set(found)
+    return Factor(stage, found.index(side), found.index(terms), len(found) - 1, True) if whole else None
 
 
-def _instruction(target: Target, body: Expr) -> Mma | None:
-    """The instruction that sums up the products of a reduction."""
+def _instruction(target: Target, body: Expr, groups: bool) -> Mma | None:
+    """The instruction, of groups of warps or of single ones, that sums up the products of a reduction."""
     if (
         not isinstance(body, Reduce)
         or body.combiner.name != "sum"
@@ -124,15 +139,17 @@ def _instruction(target: Target, body: Expr) -> Mma | None:
     for op in MMA.values():
         fits = len(loads) == 2 and {x.dtype for x in loads} == {op.element.dtype} and body.dtype == op.sum.dtype
         fits = fits and (op.element.dtype != "float32" or op.element == ELEMENTS.get(target.precision))
-        fits = fits and _has(target, op) and not body.init
+        fits = fits and (op.warps > 1) == groups and _has(target, op) and not body.init
         if fits and any(same(body.sources[0], product(op, x, y)) for x, y in (loads, loads[::-1])):
             return op
     return None
 
 
 def _has(target: Target, op: Mma) -> bool:
-    """Whether the architecture of a target, where it says one, has an instruction."""
+    """Whether the architecture of a target, where it says one, has an instruction; one of groups must be said."""
     digits = "".join([c for c in target.attrs.get("arch", "") if c.isdigit()])
+    if op.warps > 1:
+        return int(digits) == op.least if digits else target.model in HOPPER
     return not digits or int(digits) >= op.least
 
 
@@ -168,4 +185,5 @@ def factor_of(stage: int, read: Read, side: int, terms: int, extents: Sequence[i
                 if axis in found or step != 1:
                     return None
                 found[axis] = d
-    return Factor(stage, found[side], found[terms]) if len(set(found.values())) == 2 else None
+    apart = len(set(found.values())) == 2
+    return Factor(stage, found[side], found[terms], len(read.forms) - 1) if apart else None

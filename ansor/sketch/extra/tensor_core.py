@@ -16,6 +16,9 @@ number of tiles in the pipeline makes sketches of their own.  Shared tiles are s
 others, of words whose terms are not neighbours, have rows that begin 8 banks further each, so that the four terms and
 eight columns which a warp reads at a time are in 32 banks.
 
+Where groups of warps multiply (`wgmma`), there are sketches with them besides: fragments of B are then not loaded, but
+name the tile that tensor cores read (`codegen_cuda/warpgroup.py`).
+
 Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
 (`split_reduction.py`).
 """
@@ -97,18 +100,25 @@ def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
 
 def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
     found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
-    return [_on_tensor_cores(ctx, state, tiles) for state in found for tiles in TILES if _products(ctx, state)]
+    return [
+        _on_tensor_cores(ctx, state, tiles, groups)
+        for groups in (False, True)
+        for state in found
+        for tiles in TILES
+        if _products(ctx, state, groups)
+    ]
 
 
-def _products(ctx: SketchContext, state: State) -> list[int]:
-    return [k for k in range(len(state.stages)) if _is_product(ctx, state, k)]
+def _products(ctx: SketchContext, state: State, groups: bool = False) -> list[int]:
+    """The stages that tensor cores can compute, all of them or in groups of warps."""
+    return [k for k in range(len(state.stages)) if roles_of(ctx.target, state, k, groups) is not None]
 
 
-def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int) -> State:
+def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool) -> State:
     """All products of a state on tensor cores: first all stages, then their loops, which name stages by number."""
     s = Schedule(state)
     keys = [state.stages[k].op.key for k in _products(ctx, state)]
-    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key)) for key in keys]
+    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), groups) for key in keys]
     for product in made:
         warp, sources = _stored(s, product)
         turn, step = _multiplied(s, product)
@@ -125,9 +135,10 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int) -> State:
 # -------------------------------------------------------------------------------------------------------- stages
 
 
-def _staged(s: Schedule, ctx: SketchContext, k: int) -> Parts:
-    """Stage `k` with its sums, fragments and shared tiles as stages of their own."""
-    roles, reader = roles_of(ctx.target, s.state, k), elementwise_reader(s.state, k)
+def _staged(s: Schedule, ctx: SketchContext, k: int, groups: bool) -> Parts:
+    """Stage `k` with its sums, fragments and shared tiles as stages of their own; for groups of warps if it can be."""
+    of_groups = roles_of(ctx.target, s.state, k, groups=True) if groups else None
+    roles, reader = of_groups or roles_of(ctx.target, s.state, k), elementwise_reader(s.state, k)
     assert roles is not None
     result = s.state.stages[k].op.output()
     sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]
@@ -198,7 +209,7 @@ def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:
 def _fetched(s: Schedule, made: Parts, k: int, warps: tuple[int, int], tiles: int) -> None:
     """All threads of a block fetch a tile of factor `k`, in vectors that rows of the factor are multiples of."""
     tile, factor, nbytes = s[made.shared[k]], made.factors[k], made.roles.op.element.nbytes
-    if not _by_matrices(s, made, k):
+    if not _by_matrices(made, k):
         tile.storage_align(tile.leaf_iter_vars[factor.terms], WORDS * 4 // nbytes, PAD_WORDS * 4 // nbytes)
     loop = tile.fuse(*tile.leaf_iter_vars)
     loop, vector = tile.split(loop, gcd(ROW_BYTES // nbytes, tile.op.shape[-1]))
@@ -208,15 +219,15 @@ def _fetched(s: Schedule, made: Parts, k: int, warps: tuple[int, int], tiles: in
     tile.bind(tile.leaf_iter_vars[position + 1], "threadIdx.y")
     tile.bind(lane, "threadIdx.x")
     tile.vectorize(vector)
-    if _by_matrices(s, made, k):
+    if _by_matrices(made, k):
         tile.swizzle()
     tile.pipeline(tiles)
 
 
-def _by_matrices(s: Schedule, made: Parts, k: int) -> bool:
+def _by_matrices(made: Parts, k: int) -> bool:
     """Whether `ldmatrix` can load factor `k`: neighbours in memory are terms, or have two bytes and are transposed."""
-    factor, last = made.factors[k], len(s[made.shared[k]].op.axis) - 1
-    return factor.terms == last or (factor.side == last and made.roles.op.element.nbytes == 2)
+    factor = made.factors[k]
+    return factor.last == factor.terms or (factor.last == factor.side and made.roles.op.element.nbytes == 2)
 
 
 def _loaded(s: Schedule, made: Parts, k: int) -> None:
@@ -227,7 +238,7 @@ def _loaded(s: Schedule, made: Parts, k: int) -> None:
     loops = list(part.leaf_iter_vars)
     if (rows, columns) != (len(loops) - 2, len(loops) - 1):
         part.storage_order(*[d for d in range(len(loops)) if d not in (rows, columns)], rows, columns)
-    if not _by_matrices(s, made, k):
+    if not _by_matrices(made, k):
         part.split_fragment(loops[rows], loops[columns], f"{op.name}.{'ab'[k]}")
         return
     tile_i, i = part.split(loops[rows], fragment.rows)

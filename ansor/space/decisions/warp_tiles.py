@@ -34,7 +34,9 @@ from .point_table import PointTable
 MOST_WARPS = 8
 ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)
 """Instructions of a warp; columns in pairs, which one `ldmatrix` brings."""
-TERM_BYTES = (32, 64, 128, 256)
+GROUP_ROW_TILES, GROUP_COLUMN_TILES = (1, 2), (4, 8, 16, 32)
+"""Of warps in groups, which all have the same columns."""
+TERM_BYTES, GROUP_TERM_BYTES = (32, 64, 128, 256), (128,)
 """Of the terms of one turn, in a row of a tile."""
 OTHER_REGISTERS = 40
 """Of a thread, for addresses and counters."""
@@ -140,26 +142,40 @@ def table(product: Product, hardware: HardwareParams) -> PointTable:
 def _steps(product: Product) -> list[int]:
     """The instructions of a turn."""
     most, element = product.extents[2], product.op.element.nbytes
-    found = [nbytes // (product.op.k * element) for nbytes in TERM_BYTES]
+    lengths = TERM_BYTES if product.op.warps == 1 else GROUP_TERM_BYTES
+    found = [nbytes // (product.op.k * element) for nbytes in lengths]
     return [n for n in found if n <= most and not (product.whole and most % n)]
 
 
 def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
     op, extents = product.op, product.extents
-    warps = [n for n in (1, 2, 4, 8) if n <= MOST_WARPS]
-    choices = pairs_of(pairs_of(warps, warps), pairs_of(ROW_TILES, COLUMN_TILES), _steps(product))
-    for (wm, wn), (tm, tn), steps in choices:
+    for (wm, wn), (tm, tn), steps in _choices(product):
         sides, threads = (op.m * wm * tm, op.n * wn * tn), wm * wn * LANES
         terms = steps * op.k
         used = sum(s.nbytes(n, terms, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
-        factors = op.element.parts * (tm * op.registers("a") + tn * op.registers("b"))
-        registers = tm * tn * op.registers("d") + factors + OTHER_REGISTERS
+        registers = tm * tn * op.registers("d") + _factors(op, tm, tn, steps) + OTHER_REGISTERS
         fits = wm * wn <= MOST_WARPS and threads <= hardware.max_threads_per_block
         fits = fits and used <= hardware.max_shared_memory_per_block
         fits = fits and registers <= MOST_REGISTERS and threads * registers <= REGISTER_FILE
         fits = fits and _needed(wm, tm, extents[0]) and _needed(wn, tn, extents[1])
         if fits and all(n * terms * op.element.nbytes % (ROW_BYTES * threads) == 0 for n in sides):
             yield wm, tm, wn, tn, steps
+
+
+def _choices(product: Product) -> Iterator[tuple[tuple[int, int], tuple[int, int], int]]:
+    """Warps, instructions of a warp, and instructions of a turn, whether there is room for them or not."""
+    warps = [n for n in (1, 2, 4, 8) if n <= MOST_WARPS]
+    if product.op.warps == 1:
+        return pairs_of(pairs_of(warps, warps), pairs_of(ROW_TILES, COLUMN_TILES), _steps(product))
+    groups = [(n, 1) for n in warps if n % product.op.warps == 0]
+    return pairs_of(groups, pairs_of(GROUP_ROW_TILES, GROUP_COLUMN_TILES), _steps(product))
+
+
+def _factors(op: Mma, rows: int, columns: int, steps: int) -> int:
+    """Registers of a thread for fragments: of a step; of groups of warps, which only load A, of all steps of a turn."""
+    if op.warps > 1:
+        return rows * op.registers("a") * steps
+    return op.element.parts * (rows * op.registers("a") + columns * op.registers("b"))
 
 
 def _needed(warps: int, tiles: int, extent: int) -> bool:

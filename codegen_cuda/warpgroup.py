@@ -1,0 +1,226 @@
+"""Groups of four warps that multiply together (`wgmma`): the tensor cores read one factor from shared memory.
+
+    for q in 0..4:                                    for q in 0..4: load a of step q
+      load a, b of step q                  becomes    d += a * tile     four steps, all rows and columns of the warp
+      for i, j: d[i, j] += a[i] * b[j]
+
+What a program says of `b`, its fragments by `ldmatrix`, is where B lies: in rows of 128 bytes along the terms, one for
+each column, swizzled (`te_lite/swizzle.py`), the first at a multiple of 1024 bytes.  That is a layout that descriptors
+know; a program of any other is refused, and so is one whose warps do not all read the same B.
+
+The kernel waits for its products at the end of a turn, while other warps of the multiprocessor go on.  By hand so, 128
+x 128 a block in three tiles, 4096^3 took 272 microseconds on halves and 516 on TF32 on an H200; cuBLAS 198 and 371.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from te_lite.c_text import BYTES
+from te_lite.errors import require
+from te_lite.expr import BufferLoad, Const, Expr, Var, as_expr, binary, index_xor, same
+from te_lite.mma import MatrixLoad, Mma
+from te_lite.perfect_nest import perfect_nest
+from te_lite.simplify import Simplifier
+from te_lite.stmt import (
+    Buffer,
+    For,
+    LoweredFunc,
+    Stmt,
+    WarpLoad,
+    WarpMultiply,
+    allocated,
+    bodies,
+    flattened,
+    seq,
+    stmts_of,
+    with_bodies,
+    written_by,
+)
+from te_lite.swizzle import CHUNK_BYTES, LINE
+from te_lite.visit import free_vars, substitute
+
+from .cuda_program import KernelNest, kernel_nests
+from .errors import EmitError
+from .fragments_ahead import FragmentMultiplies
+from .turns_ahead import digits, points
+
+ROW_BYTES = 128
+"""Of the tile that the tensor cores read, along the terms."""
+TILE_BYTES = 8 * ROW_BYTES
+"""After which a swizzled layout repeats: tiles begin at a multiple of it."""
+PAIR = MatrixLoad(4)
+"""What loads the fragments of two tiles of B."""
+MOST_COLUMNS = 256
+
+
+def emitted_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
+    """The kernels of a program in the form that they are written in, and its scratch buffers (`kernel_nests`).
+
+    Raises EmitError for groups of warps that do not read one factor from shared memory as tensor cores can.
+    """
+    nests, scratch = kernel_nests(func)
+    return [_in_groups(nest) if multiplies_in_groups(nest.body) else nest for nest in nests], scratch
+
+
+def multiplies_in_groups(body: Stmt) -> bool:
+    """Whether a kernel has instructions of groups of warps."""
+    return any(isinstance(s, WarpMultiply) and s.op.warps > 1 for s in stmts_of(body))
+
+
+def tiles_of(body: Stmt) -> set[Buffer]:
+    """The shared buffers that tensor cores read themselves."""
+    found = {s.b.buffer for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.op.warps > 1}
+    return {b for b in found if b.storage == "shared"}
+
+
+def _in_groups(nest: KernelNest) -> KernelNest:
+    rows = nest.block[1]
+    whole = nest.block[0] == 32 and rows % 4 == 0 and nest.block[2] == 1
+    require(
+        whole, EmitError, "wgmma", "a block must have 32 threads in x, and warps in y in groups of 4", block=nest.block
+    )
+    threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
+    made = replace(nest, body=_rewritten(nest.body, nest, threads, nest.ranges()))
+    left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
+    law = "a loop over steps must load the fragments of both factors and multiply all of them"
+    require(not [s for s in left if s.op.warps > 1], EmitError, "wgmma", law)
+    return made
+
+
+def _rewritten(s: Stmt, nest: KernelNest, threads: set[Var], ranges: Simplifier) -> Stmt:
+    """A body whose loops over steps, each around fragments and their products, are products of tiles."""
+    if isinstance(s, For) and multiplies_in_groups(s):
+        steps, body = perfect_nest(s)
+        held: list[Buffer] = []
+        *loads, multiply = flattened(body, held)
+        loops, product = perfect_nest(multiply)
+        if isinstance(product, WarpMultiply) and loads:
+            lane = nest.loops["threadIdx.x"].var
+            return _Steps(steps, tuple(loads), loops, product, tuple(held), lane, frozenset(threads), ranges).stmt()
+    return with_bodies(s, tuple([_rewritten(b, nest, threads, ranges) for b in bodies(s)]))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Loops over `steps` of `loads` into `held` fragments and `product` in `loops`; `lane` is the thread of a warp."""
+
+    steps: tuple[For, ...]
+    loads: tuple[Stmt, ...]
+    loops: tuple[For, ...]
+    product: WarpMultiply
+    held: tuple[Buffer, ...]
+    lane: Var
+    threads: frozenset[Var]
+    ranges: Simplifier
+
+    @property
+    def op(self) -> Mma:
+        return self.product.op
+
+    def stmt(self) -> Stmt:
+        """The loads of A in all steps, and one product of what they brought with the tile of B."""
+        a, b = self.product.a.buffer, self.product.b.buffer
+        count = points(self.steps)
+        fits = {a, b} == set(self.held) and count * self.op.k * self.op.element.nbytes == ROW_BYTES
+        self._require(fits, f"the steps of a turn must cover {ROW_BYTES} bytes of terms, with fragments of their own")
+        rows, columns = self._tiles()
+        every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
+        of_a = tuple([s for s in self.loads if set(filled(s)) == {a}])
+        work = FragmentMultiplies(of_a, self.product, {a: every}, self.product.d.buffer, self.ranges, count)
+        read = [work.read(self._env(step), as_expr(step)) for step in range(count)]
+        wide = replace(self.op, m=self.op.m * rows, n=self.op.n * columns, k=self.op.k * count)
+        tile = self._tile(b, count, columns)
+        zero = as_expr(0)
+        whole = WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), BufferLoad(every, zero), tile)
+        return allocated([every], seq(*read, whole))
+
+    def _require(self, holds: bool, law: str) -> None:
+        require(holds, EmitError, self.op.name, law)
+
+    def _simple(self, e: Expr) -> Expr:
+        return self.ranges.simplify(e)
+
+    def _number(self, e: Expr) -> int:
+        """The value of an index that must be a constant."""
+        simple = self._simple(e)
+        self._require(isinstance(simple, Const), f"fragments must be numbered by loops over them, got {simple!r}")
+        assert isinstance(simple, Const)
+        return int(simple.value)
+
+    def _env(self, step: int) -> Mapping[Var, Expr]:
+        return digits(self.steps, as_expr(step), self.ranges)
+
+    def _tiles(self) -> tuple[int, int]:
+        """The tiles of rows and of columns of a warp, which the loops of the product run over once each."""
+        held = {"d": self.op.d.values, "a": self.op.a.values, "b": self.op.b.values}
+        places = self.product.d, self.product.a, self.product.b
+        found = set()
+        for env in iterations(self.loops, self.ranges):
+            at = [self._number(substitute(e.index, env)) for e in places]
+            found.add(tuple([n // size for n, size in zip(at, held.values(), strict=True)]))
+        rows, columns = [1 + max(x[k] for x in found) for k in (1, 2)]
+        all_tiles = {(i * columns + j, i, j) for i in range(rows) for j in range(columns)}
+        sizes = self.product.d.buffer.size == rows * columns * held["d"] and columns * self.op.n <= MOST_COLUMNS
+        self._require(found == all_tiles and sizes, "a turn must multiply all rows by all columns of a warp")
+        return rows, columns
+
+    def _tile(self, b: Buffer, steps: int, columns: int) -> BufferLoad:
+        """Where the tile of B begins.  Raises EmitError unless its rows, as the loads of B read them, are columns that
+        follow each other in the layout that the tensor cores know."""
+        loads = [s for s in self.loads if set(filled(s)) == {b}]
+        covered: set[int] = set()
+        start: BufferLoad | None = None
+        for s in loads:
+            loops, load = perfect_nest(s)
+            fits = isinstance(load, WarpLoad) and load.form == PAIR
+            self._require(fits, "fragments of B must be loaded by ldmatrix, two tiles at a time, not transposed")
+            assert isinstance(load, WarpLoad)
+            for env in iterations(loops, self.ranges):
+                pair = self._number(substitute(load.to.index, env)) // self.op.b.values
+                covered |= {pair, pair + 1}
+                for step in range(steps):
+                    at = self._simple(substitute(load.row.index, {**env, **self._env(step)}))
+                    first = self._first(at, step, pair, load.row.buffer)
+                    start = BufferLoad(load.row.buffer, first) if start is None else start
+                    alike = load.row.buffer is start.buffer and same(start.index, first)
+                    self._require(alike and self._is_layout(at, step, pair, first), self._law(at))
+        self._require(start is not None and covered == set(range(columns)), "all tiles of B must be loaded")
+        assert start is not None
+        return start
+
+    def _law(self, at: Expr) -> str:
+        return f"B must lie in swizzled rows of {ROW_BYTES} bytes from a multiple of {TILE_BYTES} on, is at {at!r}"
+
+    def _first(self, at: Expr, step: int, pair: int, buffer: Buffer) -> Expr:
+        """Where the tile begins, if the first lane, whose row is not swizzled, reads `at` in a step of a pair."""
+        width = CHUNK_BYTES // BYTES[buffer.dtype]
+        ahead = (pair * 8 * LINE + 2 * step) * width
+        first = self._simple(binary("-", substitute(at, {self.lane: as_expr(0)}), ahead))
+        part = self._simple(binary("%", first, TILE_BYTES // BYTES[buffer.dtype]))
+        whole = isinstance(part, Const) and part.value == 0 and not self.threads & set(free_vars(first))
+        self._require(whole and buffer.storage == "shared", self._law(at))
+        return first
+
+    def _is_layout(self, at: Expr, step: int, pair: int, first: Expr) -> bool:
+        """Whether lane l reads chunk 2 * step + l // 8 % 2 of row l % 8 of tile pair + l // 16."""
+        width = CHUNK_BYTES // self.op.element.nbytes
+        row = binary("+", binary("*", binary("//", self.lane, 16), 8), binary("%", self.lane, 8))
+        row = binary("+", row, 8 * pair)
+        half = binary("%", binary("//", self.lane, 8), 2)
+        chunk = binary("+", binary("*", row, LINE), binary("+", half, 2 * step))
+        swizzled = binary("*", index_xor(self._simple(chunk), self._simple(binary("%", self.lane, 8))), width)
+        gap = self._simple(binary("-", binary("+", first, swizzled), at))
+        return same(self._simple(binary("+", first, swizzled)), at) or (isinstance(gap, Const) and gap.value == 0)
+
+
+def iterations(loops: Sequence[For], simplifier: Simplifier) -> Iterator[dict[Var, Expr]]:
+    """The values of the variables in all iterations of nested loops."""
+    for number in range(points(loops)):
+        yield digits(loops, as_expr(number), simplifier)
+
+
+def filled(s: Stmt) -> list[Buffer]:
+    """What a statement and those inside of it write."""
+    return [b for x in stmts_of(s) for b in written_by(x)]

@@ -1,0 +1,118 @@
+"""Groups of warps that multiply by a tile in shared memory: results, what is refused, and what the source says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from codegen_cuda import CompileError, EmitError, compile_source, emit, usage
+from codegen_cuda.emulator import run_program
+from te_lite.interp import run
+from te_lite.mma import MMA
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
+from tests.mma_schedules import Tiled
+
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
+compiled = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+
+HALF = Tiled("wgmma_k16_f16_f32", (128, 64, 160), (64, 64, 64), (16, 64), turned=True, tiles=3, swizzled=True,
+             matrices="ab", pairs=True)  # fmt: skip
+PROGRAMS = {
+    "half": HALF,
+    "half, two tiles of rows a warp": replace(HALF, block=(128, 32, 64), warp=(32, 32)),
+    "half, a tile that waits": replace(HALF, tiles=1),
+    "half, two groups": replace(HALF, sizes=(128, 96, 100), block=(128, 48, 64), warp=(16, 48)),
+    "half, beyond the edge": replace(HALF, sizes=(75, 90, 90)),
+    "half, rows that ldmatrix does not load": replace(HALF, matrices="b"),
+    "bfloat16": replace(HALF, name="wgmma_k16_bf16_f32"),
+    "tf32": replace(HALF, name="wgmma_k8_tf32_f32", sizes=(64, 64, 80), block=(64, 64, 32)),
+    "int8": replace(HALF, name="wgmma_k32_s8_s32", sizes=(64, 64, 160), block=(64, 64, 128)),
+}
+REFUSED = {
+    "a block of two warps": (replace(HALF, block=(32, 64, 64)), "warps in y in groups of 4, got block=(32, 2, 1)"),
+    "warps with columns of their own": (replace(HALF, block=(64, 64, 64), warp=(32, 32)), "from a multiple of 1024 on"),
+    "a tile that is not swizzled": (replace(HALF, swizzled=False), "swizzled rows of 128 bytes"),
+    "rows of 64 bytes": (replace(HALF, block=(64, 64, 32)), "must cover 128 bytes of terms"),
+    "columns that follow each other in memory": (replace(HALF, turned=False), "not transposed"),
+    "fragments one by one": (replace(HALF, pairs=False), "two tiles at a time"),
+}
+
+
+def lowered(program: Tiled) -> te.LoweredFunc:
+    tensors = program.tensors()
+    return te.lower(program.schedule(tensors), tensors)
+
+
+@emulated
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str) -> None:
+    """The emulator and the interpreter, against float64."""
+    program = PROGRAMS[name]
+    a, b = program.inputs(np.random.default_rng(0))
+    func = lowered(program)
+    for execute in (lambda arrays: run_program(emit(func), arrays), lambda arrays: run(func, arrays)):
+        out = np.full(program.sizes[:2], 77, program.op.sum.dtype)
+        execute([a, b, out])
+        assert program.wrong(a, b, out) is None
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_layout_that_tensor_cores_cannot_read_is_refused(name: str) -> None:
+    program, why = REFUSED[name]
+    with pytest.raises(EmitError, match=re.escape(why)):
+        emit(lowered(program))
+
+
+@emulated
+@pytest.mark.parametrize(
+    "old, new",
+    [("1ull << 62", "2ull << 62"), ("64ull << 32", "32ull << 32"), ("tile + step * 2", "tile + step * 4")],
+)
+def test_a_wrong_descriptor_is_caught(old: str, new: str) -> None:
+    """By the result, or since the emulator knows one layout only."""
+    source = emit(lowered(HALF)).source
+    assert old in source
+    program = replace(emit(lowered(HALF)), source=source.replace(old, new))
+    a, b = HALF.inputs(np.random.default_rng(0))
+    out = np.zeros(HALF.sizes[:2], np.float32)
+    try:
+        run_program(program, [a, b, out])
+    except Exception as e:
+        assert "Emulator" in type(e).__name__
+    else:
+        assert HALF.wrong(a, b, out) is not None
+
+
+def test_what_was_copied_is_made_visible_to_the_tensor_cores_before_each_barrier() -> None:
+    source = emit(lowered(HALF)).source
+    body = source[source.index('extern "C"') :]
+    assert body.count("__syncthreads();") == body.count("fence_async_proxy();\n") > 0
+    assert "ldmatrix_x4((unsigned *)(A_" in body and "(B_shared_local" not in body
+
+
+def test_tiles_are_aligned_and_fragments_of_b_take_no_registers() -> None:
+    """Tiles of B come first in shared memory, at a multiple of 1024."""
+    func = lowered(replace(HALF, sizes=(64, 64, 80), block=(64, 64, 64)))
+    source = emit(func).source
+    assert "__align__(1024)" in source
+    names = re.findall(r"half (?:\*const )?(\w+_shared)\b", source[source.index('extern "C"') :])
+    assert names == ["B_shared", "A_shared"]
+    (used,) = usage(func)
+    singles = usage(lowered(replace(HALF, name="m16n8k16_f16_f32", sizes=(64, 64, 80), block=(64, 64, 64))))
+    assert used.registers < singles[0].registers + 64 and used.shared_bytes == singles[0].shared_bytes
+
+
+@compiled
+@pytest.mark.parametrize("name", [op.name for op in MMA.values() if op.warps > 1])
+def test_they_compile_for_hopper_without_waits_that_the_compiler_adds(name: str) -> None:
+    """Warnings C75.. of ptxas: instructions that it serializes."""
+    (program,) = [p for p in PROGRAMS.values() if p.name == name][:1]
+    made = compile_source(emit(lowered(program)).source, "sm_90")
+    assert "C75" not in made.log and all(k.spill_stores == 0 for k in made.resources)
+    with pytest.raises(CompileError, match="needs sm_90a"):
+        compile_source(emit(lowered(program)).source, "sm_80")
