@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -199,3 +199,18 @@ PROGRAMS = {
     "tf32, beyond the edge": Tiled("m16n8k8_tf32_f32", (18, 33, 45), (32, 32, 16), (32, 16), turned=True),
     "int8": Tiled("m16n8k32_s8_s32", (32, 48, 64), (16, 48, 32), (16, 16), turned=True),
 }  # fmt: skip
+
+_HALF = Tiled("wgmma_k16_f16_f32", (128, 64, 160), (64, 64, 64), (16, 64), turned=True, tiles=3, swizzled=True,
+             matrices="ab", pairs=True)  # fmt: skip
+GROUPS = {
+    "half": _HALF,
+    "half, two tiles of rows a warp": replace(_HALF, block=(128, 32, 64), warp=(32, 32)),
+    "half, a tile that waits": replace(_HALF, tiles=1),
+    "half, two groups": replace(_HALF, sizes=(128, 96, 100), block=(128, 48, 64), warp=(16, 48)),
+    "half, beyond the edge": replace(_HALF, sizes=(75, 90, 90)),
+    "half, rows that ldmatrix does not load": replace(_HALF, matrices="b"),
+    "bfloat16": replace(_HALF, name="wgmma_k16_bf16_f32"),
+    "tf32": replace(_HALF, name="wgmma_k8_tf32_f32", sizes=(64, 64, 80), block=(64, 64, 32)),
+    "int8": replace(_HALF, name="wgmma_k32_s8_s32", sizes=(64, 64, 160), block=(64, 64, 128)),
+}
+"""Programs of warps in groups."""

@@ -15,24 +15,12 @@ from codegen_cuda.emulator import run_program
 from te_lite.interp import run
 from te_lite.mma import MMA
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
-from tests.mma_schedules import Tiled
+from tests.mma_schedules import GROUPS, Tiled
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 compiled = pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 
-HALF = Tiled("wgmma_k16_f16_f32", (128, 64, 160), (64, 64, 64), (16, 64), turned=True, tiles=3, swizzled=True,
-             matrices="ab", pairs=True)  # fmt: skip
-PROGRAMS = {
-    "half": HALF,
-    "half, two tiles of rows a warp": replace(HALF, block=(128, 32, 64), warp=(32, 32)),
-    "half, a tile that waits": replace(HALF, tiles=1),
-    "half, two groups": replace(HALF, sizes=(128, 96, 100), block=(128, 48, 64), warp=(16, 48)),
-    "half, beyond the edge": replace(HALF, sizes=(75, 90, 90)),
-    "half, rows that ldmatrix does not load": replace(HALF, matrices="b"),
-    "bfloat16": replace(HALF, name="wgmma_k16_bf16_f32"),
-    "tf32": replace(HALF, name="wgmma_k8_tf32_f32", sizes=(64, 64, 80), block=(64, 64, 32)),
-    "int8": replace(HALF, name="wgmma_k32_s8_s32", sizes=(64, 64, 160), block=(64, 64, 128)),
-}
+HALF = GROUPS["half"]
 REFUSED = {
     "a block of two warps": (replace(HALF, block=(32, 64, 64)), "warps in y in groups of 4, got block=(32, 2, 1)"),
     "warps with columns of their own": (replace(HALF, block=(64, 64, 64), warp=(32, 32)), "from a multiple of 1024 on"),
@@ -49,10 +37,10 @@ def lowered(program: Tiled) -> te.LoweredFunc:
 
 
 @emulated
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", GROUPS)
 def test_programs(name: str) -> None:
     """The emulator and the interpreter, against float64."""
-    program = PROGRAMS[name]
+    program = GROUPS[name]
     a, b = program.inputs(np.random.default_rng(0))
     func = lowered(program)
     for execute in (lambda arrays: run_program(emit(func), arrays), lambda arrays: run(func, arrays)):
@@ -111,7 +99,7 @@ def test_tiles_are_aligned_and_fragments_of_b_take_no_registers() -> None:
 @pytest.mark.parametrize("name", [op.name for op in MMA.values() if op.warps > 1])
 def test_they_compile_for_hopper_without_waits_that_the_compiler_adds(name: str) -> None:
     """Warnings C75.. of ptxas: instructions that it serializes."""
-    (program,) = [p for p in PROGRAMS.values() if p.name == name][:1]
+    (program,) = [p for p in GROUPS.values() if p.name == name][:1]
     made = compile_source(emit(lowered(program)).source, "sm_90")
     assert "C75" not in made.log and all(k.spill_stores == 0 for k in made.resources)
     with pytest.raises(CompileError, match="needs sm_90a"):

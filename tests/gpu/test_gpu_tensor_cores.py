@@ -7,7 +7,7 @@ import pytest
 
 import te_lite as te
 from tests.ansor.test_floats_in_parts import errors, func_of, fused, product_of
-from tests.mma_schedules import PROGRAMS
+from tests.mma_schedules import GROUPS, PROGRAMS
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
@@ -18,9 +18,9 @@ GUARD = 16
 """How much more than one rounding a sum is off: tensor cores add with few guard bits, in an order of their own."""
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *[f"groups: {name}" for name in GROUPS]])
 def test_products(name: str) -> None:
-    program = PROGRAMS[name]
+    program = GROUPS[name.removeprefix("groups: ")] if name.startswith("groups") else PROGRAMS[name]
     tensors = program.tensors()
     module = CudaModule(te.lower(program.schedule(tensors), tensors), open_device().arch)
     for seed in range(3):
