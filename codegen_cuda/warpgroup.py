@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Const, Expr, Var, as_expr, binary, index_xor, same
-from te_lite.mma import MatrixLoad, Mma
+from te_lite.mma import GROUP_ROW_BYTES, MatrixLoad, Mma
 from te_lite.perfect_nest import perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
@@ -46,9 +46,7 @@ from .errors import EmitError
 from .fragments_ahead import FragmentMultiplies
 from .turns_ahead import digits, points
 
-ROW_BYTES = 128
-"""Of the tile that the tensor cores read, along the terms."""
-TILE_BYTES = 8 * ROW_BYTES
+TILE_BYTES = 8 * GROUP_ROW_BYTES
 """After which a swizzled layout repeats: tiles begin at a multiple of it."""
 PAIR = MatrixLoad(4)
 """What loads the fragments of two tiles of B."""
@@ -123,8 +121,10 @@ class _Steps:
         """The loads of A in all steps, and one product of what they brought with the tile of B."""
         a, b = self.product.a.buffer, self.product.b.buffer
         count = points(self.steps)
-        fits = {a, b} == set(self.held) and count * self.op.k * self.op.element.nbytes == ROW_BYTES
-        self._require(fits, f"the steps of a turn must cover {ROW_BYTES} bytes of terms, with fragments of their own")
+        fits = {a, b} == set(self.held) and count * self.op.k * self.op.element.nbytes == GROUP_ROW_BYTES
+        self._require(
+            fits, f"the steps of a turn must cover {GROUP_ROW_BYTES} bytes of terms, with fragments of their own"
+        )
         rows, columns = self._tiles()
         every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
         of_a = tuple([s for s in self.loads if set(filled(s)) == {a}])
@@ -191,7 +191,9 @@ class _Steps:
         return start
 
     def _law(self, at: Expr) -> str:
-        return f"B must lie in swizzled rows of {ROW_BYTES} bytes from a multiple of {TILE_BYTES} on, is at {at!r}"
+        return (
+            f"B must lie in swizzled rows of {GROUP_ROW_BYTES} bytes from a multiple of {TILE_BYTES} on, is at {at!r}"
+        )
 
     def _first(self, at: Expr, step: int, pair: int, buffer: Buffer) -> Expr:
         """Where the tile begins, if the first lane, whose row is not swizzled, reads `at` in a step of a pair."""

@@ -128,6 +128,8 @@ def _mma(k: int, element: Element, total: Element) -> Mma:
 
 WARPS = 4
 """Of a group; the first one has a number that is a multiple of it."""
+GROUP_ROW_BYTES = 128
+"""Of a row of the tile in shared memory that a group reads: the terms of one column."""
 
 
 def _wgmma(k: int, element: Element, total: Element) -> Mma:

@@ -127,6 +127,11 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
     "split sums of 12 instructions": lambda: matmul(21, 18, 384, "float16"),
     "split sums of a batch": lambda: batched(2, 33, 24, 256, "float16", (False, True)),
     "softmax": lambda: softmax(32, 32, 32),
+    "groups": lambda: linear(53, 80, 160, "float16"),
+    "groups, factors in other places": lambda: matmul(40, 75, 70, "float32"),
+    "groups, a picture": lambda: conv(1, 3, 28, 64, 50, 3, "bfloat16"),
+    "groups, split sums": lambda: linear(53, 40, 512, "float16"),
+    "groups, bytes": lambda: matmul(53, 40, 300, "int8", turned=True, out="int32"),
 }
 NONE: dict[str, tuple[str, Callable[[], list[Tensor]]]] = {
     "a strict task": ("cuda -model=H200", lambda: matmul(32, 32, 32, "float32")),
@@ -213,9 +218,9 @@ def test_programs_compute_the_workload(name: str) -> None:
 
 
 @emulated
-@pytest.mark.parametrize("name", ["half, odd", "tf32, odd"])
+@pytest.mark.parametrize("name", ["half, odd", "tf32, odd", "groups, factors in other places"])
 def test_kernels_compute_the_workload(name: str) -> None:
-    agrees(ComputeDAG(CASES[name]()), 1, 1, on_emulator=True)
+    agrees(ComputeDAG({**CASES, **MORE}[name]()), 1, 1, on_emulator=True)
 
 
 @pytest.mark.long
@@ -244,10 +249,12 @@ def test_twenty_kernels_of_every_sketch_compute_the_workload(name: str) -> None:
 def test_kernels_compile(name: str) -> None:
     """For both architectures, without spilled registers."""
     dag = ComputeDAG({**CASES, **MORE}[name]())
-    sources = [emit(te.lower(state, dag.tensors)).source for state in drawn(dag, 2, 5)]
-    assert all("mma.sync" in source for source in sources)
-    for arch in ("sm_80", "sm_90"):
-        for module in compile_many(sources, arch, workers=2):
+    states = drawn(dag, 2, 5)
+    sources = [emit(te.lower(state, dag.tensors)).source for state in states]
+    assert all(("wgmma." if in_groups(x) else "mma.sync") in y for x, y in zip(states, sources, strict=True))
+    older = [source for source in sources if "wgmma." not in source]
+    for arch, those in (("sm_80", older), ("sm_90", sources)):
+        for module in compile_many(those, arch, workers=2):
             assert not isinstance(module, CompileError), str(module)
             assert all(found.spills == 0 for found in module.resources)
 
@@ -281,7 +288,38 @@ def test_there_is_no_sketch_for(name: str) -> None:
 
 def test_a_sketch_for_every_number_of_tiles() -> None:
     found = sketches(ComputeDAG(linear(64, 64, 64, "float32")))
-    assert [{s.tiles for s in sketch.steps if isinstance(s, Pipeline)} for sketch in found] == [{2}, {3}, {4}]
+    assert [{s.tiles for s in sketch.steps if isinstance(s, Pipeline)} for sketch in found] == [{2}, {3}, {4}] * 2
+    assert [in_groups(sketch) for sketch in found] == [False] * 3 + [True] * 3
+
+
+@pytest.mark.parametrize(
+    "target, there",
+    [("cuda", False), ("cuda -arch=sm_90", True), ("cuda -model=H100", True), ("cuda -arch=sm_80", False),
+     ("cuda -model=A100", False), ("cuda -arch=sm_100", False)],
+)  # fmt: skip
+def test_groups_of_warps_are_for_targets_that_say_they_have_them(target: str, there: bool) -> None:
+    found = sketches(ComputeDAG(matmul(64, 64, 64, "float16")), Target(target))
+    assert found and any(in_groups(sketch) for sketch in found) == there
+
+
+@pytest.mark.parametrize(
+    "tensors, columns",
+    [(matmul(64, 96, 64, "float16"), "A"), (matmul(64, 96, 64, "float16", turned=True), "B"),
+     (conv(1, 3, 28, 64, 64, 3, "float16"), "pad_temp"), (matmul(64, 96, 60, "float16"), None),
+     (matmul(64, 16, 64, "float16", turned=True), None), (batched(2, 64, 64, 64, "float32", (True, False)), None)],
+)  # fmt: skip
+def test_the_columns_of_a_group_are_the_factor_that_lies_along_its_terms(
+    tensors: list[Tensor], columns: str | None
+) -> None:
+    """Enough of them, and terms for a turn; where neither factor lies so, there are no groups."""
+    dag = ComputeDAG(tensors)
+    (k,) = [k for k, op in enumerate(dag.ops) if op.reduce_axis]
+    roles = roles_of(TARGET, dag.init_state, k, groups=True)
+    assert (roles and dag.ops[roles.b.stage].name) == columns
+
+
+def in_groups(sketch: State) -> bool:
+    return any(isinstance(s, SetScope) and "wgmma" in s.scope for s in sketch.steps)
 
 
 def test_factors_change_places_where_rows_are_few() -> None:
@@ -299,8 +337,8 @@ def test_sums_are_split_where_blocks_are_few() -> None:
     """Parts of 128 terms or more, a kernel that adds them up, and what follows there."""
     found = sketches(ComputeDAG(linear(53, 40, 512, "float16")))
     factors = [{s.op.shape[0] for s in x.stages if s.op.name.endswith(".rf")} for x in found]
-    assert factors == [set()] * 3 + [{2}] * 3 + [{4}] * 3
-    assert len(sketches(ComputeDAG(linear(4096, 4096, 4096, "float16")))) == 3
+    assert factors == [set()] * 6 + [{2}] * 6 + [{4}] * 6  # 512 / 4 are two turns of a group
+    assert len(sketches(ComputeDAG(linear(4096, 4096, 4096, "float16")))) == 6
     parts = spaces(ComputeDAG(matmul(21, 18, 384, "float16")))[3:]  # 12 instructions each, behind which are others
     assert len(parts) == 3 and all(set(x.grids[0].table.points[:, 4].tolist()) == {1, 2, 4} for x in parts)
     checker = Checker(ComputeDAG(linear(53, 40, 256, "float16")))

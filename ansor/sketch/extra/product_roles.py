@@ -24,7 +24,7 @@ from math import prod
 
 from te_lite.derive import axes_in_order, plain_read
 from te_lite.expr import Expr, Load, Reduce, same
-from te_lite.mma import MMA, Mma
+from te_lite.mma import GROUP_ROW_BYTES, MMA, Mma
 from te_lite.mma_meaning import product
 from te_lite.reads import Affine, Read, reads_by_producer
 from te_lite.state import State
@@ -103,7 +103,7 @@ def _roles(
     m, n, terms = sides.rows[-1], sides.columns[-1], sides.terms[-1]
     if extents[m] < rows or extents[n] <= op.n or extents[terms] < op.k:
         return None
-    if op.warps > 1 and extents[n] < FEWEST_COLUMNS_OF_GROUPS:
+    if op.warps > 1 and (extents[n] < FEWEST_COLUMNS_OF_GROUPS or extents[terms] < terms_of_groups(op)):
         return None
     if op.element.parts > 1 and prod([extents[x] for x in sides.terms]) < FEWEST_TERMS_OF_PARTS:
         return None
@@ -114,6 +114,11 @@ def _roles(
     if a is None or b is None or (op.warps > 1 and b.terms != b.last):
         return None
     return Roles(op, m, n, terms, a, b)
+
+
+def terms_of_groups(op: Mma) -> int:
+    """The terms of a turn of a group of warps: as many as a row of its tile has."""
+    return GROUP_ROW_BYTES // op.element.nbytes
 
 
 def _reindexed(state: State, stage: int, reader: int, side: int, terms: int) -> Factor | None:

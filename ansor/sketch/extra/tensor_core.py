@@ -37,7 +37,7 @@ from te_lite.tensor import Tensor
 from ..predicates import elementwise_reader
 from ..rule import SketchContext, SketchRule
 from .own_stages import PartsOverBlocks, rules_around
-from .product_roles import Factor, Roles, roles_of
+from .product_roles import Factor, Roles, roles_of, terms_of_groups
 from .split_reduction import NOMINAL_SMS, derive, is_part_of_split
 
 TILES = (2, 3, 4)
@@ -95,7 +95,7 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
 
 
 def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
-    return roles_of(ctx.target, state, k) is not None
+    return _roles(ctx, state, k) is not None
 
 
 def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
@@ -111,7 +111,21 @@ def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
 
 def _products(ctx: SketchContext, state: State, groups: bool = False) -> list[int]:
     """The stages that tensor cores can compute, all of them or in groups of warps."""
-    return [k for k in range(len(state.stages)) if roles_of(ctx.target, state, k, groups) is not None]
+    roles = _roles_of_group if groups else _roles
+    return [k for k in range(len(state.stages)) if roles(ctx, state, k) is not None]
+
+
+def _roles(ctx: SketchContext, state: State, k: int) -> Roles | None:
+    return roles_of(ctx.target, state, k)
+
+
+def _roles_of_group(ctx: SketchContext, state: State, k: int) -> Roles | None:
+    """The roles for a group of warps, whose turns are of one length: parts of split sums must be whole turns."""
+    roles = roles_of(ctx.target, state, k, groups=True)
+    if roles is None or not is_part_of_split(state, k):
+        return roles
+    extent = [it.extent for it in state.stages[k].iters][roles.k]
+    return roles if isinstance(extent, int) and extent % terms_of_groups(roles.op) == 0 else None
 
 
 def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool) -> State:
@@ -137,8 +151,8 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool)
 
 def _staged(s: Schedule, ctx: SketchContext, k: int, groups: bool) -> Parts:
     """Stage `k` with its sums, fragments and shared tiles as stages of their own; for groups of warps if it can be."""
-    of_groups = roles_of(ctx.target, s.state, k, groups=True) if groups else None
-    roles, reader = of_groups or roles_of(ctx.target, s.state, k), elementwise_reader(s.state, k)
+    of_groups = _roles_of_group(ctx, s.state, k) if groups else None
+    roles, reader = of_groups or _roles(ctx, s.state, k), elementwise_reader(s.state, k)
     assert roles is not None
     result = s.state.stages[k].op.output()
     sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]

@@ -21,7 +21,7 @@ import numpy as np
 
 from te_lite.fragment import LANES
 from te_lite.fragment_storage import FragmentStorage, fragment_storage
-from te_lite.mma import ROW_BYTES, Mma
+from te_lite.mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
 from te_lite.state import State
 from te_lite.step import Split
 from te_lite.storage import storage_class
@@ -36,7 +36,7 @@ ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)
 """Instructions of a warp; columns in pairs, which one `ldmatrix` brings."""
 GROUP_ROW_TILES, GROUP_COLUMN_TILES = (1, 2), (4, 8, 16, 32)
 """Of warps in groups, which all have the same columns."""
-TERM_BYTES, GROUP_TERM_BYTES = (32, 64, 128, 256), (128,)
+TERM_BYTES = (32, 64, 128, 256)
 """Of the terms of one turn, in a row of a tile."""
 OTHER_REGISTERS = 40
 """Of a thread, for addresses and counters."""
@@ -142,7 +142,7 @@ def table(product: Product, hardware: HardwareParams) -> PointTable:
 def _steps(product: Product) -> list[int]:
     """The instructions of a turn."""
     most, element = product.extents[2], product.op.element.nbytes
-    lengths = TERM_BYTES if product.op.warps == 1 else GROUP_TERM_BYTES
+    lengths = TERM_BYTES if product.op.warps == 1 else (GROUP_ROW_BYTES,)
     found = [nbytes // (product.op.k * element) for nbytes in lengths]
     return [n for n in found if n <= most and not (product.whole and most % n)]
 
