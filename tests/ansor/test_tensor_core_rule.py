@@ -127,12 +127,15 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
     "split sums of 12 instructions": lambda: matmul(21, 18, 384, "float16"),
     "split sums of a batch": lambda: batched(2, 33, 24, 256, "float16", (False, True)),
     "softmax": lambda: softmax(32, 32, 32),
+}
+IN_GROUPS: dict[str, Callable[[], list[Tensor]]] = {
     "groups": lambda: linear(53, 80, 160, "float16"),
     "groups, factors in other places": lambda: matmul(40, 75, 70, "float32"),
     "groups, a picture": lambda: conv(1, 3, 28, 64, 50, 3, "bfloat16"),
     "groups, split sums": lambda: linear(53, 40, 512, "float16"),
     "groups, bytes": lambda: matmul(53, 40, 300, "int8", turned=True, out="int32"),
 }
+EVERY = {**CASES, **MORE, **IN_GROUPS}
 NONE: dict[str, tuple[str, Callable[[], list[Tensor]]]] = {
     "a strict task": ("cuda -model=H200", lambda: matmul(32, 32, 32, "float32")),
     "a GPU without the instruction": ("cuda -arch=sm_75", lambda: matmul(32, 32, 32, "float16")),
@@ -220,27 +223,27 @@ def test_programs_compute_the_workload(name: str) -> None:
 @emulated
 @pytest.mark.parametrize("name", ["half, odd", "tf32, odd", "groups, factors in other places"])
 def test_kernels_compute_the_workload(name: str) -> None:
-    agrees(ComputeDAG({**CASES, **MORE}[name]()), 1, 1, on_emulator=True)
+    agrees(ComputeDAG(EVERY[name]()), 1, 1, on_emulator=True)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", {**CASES, **MORE})
+@pytest.mark.parametrize("name", EVERY)
 def test_many_programs_compute_the_workload(name: str) -> None:
-    agrees(ComputeDAG({**CASES, **MORE}[name]()), 2, 2, on_emulator=False)
+    agrees(ComputeDAG(EVERY[name]()), 2, 2, on_emulator=False)
 
 
 @pytest.mark.long
 @emulated
-@pytest.mark.parametrize("name", {**CASES, **MORE})
+@pytest.mark.parametrize("name", EVERY)
 def test_many_kernels_compute_the_workload(name: str) -> None:
-    agrees(ComputeDAG({**CASES, **MORE}[name]()), 2, 3, on_emulator=True)
+    agrees(ComputeDAG(EVERY[name]()), 2, 3, on_emulator=True)
 
 
 @pytest.mark.slow
 @emulated
-@pytest.mark.parametrize("name", {**CASES, **MORE})
+@pytest.mark.parametrize("name", EVERY)
 def test_twenty_kernels_of_every_sketch_compute_the_workload(name: str) -> None:
-    agrees(ComputeDAG({**CASES, **MORE}[name]()), 20, 4, on_emulator=True)
+    agrees(ComputeDAG(EVERY[name]()), 20, 4, on_emulator=True)
 
 
 @pytest.mark.long
@@ -249,14 +252,26 @@ def test_twenty_kernels_of_every_sketch_compute_the_workload(name: str) -> None:
 def test_kernels_compile(name: str) -> None:
     """For both architectures, without spilled registers."""
     dag = ComputeDAG({**CASES, **MORE}[name]())
-    states = drawn(dag, 2, 5)
-    sources = [emit(te.lower(state, dag.tensors)).source for state in states]
-    assert all(("wgmma." if in_groups(x) else "mma.sync") in y for x, y in zip(states, sources, strict=True))
-    older = [source for source in sources if "wgmma." not in source]
-    for arch, those in (("sm_80", older), ("sm_90", sources)):
-        for module in compile_many(those, arch, workers=2):
-            assert not isinstance(module, CompileError), str(module)
-            assert all(found.spills == 0 for found in module.resources)
+    sources = [emit(te.lower(state, dag.tensors)).source for state in drawn(dag, 2, 5) if not in_groups(state)]
+    assert all("mma.sync" in source for source in sources)
+    for arch in ("sm_80", "sm_90"):
+        compiled_without_spills(sources, arch)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+@pytest.mark.parametrize("name", IN_GROUPS)
+def test_kernels_of_groups_compile(name: str) -> None:
+    dag = ComputeDAG(IN_GROUPS[name]())
+    sources = [emit(te.lower(state, dag.tensors)).source for state in drawn(dag, 2, 5) if in_groups(state)]
+    assert sources and all("wgmma." in source for source in sources)
+    compiled_without_spills(sources, "sm_90")
+
+
+def compiled_without_spills(sources: list[str], arch: str) -> None:
+    for module in compile_many(sources, arch, workers=2):
+        assert not isinstance(module, CompileError), str(module)
+        assert all(found.spills == 0 for found in module.resources)
 
 
 @pytest.mark.long
