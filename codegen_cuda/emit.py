@@ -19,20 +19,8 @@ from te_lite.interval import INDEX_DTYPES
 from te_lite.mma import REGISTER_BYTES
 from te_lite.names import Names, identifier
 from te_lite.stmt import (
-    Alloc,
-    Barrier,
-    Buffer,
-    For,
-    ForKind,
-    If,
-    LoweredFunc,
-    Seq,
-    Stmt,
-    Store,
-    ThreadReduce,
-    WarpLoad,
-    WarpMultiply,
-    map_exprs,
+    Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt,
+    Store, ThreadReduce, WarpLoad, WarpMultiply, map_exprs,
 )  # fmt: skip
 from te_lite.verify import verify
 from te_lite.visit import substitute
