@@ -102,6 +102,12 @@ class KernelNest:
     def block(self) -> Shape:
         return self.extents(THREAD_TAGS)
 
+    def check_launch(self) -> None:
+        """Raises EmitError for a grid or block that no device has."""
+        for tags, shape, most in ((BLOCK_TAGS, self.grid, MOST_BLOCKS), (THREAD_TAGS, self.block, MOST_THREADS)):
+            for tag, extent, limit in zip(tags, shape, most, strict=True):
+                require(extent <= limit, EmitError, tag, f"no device has more than {limit} along it", extent=extent)
+
     def ranges(self) -> Simplifier:
         """What is known of the loops' variables."""
         known = Simplifier()

@@ -13,14 +13,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from te_lite.errors import require
 from te_lite.expr import Binary, BufferLoad, Expr, Var, const
 from te_lite.interval import INDEX_DTYPES
 from te_lite.mma import REGISTER_BYTES
 from te_lite.names import Names, identifier
 from te_lite.stmt import (
-    Alloc, Barrier, Buffer, For, ForKind, If, LoweredFunc, Seq, Stmt,
-    Store, ThreadReduce, WarpLoad, WarpMultiply, map_exprs,
+    Alloc,
+    Barrier,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    LoweredFunc,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReduce,
+    WarpLoad,
+    WarpMultiply,
+    map_exprs,
 )  # fmt: skip
 from te_lite.verify import verify
 from te_lite.visit import substitute
@@ -28,9 +39,6 @@ from te_lite.width import Widths
 
 from .async_copy import scalar_copy, vector_store, wait
 from .cuda_program import (
-    BLOCK_TAGS,
-    MOST_BLOCKS,
-    MOST_THREADS,
     STATIC_SHARED_BYTES,
     THREAD_TAGS,
     VECTOR_BYTES,
@@ -39,7 +47,6 @@ from .cuda_program import (
     KernelNest,
 )
 from .early_launch import waiting
-from .errors import EmitError
 from .lane_digits import with_lane_digits
 from .launch_bounds import launch_bounds
 from .mma_text import warp_text
@@ -318,17 +325,11 @@ class KernelEmitter:
         return self.workspaces[array.key]
 
 
-def _check_launch(nest: KernelNest) -> None:
-    for tags, shape, most in ((BLOCK_TAGS, nest.grid, MOST_BLOCKS), (THREAD_TAGS, nest.block, MOST_THREADS)):
-        for tag, extent, limit in zip(tags, shape, most, strict=True):
-            require(extent <= limit, EmitError, tag, f"no device has more than {limit} along it", extent=extent)
-
-
 def _kernel(
     nest: KernelNest, name: str, buffers: tuple[Buffer, ...], waits: bool
 ) -> tuple[CudaKernel, str, dict[str, str]]:
     """One kernel, its text, and the helper functions it calls."""
-    _check_launch(nest)
+    nest.check_launch()
     ranges = nest.ranges()
     body = with_operands_ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
     body, tiles = in_outer_product_order(body)
