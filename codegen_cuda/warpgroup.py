@@ -21,11 +21,12 @@ from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Const, Expr, Var, as_expr, binary, index_xor, same
 from te_lite.mma import GROUP_ROW_BYTES, MatrixLoad, Mma
-from te_lite.perfect_nest import perfect_nest
+from te_lite.perfect_nest import IN_TURN, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Buffer,
     For,
+    If,
     LoweredFunc,
     Stmt,
     WarpLoad,
@@ -89,6 +90,9 @@ def _in_groups(nest: KernelNest) -> KernelNest:
 
 def _rewritten(s: Stmt, nest: KernelNest, threads: set[Var], ranges: Simplifier) -> Stmt:
     """A body whose loops over steps, each around fragments and their products, are products of tiles."""
+    if isinstance(s, If) and multiplies_in_groups(s):
+        law = "all warps of a group must come to the instruction, which stands under a condition on threads"
+        require(not threads & free_vars(s.cond), EmitError, "wgmma", law, condition=s.cond)
     if isinstance(s, For) and multiplies_in_groups(s):
         steps, body = perfect_nest(s)
         held: list[Buffer] = []
@@ -121,6 +125,9 @@ class _Steps:
         """The loads of A in all steps, and one product of what they brought with the tile of B."""
         a, b = self.product.a.buffer, self.product.b.buffer
         count = points(self.steps)
+        alone = all(set(filled(s)) in ({a}, {b}) for s in self.loads)
+        in_turn = all(x.kind in IN_TURN for x in (*self.steps, *self.loops))
+        self._require(alone and in_turn, "a step must load the fragments of both factors, multiply, and nothing else")
         fits = {a, b} == set(self.held) and count * self.op.k * self.op.element.nbytes == GROUP_ROW_BYTES
         self._require(
             fits, f"the steps of a turn must cover {GROUP_ROW_BYTES} bytes of terms, with fragments of their own"
@@ -201,7 +208,7 @@ class _Steps:
         ahead = (pair * 8 * LINE + 2 * step) * width
         first = self._simple(binary("-", substitute(at, {self.lane: as_expr(0)}), ahead))
         part = self._simple(binary("%", first, TILE_BYTES // BYTES[buffer.dtype]))
-        whole = isinstance(part, Const) and part.value == 0 and not self.threads & set(free_vars(first))
+        whole = isinstance(part, Const) and part.value == 0 and not self.threads & free_vars(first)
         self._require(whole and buffer.storage == "shared", self._law(at))
         return first
 

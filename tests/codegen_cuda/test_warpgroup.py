@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,12 @@ import pytest
 import te_lite as te
 from codegen_cuda import CompileError, EmitError, compile_source, emit, usage
 from codegen_cuda.emulator import run_program
+from codegen_cuda.warpgroup import multiplies_in_groups
+from te_lite.expr import compare
 from te_lite.interp import run
 from te_lite.mma import MMA
+from te_lite.perfect_nest import IN_TURN
+from te_lite.stmt import Alloc, Barrier, For, If, Stmt, bodies, seq, stmts_of, with_bodies
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.mma_schedules import GROUPS, Tiled
 
@@ -54,6 +59,34 @@ def test_a_layout_that_tensor_cores_cannot_read_is_refused(name: str) -> None:
     program, why = REFUSED[name]
     with pytest.raises(EmitError, match=re.escape(why)):
         emit(lowered(program))
+
+
+def around_steps(s: Stmt, change: Callable[[For], Stmt]) -> Stmt:
+    """A body whose loop over steps is changed."""
+    if isinstance(s, For) and s.kind in IN_TURN and isinstance(s.body, Alloc) and multiplies_in_groups(s):
+        return change(s)
+    return with_bodies(s, tuple([around_steps(b, change) for b in bodies(s)]))
+
+
+def test_every_warp_of_a_group_must_come() -> None:
+    func = lowered(HALF)
+    warp = next(s.var for s in stmts_of(func.body) if isinstance(s, For) and s.tag == "threadIdx.y")
+    some = around_steps(func.body, lambda steps: If(compare("<", warp, 3), steps))
+    with pytest.raises(EmitError, match="all warps of a group must come to the instruction"):
+        emit(replace(func, body=some))
+
+
+def test_nothing_else_in_a_step_is_lost() -> None:
+    func = lowered(HALF)
+    more = around_steps(func.body, lambda steps: replace(steps, body=with_bodies(steps.body, (behind(steps.body),))))
+    with pytest.raises(EmitError, match="multiply, and nothing else"):
+        emit(replace(func, body=more))
+
+
+def behind(s: Stmt) -> Stmt:
+    """The body of an allocation behind a statement of its own."""
+    (body,) = bodies(s)
+    return seq(Barrier(), body)
 
 
 @emulated
