@@ -6,13 +6,14 @@ import hashlib
 import heapq
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 from .access import AccessInfo, access_info
-from .errors import ExprError, require
+from .errors import ExprError, TeError, require
 from .expr import Binary, Call, Cast, Compare, Const, Expr, Load, Logical, Not, Reduce, Select, Var
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from .text import dag_text, hash_text
@@ -21,15 +22,12 @@ from .text import dag_text, hash_text
 class Computation:
     """An immutable, analysed computation.
 
-    `tensors` are the inputs and outputs of the workload; their order is the order of kernel arguments.
+    `tensors` are the inputs and outputs of the workload, each of them once; their order is the order of kernel
+    arguments.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        law = "a list of tensors is needed, the inputs and outputs of the workload"
-        require(isinstance(tensors, list | tuple), ExprError, "ComputeDAG", law, got=tensors)
-        require(len(tensors) > 0, ExprError, "ComputeDAG", "at least one tensor is needed")
-        for t in tensors:
-            require(isinstance(t, Tensor), ExprError, "ComputeDAG", "is made of tensors", got=t)
+        require_tensors("ComputeDAG", tensors, ExprError)
         self.tensors = tuple(tensors)
         self.ops = _stage_order(self.tensors)
 
@@ -77,6 +75,22 @@ class Computation:
 
     def __repr__(self) -> str:
         return f"ComputeDAG({', '.join(op.name for op in self.ops)})"
+
+
+def require_tensors(subject: str, tensors: Sequence[Tensor], error: type[TeError]) -> None:
+    """Raise `error` for what is no list of inputs and outputs, each of them once and one of them computed."""
+    law = "a list of tensors is needed, the inputs and outputs of the workload"
+    require(isinstance(tensors, list | tuple), error, subject, law, got=tensors)
+    require(len(tensors) > 0, error, subject, "at least one tensor is needed")
+    for t in tensors:
+        require(isinstance(t, Tensor), error, subject, "is made of tensors", got=t)
+    names = ", ".join([t.name for t in tensors])
+    law = "computes nothing, its list has inputs only; add the tensor that is computed"
+    require(any(isinstance(t.op, ComputeOp) for t in tensors), error, subject, law, got=names)
+    counts = Counter((t.op.key, t.value_index) for t in tensors)
+    twice = [t.name for t in tensors if counts[t.op.key, t.value_index] > 1]
+    law = f"each tensor is listed once, and its list has a tensor twice: {', '.join(dict.fromkeys(twice))}"
+    require(not twice, error, subject, law, got=names)
 
 
 class _Reads:

@@ -388,6 +388,6 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> S
     outputs = [
         t for x in items for t in ([x] if isinstance(x, Tensor) else [x.output(k) for k in range(x.num_outputs)])
     ]
-    found = ComputeDAG(outputs)
+    found = ComputeDAG(list(dict.fromkeys(outputs)))
     inputs = [op.output() for op in found.ops if not isinstance(op, ComputeOp)]
-    return Schedule(ComputeDAG([*inputs, *outputs]))
+    return Schedule(ComputeDAG(list(dict.fromkeys([*inputs, *outputs]))))

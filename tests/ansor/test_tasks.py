@@ -145,6 +145,14 @@ def test_tasks(scale):
             ansor.SearchTask(**kwargs)
 
 
+@pytest.mark.parametrize("listed, law", [(["A"], "computes nothing, its list has inputs only"), (["A", "B", "B"], "B")])
+def test_a_function_that_lists_no_computation_is_refused(scale, listed, law):
+    name = f"{scale.__name__}_of_{len(listed)}"
+    ansor.register_workload(name, lambda n: [{t.name: t for t in scale(n, 2.0)}[x] for x in listed])
+    with pytest.raises(ansor.TaskError, match=rf"_of_{len(listed)}\(8\): .*{law}"):
+        ansor.SearchTask(name, (8,), target="c")
+
+
 def test_best_of_a_log(tmp_path, matmul_task, record):
     log = tmp_path / "log"
     ansor.save_records(log, *zip(record(0, error_no=5), strict=True))

@@ -125,3 +125,14 @@ def test_a_placeholder_is_no_dag_of_other_things() -> None:
         te.ComputeDAG(["A"])  # type: ignore[list-item]
     with pytest.raises(te.ExprError, match="at least one tensor"):
         te.ComputeDAG([])
+
+
+def test_a_dag_computes_something_and_lists_each_tensor_once() -> None:
+    x = te.placeholder((4,), name="X")
+    y = te.compute((4,), lambda i: x[i] + 1.0, name="Y")
+    with pytest.raises(te.ExprError, match="ComputeDAG: computes nothing, its list has inputs only; add the tensor"):
+        te.ComputeDAG([x])
+    for twice in ([x, y, y], [x, y, x]):
+        with pytest.raises(te.ExprError, match="ComputeDAG: each tensor is listed once, and its list has a tensor"):
+            te.ComputeDAG(twice)
+    assert te.create_schedule([x, y, y.op]).state.dag.tensors == (x, y)
