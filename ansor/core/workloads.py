@@ -20,6 +20,7 @@ from te_lite.dag_difference import first_difference
 from te_lite.errors import TeError, require
 
 from .errors import TaskError
+from .hints import did_you_mean
 
 WorkloadFunc = Callable[..., Sequence[Tensor]]
 
@@ -139,8 +140,12 @@ def make_workload_key(func: WorkloadFunc | str, args: Sequence[Any]) -> str:
     """The key of a registered function with arguments: `["matmul", 512, 512, 512]` as text."""
     name = func if isinstance(func, str) else registered_name(func) or _name_of(func)
     if _function(name) is None:
-        raise TaskError(f"workload {name!r}: is not registered; decorate the function with @ansor.register_workload")
+        raise _unregistered(name, "decorate the function with @ansor.register_workload")
     return json.dumps([name, *map(_to_json, args)])
+
+
+def _unregistered(name: str, law: str) -> TaskError:
+    return TaskError(f"workload {name!r}: is not registered; {did_you_mean(name, [*_FUNCTIONS, *_OFFERED])}{law}")
 
 
 def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:
@@ -178,10 +183,8 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
         raise TaskError(f"workload key {workload_key[:200]!r}: is not a JSON list that starts with a name")
     func = _function(data[0])
     if func is None:
-        raise TaskError(
-            f"workload {data[0]!r}: is not registered; decorate its function with @ansor.register_workload,"
-            f" or give its tensors to ansor.register_workload_tensors"
-        )
+        law = "decorate its function with @ansor.register_workload, or give its tensors to"
+        raise _unregistered(data[0], f"{law} ansor.register_workload_tensors")
     try:
         tensors = func(*map(_from_json, data[1:]))
     except Exception as error:
