@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from te_lite import ComputeDAG, PlaceholderOp, Tensor
+from te_lite.dag_difference import first_difference
 from te_lite.errors import require
 from te_lite.hooks import Hook
 from te_lite.schedule import Schedule
@@ -88,10 +89,11 @@ class SearchTask:
     """A computation to be tuned for a target.
 
     The computation is a registered function with `args`, a `workload_key`, or a `compute_dag` (which is registered
-    under its own key).  `hardware_params` default to what the target says.  `task_inputs` maps placeholder names to
-    the arrays to measure with, instead of random ones.  `layout_rewrite_option` says how layout-free inputs are stored
-    when programs are measured (target `c` only).  `precision` is that of the target (`Target.with_precision`): with
-    "tf32" or "fp32x3", products of floats may be computed by tensor cores.
+    under its own key, or under `workload_key` where that is given, too).  `hardware_params` default to what the target
+    says.  `task_inputs` maps placeholder names to the arrays to measure with, instead of random ones.
+    `layout_rewrite_option` says how layout-free inputs are stored when programs are measured (target `c` only).
+    `precision` is that of the target (`Target.with_precision`): with "tf32" or "fp32x3", products of floats may be
+    computed by tensor cores.
     Raises TaskError for an unknown workload or target, or arguments that do not fit.
     """
 
@@ -109,6 +111,8 @@ class SearchTask:
         desc: str = "",
         precision: str | None = None,
     ) -> None:
+        law = "the target must be a keyword, as in SearchTask(func, args, target='c')"
+        require(not isinstance(compute_dag, Target | str), TaskError, "SearchTask", law, got=compute_dag)
         if target is None:
             raise TaskError("SearchTask: a target is needed, for example target='c'")
         target = Target.of(target) if precision is None else Target.of(target).with_precision(precision)
@@ -122,6 +126,8 @@ class SearchTask:
             require(isinstance(compute_dag, list | tuple), TaskError, "SearchTask: compute_dag", law, got=compute_dag)
             compute_dag = ComputeDAG(compute_dag)
         self.workload_key = _key(func, args, compute_dag, workload_key)
+        if func is not None and compute_dag is not None:
+            _require_same(compute_dag, self.workload_key)
         if compute_dag is not None:
             register_dag(self.workload_key, compute_dag)
         self.__dict__["compute_dag"] = compute_dag or workload_dag(self.workload_key)
@@ -268,10 +274,21 @@ def _layout_option(subject: str, option: int, target: Target) -> LayoutRewriteOp
     return LayoutRewriteOption(option)
 
 
+def _require_same(dag: ComputeDAG, key: str) -> None:
+    """Raise TaskError for a computation that is not that of the key, under which its records would be filed."""
+    law = "func and args, or compute_dag, are given, not both, and compute_dag is another computation"
+    different = first_difference(workload_dag(key), dag)
+    if different is not None:
+        raise TaskError(f"SearchTask: {law}: `{different[1]}`, where {key_text(key)} has `{different[0]}`")
+
+
 def _key(
     func: WorkloadFunc | str | None, args: Sequence[Any] | None, dag: ComputeDAG | None, workload_key: str | None
 ) -> str:
     if workload_key is not None:
+        own = workload_key if func is None or args is None else make_workload_key(func, args)
+        law = "func and args, or workload_key, are given, not both, and workload_key is another one"
+        require(own == workload_key, TaskError, "SearchTask", law, workload_key=workload_key, of_func=own)
         return workload_key
     if func is not None:
         if args is None:

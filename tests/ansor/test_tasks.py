@@ -131,6 +131,8 @@ def test_tasks(scale):
     assert ansor.SearchTask(workload_key=task.workload_key, target="c").compute_dag is dag
     part = ansor.SearchTask(compute_dag=dag, target="c", hardware_params=ansor.HardwareParams(num_cores=3))
     assert (part.hardware_params.num_cores, part.hardware_params.cache_line_bytes) == (3, 64)
+    again = ansor.SearchTask("norm", (1, 4, 4), target="c").compute_dag
+    assert ansor.SearchTask("norm", (1, 4, 4), compute_dag=again, target="c").compute_dag is again
     for kwargs, text in (
         ({"target": "c"}, "a computation is needed"),
         ({"compute_dag": dag}, "a target is needed"),
@@ -139,16 +141,25 @@ def test_tasks(scale):
         ({"compute_dag": dag, "target": "c", "task_inputs": {"Z": 1}}, "'Z' is no placeholder"),
         ({"compute_dag": dag, "target": "c", "task_inputs": {"A": np.zeros(4)}}, "must be float32"),
         ({"func": scale, "target": "c"}, "a function needs args"),
+        ({"func": "norm", "args": (1, 4, 4), "compute_dag": "c"}, "the target must be a keyword, .*got 'c'"),
+        ({"func": "norm", "args": (1, 4, 4), "compute_dag": dag, "target": "c"}, "compute_dag is another computation"),
+        ({"func": "norm", "args": (1, 4, 4), "workload_key": "x", "target": "c"}, "workload_key is another one"),
+        ({"func": "nrom", "args": (1, 4, 4), "target": "c"}, "did you mean norm"),
         ({"workload_key": '["nobody", 1]', "target": "c"}, "is not registered"),
     ):
         with pytest.raises(ansor.TaskError, match=text):
             ansor.SearchTask(**kwargs)
 
 
-@pytest.mark.parametrize("listed, law", [(["A"], "computes nothing, its list has inputs only"), (["A", "B", "B"], "B")])
+@pytest.mark.parametrize("listed, law", [((0,), "computes nothing, its list has inputs only"), ((0, 1, 1), "twice: B")])
 def test_a_function_that_lists_no_computation_is_refused(scale, listed, law):
     name = f"{scale.__name__}_of_{len(listed)}"
-    ansor.register_workload(name, lambda n: [{t.name: t for t in scale(n, 2.0)}[x] for x in listed])
+
+    def func(n):
+        tensors = scale(n, 2.0)
+        return [tensors[k] for k in listed]
+
+    ansor.register_workload(name, func)
     with pytest.raises(ansor.TaskError, match=rf"_of_{len(listed)}\(8\): .*{law}"):
         ansor.SearchTask(name, (8,), target="c")
 
