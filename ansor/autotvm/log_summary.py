@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 
 from te_lite.errors import TeError
+from te_lite.step import Step
 
+from ..measure.progress import seconds_text
 from ..records.failures import cause
 from ..records.files import LineReader, PathLike
 from ..records.journal import scan_lines
@@ -31,6 +33,12 @@ def holds_configurations(filename: PathLike) -> bool:
 def log_summary(filename: PathLike) -> LogSummary:
     """Read a log of either kind.  Raises JournalError when it cannot be read."""
     return _of_templates(filename) if holds_configurations(filename) else summary_of(filename)
+
+
+def believed_text(one: TaskSummary, steps: tuple[Step, ...]) -> str:
+    """The seconds by which a program of a task is known, where they are from, and which program it is."""
+    where = " in turns" if one.is_of_turns(steps) else ""
+    return f"{seconds_text(one.ranked[steps][1].cost)}{where}, {one.called(steps)}"
 
 
 def _of_templates(filename: PathLike) -> LogSummary:

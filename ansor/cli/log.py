@@ -8,7 +8,7 @@ from typing import Any
 
 from te_lite.errors import require
 
-from ..autotvm.log_summary import log_summary
+from ..autotvm.log_summary import believed_text, log_summary
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
 from ..measure.progress import rate_text, seconds_text, spread_text
@@ -73,6 +73,9 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     if one.turns:
         which = "" if one.turns_baseline is None else f", {one.turns_baseline.phrase}"
         yield f"  the best few timed again, in turns: {spread_text(one.turns)}{which}"
+    if one.ranked and (one.turns or one.settled != one.best):
+        steps = next(iter(one.ranked))
+        yield f"  best, export and apply_best take: {believed_text(one, steps)}"
     for baseline, seconds in one.baselines.items():
         yield f"  {baseline.value}: {seconds_text(seconds)}"
     for trials in checkpoints(len(one.curve)):

@@ -12,18 +12,22 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import TeError
+from te_lite.step import Step
 
 from ..core.baseline import Baseline
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from .baselines import Program, baseline_among, program_of, read_baseline
 from .belief import Believed, Judge
-from .confirmed import read_turns
+from .best import best_first
+from .confirmed import SettledReader, read_turns
 from .failures import cause, read_failure
 from .files import PathLike
 from .journal import scan_lines
-from .lines import Record, RecordReader, least_of, workload_of
+from .lines import Record, least_of, workload_of
 from .notes import RUN, read_note
+
+Steps = tuple[Step, ...]
 
 
 @dataclass
@@ -34,7 +38,9 @@ class TaskSummary:
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
     building and measuring took in all.  `baselines` are the seconds of the programs that nobody searched for,
     `turns` all figures of the best program when the best few were last timed in turns, `turns_baseline` which of the
-    baselines it is, if it is one; `reasons` why the first failure of each cause was one.
+    baselines it is, if it is one; `reasons` why the first failure of each cause was one.  `ranked` are the programs
+    that worked, each once, in the order in which the log is believed; `in_turns` all figures of those that were last
+    timed in turns.
     """
 
     title: str
@@ -51,6 +57,9 @@ class TaskSummary:
     turns: tuple[float, ...] = ()
     turns_baseline: Baseline | None = None
     reasons: dict[str, str] = field(default_factory=dict)
+    ranked: dict[Steps, Record] = field(default_factory=dict)
+    in_turns: dict[Steps, tuple[float, ...]] = field(default_factory=dict)
+    unsearched: dict[Steps, Baseline] = field(default_factory=dict)
 
     @property
     def untuned(self) -> float | None:
@@ -73,8 +82,24 @@ class TaskSummary:
 
     @property
     def settled(self) -> float | None:
-        """The seconds of the best program, by its figures in turns where there are some."""
-        return self.best if self.confirmed is None else self.confirmed
+        """The seconds of the best program as the log is believed: by its figures in turns where there are some."""
+        return next((res.cost for _, res in self.ranked.values()), self.best)
+
+    def trial_of(self, steps: Steps) -> int | None:
+        """The number of the trial, from 1, that measured a program first."""
+        return next((k for k, inp in enumerate(self.inputs, 1) if inp.steps == steps), None)
+
+    def called(self, steps: Steps) -> str:
+        """What a program is called: a baseline by its phrase, others by their trial."""
+        which, trial = self.unsearched.get(steps, None if steps else Baseline.UNTUNED), self.trial_of(steps)
+        if which is not None:
+            return which.phrase
+        return "of another log" if trial is None else f"trial {trial}"
+
+    def is_of_turns(self, steps: Steps) -> bool:
+        """Whether a program is known by its figures in turns."""
+        figures = self.in_turns.get(steps)
+        return figures is not None and self.ranked[steps][1].cost == float(np.median(figures))
 
     def after(self, trials: int) -> float | None:
         """The least seconds after so many trials."""
@@ -124,10 +149,17 @@ def is_one_of(name: str, names: Sequence[str]) -> bool:
 def summary_of(filename: PathLike) -> LogSummary:
     """Read a log; records are not replayed.  Raises JournalError when it cannot be read."""
     logger = logging.getLogger("ansor")
-    reader = RecordReader(filename)
-    records = Believed(reader, Judge(workload_of, least_of, lambda inp: None), str(filename), logger)
+    reader = SettledReader(filename)
+    settled = list(reader)
+    judge = Judge(workload_of, least_of, lambda inp: None)
+    records = Believed(reader.measured, judge, str(filename), logger)
     tasks = _by_task(records)
     runs = _add_notes(Path(filename), tasks)
+    for pairs in (settled, reader.outranked):
+        _add_ranked(Believed(best_first(pairs), judge, str(filename), None), tasks)
+    for key, last in reader.confirmations.items():
+        if key in tasks:
+            tasks[key].in_turns = {inp.steps: res.costs for inp, res in last.turns}
     return LogSummary(str(filename), tasks, runs, reader.complaint() or records.complaint())
 
 
@@ -139,6 +171,13 @@ def _by_task(records: Iterable[Record]) -> dict[tuple[str, str], TaskSummary]:
             tasks[key] = _of_task(inp.task)
         tasks[key].add(res, inp)
     return tasks
+
+
+def _add_ranked(records: Iterable[Record], tasks: Mapping[tuple[str, str], TaskSummary]) -> None:
+    """Let tasks have their programs that worked, which come best first, after those that they have."""
+    for inp, res in records:
+        if res.ok and (task := tasks.get(workload_of(inp))):
+            task.ranked.setdefault(inp.steps, (inp, res))
 
 
 def _of_task(task: SearchTask) -> TaskSummary:
@@ -162,6 +201,7 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
             known[program_of(inp)] = which
             if res.ok and (task := tasks.get(workload_of(inp))):
                 task.baselines[which] = res.cost
+                task.unsearched[inp.steps] = which
         if turns and (task := tasks.get(workload_of(turns[0][0]))):
             task.turns, task.turns_baseline = turns[0][1].costs, baseline_among(known, turns[0][0])
         if failure is not None and (task := tasks.get(workload_of(failure[0][0]))):

@@ -12,7 +12,7 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
-from ..autotvm.log_summary import log_summary
+from ..autotvm.log_summary import believed_text, log_summary
 from ..core.errors import NoRecordError, TaskError
 from ..core.hints import install
 from ..core.measure_values import MeasureInput
@@ -190,18 +190,18 @@ def _decision_facts(one: TaskSummary) -> list[dict[str, str]]:
     if one.task is None or one.flops is None:
         return []
     tables = decisions(one.task.compute_dag, [inp.steps for inp in one.inputs])
-    shown = [(table, decision_lines(table, one.results)) for table in tables[:SHOWN]]
+    best = next((one.trial_of(steps) for steps in one.ranked), None)
+    shown = [(table, decision_lines(table, one.results, best)) for table in tables[:SHOWN]]
     return [{"programs": f"{len(t.members)} of {len(one.inputs)}", "picture": svg} for t, svg in shown if svg]
 
 
 def _programs(one: TaskSummary, sources: bool) -> list[Program]:
-    """The best program of a task and the runner-up."""
-    right = sorted([(res.cost, k) for k, res in enumerate(one.results) if res.ok and one.inputs])
+    """The best program of a task and the runner-up, as the log is believed."""
     found: list[Program] = []
-    for cost, k in right[:2]:
-        inp, name = one.inputs[k], "the best program" if not found else "the runner-up"
+    for steps in list(one.ranked)[:2]:
+        name = "the best program" if not found else "the runner-up"
         try:
-            found.append(_program(f"{name}: {seconds_text(cost)}, trial {k + 1}", inp, sources))
+            found.append(_program(f"{name}: {believed_text(one, steps)}", one.ranked[steps][0], sources))
         except TeError:  # of a workload or a target that is not known here, or steps that do not replay
             continue
     return found

@@ -41,8 +41,11 @@ def curve_points(curve: Sequence[float | None], results: Sequence[MeasureResult]
     return steps_of(trials, curve), steps_of(active_seconds([res.timestamp for res in results]), curve)
 
 
-def decision_lines(table: Decisions, results: Sequence[MeasureResult]) -> str:
-    """Parallel coordinates of the programs of a structure; the last axis is the time, failed programs have none."""
+def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_trial: int | None = None) -> str:
+    """Parallel coordinates of the programs of a structure; the last axis is the time, failed programs have none.
+
+    The thick line is the program of `best_trial` (from 1), or that of the least time where the structure has it not.
+    """
     own = [results[k] for k in table.members]
     costs = [res.cost for res in own if res.ok]
     if not table.names or not costs:
@@ -50,7 +53,8 @@ def decision_lines(table: Decisions, results: Sequence[MeasureResult]) -> str:
     slowest = max(costs) * 1.3
     order = sorted(range(len(own)), key=lambda k: own[k].cost if own[k].ok else slowest, reverse=True)
     kept = order if len(order) <= LINES else [order[k] for k in np.linspace(0, len(order) - 1, LINES).astype(int)]
-    best = order[-1]
+    best = next((k for k, member in enumerate(table.members) if member + 1 == best_trial), order[-1])
+    kept = [*[k for k in kept if k != best], best]
     rows = []
     for k in kept:
         kind = "failed" if not own[k].ok else "best" if k == best else quarter(own[k].cost, costs)

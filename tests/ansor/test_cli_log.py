@@ -96,6 +96,24 @@ def test_what_was_confirmed_stands_beside_what_was_measured_once(write: Any, cap
     assert "timed again" not in capsys.readouterr().out
 
 
+def test_it_says_which_program_best_takes(
+    matmul_task: ansor.SearchTask, states: Any, tmp_path: Path, capsys: Any
+) -> None:
+    """The figures in turns go before the single ones, and what was measured later goes before both if it is faster."""
+    log = tmp_path / "log.json"
+    first, second, later = [ansor.MeasureInput(matmul_task, state) for state in states(3)]
+    recorder, result = ansor.RecordToFile(log), ansor.MeasureResult
+    recorder.callback(None, [first, second], [result((c,), 0, "", 0.5, 1_700_000_000) for c in (1e-3, 2e-3)])
+    recorder.confirmed([first, second], [[5e-3], [4e-3]])
+    for text in ("4 ms in turns, trial 2", "3 ms, trial 3"):
+        assert main(["log", str(log)]) == 0
+        out = capsys.readouterr().out
+        assert "best 1 ms" in out and f"\n  best, export and apply_best take: {text}\n" in out
+        assert main(["best", str(log)]) == 0
+        assert f"for c: {text[:4]}" in capsys.readouterr().out
+        recorder.callback(None, [later], [result((3e-3,), 0, "", 0.5, 1_700_000_000)])
+
+
 @pytest.mark.parametrize("which", Baseline)
 def test_what_nobody_searched_for_is_named(
     which: Baseline, write: Any, matmul_task: ansor.SearchTask, states: Any, capsys: Any
@@ -110,6 +128,7 @@ def test_what_nobody_searched_for_is_named(
     out = capsys.readouterr().out
     assert "1 trials of 1 task" in out and f"\n  {which.value}: 2 ms\n" in out
     assert f"in turns: 3 ms (3 ms to 3 ms in 1 figures), {which.phrase}\n" in out
+    assert f"\n  best, export and apply_best take: 3 ms in turns, {which.phrase}\n" in out
     assert main(["best", "log.json"]) == 0
     assert capsys.readouterr().out.endswith(f"  ({which.value})\n")
     assert sorted(names_in("log.json").values()) == sorted([which.value, "trial 1"])
