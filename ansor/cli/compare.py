@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +14,24 @@ from te_lite.reference import random_inputs
 
 from ..core.build import build_function
 from ..core.errors import MeasureError
+from ..core.hints import ansor
 from ..core.measure_values import MeasureInput
 from ..core.nd import aligned_copy
 from ..core.task import SearchTask
 from ..measure.check import accepted_values, mismatch, poison
 from ..measure.progress import seconds_text
 from ..records.baselines import baseline_among, known_baselines
+from ..records.best import load_best_record
 from ..sketch.plain import untuned_state
-from .numpy_side import numpy_run
+from .numpy_side import REFERENCE, numpy_run
 from .torch_side import torch_run
 
 NUMPY, TORCH = LIBRARIES = ("numpy", "torch")
 ROUNDS = 9
 REST = 0.1
 SLICE = 0.05
+MOST_APART = 2.0
+"""Where the best program takes so many times what the log says, or so much less, it is not judged by today's times."""
 CALLED = 0.9
 """A program that takes less than this of a call is named apart from it."""
 
@@ -74,7 +78,7 @@ def compare(
         if t in right:
             wrong = mismatch(array, right[t])
             require(not wrong, MeasureError, t.name, f"the best program is wrong: {wrong}")
-    words, numpy = numpy_run(task, inputs)
+    name, numpy = numpy_run(task, inputs)
     runs: dict[str, Callable[[], object]] = {
         "best": lambda: best(*arrays),
         "untuned": lambda: untuned(*arrays),
@@ -85,16 +89,32 @@ def compare(
         runs[TORCH] = torch_run(task, [inputs[t] for t in tensors if t in inputs], outputs[0])
     seconds = {name: statistics.median(t) for name, t in timed_in_turns(runs, ROUNDS).items()}
     print("the result agrees with NumPy's, in float64")
-    names = {"best": "the best program", "untuned": "the untuned loop nest", NUMPY: f"NumPy, {words}", TORCH: "PyTorch"}
-    for name, s in seconds.items():
-        print(f"  {names[name]:<32}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+    names = {"best": "the best program", "untuned": "the untuned loop nest", NUMPY: name, TORCH: "PyTorch"}
+    for run, s in seconds.items():
+        print(f"  {names[run]:<32}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+    if name.startswith(REFERENCE):
+        print(f"  {REFERENCE} says what is right, array by array, and is not written for speed")
     alone = min(best.time(*arrays, repeat=3, min_repeat_ms=round(1e3 * SLICE)).results)
     if alone < CALLED * seconds["best"]:
         print(f"  all called from Python; the best program by itself takes {seconds_text(alone)}")
-    which = baseline_among(known_baselines(log), MeasureInput(task, schedule.state))
-    if which is not None:
-        print(f"slower than {which.name.lower()}: the best program of the log is {which.phrase}")
-    elif seconds["best"] > seconds["untuned"]:
-        print("slower than untuned: the best program of the log takes longer than the untuned loop nest")
+    now = alone if alone < CALLED * seconds["best"] else seconds["best"]
+    for line in _verdict(task, log, MeasureInput(task, schedule.state), now, seconds["best"] > seconds["untuned"]):
+        print(line)
     print(f"the records are in {log}")
     return seconds
+
+
+def _verdict(task: SearchTask, log: str | Path, best: MeasureInput, now: float, slower: bool) -> Iterator[str]:
+    """How the best program, which takes `now` seconds, stands to what the log says of it and to the untuned one."""
+    _, result = load_best_record(log, task.workload_key, task.target)
+    ratio = 1.0 if result is None else now / result.cost
+    if result is not None and not 1 / MOST_APART <= ratio <= MOST_APART:
+        busy = "now" if ratio > 1 else "when it was measured"
+        law = f"takes {ratio:.2g} times what the log says of it, {seconds_text(result.cost)}"
+        hint = f"compare again when it is quiet, or use `{ansor('remeasure', str(log))}`"
+        yield f"the best program {law}; is the machine another one, or was it busy {busy}? {hint}"
+    which = baseline_among(known_baselines(log), best)
+    if which is not None:
+        yield f"slower than {which.name.lower()}: the best program of the log is {which.phrase}"
+    elif slower and 1 / MOST_APART <= ratio <= MOST_APART:
+        yield "slower than untuned: the best program of the log takes longer than the untuned loop nest"

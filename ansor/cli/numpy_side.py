@@ -66,16 +66,20 @@ OPERATORS: dict[str, tuple[str, Callable[..., Array]]] = {
 """By the name of a workload: what it is in NumPy, in words, and as a function of the numbers of the key and inputs."""
 
 
-def numpy_run(task: SearchTask, inputs: Mapping[Tensor, Array]) -> tuple[str, Run]:
-    """What NumPy is to compute on the inputs of a task, in words, and the function that does.
+REFERENCE = "the reference evaluator"
 
-    A workload that is not of the catalogue is evaluated operation by operation (`te_lite.reference`).
+
+def numpy_run(task: SearchTask, inputs: Mapping[Tensor, Array]) -> tuple[str, Run]:
+    """What stands beside the programs of a task, by name, and the function that computes it on the inputs.
+
+    That is NumPy for a workload of the catalogue.  Any other is evaluated operation by operation (`te_lite.reference`),
+    which NumPy is not to be judged by.
     """
     name, args = decode_workload_key(task.workload_key)
     tensors = task.compute_dag.tensors
     if name in OPERATORS and is_catalogued(task.workload_key):
         text, operator = OPERATORS[name]
         given = [inputs[t] for t in tensors if t in inputs]
-        return text, lambda: operator(args or (), *given)
-    way = "through its matmul" if multiplies_matrices(tensors) else "array by array"
-    return way, lambda: evaluate(tensors, inputs)[tensors[-1]]
+        return f"NumPy, {text}", lambda: operator(args or (), *given)
+    by = " (matmul)" if multiplies_matrices(tensors) else ""
+    return f"{REFERENCE}{by}", lambda: evaluate(tensors, inputs)[tensors[-1]]

@@ -63,7 +63,7 @@ def test_numpy_computes_each_workload_of_the_catalogue(name: str, own_names: Non
     tensors = task.compute_dag.tensors
     inputs = random_inputs(tensors, np.random.default_rng(1))
     words, run = numpy_run(task, inputs)
-    assert words == NUMPY_OPERATORS[task.name][0]
+    assert words == f"NumPy, {NUMPY_OPERATORS[task.name][0]}"
     right = evaluate(tensors, inputs, "float64")[tensors[-1]]
     assert run().shape == right.shape and np.abs(run() - right).max() <= 1e-5 * np.abs(right).max()
 
@@ -74,7 +74,7 @@ def test_a_function_with_a_name_of_the_catalogue_is_evaluated_as_it_is(own_names
     inputs = random_inputs(task.compute_dag.tensors, np.random.default_rng(1))
     words, run = numpy_run(task, inputs)
     a, b = inputs.values()
-    assert words == "through its matmul" and np.allclose(run(), a @ b, atol=1e-6)
+    assert words == "the reference evaluator (matmul)" and np.allclose(run(), a @ b, atol=1e-6)
     with pytest.raises(TaskError, match="no operator of PyTorch is known for this workload"):
         check_torch(task)
 
@@ -148,6 +148,34 @@ def test_a_workload_after_it_is_no_library(monkeypatch: pytest.MonkeyPatch) -> N
     assert told == [("softmax", name) for name in library] + [("mine.py:f", name) for name in library]
 
 
+def log_of(task: ansor.SearchTask, folder: Path, cost: float) -> Path:
+    """A log of one program."""
+    state = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).ask(1)[0]
+    result = ansor.MeasureResult((cost,), 0, "", 0.1, 1_700_000_000)
+    ansor.RecordToFile(folder / "log.json").callback(None, [ansor.MeasureInput(task, state)], [result])
+    return folder / "log.json"
+
+
+def timed(runs: Any, rounds: int) -> dict[str, list[float]]:
+    """A millisecond more for each run."""
+    for run in runs.values():
+        run()
+    return {name: [1e-3 * (k + 1)] for k, name in enumerate(runs)}
+
+
+@pytest.mark.parametrize(("cost", "now", "told"), [
+    (1e-3, 1.5e-3, ["slower than untuned"]),
+    (1e-3, 3e-3, ["takes 3 times what the log says of it, 1 ms; is the machine another one, or was it busy now?"]),
+    (9e-3, 3e-3, ["takes 0.33 times what the log says of it, 9 ms"]),
+])  # fmt: skip
+def test_a_busy_machine_is_no_judge(cost: float, now: float, told: list[str], tmp_path: Path) -> None:
+    task = task_of("softmax")
+    log = log_of(task, tmp_path, cost)
+    best = ansor.MeasureInput(task, task.best_state(str(log)))
+    lines = list(cli_compare._verdict(task, log, best, now, slower=True))
+    assert len(lines) == len(told) and all(text in line for text, line in zip(told, lines, strict=True))
+
+
 @pytest.mark.parametrize(("library", "names"), [
     ("numpy", ["the best program", "the untuned loop nest", "NumPy, exp(a - max) / sum"]),
     ("torch", ["the best program", "the untuned loop nest", "NumPy, exp(a - max) / sum", "PyTorch"]),
@@ -156,16 +184,8 @@ def test_the_lines_of_a_comparison(
     library: str, names: list[str], torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    task, log = task_of("softmax"), tmp_path / "log.json"
-    state = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).ask(1)[0]
-    result = ansor.MeasureResult((1e-3,), 0, "", 0.1, 1_700_000_000)
-    ansor.RecordToFile(log).callback(None, [ansor.MeasureInput(task, state)], [result])
-
-    def timed(runs: Any, rounds: int) -> dict[str, list[float]]:
-        for run in runs.values():
-            run()
-        return {name: [1e-3 * (k + 1)] for k, name in enumerate(runs)}
-
+    task = task_of("softmax")
+    log = log_of(task, tmp_path, 1e-3)
     monkeypatch.setattr(cli_compare, "timed_in_turns", timed)
     found = cli_compare.compare(task, log, np.random.default_rng(0), library)
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.endswith("x")]
