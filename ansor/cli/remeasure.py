@@ -73,7 +73,7 @@ def remeasure(args: argparse.Namespace) -> int:
         ran = [_remeasured(task, best_few(ranked, task, args.best), called, measurer, runner) for task in chosen]
     finally:
         measurer.close()
-    print(f"the figures are in {args.log}, which believes them")
+    print(f"the figures are in {args.log}; best, apply_best and export use them from now on")
     return 0 if all(ran) else 1
 
 

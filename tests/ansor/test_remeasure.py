@@ -64,7 +64,7 @@ def test_the_best_few_in_turns_with_their_spread(
         "  trial 2           3 ms (2 ms to 3 ms in 3 figures)   logged 200 us",
         "  trial 3           4 ms (4 ms to 4 ms in 3 figures)   logged 300 us",
         "  trial 1           5 ms (5 ms to 9 ms in 3 figures)   logged 100 us",
-        f"the figures are in {log}, which believes them",
+        f"the figures are in {log}; best, apply_best and export use them from now on",
     ]
     reader = SettledReader(log)
     assert len(list(reader)) == 4 and len(reader.outranked) == 5
