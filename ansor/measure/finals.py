@@ -9,6 +9,8 @@ from ..core.measure_values import MeasureInput
 FINALISTS = 5
 HOPELESS = 3.0
 """A program that nobody searched for and that took so many times as long as the best one is not timed again."""
+MOST_SLOWER = 2.0
+"""Where the programs of a log take so many times what it says of them, the figures of two days do not fit together."""
 
 Leader = tuple[float, int, MeasureInput]
 """Seconds, the number of the trial (0 for none of this run), the program."""
@@ -41,3 +43,13 @@ def near_after_all(timed: Sequence[Leader], best: Leader, baselines: Sequence[Le
     """The baselines that were left out of the turns for a lucky figure, and are near the program that is `best` now."""
     steps = {inp.steps for _, _, inp in timed}
     return [leader for leader in baselines if leader[2].steps not in steps and leader[0] < HOPELESS * best[0]]
+
+
+def times_slower(leaders: Sequence[Leader], timed: Sequence[Leader], baselines: Sequence[Leader]) -> float:
+    """How many times what their log says those programs take at least that were measured before this run.
+
+    `leaders` have the seconds that were known before, `timed` those in turns.  0 where none is of a log.
+    """
+    unsearched = {inp.steps for _, _, inp in baselines}
+    before = {inp.steps: cost for cost, trial, inp in leaders if trial == 0 and inp.steps not in unsearched}
+    return min([cost / before[inp.steps] for cost, _, inp in timed if inp.steps in before], default=0.0)

@@ -17,6 +17,7 @@ from te_lite.state import State
 
 from ..core.baseline import Baseline
 from ..core.errors import MeasureError
+from ..core.hints import ansor
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.protocols import (
     Builder,
@@ -30,11 +31,11 @@ from ..core.protocols import (
 )
 from ..core.task import SearchTask
 from ..records.baselines import baselines_of
-from ..records.best import best_few, ranked_records
+from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from .answers import built_by, compared_by, submitted
-from .finals import FINALISTS, Leader, finalists, near_after_all, order
+from .finals import FINALISTS, MOST_SLOWER, Leader, finalists, near_after_all, order, times_slower
 from .pipeline import Pipeline
 from .progress import Display, make_display, outcome_text, seconds_text, spread_text
 
@@ -104,6 +105,7 @@ class ProgramMeasurer:
         self._batches: list[Batch] = []
         self._shown: Batch | None = None
         self._numbers = 0
+        self.logged: dict[TaskKey, float] = {}
         self.baselines: dict[TaskKey, dict[Baseline, tuple[MeasureInput, MeasureResult]]] = {}
         self._read: dict[Path, list[Record]] = {}
         self.reset()
@@ -217,6 +219,17 @@ class ProgramMeasurer:
                     self.display.note(f"[0] {which.value}: {outcome_text(result)}, as {log} says")
         return [which for which in Baseline if which not in known]
 
+    def go_on(self, task: SearchTask) -> None:
+        """Let the best that is shown for a task be that of the logs that callbacks keep, until there is a better one.
+
+        What is measured is compared with what this run measured, as ever.
+        """
+        for log in self._logs():
+            known, result = load_best_record(log, task.workload_key, task.target)
+            if known is not None and result is not None:
+                cost = self.logged[key_of(task)] = min(result.cost, self.logged.get(key_of(task), np.inf))
+                self.display.note(f"[0] best of {log} so far: {seconds_text(result.cost)}", cost)
+
     def start_baseline(self, task: SearchTask, policy: Any, which: Baseline, state: State) -> None:
         """Begin to measure a program that nobody searched for, as trial 0.  Raises as `start` does.
 
@@ -255,6 +268,7 @@ class ProgramMeasurer:
         if len(leaders) < 2:
             return None
         timed = self._timed(leaders, runner)
+        slower = times_slower(leaders, [leader for leader, _ in timed], list(self._ran(task).values()))
         if timed and (late := near_after_all(leaders, timed[0][0], list(self._ran(task).values()))):
             leaders = [timed[0][0], *late]
             timed = self._timed(leaders, runner)
@@ -263,6 +277,9 @@ class ProgramMeasurer:
         (_, trial, winner), figures = timed[0]
         cost = float(np.median(figures))
         self.display.note(f"{heading}: best {spread_text(figures)}, of {len(leaders)} programs", cost)
+        if slower > MOST_SLOWER:
+            law = f"take {slower:.2g} times what it says of them; the machine is busy now, or another one"
+            self.display.note(f"the programs of the log {law}, so time them again later: {ansor('remeasure', 'LOG')}")
         self._say_if_slower(task, timed)
         self.best[key_of(task)] = Best(cost, winner.state, trial)
         return self.best[key_of(task)]
@@ -321,7 +338,8 @@ class ProgramMeasurer:
 
     def _show(self, batch: Batch, number: int, result: MeasureResult) -> None:
         known = self.best_of(batch.task)
-        best = None if known is None else known.cost
+        costs = [self.logged.get(key_of(batch.task)), None if known is None else known.cost]
+        best = min([cost for cost in costs if cost is not None], default=None)
         self.display.result(batch.task, batch.inputs[number - batch.first], result, best)
 
     def _note(self, task: SearchTask, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:

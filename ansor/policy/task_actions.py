@@ -30,7 +30,7 @@ from ..records.best import load_best_record
 from ..records.failures import first_failure
 from .baselines import start_baselines
 from .protocols import OfOneTask, SearchPolicy
-from .resume import check_logs, continue_log
+from .resume import check_logs, continue_log, log_to_continue
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
@@ -67,6 +67,8 @@ class Actions:
                 if options.num_measure_trials:
                     if isinstance(options.runner, LocalRunner) and target.shares_host and options.verbose > 0:
                         say_if_noisy(measurer.display)
+                    if log_to_continue(options) is not None:
+                        measurer.go_on(task)
                     start_baselines(task, policy, measurer)
                 policy.search(
                     options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,

@@ -196,3 +196,37 @@ def test_a_search_on_the_processor_ends_with_its_best_few_in_turns_and_logs_them
     turns = reader.confirmations["c", matmul_task.workload_key].turns
     assert fifth[0].steps in [one.steps for one, _ in turns]
     assert again.steps == turns[0][0].steps
+
+
+class SlowInTurns(InTurns):
+    """On a machine that is `times` as slow as before when the best few are timed in turns."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__()
+        self.times = times
+
+    def compare(self, inputs: Sequence[Any], builds: Sequence[Any]) -> list[list[float]]:
+        return [[self.times * 1e-3 * (k + 1)] * 3 for k, _ in enumerate(inputs)]
+
+
+@pytest.mark.parametrize("times", [1.0, 7.0])
+def test_a_run_that_goes_on_shows_the_best_of_its_log_and_says_where_it_was_faster_then(
+    times: float, matmul_task: ansor.SearchTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, runner = tmp_path / "log.json", SlowInTurns(1.0)
+    for _ in range(2):
+        capsys.readouterr()
+        policy = ansor.SketchPolicy(matmul_task, ansor.RandomModel(0), seed=1, verbose=0)
+        options = ansor.TuningOptions(
+            8, builder=ReadyBuilder(), runner=runner, measure_callbacks=[ansor.RecordToFile(log)]
+        )
+        matmul_task.tune(options, search_policy=policy)
+        runner.times = times
+    lines = capsys.readouterr().out.splitlines()
+    assert f"[0] best of {log} so far: 1 ms" in lines
+    (shown,) = [line for line in lines if line.startswith("[8/8] ")]
+    assert ", best 1 ms" in shown
+    told = [line for line in lines if line.startswith("the programs of the log take ")]
+    assert [line[:62] for line in told] == ["the programs of the log take 7 times what it says of them; the"] * (
+        times > 2
+    )
