@@ -155,7 +155,10 @@ def _fusable(state: State, step: Fuse) -> list[Iter]:
     """The loops that a step fuses, refused where they are not free neighbours."""
     subject = f"fuse {state.stages[step.stage].op.name}"
     run = tuple(range(step.iters[0], step.iters[0] + len(step.iters)))
-    require(step.iters == run, ScheduleError, subject, "the loops must be neighbours in order", loops=step.iters)
+    own = state.stages[step.stage].iters
+    loops = [own[p].name if 0 <= p < len(own) else p for p in step.iters]
+    law = f"the loops must be neighbours in order, as in {', '.join([it.name for it in own])}"
+    require(step.iters == run, ScheduleError, subject, law, loops=loops)
     parts = [loop_at(state, step.stage, p, "fuse") for p in step.iters]
     for part in parts:
         ok = part.annotation == "none"

@@ -210,7 +210,15 @@ class StageHandle:
         for uid, v in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
             if v is axis:
                 return stage.vars[uid]
-        raise ScheduleError(f"{stage.op.name}: has no axis {axis.name if isinstance(axis, IterVar) else axis!r}")
+        raise ScheduleError(f"{stage.op.name}: {self._misnamed(axis)}; its loops are {_names(stage.iters)}")
+
+    def _misnamed(self, axis: object) -> str:
+        """Why something is no axis of the stage."""
+        if not isinstance(axis, IterVar):
+            return f"a loop is needed, an axis of it or what split or fuse gave, got {axis!r}"
+        ops = [stage.op for stage in self.schedule.state.stages]
+        owners = [op.name for op in ops if any(v is axis for v in (*op.axis, *op.reduce_axis))]
+        return f"has no axis {axis.name!r}" + (f", which is an axis of {owners[0]}" if owners else "")
 
     def position(self, axis: Axis) -> int:
         """The place of a loop among the current loops."""
@@ -254,14 +262,9 @@ class StageHandle:
     def reorder(self, *axes: Axis) -> None:
         """Put the given loops, among the places they hold now, into the given order."""
         wanted = [self.position(a) for a in axes]
-        ok = len(set(wanted)) == len(wanted)
-        require(
-            ok,
-            ScheduleError,
-            f"reorder {self.op.name}",
-            "a loop is named twice",
-            loops=[self._iter(a).name for a in axes],
-        )
+        names = [self._iter(a).name for a in axes]
+        once = len(set(wanted)) == len(wanted)
+        require(once, ScheduleError, f"reorder {self.op.name}", "a loop is named twice", loops=names)
         order = list(range(len(self.stage.leaf)))
         for place, source in zip(sorted(wanted), wanted, strict=True):
             order[place] = source
@@ -377,6 +380,10 @@ class StageHandle:
     def compute_root(self) -> None:
         """Compute the whole stage before its consumers."""
         self.schedule.apply(ComputeRoot(self.id))
+
+
+def _names(loops: Sequence[Iter]) -> str:
+    return ", ".join([it.name for it in loops])
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:

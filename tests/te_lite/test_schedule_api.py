@@ -63,7 +63,14 @@ def inline_copy(p: Program) -> Tensor:
 
 MISUSES: dict[str, tuple[str, Misuse]] = {
     "unknown axis": ("C: has no axis 'z'", lambda p: p.s[p.c].split(te.reduce_axis((0, 4), "z"), factor=2)),
-    "axis of another stage": ("C: has no axis 'i'", lambda p: p.s[p.c].split(p.d.op.axis[0], factor=2)),
+    "axis of another stage": (
+        "C: has no axis 'i', which is an axis of D; its loops are i, j, k",
+        lambda p: p.s[p.c].split(p.d.op.axis[0], factor=2),
+    ),
+    "a name for a loop": (
+        "D: a loop is needed, an axis of it or what split or fuse gave, got 'i'; its loops are i, j",
+        lambda p: p.s[p.d].parallel("i"),  # type: ignore[arg-type]
+    ),
     "loop of another stage": (
         "C: the loop belongs to another stage, got loop='i.0'",
         lambda p: p.s[p.c].unroll(p.s[p.d].split(p.d.op.axis[0], factor=2)[0]),
@@ -76,7 +83,10 @@ MISUSES: dict[str, tuple[str, Misuse]] = {
     "factor beyond int32": ("positive integer", lambda p: p.s[p.c].split(p.i, nparts=2**40)),
     "factor and nparts": ("either factor or nparts", lambda p: p.s[p.c].split(p.i, factor=2, nparts=4)),
     "fuse strangers": ("fuse C: the loops must be neighbours in order", lambda p: p.s[p.c].fuse(p.i, p.k)),
-    "fuse backwards": ("neighbours in order", lambda p: p.s[p.c].fuse(p.j, p.i)),
+    "fuse backwards": (
+        "fuse C: the loops must be neighbours in order, as in i, j, k, got loops=['j', 'i']",
+        lambda p: p.s[p.c].fuse(p.j, p.i),
+    ),
     "split of an annotated loop": (
         "split C.i: the loop is annotated, got annotation='unroll'",
         lambda p: in_turn(lambda: p.s[p.c].unroll(p.i), lambda: p.s[p.c].split(p.i, factor=2)),
