@@ -65,10 +65,11 @@ class Window:
     def extents(self, size: Shape, what: str, extra: Sequence[int] = ()) -> Shape:
         """How many windows fit in each dimension; `extra` room at the end is allowed."""
         room = extra or (0,) * len(size)
-        rows = zip(size, self.kernel, self.strides, self.before, self.after, self.dilation, room, strict=True)
-        out = tuple(conv_extent(n, k, s, b, a + r, d) for n, k, s, b, a, d, r in rows)
-        require(min(out) > 0, GraphError, what, "the window must fit into the padded data", data=size,
+        rows = list(zip(size, self.kernel, self.strides, self.before, self.after, self.dilation, room, strict=True))
+        fits = all((k - 1) * d + 1 <= n + b + a + r for n, k, _, b, a, d, r in rows)
+        require(fits, GraphError, what, "the window must fit into the padded data", data=size,
                 kernel=self.kernel, padding=self.before + self.after)  # fmt: skip
+        out = tuple(conv_extent(n, k, s, b, a + r, d) for n, k, s, b, a, d, r in rows)
         whole = [n + b + a + r for n, b, a, r in zip(size, self.before, self.after, room, strict=True)]
         require_tensor(whole, "int8", f"{what}, the padded data")
         return out

@@ -94,9 +94,22 @@ def unravel(position: ExprLike, shape: Sequence[int]) -> list[ExprLike]:
     return out[::-1]
 
 
+def require_steps(**steps: int) -> None:
+    """Raise ExprError for a kernel, stride or dilation below 1, each given by its name."""
+    for name, value in steps.items():
+        require(value >= 1, ExprError, "window", f"the {name} must be at least 1", got=value)
+
+
 def conv_extent(size: int, kernel: int, stride: int, before: int, after: int, dilation: int = 1) -> int:
-    """How many windows fit: `(size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1`."""
-    return (size - (kernel - 1) * dilation - 1 + before + after) // stride + 1
+    """How many windows fit: `(size + before + after - ((kernel - 1) * dilation + 1)) // stride + 1`.
+
+    Raises ExprError for a stride or dilation below 1, and where no window fits.
+    """
+    require_steps(kernel=kernel, stride=stride, dilation=dilation)
+    window, padded = (kernel - 1) * dilation + 1, size + before + after
+    law = "a kernel must not be larger than the padded input" + (", by its dilation" if dilation > 1 else "")
+    require(window <= padded, ExprError, "window", law, kernel=window, input=size, padding=(before, after))
+    return (padded - window) // stride + 1
 
 
 def traverse_inline(s: Any, final_op: Operation, callback: Callable[[Operation], None]) -> None:

@@ -11,6 +11,7 @@ import pytest
 import te_lite as te
 from te_lite import topi
 from te_lite.topi import testing
+from te_lite.topi.benchmarks import operators
 from tests.te_lite.topi_case import check, inputs_of
 
 signal = pytest.importorskip("scipy.signal")
@@ -246,6 +247,14 @@ def test_weights_whose_layout_is_free_are_marked() -> None:
         (lambda x, w: topi.nn.conv2d_nchw(x, w, 1, 1, 1), "conv: the channels of data, weight and groups do not fit"),
         (lambda x, w: topi.nn.conv2d(x, w, 1, 1, 1, "NHXX"), "conv: the layout must name N, C and 2 spatial"),
         (lambda x, w: topi.nn.conv2d_nhwc(x, w, (1, 2, 3), 1, 1), "conv stride: one integer or 2 are needed"),
+        (lambda x, w: topi.nn.conv2d_nhwc(x, w, 0, 1, 1), "window: the stride must be at least 1, got 0"),
+        (lambda x, w: topi.nn.conv2d_nhwc(x, w, 1, 1, 0), "window: the dilation must be at least 1, got 0"),
+        (
+            lambda x, w: topi.nn.conv2d_nhwc(x, w, 1, 0, 3),
+            r"window: a kernel must not be larger than the padded input, by its dilation, got kernel=7 input=5",
+        ),
+        (lambda x, w: topi.nn.pool2d(x, 8, 2, 1, [1] * 4, "max", layout="NHWC"), "larger than the padded input"),
+        (lambda x, w: operators.conv2d(1, 2, 2, 8, 8, 5), "larger than the padded input, got kernel=5 input=2"),
         (lambda x, w: topi.nn.conv2d_nhwc(x, w, 1, "FULL", 1), "padding: must be integers, VALID or SAME"),
         (lambda x, w: topi.nn.conv2d_winograd_nhwc(x, w, 2, 1, 1), "winograd: strides and dilation must be 1"),
         (lambda x, w: topi.nn.conv2d_winograd_nhwc(x, w, 1, 1, 1, tile_size=3), "winograd: tile sizes are 2, 4, 5, 6"),
