@@ -28,6 +28,7 @@ from ..measure.progress import Display
 from ..records.belief import is_program
 from ..records.best import load_best_record
 from ..records.failures import first_failure
+from ..records.lines import RecordReader, workload_of
 from .baselines import start_baselines
 from .protocols import OfOneTask, SearchPolicy
 from .resume import check_logs, continue_log, log_to_continue
@@ -86,8 +87,8 @@ class Actions:
         if inp is None:  # the same computation may have been tuned as tensors, under its hash
             inp, _ = load_best_record(log_file, task.compute_dag.workload_key(), task.target, False, fits)
         if inp is None:
-            told = first_failure(log_file, task)
-            raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}{told}")
+            told = _lacking(log_file, task)
+            raise NoRecordError(f"Cannot find any valid schedule for {task.workload_key} in file {log_file}: {told}")
         return MeasureInput(task, steps=inp.steps).state
 
     def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
@@ -102,6 +103,21 @@ class Actions:
 
     def source(self, task: SearchTask, state: State) -> str:
         return backend(task.target.kind.name).source(lower(state, task.compute_dag.tensors), str(task.target))
+
+
+def _lacking(log_file: str | os.PathLike[str], task: SearchTask) -> str:
+    """What a log without a valid program of a task holds instead."""
+    tasks = {workload_of(inp): inp.task for inp, _ in RecordReader(log_file)}
+    if not tasks:
+        return "it holds no record"
+    keys = task.workload_key, task.compute_dag.workload_key()
+    targets = [target for target, key in tasks if key in keys]
+    if not targets:
+        titles = ", ".join(dict.fromkeys([one.title for one in tasks.values()]))
+        return f"it holds no record of this workload; its workloads are {titles}"
+    if task.target.results not in targets:
+        return f"its records of this workload are for {', '.join(targets)}, and the task is for {task.target.results}"
+    return f"none of its records of this workload is valid{first_failure(log_file, task)}"
 
 
 def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> dict[str, float]:

@@ -169,6 +169,15 @@ def test_best_of_a_log(tmp_path, matmul_task, record):
     ansor.save_records(log, *zip(record(0, error_no=5), strict=True))
     with pytest.raises(RuntimeError, match="Cannot find any valid schedule for"):
         matmul_task.apply_best(log)
+    (tmp_path / "empty").write_text("")
+    for task, name, text in (
+        (matmul_task, "log", "none of its records of this workload is valid"),
+        (matmul_task, "empty", "it holds no record$"),
+        (ansor.SearchTask("norm", (1, 4, 4), target="c"), "log", r"its workloads are matmul\(13, 11, 7\)$"),
+        (ansor.SearchTask("matmul", (13, 11, 7), target="cuda"), "log", "are for c, and the task is for cuda"),
+    ):
+        with pytest.raises(ansor.NoRecordError, match=text):
+            task.best_state(tmp_path / name)
     pairs = [record(2e-3), record(1e-3), record(3e-3)]
     ansor.save_records(log, *zip(*pairs, strict=True))
     sch, args = matmul_task.apply_best(log)
