@@ -22,11 +22,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """All tasks together: the objective in seconds (None when unknown), and seconds since the start."""
+    """All tasks together: the objective (None when unknown), and seconds since the start.
+
+    The objective is the weighted sum of the latencies, in seconds, or a number of the user's own.
+    """
 
     score: float | None
     trials: int
     elapsed: float
+    own_objective: bool = False
 
 
 def milliseconds(seconds: float | None, unknown: str) -> str:
@@ -60,8 +64,10 @@ def _clipped(text: str) -> str:
 def summary_text(summary: Summary, next_id: int | None) -> str:
     """The line below the table; `next_id` is None after the last round."""
     following = "-" if next_id is None else str(next_id)
+    latency = f"Estimated total latency: {milliseconds(summary.score, '-')} ms"
+    objective = f"Objective: {'-' if summary.score is None else f'{summary.score:.6g}'}"
     return (
-        f"Estimated total latency: {milliseconds(summary.score, '-')} ms\tTrials: {summary.trials}"
+        f"{objective if summary.own_objective else latency}\tTrials: {summary.trials}"
         f"\tUsed time : {summary.elapsed:.0f} s\tNext ID: {following}"
     )
 

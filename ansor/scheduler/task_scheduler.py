@@ -81,6 +81,7 @@ class TaskScheduler:
         names = ("gradient", "round-robin")
         require(strategy in names, TaskError, "TaskScheduler", f"strategy is one of {names}", strategy=strategy)
         self.strategy = strategy
+        self.own_objective = objective_func is not None
         self.objective_func = _objective(len(self.tasks), task_weights, objective_func)
         self.params = GradientParams(alpha, beta, backward_window_size)
         self.load_model_file = load_model_file
@@ -165,7 +166,7 @@ class TaskScheduler:
 
     def summary(self) -> Summary:
         """What the table says of all tasks; trials of the log count, seconds are those of this run."""
-        return Summary(self.score, sum(self.task_trials), time.monotonic() - self._start)
+        return Summary(self.score, sum(self.task_trials), time.monotonic() - self._start, self.own_objective)
 
     # ---------------------------------------------------------------------------------------------------- tuning
 

@@ -358,6 +358,9 @@ def test_the_table_is_printed_before_each_round_and_at_the_end(capsys):
     ]
     assert last[7].startswith("Estimated total latency: 5.000 ms\tTrials: 6\tUsed time : ")
     assert last[7].endswith("Next ID: -")
+    scheduler = ansor.TaskScheduler([task_of(13)], objective_func=lambda costs: -1.0 / costs[0])
+    scheduler.tune(options(2, 2, verbose=1), [FakePolicy(scheduler.tasks[0], [4e-3] * 2)])
+    assert "\nObjective: -250\tTrials: 2\tUsed time : " in capsys.readouterr().out.rpartition("[ Task Scheduler ]")[2]
 
 
 def test_the_curve_appends_and_is_made_with_its_first_line(tasks, tmp_path, monkeypatch):
