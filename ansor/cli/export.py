@@ -31,6 +31,8 @@ def add_parser(commands: Any) -> Any:
 
 def export(args: argparse.Namespace) -> int:
     """Write one program.  Raises TaskError when the log has several, NoRecordError when it has none."""
+    law = "a folder is written, and this is the name of a Python file; what to run first is given by --import"
+    require(not args.folder.endswith(".py"), TaskError, f"export to {args.folder}", law)
     require_new(PROGRAM, args.folder)
     target = None if args.target is None else Target(args.target)
     inp, res = _only(args.log, best_of(args.log, args.workload), target)

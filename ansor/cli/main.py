@@ -107,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _workload_key(args: argparse.Namespace) -> str:
+    if args.workload.endswith(".py"):
+        user_code.function_of(f"{args.workload}:")
     if ":" in args.workload:
         require(args.shape is None, TaskError, "--shape", "a function of your own takes --args", workload=args.workload)
         return user_code.workload_key(args.workload, args.args)

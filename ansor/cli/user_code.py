@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import TaskError
+from ..core.hints import did_you_mean
 from ..core.workloads import make_workload_key, register_workload, registered_name
 
 IMPORT = "Python to run first, a module or a .py file, for what it registers; may be given again"
@@ -86,12 +87,21 @@ def workload_key(text: str, args: str | None) -> str:
 
 
 def function_of(text: str) -> Callable[..., Any]:
-    """The function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names.  Raises TaskError when it is not there."""
+    """The function that `FILE.py:FUNCTION` or `MODULE:FUNCTION` names.
+
+    Raises TaskError when it is not there, or none is named.
+    """
     module_name, _, name = text.rpartition(":")
+    law = "one colon stands between a file or module and its function, as in mine.py:f"
+    require(module_name and not module_name.endswith(":"), TaskError, text, law)
     module = run_module(module_name)
     functions = {n: f for n, f in vars(module).items() if inspect.isfunction(f)}
     own = [n for n, f in functions.items() if f.__module__ == module.__name__]
-    law = f"has no function {name!r}; its functions are {', '.join(own) or 'none'}"
+    wanted = (
+        f"has no function {name!r}; {did_you_mean(name, own)}" if name else "a function in it must be named, as in "
+    )
+    example = "" if name else f"{module_name}:{own[0] if own else 'f'}; "
+    law = f"{wanted}{example}its functions are {', '.join(own) or 'none'}"
     require(name in functions, TaskError, module_name, law)
     return functions[name]
 
@@ -114,8 +124,16 @@ def arguments(option: str, text: str, of: str, signature: inspect.Signature) -> 
     try:
         bound = signature.bind(*positional, **named)
     except TypeError as error:
-        raise TaskError(f"{option}: {error}; {needed}") from error
+        raise TaskError(f"{option}: {error}; {needed}{_unwrapped(positional, signature)}") from error
     if bound.kwargs:
         bound.apply_defaults()
     require(not bound.kwargs, TaskError, option, f"arguments that have only names cannot be recorded; {needed}")
     return bound.args
+
+
+def _unwrapped(positional: Sequence[Any], signature: inspect.Signature) -> str:
+    """What to write instead of one tuple of all the arguments, where that would do."""
+    match positional:
+        case [tuple(values)] if len(values) == len(signature.parameters):
+            return f", and {values} is one argument, a tuple; write {','.join(map(repr, values))}"
+    return ""

@@ -46,7 +46,10 @@ def require_new(kind: FolderKind, path: str | os.PathLike[str]) -> None:
         free = not any(folder.iterdir()) if folder.is_dir() else not os.path.lexists(folder)
     except OSError as error:
         raise kind.error(f"export to {folder}: it cannot be read, {error.strerror}") from error
-    require(free, kind.error, f"export to {folder}", "the folder must be new or empty")
+    law = (
+        "the folder must be new or empty" if folder.is_dir() else "there is a file of this name, and a folder is needed"
+    )
+    require(free, kind.error, f"export to {folder}", law)
 
 
 def write_sealed_folder(

@@ -23,6 +23,9 @@ def product(n, m=4, *, tag=0):
     k = te.reduce_axis((0, K), name="k")
     return [a, b, te.compute((n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")]
 
+def two(n, m):
+    return product(n, m)
+
 def broken(n):
     return [te.placeholder((n,), name="A")].no_such_thing
 """
@@ -77,13 +80,20 @@ def test_other_commands_know_it_by_an_import(name, record, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["NAME.py:nothing"], "NAME.py: has no function 'nothing'; its functions are product_NAME, broken"),
+        (["NAME.py:nothing"], "NAME.py: has no function 'nothing'; its functions are product_NAME, two, broken"),
         (["NAME.py:product_NAME"], "--args: missing a required argument: 'n'; NAME.py:product_NAME takes (n, m=4"),
         (["NAME.py:product_NAME", "--args", "1,2,3"], "--args: too many positional arguments"),
         (["NAME.py:product_NAME", "--args", "1)(2"], "--args: numbers, texts and tuples with commas between them"),
         (["NAME.py:product_NAME", "--args", "open('x')"], "--args: numbers, texts and tuples with commas between them"),
         (["NAME.py:product_NAME", "--args", "1,tag=2"], "--args: arguments that have only names cannot be recorded"),
         (["NAME.py:broken", "--args", "1"], "workload 'broken': its function refuses the arguments [1]"),
+        (["NAME.py:brokn"], "has no function 'brokn'; did you mean broken? its functions are"),
+        (
+            ["NAME.py"],
+            "a function in it must be named, as in NAME.py:product_NAME; its functions are product_NAME, two",
+        ),
+        (["NAME.py::broken"], "NAME.py::broken: one colon stands between a file or module and its function"),
+        (["NAME.py:two", "--args", "(5,7)"], "(5, 7) is one argument, a tuple; write 5,7"),
         (["nowhere.py:f"], "nowhere.py: there is no such file"),
         (["no_such_module:f"], "no_such_module: cannot be imported: ModuleNotFoundError"),
         (["NAME.py:product_NAME", "--shape", "3"], "--shape: a function of your own takes --args"),

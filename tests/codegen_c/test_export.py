@@ -257,6 +257,9 @@ def test_a_folder_that_holds_something_is_left_alone(exported: Path, log: Path, 
     assert main(["export", str(log), str(exported), "--workload", "softmax"]) == 2
     assert "the folder must be new or empty" in capsys.readouterr().err
     assert (exported / "manifest.json").read_bytes() == before
+    for file, law in ((log, "there is a file of this name, and a folder is needed"), ("mine.py", "given by --import")):
+        assert main(["export", str(log), str(file), "--workload", "softmax"]) == 2
+        assert law in capsys.readouterr().err
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor of x86")
