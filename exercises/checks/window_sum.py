@@ -26,4 +26,7 @@ def check(answer: ModuleType) -> None:
         got = evaluate([x, out], {x: values})[out]
         want = np.lib.stride_tricks.sliding_window_view(values, 3).sum(axis=1)
         need(np.abs(got * 3 - want).max() > 1e-4, "these are means: nobody asked to divide by 3")
-        need(np.allclose(got, want, atol=1e-5), "some sums differ from x[i] + x[i + 1] + x[i + 2]")
+        i = int(np.abs(got - want).argmax())
+        three = ", ".join([f"{v:.3g}" for v in values[i : i + 3]])
+        example = f"at i = {i} these are {three}, so {want[i]:.3g} is right, and you give {got[i]:.3g}"
+        need(np.allclose(got, want, atol=1e-5), f"some sums differ from x[i] + x[i + 1] + x[i + 2]: {example}")

@@ -9,7 +9,7 @@ MISTAKES = {
             Mistake("(n - 2,)", "(n,)", "the last ones read beyond x"),
             Mistake("(n - 2,)", "(n - 3,)", "there are n - 2 windows"),
             Mistake("x[i] + x[i + 1] + x[i + 2]", "(x[i] + x[i + 1] + x[i + 2]) / 3.0", "these are means"),
-            Mistake("x[i + 2]", "x[i + 1]", "some sums differ"),
+            Mistake("x[i + 2]", "x[i + 1]", "so -0.0674 is right, and you give"),
         ),
     ),
     "stable_softmax": Mistakes(
