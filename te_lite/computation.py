@@ -22,8 +22,7 @@ from .text import dag_text, hash_text
 class Computation:
     """An immutable, analysed computation.
 
-    `tensors` are the inputs and outputs of the workload, each of them once; their order is the order of kernel
-    arguments.
+    `tensors` are the inputs and outputs of the workload; their order is the order of kernel arguments.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
@@ -78,18 +77,22 @@ class Computation:
 
 
 def require_tensors(subject: str, tensors: Sequence[Tensor], error: type[TeError]) -> None:
-    """Raise `error` for what is no list of inputs and outputs, each of them once and one of them computed."""
+    """Raise `error` for what is no list of tensors."""
     law = "a list of tensors is needed, the inputs and outputs of the workload"
     require(isinstance(tensors, list | tuple), error, subject, law, got=tensors)
     require(len(tensors) > 0, error, subject, "at least one tensor is needed")
     for t in tensors:
         require(isinstance(t, Tensor), error, subject, "is made of tensors", got=t)
+
+
+def require_workload(subject: str, tensors: Sequence[Tensor], error: type[TeError]) -> None:
+    """Raise `error` for what is no list of inputs and outputs, each of them once and one of them computed."""
+    require_tensors(subject, tensors, error)
     names = ", ".join([t.name for t in tensors])
     law = "computes nothing, its list has inputs only; add the tensor that is computed"
     require(any(isinstance(t.op, ComputeOp) for t in tensors), error, subject, law, got=names)
-    counts = Counter((t.op.key, t.value_index) for t in tensors)
-    twice = [t.name for t in tensors if counts[t.op.key, t.value_index] > 1]
-    law = f"each tensor is listed once, and its list has a tensor twice: {', '.join(dict.fromkeys(twice))}"
+    twice = [t.name for t, count in Counter(tensors).items() if count > 1]
+    law = f"each tensor is listed once, and its list has a tensor twice: {', '.join(twice)}"
     require(not twice, error, subject, law, got=names)
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
-from .computation import Computation
+from .computation import Computation, require_workload
+from .errors import ExprError
 from .hooks import Hook
 from .state import State, initial_state
 from .tensor import Tensor
 
 
 class ComputeDAG(Computation):
-    """A computation that schedules, bounds and prints its states."""
+    """A computation that schedules, bounds and prints its states.
+
+    Raises ExprError for tensors of which none is computed, or one is listed twice.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        require_workload("ComputeDAG", tensors, ExprError)
+        super().__init__(tensors)
 
     @cached_property
     def init_state(self) -> State:

@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from te_lite import ComputeDAG, Tensor, placeholder
-from te_lite.computation import require_tensors
+from te_lite.computation import require_workload
 from te_lite.dag_difference import first_difference
 from te_lite.errors import TeError, require
 
@@ -192,7 +192,7 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     ok = isinstance(tensors, list | tuple) and all(isinstance(t, Tensor) for t in tensors) and tensors
     law = "its function must give a list of tensors, inputs and outputs"
     require(ok, TaskError, f"workload {data[0]!r}", law, got=tensors)
-    require_tensors(key_text(workload_key), tensors, TaskError)
+    require_workload(key_text(workload_key), tensors, TaskError)
     return list(tensors)
 
 
