@@ -19,7 +19,7 @@ from .dtype import INDEX, INTEGER_BITS
 from .errors import ExprError, require
 from .hooks import Hook
 from .misuse import NoArray
-from .node import Expr, ExprLike, IterVar, Var, as_expr
+from .node import Const, Expr, ExprLike, IterVar, Var, as_expr
 from .storage import storage_class
 
 AXIS_LETTERS = "ijklmnopqrstuvwxyz"
@@ -104,7 +104,15 @@ class Tensor(NoArray):
         for index in read.indices:
             law = "an index must be an integer; write te.floor(x).astype('int32') or the like"
             require(index.dtype in INTEGER_BITS, ExprError, self.name, law, index=index, dtype=index.dtype)
+        self._require_inside(read.indices)
         return read
+
+    def _require_inside(self, indices: Sequence[Expr]) -> None:
+        """Raise ExprError for a constant that is no index; what varies is looked at when a program is made."""
+        for d, (index, extent) in enumerate(zip(indices, self.shape, strict=True)):
+            if isinstance(index, Const) and isinstance(extent, int):
+                law = f"an index of dimension {d} must be one of 0 to {extent - 1}"
+                require(0 <= index.value < extent, ExprError, self.name, law, index=index.value, shape=self.shape)
 
     def _misread(self, items: Sequence[Any]) -> ExprError:
         element = f"{self.name}[{', '.join(AXIS_LETTERS[: self.ndim])}]"

@@ -40,6 +40,8 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (lambda i: te.argmax((K, A[i, K])), "argmax: reduces over .*axis=None"),
     (lambda i: te.argmax((K, A[i, K]), axis=1), "argmax: reduces over .*axis=1"),
     (lambda i: te.sum(A[i, 0], 1, axis=K), "sum: two values have no axis"),
+    (lambda i: A[i, 5], r"A: an index of dimension 1 must be one of 0 to 4, got index=5 shape=\(4, 5\)"),
+    (lambda i: A[-1, i], "A: an index of dimension 0 must be one of 0 to 3, got index=-1"),
     (lambda i: A[i, K], "k is a reduction axis that nothing reduces over"),
     (lambda i: V[OTHER], "z is an axis of another operation; its own are i"),
     (lambda i: te.sum(A[i, K], axis=K) + 1.0, "give it a te.compute of its own"),
