@@ -6,10 +6,12 @@ What only some of them have is a protocol of its own, and whoever wants to know 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from te_lite.errors import require
 from te_lite.state import State
 
+from ..core.errors import TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
@@ -76,3 +78,15 @@ class OfOneTask(Protocol):
     @property
     def task(self) -> SearchTask:
         """The task."""
+
+
+def require_own_task(subject: str, policy: Any, task: SearchTask) -> None:
+    """Raise TaskError, naming `subject`, for a policy that says it was made for another task."""
+    if isinstance(policy, OfOneTask) and isinstance(policy.task, SearchTask):
+        own = policy.task
+        require(same_task(own, task), TaskError, subject, "the policy is for another task", policy=own, task=task)
+
+
+def same_task(a: SearchTask, b: SearchTask) -> bool:
+    """Whether the records of one task are those of the other."""
+    return a.workload_key == b.workload_key and a.target.results == b.target.results

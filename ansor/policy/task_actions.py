@@ -30,7 +30,7 @@ from ..records.best import load_best_record
 from ..records.failures import first_failure
 from ..records.lines import RecordReader, workload_of
 from .baselines import start_baselines
-from .protocols import OfOneTask, SearchPolicy
+from .protocols import SearchPolicy, require_own_task
 from .resume import check_logs, continue_log, log_to_continue
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
@@ -129,10 +129,7 @@ def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> d
     law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
     ok = isinstance(policy, SearchPolicy) and callable(policy.search) and not isinstance(policy, type)
     require(ok, TaskError, "SearchTask.tune", law, search_policy=policy)
-    if isinstance(policy, OfOneTask) and isinstance(policy.task, SearchTask):
-        own = policy.task
-        same = own.workload_key == task.workload_key and own.target.results == task.target.results
-        require(same, TaskError, "SearchTask.tune", "the policy is for another task", policy=own, task=task)
+    require_own_task("SearchTask.tune", policy, task)
     taken = signature(policy.search)
     try:
         taken.bind(*SEARCH)

@@ -14,7 +14,7 @@ from ..core.errors import TaskError
 from ..core.seeds import checked_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..policy.protocols import RoundPolicy
+from ..policy.protocols import RoundPolicy, require_own_task
 from ..policy.sketch_policy import SketchPolicy
 from ..records.lines import Record, believed_records
 
@@ -39,16 +39,14 @@ def make_search_policies(
     which is taken as it is.  The model starts from `load_model_file`, then learns the records of `load_log_file`;
     neither file is written to.  Programs in the log are not measured again; `records` is what it holds, where
     it was read already.
-    Raises TaskError for another policy, a list of another length, or a model file for a policy that has no use for it.
+    Raises TaskError for another policy, a list of another length, one policy for two tasks or for another task than the
+    one in its place, or a model file for a policy that has no use for it.
     """
     if not isinstance(search_policy, str):
         law = "a name, or a list with a policy for each task is needed"
         ok = isinstance(search_policy, list | tuple) and len(search_policy) == len(tasks)
         require(ok, TaskError, "search_policy", law, got=search_policy, tasks=len(tasks))
-        given = list(search_policy)
-        lacking = [type(p).__name__ for p in given if not isinstance(p, RoundPolicy)]
-        law = "a policy needs the method continue_search_one_round"
-        require(not lacking, TaskError, "search_policy", law, without=lacking)
+        given = _checked(search_policy, tasks)
         _no_model_file(load_model_file, "policies that are given have models of their own")
         require(not search_policy_params, TaskError, "search_policy_params", "policies that are given have their own")
         return given
@@ -75,6 +73,20 @@ def make_search_policies(
         for policy in policies:
             policy.preload_measured_states(load_log_file, records)
     return list[RoundPolicy](policies)
+
+
+def _checked(policies: Sequence[RoundPolicy], tasks: Sequence[SearchTask]) -> list[RoundPolicy]:
+    """Policies that were given, one a task, in the order of the tasks."""
+    for k, (policy, task) in enumerate(zip(policies, tasks, strict=True)):
+        law = "a policy needs the method continue_search_one_round"
+        hint = "; a class was given, call it" if isinstance(policy, type) else ""
+        ok = isinstance(policy, RoundPolicy) and not hint
+        require(ok, TaskError, f"search_policy[{k}]", law + hint, got=policy)
+        first = next(j for j, other in enumerate(policies) if other is policy)
+        law = f"one policy serves two tasks, {first} and {k}; each needs one of its own"
+        require(first == k, TaskError, "search_policy", law, got=policy)
+        require_own_task(f"search_policy[{k}]", policy, task)
+    return list(policies)
 
 
 def _no_model_file(load_model_file: PathLike | None, law: str) -> None:

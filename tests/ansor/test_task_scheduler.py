@@ -200,12 +200,21 @@ def test_bad_arguments_are_one_sentence(tasks, tmp_path):
         ("sketch.best", "'sketch.random' or a list", {}),
         ([FakePolicy(tasks[0], [])], "a policy for each task", {}),
         ([1, 2, 3], "needs the method continue_search_one_round", {}),
+        (
+            [FakePolicy(t, []) for t in (tasks[1], tasks[0], tasks[2])],
+            r"search_policy\[0\]: the policy is for another",
+            {},
+        ),
+        ([FakePolicy] * 3, "a class was given, call it", {}),
         ("sketch.random", "has nothing to load", {"load_model_file": model}),
         ([FakePolicy(t, []) for t in tasks], "models of their own", {"load_model_file": model}),
         ("default", "holds no model", {"load_model_file": model}),
     ):
         with pytest.raises(ansor.TaskError, match=text):
             ansor.TaskScheduler(tasks, **arguments).tune(options(6), policy)
+    one = FakePolicy(tasks[0], [])
+    with pytest.raises(ansor.TaskError, match="^search_policy: one policy serves two tasks, 0 and 1"):
+        ansor.TaskScheduler(tasks).tune(options(6), [one, one, one])
     with pytest.raises(ansor.JournalError, match="cannot be read"):
         ansor.TaskScheduler(tasks, load_log_file=tmp_path / "no").tune(options(6))
     assert list(tmp_path.iterdir()) == []
