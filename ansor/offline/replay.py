@@ -8,13 +8,14 @@ import os
 from collections.abc import Iterable
 from typing import Literal
 
-from te_lite.errors import require
+from te_lite.errors import TeError, require
 from te_lite.step import Step, to_json
 
 from ..core.errors import MeasureError, TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..core.workloads import key_text
 from ..records.lines import Record, believed_records, target_results
+from ..space.duplicates import program_text
 from .common import NoBuilder, ProgramKey, failed_build, program_key
 
 Missing = Literal["raise", "fail"]
@@ -25,8 +26,9 @@ class ReplayRunner:
     """Gives every program the result that a log has of it; `ReplayRunner.builder()` goes with it.
 
     `log` is a file or the records themselves.  A program is known by its workload key, the kind of its target and its
-    steps without the extents in them; of several records of one program the last one counts.  A program that the log
-    lacks raises MeasureError, or, with `missing="fail"`, ends as a failed candidate.
+    steps without the extents in them, or else by its loops, since programs that differ by loops of extent 1 only are
+    one; of several records of one program the last one counts.  A program that the log lacks raises MeasureError, or,
+    with `missing="fail"`, ends as a failed candidate.
     Raises JournalError when the file cannot be read, TaskError for another value of `missing`.
     """
 
@@ -41,13 +43,14 @@ class ReplayRunner:
             self.name = os.fspath(log)
             log = believed_records(log)
         self._known = {program_key(inp): res for inp, res in log if target_results(inp.task)}
+        self._by_loops: dict[tuple[str, str], dict[str | None, MeasureResult]] = {}
 
     def __len__(self) -> int:
         """The number of programs it knows."""
         return len(self._known)
 
     def __contains__(self, inp: MeasureInput) -> bool:
-        return program_key(inp) in self._known
+        return self._record(inp) is not None
 
     def run(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
         """The recorded result, as it was recorded; a failed build gives its error.
@@ -56,14 +59,28 @@ class ReplayRunner:
         """
         if built.error_no:
             return failed_build(built)
+        found = self._record(inp)
+        if found is not None:
+            return found
         key = program_key(inp)
-        if key in self._known:
-            return self._known[key]
         program = f"program {short_name(key)} of {inp.task.workload_key} on {key[1]}"
         message = f"{self.name} has no record of {program}: {self._why(key)}"
         if self.missing == "raise":
             raise MeasureError(f"ReplayRunner: {message}")
         return failed(MeasureErrorNo.UNKNOWN_ERROR, message, 0.0, timestamp=0)
+
+    def _record(self, inp: MeasureInput) -> MeasureResult | None:
+        """What the log has of a program."""
+        key = program_key(inp)
+        return self._known[key] if key in self._known else self._with_loops_of(inp, key[:2])
+
+    def _with_loops_of(self, inp: MeasureInput, of: tuple[str, str]) -> MeasureResult | None:
+        """The result of a program with the loops of `inp`; those of the whole log are made when it is first asked."""
+        if of not in self._by_loops:
+            known = [(steps, res) for (workload, kind, steps), res in self._known.items() if (workload, kind) == of]
+            self._by_loops[of] = {_loops(MeasureInput(inp.task, steps=steps)): res for steps, res in known}
+        loops = _loops(inp)
+        return None if loops is None else self._by_loops[of].get(loops)
 
     def _why(self, key: ProgramKey) -> str:
         """What the log has instead."""
@@ -83,6 +100,14 @@ class ReplayRunner:
 
     def close(self) -> None:
         """There is nothing to stop."""
+
+
+def _loops(inp: MeasureInput) -> str | None:
+    """The loops of a program; None where its steps do not fit its task."""
+    try:
+        return program_text(inp.state)
+    except TeError:
+        return None
 
 
 def _shared(a: tuple[Step, ...], b: tuple[Step, ...]) -> int:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
-from te_lite.errors import LowerError, require
+from te_lite.errors import require
 from te_lite.state import State
 from te_lite.step import Step
 
@@ -24,7 +23,7 @@ from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
 from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
 from ..space.choices import Group, Population, Variant
-from ..space.duplicates import Seen
+from ..space.duplicates import Seen, program_text
 from ..space.limits import rows_fit
 from ..space.parse import parse
 from ..space.sample import drawn_again, sample_rows
@@ -191,14 +190,3 @@ class Proposals:
                 self._texts.add(text)
                 out.append((state, (variant, row)))
         return out
-
-
-def program_text(state: State) -> str | None:
-    """The printed form with all extents: equal for programs that differ by loops of extent 1 only.
-
-    None for a state that has no bounds.
-    """
-    try:
-        return str(infer_bounds(state).state)
-    except LowerError:
-        return None

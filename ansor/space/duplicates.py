@@ -1,7 +1,7 @@
 """Which programs are new: rows are known by a 64-bit key, so that sets of programs are sorted arrays.
 
 Two different rows of a variant share a key with a chance of 2^-64; then one program is taken for known, and that is
-all that happens.  Two rows that differ are taken for two programs.
+all that happens.  Two rows that differ are taken for two programs; `program_text` tells whether they are one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from te_lite.bounds import infer_bounds
+from te_lite.errors import LowerError
+from te_lite.state import State
 
 from .choices import Group, Variant
 from .decisions.draw import Mask, Matrix
@@ -76,3 +80,14 @@ class Seen:
         new = Group(group.variant, rows[first_of_each(row_keys(rows))])
         self.add(new)
         return new
+
+
+def program_text(state: State) -> str | None:
+    """The printed form with all extents: equal for programs that differ by loops of extent 1 only.
+
+    None for a state that has no bounds.
+    """
+    try:
+        return str(infer_bounds(state).state)
+    except LowerError:
+        return None

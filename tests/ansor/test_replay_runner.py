@@ -18,7 +18,7 @@ from ansor.analytical import GPUS
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder, program_key
 from ansor.offline.replay import ReplayRunner
-from te_lite.step import Pragma, Split, to_json
+from te_lite.step import Annotate, Pragma, Split, to_json
 from tests.conv_layer import conv2d_layer
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "logs"
@@ -73,17 +73,41 @@ def test_it_says_why_a_program_is_unknown() -> None:
     assert f"the same first {max(shared)} of {len(steps[10])} steps, and then [" in str(info.value)
 
 
-def test_the_log_to_play_with_has_every_program() -> None:
-    """A search over it may take any turn: no program of the space is missing."""
+@pytest.mark.parametrize("model", [ansor.RandomModel(9), ansor.XGBModel(seed=9)], ids=["random", "evolving"])
+def test_the_log_to_play_with_has_every_program(model: Any) -> None:
+    """A search over it may take any turn, and mutations reach what no sample is: no program of the space is missing."""
     hardware = ansor.HardwareParams(num_cores=2, target="c")
     task = ansor.SearchTask("norm", (1, 64, 64), target="c", hardware_params=hardware)
     runner = ReplayRunner(EXAMPLES / "norm_every_program.json")
-    policy = ansor.SketchPolicy(task, ansor.RandomModel(9), {"extra_sketch_rules": ""}, seed=9, verbose=0)
+    params = {"extra_sketch_rules": "", "evolutionary_search_population": 128}
+    policy = ansor.SketchPolicy(task, model, params, seed=9, verbose=0)
     count = 0
-    while found := policy.ask(512):
-        assert all(runner.run(ansor.MeasureInput(task, state), BUILT).costs for state in found)
+    while count < 300 and (found := policy.ask(64)):
+        inputs = [ansor.MeasureInput(task, state) for state in found]
+        policy.tell(inputs, [runner.run(inp, BUILT) for inp in inputs])
         count += len(found)
-    assert len(runner) - 5 <= count <= len(runner) > 100  # of two rows that are one program, one is proposed
+    sampled = 228
+    assert len(runner) == 436 and (count <= sampled) == isinstance(model, ansor.RandomModel), count
+
+
+def test_programs_that_differ_by_loops_of_one_turn_are_one() -> None:
+    task = ansor.SearchTask("norm", (1, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
+    one, other = [ansor.MeasureInput(task, steps=[Annotate(1, 0, "parallel")] * n) for n in (0, 1)]
+    result = ansor.MeasureResult((1e-3,), 0, "", 0.1, 0)
+    assert program_key(one) != program_key(other) and ReplayRunner([(one, result)]).run(other, BUILT) == result
+    far = ansor.MeasureInput(task, steps=[Annotate(1, 1, "unroll")])
+    assert far not in ReplayRunner([(one, result)]) and other in ReplayRunner([(one, result)])
+
+
+def test_the_search_that_the_page_shows_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As it stands there, but for the folder of the log."""
+    page = (EXAMPLES.parent.parent / "docs" / "replacing_a_part.md").read_text()
+    (block,) = [part for part in page.split("```") if "norm_every_program.json" in part and "task.tune" in part]
+    code = block.removeprefix("console\n").replace("examples/logs", str(EXAMPLES))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(code, "the page", "exec"), names)
+    assert len(names["policy"].measured) == 64
 
 
 def test_a_program_that_the_log_lacks(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.evolve.neighbours import neighbours
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
-from ansor.policy.proposals import program_text
+from ansor.space.duplicates import program_text
 from ansor.space.states import concrete
 from te_lite.state import State
 from tests.ansor.search_case import PARAMS, TARGETS, conv_task

@@ -213,7 +213,7 @@ def test_bad_arguments_are_one_sentence(tasks, tmp_path):
         with pytest.raises(ansor.TaskError, match=text):
             ansor.TaskScheduler(tasks, **arguments).tune(options(6), policy)
     one = FakePolicy(tasks[0], [])
-    with pytest.raises(ansor.TaskError, match="^search_policy: one policy serves two tasks, 0 and 1"):
+    with pytest.raises(ansor.TaskError, match=r"^search_policy: one policy serves two tasks, 0 and 1"):
         ansor.TaskScheduler(tasks).tune(options(6), [one, one, one])
     with pytest.raises(ansor.JournalError, match="cannot be read"):
         ansor.TaskScheduler(tasks, load_log_file=tmp_path / "no").tune(options(6))
