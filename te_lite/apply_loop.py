@@ -22,6 +22,7 @@ from .state import (
     State,
 )
 from .step import (
+    ANNOTATIONS,
     Annotate,
     FollowFusedSplit,
     FollowSplit,
@@ -36,6 +37,8 @@ from .step import (
     Swizzled,
 )
 
+KNOWN_ANNOTATIONS = ANNOTATIONS[1:]
+"""Those that a step may give: a loop without one is never annotated with "none"."""
 AUTO_UNROLL = "auto_unroll_max_step"
 REDUCTION_ANNOTATIONS = ("none", "unroll", "threadIdx.x", "threadIdx.y", "threadIdx.z", "tensorize")
 
@@ -191,6 +194,9 @@ def _set_iter(stage: Stage, it: Iter) -> Stage:
 
 
 def apply_annotate(state: State, step: Annotate) -> State:
+    law = f"the annotation is unknown, known are {', '.join(KNOWN_ANNOTATIONS)}"
+    known = step.annotation in KNOWN_ANNOTATIONS
+    require(known, ScheduleError, f"annotate {state.stages[step.stage].op.name}", law, got=step.annotation)
     it = loop_at(state, step.stage, step.iter, step.annotation)
     subject = f"{step.annotation} {state.stages[step.stage].op.name}.{it.name}"
     require(it.annotation == "none", ScheduleError, subject, "the loop is annotated already", annotation=it.annotation)

@@ -16,6 +16,7 @@ import numpy as np
 
 from .access import AccessInfo, access_info
 from .computation import Computation
+from .errors import ScheduleError
 from .expr import Expr, IterVar
 from .hooks import Hook
 from .region import Linear
@@ -127,7 +128,9 @@ class Stage:
         return len(self.op.axis) + len(self.op.reduce_axis)
 
     def position(self, uid: int) -> int:
-        """The place of iterator `uid` among the current loops."""
+        """The place of iterator `uid` among the current loops.  Raises ScheduleError where it is none of them."""
+        if uid not in self.leaf:
+            raise ScheduleError(f"stage {self.op.name}: its loops are those numbered {list(self.leaf)}, got {uid!r}")
         return self.leaf.index(uid)
 
 

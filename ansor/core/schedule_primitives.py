@@ -19,9 +19,10 @@ def _new(before: State, after: State, k: int) -> tuple[Iter, ...]:
 
 def split(state: State, k: int, uid: int, lengths: Sequence[Length]) -> tuple[State, tuple[Iter, ...]]:
     """Split a loop, the rest outermost; None is an undecided length.  The step keeps the extent (0: unknown)."""
+    position = state.stages[k].position(uid)
     extent = state.stages[k].vars[uid].extent
     known = extent if isinstance(extent, int) else 0
-    after = apply(state, Split(k, state.stages[k].position(uid), known, tuple(lengths)))
+    after = apply(state, Split(k, position, known, tuple(lengths)))
     return after, _new(state, after, k)
 
 

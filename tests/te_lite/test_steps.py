@@ -89,6 +89,11 @@ def dag() -> te.ComputeDAG:
         ([Fuse(2, (0, 2))], "neighbours"),
         ([Reorder(2, (0, 1))], "every one of the 3 loops"),
         ([Annotate(2, 0, "parallel"), Annotate(2, 0, "unroll")], "annotated already"),
+        (
+            [Annotate(2, 0, "simd")],
+            "^annotate C: the annotation is unknown, known are unroll, vectorize, .* got 'simd'",
+        ),
+        ([Annotate(2, 0, "none")], "the annotation is unknown"),
         ([FollowSplit(2, 0, 0, 1)], "an earlier split"),
         ([Split(2, 0, 0, (2,), True), FollowSplit(2, 2, 0, 5)], "n_split must be 1 to 2"),
         ([ComputeInline(2)], "a reduction cannot be inlined"),
