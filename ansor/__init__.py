@@ -46,8 +46,9 @@ from .measure import (
     ProgramMeasurer,
 )
 from .policy.callbacks import PreloadMeasuredStates, PythonBasedMeasureCallback
+from .policy.empty_policy import EmptyPolicy
 from .policy.register_target import register_target
-from .policy.sketch_policy import EmptyPolicy, SketchPolicy
+from .policy.sketch_policy import SketchPolicy
 from .policy.task_actions import Actions
 from .policy.tuning_options import TuningOptions
 from .records.best import distill_record_file, load_best_record

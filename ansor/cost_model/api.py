@@ -19,12 +19,16 @@ from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
+from te_lite.errors import require
 from te_lite.state import State
 
+from ..core.errors import PartError
 from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.parts import called
 from ..core.task import SearchTask
 
 Array = np.ndarray[Any, np.dtype[Any]]
+PART = "cost model"
 
 
 @runtime_checkable
@@ -54,7 +58,7 @@ class FeatureModel(CostModel, Protocol):
 
 def reads_features(model: CostModel) -> TypeGuard[FeatureModel]:
     """Whether a model scores features; one that does not say so is given states."""
-    return isinstance(model, FeatureModel) and bool(model.reads_features)
+    return isinstance(model, FeatureModel) and _flag(model, "reads_features", model.reads_features)
 
 
 @runtime_checkable
@@ -66,7 +70,8 @@ class SaysReadsFeatures(Protocol):
 
 def lacks_features(model: CostModel) -> bool:
     """Whether a model says that it reads features, and has no method for it."""
-    return isinstance(model, SaysReadsFeatures) and bool(model.reads_features) and not reads_features(model)
+    says = isinstance(model, SaysReadsFeatures) and _flag(model, "reads_features", model.reads_features)
+    return says and not reads_features(model)
 
 
 @runtime_checkable
@@ -80,12 +85,26 @@ class SaysReady(Protocol):
 
 def is_ready(model: CostModel) -> bool:
     """Whether the scores of a model mean something; those of one that does not say so do."""
-    return bool(model.ready) if isinstance(model, SaysReady) else True
+    return _flag(model, "ready", model.ready) if isinstance(model, SaysReady) else True
+
+
+@runtime_checkable
+class SaysScoresThroughput(Protocol):
+    """A cost model that says whether its scores are throughputs."""
+
+    scores_throughput: bool
+
+
+def _flag(model: CostModel, name: str, value: Any) -> bool:
+    """What a model says of itself.  Raises PartError, naming model and flag, for what is neither True nor False."""
+    law = f"{name} must be True or False" + ("; it is a method, make it a property" if callable(value) else "")
+    require(isinstance(value, bool | np.bool_), PartError, called(PART, model), law, got=value)
+    return bool(value)
 
 
 def scores_throughput(model: CostModel) -> bool:
     """Whether the scores of a model are proportional to throughputs as it sees them: their logarithms can be added."""
-    return isinstance(model, PythonBasedModel) and model.scores_throughput
+    return isinstance(model, SaysScoresThroughput) and _flag(model, "scores_throughput", model.scores_throughput)
 
 
 class PythonBasedModel:

@@ -11,8 +11,9 @@ import numpy as np
 
 from te_lite.errors import require
 
+from ..core.checks import require_counts
 from ..core.errors import PartError
-from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
+from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.parts import asking, called
 from ..core.protocols import Builder, PairedRunner, Runner
 
@@ -34,7 +35,25 @@ def built_by(builder: Builder, build: Future[BuildResult]) -> BuildResult:
         built = build.result()
     ok = isinstance(built, BuildResult)
     require(ok, PartError, called(BUILDER, builder), "the Future must give a BuildResult", got=built)
+    _check_end(called(BUILDER, builder), built)
     return built
+
+
+def at_a_time(builder: Builder) -> int:
+    """How many candidates a builder builds at a time.  Raises PartError for what is no number of at least 1."""
+    with asking(BUILDER, builder, "n_parallel"):
+        count = builder.n_parallel
+    require_counts(PartError, called(BUILDER, builder), n_parallel=count)
+    return count
+
+
+def _check_end(subject: str, result: BuildResult | MeasureResult) -> None:
+    """Raise PartError, naming `subject`, unless a result says how it ended: `error_no` and `error_msg`."""
+    number: Any = result.error_no
+    known = ", ".join(f"{e.value} {e.name}" for e in MeasureErrorNo)
+    ok = isinstance(number, int | np.integer) and not isinstance(number, bool) and number in list(MeasureErrorNo)
+    require(ok, PartError, subject, f"error_no must be a MeasureErrorNo ({known})", got=number)
+    require(isinstance(result.error_msg, str), PartError, subject, "error_msg must be text", got=result.error_msg)
 
 
 def run_by(runner: Runner, inp: MeasureInput, built: BuildResult) -> MeasureResult:
@@ -46,6 +65,7 @@ def run_by(runner: Runner, inp: MeasureInput, built: BuildResult) -> MeasureResu
         result = runner.run(inp, built)
     subject = called(RUNNER, runner)
     require(isinstance(result, MeasureResult), PartError, subject, "run must give a MeasureResult", got=result)
+    _check_end(subject, result)
     costs: Any = result.costs
     law = "costs must be a tuple of seconds, one a repeat"
     ok = isinstance(costs, tuple | list | np.ndarray) and len(costs) > 0
@@ -53,11 +73,12 @@ def run_by(runner: Runner, inp: MeasureInput, built: BuildResult) -> MeasureResu
     for cost in costs:
         law = "a cost must be a positive number of seconds" if result.ok else "the cost of a failure must be a number"
         require(_is_number(cost) and (cost > 0 or (not result.ok and cost >= 0)), PartError, subject, law, got=cost)
-    law = "error_msg must be text"
-    require(isinstance(result.error_msg, str), PartError, subject, law, got=result.error_msg)
     law = "all_cost must be a number of seconds"
     ok = _is_number(result.all_cost) and result.all_cost >= 0
     require(ok, PartError, subject, law, got=result.all_cost)
+    law = "timestamp must be a number of seconds since 1970"
+    require(_is_number(result.timestamp) and result.timestamp >= 0, PartError, subject, law, got=result.timestamp)
+    require(isinstance(result.device, str), PartError, subject, "device must be text", got=result.device)
     return result
 
 

@@ -106,6 +106,7 @@ class ProgramMeasurer:
         self._shown: Batch | None = None
         self._numbers = 0
         self.logged: dict[TaskKey, float] = {}
+        self.raised: Exception | None = None
         self.baselines: dict[TaskKey, dict[Baseline, tuple[MeasureInput, MeasureResult]]] = {}
         self._read: dict[Path, list[Record]] = {}
         self.reset()
@@ -174,6 +175,15 @@ class ProgramMeasurer:
         return [batch.results[batch.first + k] for k in range(len(batch.inputs))]
 
     @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """What a callback raises in here is kept as `raised`: whoever drives a search lets it pass."""
+        try:
+            yield
+        except Exception as error:
+            self.raised = error
+            raise
+
+    @contextmanager
     def _showing(self, batch: Batch) -> Iterator[None]:
         """The display hears of a batch while it is waited for, of its results by then at once."""
         self._shown = batch
@@ -193,7 +203,8 @@ class ProgramMeasurer:
         uses = self.usage()
         for callback in self.callbacks if uses else ():
             if isinstance(callback, KeepsUsage):
-                callback.usage(uses)
+                with self._telling():
+                    callback.usage(uses)
 
     def close(self) -> None:
         """Stop the workers and forget what was not measured yet; callbacks hear of all that was."""
@@ -242,7 +253,8 @@ class ProgramMeasurer:
         self.baselines.setdefault(key_of(batch.task), {})[which] = batch.inputs[0], result
         for callback in self.callbacks:
             if isinstance(callback, KeepsBaselines):
-                callback.baseline(batch.policy, which, batch.inputs[0], result)
+                with self._telling():
+                    callback.baseline(batch.policy, which, batch.inputs[0], result)
         self.display.note(f"[0] {which.value}: {outcome_text(result)}")
 
     def _logs(self) -> list[Path]:
@@ -298,7 +310,8 @@ class ProgramMeasurer:
             times = compared_by(runner, inputs, [built_by(self.builder, build) for build in builds])
         for callback in self.callbacks:
             if isinstance(callback, KeepsConfirmed):
-                callback.confirmed(inputs, times)
+                with self._telling():
+                    callback.confirmed(inputs, times)
         return times
 
     def _say_if_slower(self, task: SearchTask, timed: Sequence[tuple[Leader, list[float]]]) -> None:
@@ -344,7 +357,8 @@ class ProgramMeasurer:
 
     def _note(self, task: SearchTask, policy: Any, inp: MeasureInput, result: MeasureResult) -> None:
         for callback in self.callbacks:
-            callback.callback(policy, [inp], [result])
+            with self._telling():
+                callback.callback(policy, [inp], [result])
         self.count += 1
         known = self.best_of(task)
         if result.ok:

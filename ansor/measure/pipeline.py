@@ -21,7 +21,7 @@ from ..core.backends import backend
 from ..core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ..core.protocols import Builder, ManyDevices, Runner, is_elsewhere
 from ..core.task import SearchTask
-from .answers import built_by, run_by, submitted
+from .answers import at_a_time, built_by, run_by, submitted
 
 BATCH_PER_WORKER = 4
 Done = tuple[int, MeasureResult]
@@ -114,7 +114,7 @@ class Pipeline:
     def _take_quietly(self) -> Done:
         """Build some candidates when none is left, wait for all of them, then run one."""
         if not self._quiet:
-            batch = BATCH_PER_WORKER * self.builder.n_parallel
+            batch = BATCH_PER_WORKER * at_a_time(self.builder)
             part, self._waiting = self._waiting[:batch], self._waiting[batch:]
             builds = [submitted(self.builder, inp) for _, inp in part]
             done = [built_by(self.builder, build) for build in builds]

@@ -6,9 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
+from te_lite.errors import require
+
+from ..core.errors import PartError
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.protocols import MeasureCallback
 from ..records.recorder import RecordToFile
+from ..sketch.rule import PreloadCustomSketchRule, SketchRule
+from .tuning_options import callbacks_with
 
 
 class PythonBasedMeasureCallback:
@@ -42,6 +47,16 @@ class PreloadMeasuredStates:
 
     def prepare(self, policy: Preloads) -> None:
         policy.preload_measured_states(self.filename)
+
+
+def init_callbacks(given: Sequence[Any] | None) -> tuple[Any, ...]:
+    """The init callbacks of a policy, none for None.  Raises PartError for an entry that is none."""
+    for one in given if isinstance(given, list | tuple) else ():
+        law = "a SketchRule goes to generate_sketches(custom_rules=) or register_target(rules=), or into a policy"
+        law += " wrapped in PreloadCustomSketchRule"
+        ok = not isinstance(one, SketchRule) or isinstance(one, PreloadCustomSketchRule | type)
+        require(ok, PartError, "init_search_callbacks", law, entry=one)
+    return callbacks_with("prepare", "init_search_callbacks", given, (Prepares, PreloadCustomSketchRule))
 
 
 __all__ = ["MeasureCallback", "PreloadMeasuredStates", "PythonBasedMeasureCallback", "RecordToFile"]

@@ -14,6 +14,7 @@ from ..core.parts import asking, called
 from ..core.task import SearchTask
 from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
+from ..cost_model.api import PART
 from ..features import extract
 from ..space.choices import Group
 from ..space.limits import fits
@@ -21,7 +22,6 @@ from ..space.programs import programs
 from ..space.states import concrete
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
-PART = "cost model"
 LEAST_SCORE = 1e-9
 """Of what a model of throughputs thinks hopeless, so that the other estimate still tells two apart."""
 
@@ -64,6 +64,8 @@ class Scorer:
     def _checked(self, scores: Any, count: int) -> Scores:
         name = called(PART, self.model)
         try:
+            law = "scores must be numbers with an order, and complex ones have none"
+            require(not np.iscomplexobj(scores), PartError, name, law, got=scores)
             out = np.asarray(scores, np.float64)
         except (TypeError, ValueError) as error:
             raise PartError(f"{name}: scores must be numbers, got {type(scores).__name__}: {error}") from error

@@ -13,16 +13,13 @@ import time
 from collections import deque
 from typing import Any
 
-from te_lite.errors import require
 from te_lite.state import State
-from te_lite.step import Split
 
-from ..core.errors import PartError
 from ..core.measure_values import MeasureInput, MeasureResult
-from ..core.parts import called
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
+from .exchange import checked_states
 from .protocols import Announces, AsksAhead
 from .search_failure import SearchFailed, reporting
 
@@ -87,22 +84,16 @@ def _rounds(
 def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
     """Ask for up to `num_measure` candidates, and begin to build and run them.
 
-    Raises SearchFailed, and PartError for a policy of the user's own that raises, or gives what are no states.
+    Raises SearchFailed, and PartError for a policy of the user's own that raises, or gives what are no programs of the
+    task.
     """
     measurer.display.phase(f"choosing {num_measure} programs to measure")
     with reporting(task, policy, "ask"):
         if isinstance(policy, Announces):
             policy.announce(measurer.runner)
         states = policy.ask(num_measure)
-    law = "ask must give a list of states"
-    ok = isinstance(states, list | tuple) and all(isinstance(state, State) for state in states)
-    require(ok, PartError, called("policy", policy), law, got=states)
-    law = f"ask({num_measure}) must give at most {num_measure} states"
-    require(len(states) <= num_measure, PartError, called("policy", policy), law, got=len(states))
-    undecided = [state for state in states if any(isinstance(s, Split) and None in s.lengths for s in state.steps)]
-    law = "ask must give programs, but a split of this state has no lengths yet, as in a sketch"
-    require(not undecided, PartError, called("policy", policy), law, got=undecided[:1])
-    return measurer.start(task, policy, [MeasureInput(task, state) for state in states])
+    checked = checked_states(policy, task, states, num_measure)
+    return measurer.start(task, policy, [MeasureInput(task, state) for state in checked])
 
 
 def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:

@@ -31,7 +31,7 @@ from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.api import is_ready, lacks_features, scores_throughput
+from ..cost_model.api import PART, is_ready, lacks_features, scores_throughput
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
@@ -42,41 +42,15 @@ from ..records.lines import Record, believed_records, target_results
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra import EXTRA_RULES, extra_rules, extra_sketches
 from ..space.choices import Group
-from .callbacks import PreloadMeasuredStates, Prepares
+from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
+from .exchange import require_told
 from .proposals import Measured, Picked, Proposals
-from .scoring import PART, Scorer
+from .scoring import Scorer
 from .search_loop import one_round, search_loop
-from .tuning_options import callbacks_with
 
 RANDOM_ROUNDS_AHEAD = 8
 PRIOR_TRIALS = 64
-
-
-class EmptyPolicy:
-    """The smallest policy: it knows one program, the unscheduled one."""
-
-    def __init__(self, task: SearchTask, init_search_callbacks: Sequence[Any] | None = None) -> None:
-        self.task = task
-        self._asked = False
-
-    def ask(self, n: int) -> list[State]:
-        require_whole(TaskError, "EmptyPolicy.ask", n=n)
-        states = [] if self._asked else [self.task.compute_dag.init_state][:n]
-        self._asked |= n > 0
-        return states
-
-    def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Nothing is learnt."""
-
-    def search(
-        self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
-        measurer: ProgramMeasurer, time_limit: float | None = None,
-    ) -> State | None:  # fmt: skip
-        """Measure, and give the best state."""
-        return search_loop(
-            self, self.task, num_measure_trials, early_stopping, num_measures_per_round, measurer, 0, time_limit
-        )
 
 
 class SketchPolicy:
@@ -165,8 +139,7 @@ class SketchPolicy:
         self._extra: dict[str, list[State]] = {}
         self._announced = self._began = False
         self._rows: dict[tuple[Step, ...], Row] = {}
-        kinds = (Prepares, PreloadCustomSketchRule)
-        given = callbacks_with("prepare", "init_search_callbacks", init_search_callbacks, kinds)
+        given = init_callbacks(init_search_callbacks)
         self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
         own = bool(self.custom_rules) or entry_of(task.target.kind.name).rules is not None
         self._extra_off = own and "extra_sketch_rules" not in (params or {})
@@ -329,7 +302,11 @@ class SketchPolicy:
     # ------------------------------------------------------------------------------------------ learning
 
     def tell(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """Learn from results; the model is trained on them."""
+        """Learn from results; the model is trained on them.
+
+        Raises TaskError for inputs of another task, and for results that are none or not one for each of them.
+        """
+        require_told("SketchPolicy.tell", self.task, inputs, results)
         before = min([m.cost for m in self.measured], default=np.inf)
         self._remember(inputs, results)
         self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before

@@ -30,6 +30,7 @@ from ..records.best import load_best_record
 from ..records.failures import first_failure
 from ..records.lines import RecordReader, workload_of
 from .baselines import start_baselines
+from .exchange import searching
 from .protocols import SearchPolicy, require_own_task
 from .resume import check_logs, continue_log, log_to_continue
 from .sketch_policy import SketchPolicy
@@ -71,10 +72,11 @@ class Actions:
                     if log_to_continue(options) is not None:
                         measurer.go_on(task)
                     start_baselines(task, policy, measurer)
-                policy.search(
-                    options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
-                    **limits,
-                )  # fmt: skip
+                with searching(policy, "search", measurer):
+                    policy.search(
+                        options.num_measure_trials, options.early_stopping, options.num_measures_per_round, measurer,
+                        **limits,
+                    )  # fmt: skip
         if options.num_measure_trials and not measurer.count:
             text = f"SearchTask.tune: {called('policy', policy)} measured none of {options.num_measure_trials} programs"
             warnings.warn(f"{text}: its search found nothing new, or did nothing", stacklevel=3)
@@ -128,6 +130,7 @@ def checked_limits(task: SearchTask, policy: Any, time_limit: float | None) -> d
     """
     law = "search_policy must be an object with a method search (names are for the TaskScheduler)"
     ok = isinstance(policy, SearchPolicy) and callable(policy.search) and not isinstance(policy, type)
+    law += "; a class was given, call it" if isinstance(policy, type) else ""
     require(ok, TaskError, "SearchTask.tune", law, search_policy=policy)
     require_own_task("SearchTask.tune", policy, task)
     taken = signature(policy.search)

@@ -16,6 +16,7 @@ from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from ..policy.baselines import start_baselines
+from ..policy.exchange import checked_round, searching
 from ..policy.protocols import AsksAhead, RoundPolicy
 from ..policy.search_failure import SearchFailed
 from ..policy.search_loop import begin_round, end_round
@@ -89,7 +90,10 @@ class Rounds:
     def _whole(self, task_id: int, trials: int) -> list[float]:
         with self.measurer.display.run(self.tasks[task_id], trials):
             try:
-                _, results = self.policies[task_id].continue_search_one_round(trials, self.measurer)
+                policy = self.policies[task_id]
+                with searching(policy, "continue_search_one_round", self.measurer):
+                    answer = policy.continue_search_one_round(trials, self.measurer)
+                results = checked_round(policy, answer)
             except SearchFailed as failure:
                 self._give_up(task_id, failure)
                 results = failure.results

@@ -58,6 +58,8 @@ class CheckedRule:
 def _leads_on(subject: str, stages: int, state: State, k: int, outcome: Outcome) -> None:
     after, following = outcome
     steps = len(state.steps)
+    law = "a state must go on from the one it is given, but this one is of another computation"
+    require(after.dag is state.dag, PartError, subject, law, got=after.dag)
     require(after.steps[:steps] == state.steps, PartError, subject, "a state must go on from the one it is given")
     law = f"the stage to look at next must be one of its {len(after.stages)}, or -1 for none"
     require(-1 <= following < len(after.stages), PartError, subject, law, got=following)
@@ -86,10 +88,10 @@ def _fits(subject: str, extent: int, step: Split) -> None:
         warnings.warn(f"{subject}: {known} does not divide {extent}, so its programs have guards", stacklevel=2)
 
 
-def checked_rules(rules: Sequence[SketchRule]) -> tuple[SketchRule, ...]:
-    """The rules, checked whenever they are asked.  Raises PartError for what is no list of rules."""
+def checked_rules(rules: Sequence[SketchRule], subject: str = "custom_rules") -> tuple[SketchRule, ...]:
+    """The rules, checked whenever they are asked.  Raises PartError, naming `subject`, for what is no list of rules."""
     law = "a list of sketch rules is needed"
-    require(isinstance(rules, list | tuple), PartError, "custom_rules", law, got=rules)
+    require(isinstance(rules, list | tuple), PartError, subject, law, got=rules)
     needed = "a PreloadCustomSketchRule, or an object with paper, departs, condition and apply,"
     for rule in rules:
         require_part(rule, SketchRule, "custom sketch rule", needed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.errors import MeasureError, PartError
+from ansor.core.measure_values import BuildResult
+from ansor.cost_model.api import scores_throughput
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner, NoBuilder
 from ansor.sketch import generate_sketches
@@ -140,6 +143,7 @@ RAISES = {
     "sketch rule 'mine': the action raised": with_rule(fails),
     "policy Policy: ask raised": lambda t: tune(t, giving(Policy, "ask", fails)(t)),
     "policy Policy: tell raised": lambda t: tune(t, giving(Policy, "tell", fails)(t)),
+    "policy Policy: search raised": lambda t: tune(t, giving(Policy, "search", lambda *_: fails())(t)),
     "runner Runner: run raised": lambda t: tune(t, runner=giving(Runner, "run", fails)()),
     "builder Builder: submit raised": lambda t: tune(t, builder=giving(Builder, "submit", fails)()),
 }
@@ -154,7 +158,7 @@ def test_a_part_that_raises_is_named(tasks: dict[str, ansor.SearchTask], text: s
 
 
 def result(
-    costs: Any = (1e-3,), error_no: int = 0, all_cost: Any = 0.1, error_msg: Any = ""
+    costs: Any = (1e-3,), error_no: Any = 0, all_cost: Any = 0.1, error_msg: Any = ""
 ) -> ansor.MeasureResult:  # fmt: skip
     return ansor.MeasureResult(costs, error_no, error_msg, all_cost, 0)
 
@@ -179,6 +183,23 @@ ANSWERS = [
         "run",
         result(error_msg=None),
     ),
+    ("runner Runner: error_no must be a MeasureErrorNo (0 NO_ERROR, ", Runner, "run", result(error_no="bad")),
+    ("runner Runner: error_no must be a MeasureErrorNo (0 NO_ERROR, ", Runner, "run", result(error_no=77)),
+    ("runner Runner: error_no must be a MeasureErrorNo (0 NO_ERROR, ", Runner, "run", result(error_no=True)),
+    ("runner Runner: all_cost must be a number of seconds, got 'now'", Runner, "run", result(all_cost="now")),
+    (
+        "runner Runner: timestamp must be a number of seconds since 1970, got 'now'",
+        Runner,
+        "run",
+        replace(result(), timestamp="now"),
+    ),
+    ("runner Runner: device must be text, got 0", Runner, "run", replace(result(), device=0)),
+    (
+        "builder Builder: error_no must be a MeasureErrorNo (0 NO_ERROR, ",
+        Builder,
+        "submit",
+        future(BuildResult("", (), 77, "", 0.0)),
+    ),
     ("runner Runner: all_cost must be a number of seconds, got None", Runner, "run", result(all_cost=None)),
     ("builder Builder: submit must give a Future of a BuildResult, got None", Builder, "submit", None),
     ("builder Builder: the Future must give a BuildResult, got 'a.so'", Builder, "submit", future("a.so")),
@@ -198,7 +219,52 @@ def test_an_answer_that_is_none_is_named(
         error = raised(lambda: tune(task, made(task)))
     else:
         error = raised(lambda: tune(task, **{part.__name__.lower(): made()}))
-    assert str(error) == text
+    assert str(error).startswith(text) if text.endswith(" ") else str(error) == text
+
+
+@pytest.mark.parametrize("count", [0, -1, "2", None, True])
+def test_a_builder_builds_at_least_one_at_a_time(tasks: dict[str, ansor.SearchTask], count: Any) -> None:
+    error = raised(lambda: tune(tasks["c"], builder=type("Builder", (Builder,), {"n_parallel": count})()))
+    assert str(error) == f"builder Builder: n_parallel must be a positive integer, got {count!r}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_states_of_another_computation_are_no_answer(tasks: dict[str, ansor.SearchTask], target: str) -> None:
+    other = ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(12, 8, 5)), target=target)
+    error = raised(lambda: tune(tasks[target], giving(Policy, "ask", lambda p, n: Policy(other).ask(n))(tasks[target])))
+    assert str(error).startswith("policy Policy: ask must give states of this task, ")
+    again = ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(12, 8, 6)), target=target)
+    tune(tasks[target], giving(Policy, "ask", lambda p, n: Policy(again).ask(n)[:1])(tasks[target]))
+    foreign = other.compute_dag.init_state
+    error = raised(lambda: with_rule(lambda *_: [(foreign, -1)])(tasks[target]))
+    assert "sketch rule 'mine': a state must go on from the one it is given, but this one is of another" in str(error)
+
+
+def test_what_a_policy_is_told_fits(tasks: dict[str, ansor.SearchTask]) -> None:
+    other = ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(12, 8, 5)), target="c")
+    policy = ansor.SketchPolicy(tasks["c"], Model(), PARAMS, seed=0, verbose=0)
+    inputs = [ansor.MeasureInput(tasks["c"], state) for state in policy.ask(2)]
+    for told, results, text in (
+        (inputs, [], "each input needs one result, got inputs=2 results=0"),
+        (inputs, [1e-6] * 2, r"results must be a list of MeasureResult, got \[1e-06\]"),
+        (None, [], "inputs must be a list of MeasureInput, got None"),
+        ([ansor.MeasureInput(other)], [result()], "an input is of another task than SearchTask"),
+    ):
+        with pytest.raises(ansor.TaskError, match=f"^SketchPolicy.tell: {text}"):
+            policy.tell(told, results)  # type: ignore[arg-type]
+    policy.tell(inputs, [result()] * 2)
+
+
+@pytest.mark.parametrize("answer", [fails, None, ([], None), ([1], []), ([1], [1e-3])])
+def test_a_round_of_ones_own_is_named(tasks: dict[str, ansor.SearchTask], answer: Any) -> None:
+    policy = giving(Policy, "continue_search_one_round", answer)(tasks["c"])
+    runner = AnalyticalRunner()
+    options = ansor.TuningOptions(8, None, 4, 0, runner.builder(), runner)
+    error = raised(lambda: ansor.TaskScheduler([tasks["c"]], callbacks=[]).tune(options, [policy]))
+    law = "continue_search_one_round " + ("raised IndexError: " if answer is fails else "must give a pair, the inputs")
+    assert str(error).startswith(f"policy Policy: {law}") and isinstance(error.__cause__, IndexError) == (
+        answer is fails
+    )
 
 
 def test_figures_in_turns_are_figures(tasks: dict[str, ansor.SearchTask]) -> None:
@@ -225,8 +291,9 @@ def test_a_callback_ends_a_run_as_it_likes(tasks: dict[str, ansor.SearchTask]) -
             raise Enough
 
     runner = AnalyticalRunner()
-    with pytest.raises(Enough):
-        tasks["c"].tune(ansor.TuningOptions(8, None, 4, 0, runner.builder(), runner, [Ends()]))
+    for policy in (None, Policy(tasks["c"])):
+        with pytest.raises(Enough):
+            tasks["c"].tune(ansor.TuningOptions(8, None, 4, 0, runner.builder(), runner, [Ends()]), policy)
 
 
 @pytest.mark.parametrize("answer", [True, None, False, 1.0, "2", 3, -1])
@@ -290,6 +357,28 @@ def test_a_model_that_reads_features_scores_them(tasks: dict[str, ansor.SearchTa
     law = r"^cost model OnlyStates: it has reads_features = True, so predict_features\(task, features\) is needed$"
     with pytest.raises(PartError, match=law):
         ansor.SketchPolicy(tasks["c"], OnlyStates())
+
+
+@pytest.mark.parametrize("flag", ["ready", "scores_throughput", "reads_features"])
+def test_what_a_model_says_of_itself_is_true_or_false(tasks: dict[str, ansor.SearchTask], flag: str) -> None:
+    for value, hint in ((lambda self: True, "; it is a method, make it a property, got "), ("yes", ", got 'yes'")):
+        model = type("Model", (Model,), {flag: value})
+        error = raised(lambda model=model: tune(tasks["c"], ansor.SketchPolicy(tasks["c"], model(), PARAMS, 0, 0)))
+        assert str(error).startswith(f"cost model Model: {flag} must be True or False{hint}")
+
+
+def test_a_model_without_the_base_class_may_score_throughputs() -> None:
+    class Throughputs:
+        scores_throughput = True
+        update = predict = Model.predict
+
+    assert scores_throughput(Throughputs()) and not scores_throughput(Model())
+
+
+def test_complex_scores_have_no_order(tasks: dict[str, ansor.SearchTask]) -> None:
+    model = giving(Model, "predict", lambda self, task, states: np.ones(len(states)) * 1j)()
+    error = raised(lambda: tune(tasks["c"], ansor.SketchPolicy(tasks["c"], model, PARAMS, 0, 0)))
+    assert str(error).startswith("cost model Model: scores must be numbers with an order, and complex ones have none")
 
 
 def test_unknown_extra_rules_are_no_failure_of_the_search(tasks: dict[str, ansor.SearchTask]) -> None:
