@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from inspect import get_annotations
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,8 +19,18 @@ def require_part(value: Any, protocol: type, subject: str, needed: str) -> None:
     A class is none, also where its objects would be.
     """
     hint = "; a class was given, call it" if isinstance(value, type) and isinstance(value, protocol) else ""
+    lacks = [] if isinstance(value, type) else _lacking(value, protocol)
+    hint += f"; it lacks {', '.join(lacks)}" if lacks else ""
     ok = isinstance(value, protocol) and not isinstance(value, type)
     require(ok, PartError, subject, f"{needed} is needed{hint}", got=value)
+
+
+def _lacking(value: Any, protocol: type) -> list[str]:
+    """What an object that has something of a protocol lacks of it; nothing for one that has nothing of it."""
+    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False) and base is not Protocol]
+    names = dict.fromkeys([n for b in bases for n in (*get_annotations(b), *vars(b)) if n[0] != "_"])
+    lacks = [name for name in names if not hasattr(value, name)]
+    return lacks if len(lacks) < len(names) else []
 
 
 def require_positive(error: type[TeError], owner: str, **values: Any) -> None:

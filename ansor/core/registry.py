@@ -132,12 +132,18 @@ def program_kinds() -> tuple[str, ...]:
 def load_backend(module: str, kind: str) -> Any:
     """Import a backend module and give its `BACKEND`.  Raises BackendError when the module is missing."""
     try:
-        return importlib.import_module(module).BACKEND
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         needs = _NEEDS.get(module, f"the module {module}")
         missing = "" if module.startswith(str(error.name)) else f" (the module {error.name} is missing)"
         hint = "" if kind == "c" else "; use target 'c'"
         raise BackendError(f"target {kind!r} needs {needs}, which this installation lacks{missing}{hint}") from error
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise BackendError(f"target {kind!r}: its module {module} fails: {type(error).__name__}: {said}") from error
+    law = f"its module {module} has no object BACKEND, an ansor.core.backend.Backend"
+    require(hasattr(found, "BACKEND"), BackendError, f"target {kind!r}", law)
+    return found.BACKEND
 
 
 def front_end(module: str, user: str) -> Any:

@@ -121,10 +121,16 @@ def _to_json(value: Any) -> Any:
         return ["TENSOR", list(value.shape), value.dtype]
     if isinstance(value, tuple | list):
         return [_to_json(v) for v in value]
-    value = value.item() if hasattr(value, "item") else value
+    value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise TaskError(f"workload argument: numbers, texts, tuples and tensors can be recorded, got {value!r}")
+    raise TaskError(
+        f"workload argument: numbers, texts, tuples and tensors can be recorded, got {value!r}{_hint(value)}"
+    )
+
+
+def _hint(value: Any) -> str:
+    return "; an array is given as a list, by its tolist()" if hasattr(value, "tolist") else ""
 
 
 def _from_json(value: Any) -> Any:

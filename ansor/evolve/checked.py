@@ -51,7 +51,8 @@ class Checked:
         ok = changed.shape == rows.shape and changed.dtype == np.int64
         require(ok, PartError, subject, law, dtype=str(changed.dtype), shape=changed.shape)
         law = f"the mask must be bool of shape {(len(rows),)}"
-        require(mask.shape == (len(rows),) and mask.dtype == np.bool_, PartError, subject, law, dtype=str(mask.dtype))
+        ok = mask.shape == (len(rows),) and mask.dtype == np.bool_
+        require(ok, PartError, subject, law, dtype=str(mask.dtype), shape=mask.shape)
         law = "the mask must be True for the rows that differ from those given, and for no others"
         wrong = np.flatnonzero(mask != (changed != rows).any(axis=1)).tolist()
         require(not wrong, PartError, subject, law, rows=wrong)

@@ -57,7 +57,7 @@ def register_target(
     for name, part in (("builder", builder), ("runner", runner)):
         law = f"{name} must be a function that makes one, such as its class"
         require(part is None or callable(part), PartError, subject, law, got=part)
-    own = None if rules is None else checked_rules(rules)
+    own = None if rules is None else checked_rules(rules, f"{subject}: rules")
     require(own is None or own, TaskError, subject, "rules must name at least one rule", got=rules)
     enter(kind, Entry(backend, like, own, hardware, machine, builder, runner))
 

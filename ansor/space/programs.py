@@ -23,7 +23,7 @@ from ..core.hardware import HardwareParams
 from ..core.target import Target
 from .choices import Variant
 from .decisions.decision import Numbers
-from .decisions.draw import Matrix
+from .decisions.draw import Matrix, require_matrix
 from .decisions.loops import loops_of_programs
 from .decisions.splits import split_positions
 from .structures import Hole, structure
@@ -109,7 +109,9 @@ def programs(variant: Variant, rows: Matrix, target: Target | str, hardware: Har
 
     Numbers of parallel and vector loops that do not fit a program mean what `concrete` makes of them: parallel loops
     inside others count only where the others have extent 1, and vector loops end where parallel ones begin.
+    Raises TaskError for rows of another shape or dtype.
     """
+    require_matrix("programs: the rows", rows, (len(rows), variant.space.width))
     target = Target.of(target)
     columns = list(np.array(rows.T, np.int64, order="C"))
     return RowPrograms(Origin(variant, columns, target, hardware.completed(target)), len(rows))

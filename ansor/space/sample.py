@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.errors import require
 from te_lite.lanes import larger
 
+from ..core.errors import TaskError
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
 from ..core.target import Target
@@ -40,7 +42,10 @@ def sample_rows(
     """`n` rows (int64 [n, width]) that keep to the threads and shared memory of a block.
 
     Fewer, or none, come out when shared memory hardly ever suffices.  Rows may repeat.
+    Raises TaskError for a seed in place of a generator.
     """
+    law = "a numpy.random.Generator is needed, such as np.random.default_rng(0)"
+    require(isinstance(rng, np.random.Generator), TaskError, "sample_rows: rng", law, got=rng)
     setting = Setting.of(target, hardware, options)
     if not setting.target.is_gpu:
         return _drawn(variant, n, rng, setting)

@@ -13,13 +13,19 @@ from te_lite.step import Split, Step
 from ..core.hardware import HardwareParams
 from ..core.target import Target
 from .choices import Variant
+from .decisions.draw import require_matrix
 from .decisions.splits import split_positions
 from .programs import Programs, program
 from .structures import Shape, Structure, structure
 
 
 def concrete(variant: Variant, row: np.ndarray, target: Target | str, hardware: HardwareParams) -> State:
-    """The program of one row (int64 [width]): a state that is the replay of its steps."""
+    """The program of one row (int64 [width]): a state that is the replay of its steps.
+
+    Raises TaskError for another shape or dtype.  Whether the numbers are points of the space is not looked at:
+    `ansor.evolve.checked.require_rows` does.
+    """
+    require_matrix("concrete: the row", row, (variant.space.width,))
     target = Target.of(target)
     hardware = hardware.completed(target)
     one = program(variant, row, target, hardware)

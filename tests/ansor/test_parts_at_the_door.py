@@ -15,7 +15,11 @@ from ansor.core.measure_values import failed
 from ansor.evolve.checked import require_rows
 from ansor.evolve.mutation import CPU_MUTATIONS
 from ansor.offline.analytical import AnalyticalRunner
-from ansor.sketch import generate_sketches
+from ansor.sketch import CPU_RULES, generate_sketches
+from ansor.space.programs import programs
+from ansor.space.sample import sample_rows
+from ansor.space.states import concrete
+from ansor.space.variants import home
 from te_lite.replay import apply
 from te_lite.state import State
 from te_lite.step import Split
@@ -79,6 +83,11 @@ class Model:
         return self.scores(len(states))
 
 
+def giving(**attributes: Any) -> Any:
+    """An object with these attributes."""
+    return type("Part", (), attributes)()
+
+
 class Searches:
     """A policy whose search takes one argument only."""
 
@@ -103,6 +112,11 @@ class OnlyUpdates:
         pass
 
 
+class NoBuilderYet:
+    def submit(self, inp: Any) -> Any:
+        pass
+
+
 def last_set(rows: np.ndarray, value: int) -> np.ndarray:
     """The same array, its last column changed."""
     rows[:, -1] = value
@@ -120,7 +134,7 @@ def everywhere(rows: np.ndarray) -> np.ndarray:
         (lambda rows: (rows * 0 - 1, everywhere(rows)), "got .*-1"),
         (lambda rows: (rows[:, :1], everywhere(rows)), "the rows must be int64 of shape"),
         (lambda rows: (rows + 0.5, everywhere(rows)), "the rows must be int64 of shape .* dtype='float64'"),
-        (lambda rows: (rows, everywhere(rows)[:-1]), "the mask must be bool of shape"),
+        (lambda rows: (rows, everywhere(rows)[:-1]), r"the mask must be bool of shape .* shape=\(\d+,\)"),
         (lambda rows: (rows, np.ones(len(rows))), "the mask must be bool of shape"),
         (lambda rows: (rows, everywhere(rows)), "the mask must be True for the rows that differ .* got rows=.0, 1"),
         (lambda rows: (last_set(rows, 64), ~everywhere(rows)), "the mask must be True for the rows that differ"),
@@ -141,6 +155,7 @@ def test_a_mutation_must_give_programs(task: ansor.SearchTask, function: Callabl
         ([3], "an object with name, weight and apply"),
         ([Mutation], "a class was given, call it"),
         ([OnlyUpdates()], "an object with name, weight and apply"),
+        ([giving(name="mine", apply=print)], "is needed; it lacks weight, got"),
     ],
 )
 def test_mutations_are_a_list_of_objects(task: ansor.SearchTask, mutations: Any, text: str) -> None:
@@ -264,8 +279,17 @@ HARDWARE = ansor.HardwareParams(num_cores=-1)
         (lambda t: ansor.SketchPolicy("matmul"), "SketchPolicy: a SearchTask is needed"),
         (lambda t: ansor.SketchPolicy(t, params=[1]), "params must be a mapping"),
         (lambda t: ansor.SketchPolicy(t, init_search_callbacks=[NOTHING]), "init_search_callbacks"),
+        (
+            lambda t: ansor.SketchPolicy(t, init_search_callbacks=[CPU_RULES[0]]),
+            r"init_search_callbacks: a SketchRule goes to generate_sketches\(custom_rules=\) or register_target",
+        ),
+        (lambda t: ansor.SketchPolicy(t, OnlyUpdates()), "is needed; it lacks predict, got"),
+        (lambda t: ansor.TuningOptions(4, builder=NoBuilderYet()), "it lacks n_parallel, close, got"),
+        (lambda t: ansor.SearchTask("norm", (np.arange(3), 8, 8), target="c"), r"argument: .* by its tolist\(\)"),
+        (lambda t: ansor.register_target("npu", "json", rules=5), "register_target 'npu': rules: a list of .*, got 5"),
+        (lambda t: sample_rows(None, 3, 0, "c", None), "sample_rows: rng: a numpy.random.Generator is needed"),
         (lambda t: t.tune(4), "the options must be ansor.TuningOptions"),
-        (lambda t: t.tune(ansor.TuningOptions(4), ansor.SketchPolicy), "search_policy must be an object"),
+        (lambda t: t.tune(ansor.TuningOptions(4), ansor.SketchPolicy), "must be an object .* class was given, call it"),
         (
             lambda t: t.tune(ansor.TuningOptions(4), Searches()),
             r"policy Searches: search must take .* got \(trials",
@@ -295,3 +319,14 @@ def test_a_workload_gives_tensors(result: Any) -> None:
     ansor.register_workload("gives_what", lambda: result, override=True)
     with one_sentence("workload 'gives_what': its function must give a list of tensors"):
         ansor.SearchTask("gives_what", (), target="c")
+
+
+def test_rows_have_the_columns_of_their_space() -> None:
+    variant, hardware = home(space_named("prime_matmul", "c", 16)), ansor.HardwareParams(num_cores=2)
+    rows = sample_rows(variant, 2, np.random.default_rng(0), "c", hardware)
+    for bad in (rows[0, :-1], rows, rows[0].astype(float), rows[0].tolist()):
+        with one_sentence(f"concrete: the row: an int64 array of shape .{variant.space.width},. is needed"):
+            concrete(variant, bad, "c", hardware)  # type: ignore[arg-type]
+    with one_sentence(f"programs: the rows: an int64 array of shape .2, {variant.space.width}. is needed"):
+        programs(variant, rows[:, 1:], "c", hardware)
+    assert concrete(variant, rows[0], "c", hardware)

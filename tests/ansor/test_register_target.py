@@ -203,3 +203,15 @@ def test_a_plugin_that_does_not_work_is_one_sentence(installed: Path, points: st
     with pytest.raises(ansor.BackendError, match=law) as error:
         ansor.Target("npu")
     assert "\n" not in str(error.value)
+
+
+def test_a_module_that_is_no_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fails_at_once.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    for module, text in (
+        ("json", "its module json has no object BACKEND, an ansor.core.backend.Backend"),
+        ("fails_at_once", "its module fails_at_once fails: ZeroDivisionError: division by zero"),
+    ):
+        ansor.register_target("npu", module)
+        with pytest.raises(ansor.BackendError, match=f"^target 'npu': {text}$"):
+            ansor.core.backends.backend("npu")

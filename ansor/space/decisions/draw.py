@@ -1,4 +1,4 @@
-"""Random draws for many programs at once, and the names of array types."""
+"""Random draws for many programs at once, and the types of arrays: their names, and whether rows are of theirs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,29 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.errors import require
+
+from ...core.errors import TaskError
+
 Matrix = np.ndarray[Any, np.dtype[np.int64]]
 """Rows of a space: int64 [number of programs, `Space.width`]."""
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Index = np.ndarray[Any, np.dtype[np.int64]]
 Scores = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def require_matrix(subject: str, rows: Any, shape: tuple[int, ...]) -> None:
+    """Raise TaskError, naming `subject`, unless `rows` are an int64 array of `shape`."""
+    law = f"an int64 array of shape {shape} is needed, one number a column of the space"
+    got = f"{rows.dtype} of shape {rows.shape}" if isinstance(rows, np.ndarray) else rows
+    require(
+        isinstance(rows, np.ndarray) and rows.dtype == np.int64 and rows.shape == shape,
+        TaskError,
+        subject,
+        law,
+        got=got,
+    )
 
 
 def roulette(weights: Scores, n: int, rng: np.random.Generator) -> Index:
