@@ -118,7 +118,8 @@ class CostModelSuite:
         model.update(*measured.told(slice(0, 24)))
         model.update(*measured.told(slice(24, 64)))
         scores = model.predict(measured.task, measured.states[64:])
-        assert pairwise_accuracy(scores, measured.costs[64:]) > 0.7
+        accuracy = pairwise_accuracy(scores, measured.costs[64:])
+        assert accuracy > 0.7, f"{accuracy:.3f} of the pairs of unseen programs are in order, chance is 0.5"
 
     def test_saved_and_loaded_models_agree(self, model: Any, measured: Measured, tmp_path: Any) -> None:
         if not hasattr(model, "save"):

@@ -52,29 +52,36 @@ class MutationSuite:
         for space in spaces(self.target):
             rng = np.random.default_rng(seed)
             rows = random_rows(space, ROWS, rng)
-            changed, mask = mutation.apply(rows, space, rng)
+            changed, mask = mutation.apply(rows.copy(), space, rng)
             assert changed.shape == rows.shape and changed.dtype == rows.dtype == np.int64
             assert mask.shape == (ROWS,) and mask.dtype == np.bool_
-            assert valid(space, changed).all()
-            assert ((changed != rows).any(axis=1) == mask).all()
+            bad = changed[~valid(space, changed)].tolist()
+            assert not bad, f"{len(bad)} rows are no programs, the first is {bad[0]} of {space.parts}"
+            wrong = np.flatnonzero((changed != rows).any(axis=1) != mask).tolist()
+            assert not wrong, (
+                f"the mask must be True for the rows that differ and for no others, it is wrong for {wrong}"
+            )
 
     def test_the_rows_it_is_given_are_left_alone(self, mutation: Mutation) -> None:
         for space in spaces(self.target):
             rows = random_rows(space, ROWS, np.random.default_rng(0))
             before = rows.copy()
             changed, _ = mutation.apply(rows, space, np.random.default_rng(1))
+            assert (rows == before).all(), "apply writes over the rows it is given; begin with rows.copy()"
             changed += 1
-            assert (rows == before).all()
+            assert (rows == before).all(), "apply gives the very rows it is given; begin with rows.copy()"
 
     def test_it_changes_something_somewhere(self, mutation: Mutation) -> None:
         rng = np.random.default_rng(0)
-        assert any(mutation.apply(random_rows(s, ROWS, rng), s, rng)[1].any() for s in spaces(self.target))
+        changes = any(mutation.apply(random_rows(s, ROWS, rng), s, rng)[1].any() for s in spaces(self.target))
+        assert changes, f"no row of {NAMES[self.target]} was changed"
 
     def test_a_seed_decides(self, mutation: Mutation) -> None:
         for space in spaces(self.target):
             rows = random_rows(space, ROWS, np.random.default_rng(0))
             first, again = [mutation.apply(rows, space, np.random.default_rng(5)) for _ in range(2)]
-            assert (first[0] == again[0]).all() and (first[1] == again[1]).all()
+            same = (first[0] == again[0]).all() and (first[1] == again[1]).all()
+            assert same, "the same rows and the same seed gave other rows; draw from `rng` only"
 
     def test_a_single_row(self, mutation: Mutation) -> None:
         for space in spaces(self.target):

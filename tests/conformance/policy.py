@@ -50,8 +50,11 @@ class Heard:
         self.pairs += zip(inputs, results, strict=True)
 
 
+SAME = "programs are the same whose loops, printed with all extents, are: loops of a single turn are left out"
+
+
 def text(state: State) -> str:
-    """The program with all its extents."""
+    """The program with all its extents, by which it is known."""
     return str(infer_bounds(state).state)
 
 
@@ -92,8 +95,9 @@ class PolicySuite:
         states = self.make(task, 0).ask(6)
         assert 0 < len(states) <= 6
         for state in states:
-            assert state.dag is task.compute_dag and state.concrete
-            assert replay(task.compute_dag, state.steps) == state
+            assert state.dag is task.compute_dag, "a state is one of another computation"
+            assert state.concrete, f"a split has no lengths yet: {state.steps}"
+            assert replay(task.compute_dag, state.steps) == state, "a state is not what its steps make"
 
     def test_asked_for_nothing_it_gives_nothing(self, task: ansor.SearchTask) -> None:
         policy = self.make(task, 0)
@@ -110,18 +114,22 @@ class PolicySuite:
                 if states:
                     self.told(task, policy, states, worst=1.5 if k % 2 else 2.0)
             asked += [*first, *second]
-        assert len({text(s) for s in asked}) == len(asked) > 0
+        texts = [text(s) for s in asked]
+        again = [t for k, t in enumerate(texts) if t in texts[:k]]
+        assert asked and not again, f"{len(again)} of {len(asked)} were proposed before ({SAME}), such as\n{again[:1]}"
 
     def test_a_seed_decides(self, task: ansor.SearchTask) -> None:
         runs = [self.searched(task, 20, seed=3)[1] for _ in range(2)]
-        assert [i.steps for i, _ in runs[0].pairs] == [i.steps for i, _ in runs[1].pairs]
+        first, second = [[i.steps for i, _ in run.pairs] for run in runs]
+        at = next((k for k, (x, y) in enumerate(zip(first, second, strict=False)) if x != y), len(first))
+        assert first == second, f"two searches with one seed differ from trial {at} on, of {len(first)}"
 
     def test_the_budget_is_kept_and_the_best_is_given(self, task: ansor.SearchTask) -> None:
         for trials in (1, 7, 20):
             best, heard = self.searched(task, trials)
-            assert 0 < len(heard.pairs) <= trials and best is not None
+            assert 0 < len(heard.pairs) <= trials, f"{len(heard.pairs)} programs were measured, {trials} were allowed"
             least = min(heard.pairs, key=lambda pair: pair[1].cost)
-            assert text(best) == text(least[0].state)
+            assert best is not None and text(best) == text(least[0].state), "search must give the best it measured"
 
     def test_failures_do_not_end_a_search(self, task: ansor.SearchTask) -> None:
         """Half of the programs fail, and then all: there is no best one then."""
@@ -152,6 +160,7 @@ class PolicySuite:
         seen = []
         for _ in range(3):
             inputs, results = policy.continue_search_one_round(5, measurer)
-            assert len(inputs) == len(results) <= 5
+            assert len(inputs) == len(results) <= 5, f"{len(inputs)} inputs and {len(results)} results of up to 5"
             seen += [text(i.state) for i in inputs]
-        assert len(set(seen)) == len(seen) == measurer.count > 0
+        assert len(set(seen)) == len(seen), f"{len(seen) - len(set(seen))} were measured before ({SAME})"
+        assert len(seen) == measurer.count > 0

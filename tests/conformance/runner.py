@@ -180,7 +180,6 @@ class BuilderSuite(_Programs):
         assert good.error_no == 0
         assert self.builds_nothing or (bad.error_no in set(MeasureErrorNo) and bad.error_no and bad.error_msg)
 
-    @pytest.mark.unverified
     def test_what_the_verifier_refuses_is_told_apart(self, builder: Builder) -> None:
         """The program trusts an index that is read from memory."""
         x, at = te.placeholder((9,), name="x"), te.placeholder((4,), "int32", "at")

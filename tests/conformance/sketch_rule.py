@@ -132,7 +132,7 @@ class SketchRuleSuite(SketchesSuite):
         for name, dag in self.workloads().items():
             self.watched.applied.clear()
             self.sketches(dag)
-            assert self.watched.applied, name
+            assert self.watched.applied, f"the condition of the rule never holds for the workload {name!r}"
 
     def test_the_condition_is_one_of_three_and_always_the_same(self) -> None:
         for dag in self.workloads().values():
@@ -148,6 +148,6 @@ class SketchRuleSuite(SketchesSuite):
         for state, k, outcomes in self.watched.applied:
             assert 0 <= k < len(state.stages)
             for made, following in outcomes:
-                assert made.steps[: len(state.steps)] == state.steps
-                assert replay(made.dag, made.steps) == made
-                assert -1 <= following < len(made.stages)
+                assert made.steps[: len(state.steps)] == state.steps, "a state must go on from the one it is given"
+                assert replay(made.dag, made.steps) == made, "a state is not what its steps make"
+                assert -1 <= following < len(made.stages), f"there is no stage {following} to look at next"
