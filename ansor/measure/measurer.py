@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from .answers import built_by, compared_by, submitted
 from .finals import FINALISTS, MOST_SLOWER, Leader, finalists, near_after_all, order, times_slower
 from .pipeline import Pipeline
 from .progress import Display, make_display, outcome_text, seconds_text, spread_text
+from .time_limit import TURNS_SECONDS, UNLIMITED, TimeLimit
 
 logger = logging.getLogger("ansor")
 
@@ -61,7 +63,7 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Candidates under way; `results` by number, from `first` on, as far as they are known.
+    """Candidates under way; `results` by number, from `first` on, as far as they are known, None for one not begun.
 
     A `baseline` is one program that nobody searched for, which is no trial.
     """
@@ -70,12 +72,18 @@ class Batch:
     policy: Any
     inputs: tuple[MeasureInput, ...]
     first: int
-    results: dict[int, MeasureResult]
+    results: dict[int, MeasureResult | None]
     baseline: Baseline | None = None
 
     @property
     def complete(self) -> bool:
         return len(self.results) == len(self.inputs)
+
+    @property
+    def measured(self) -> list[Record]:
+        """Its candidates in order, each with its result, without those whose time was up before they began."""
+        known = [(inp, self.results.get(number)) for number, inp in enumerate(self.inputs, self.first)]
+        return [(inp, result) for inp, result in known if result is not None]
 
 
 class ProgramMeasurer:
@@ -112,11 +120,24 @@ class ProgramMeasurer:
         self.reset()
 
     def reset(self) -> None:
-        """Forget counts and best programs."""
+        """Forget counts, best programs and limits of time."""
         self.count = 0
         self.errors_in_a_row = 0
+        self.limit, self.until, self._seconds = UNLIMITED, math.inf, 0.0
         self.best: dict[TaskKey, Best] = {}
         self._leaders: dict[TaskKey, list[Leader]] = {}
+
+    def limited(self, seconds: float | None, tasks: int = 1) -> TimeLimit:
+        """Measure within so many seconds from now; of every batch one candidate at least is measured."""
+        turns = TURNS_SECONDS * tasks if isinstance(self.runner, PairedRunner) else 0.0
+        self.limit = TimeLimit.of(seconds, turns)
+        self.until = self.limit.until
+        return self.limit
+
+    def say_if_over(self, wanted: bool) -> None:
+        """Say that the limit of time ended a search from which more was `wanted`."""
+        if wanted and self.limit.over:
+            self.display.note(self.limit.text())
 
     def best_of(self, task: SearchTask) -> Best | None:
         """The best program of a task so far."""
@@ -145,7 +166,8 @@ class ProgramMeasurer:
         self._numbers += len(batch.inputs)
         self._batches.append(batch)
         with self.closing_on_error():
-            self._pipeline.start(list(enumerate(batch.inputs, batch.first)))
+            numbered, sure = list(enumerate(batch.inputs, batch.first)), int(batch.baseline is None)
+            self._pipeline.start(numbered, self.until, sure)
 
     @contextmanager
     def closing_on_error(self) -> Iterator[None]:
@@ -162,6 +184,8 @@ class ProgramMeasurer:
     def finish(self, batch: Batch) -> list[MeasureResult]:
         """Wait for a batch and give its results in order; callbacks hear of those of later batches, too.
 
+        What was not begun within the limit of time has none (`Batch.measured`).
+
         Raises MeasureError when measurement as a whole cannot go on, and what callbacks raise.  The workers are
         stopped then, and on Ctrl-C.
         """
@@ -172,7 +196,7 @@ class ProgramMeasurer:
                 self._arrived(*self._pipeline.take())
         self._batches.remove(batch)
         self._tell_usage()
-        return [batch.results[batch.first + k] for k in range(len(batch.inputs))]
+        return [result for _, result in batch.measured]
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -189,7 +213,8 @@ class ProgramMeasurer:
         self._shown = batch
         try:
             for number, result in batch.results.items():
-                self._show(batch, number, result)
+                if result is not None:
+                    self._show(batch, number, result)
             yield
         finally:
             self._shown = None
@@ -249,7 +274,6 @@ class ProgramMeasurer:
         self._start(Batch(task, policy, (MeasureInput(task, state),), self._numbers, {}, which))
 
     def _baseline_arrived(self, batch: Batch, which: Baseline, result: MeasureResult) -> None:
-        self._batches.remove(batch)
         self.baselines.setdefault(key_of(batch.task), {})[which] = batch.inputs[0], result
         for callback in self.callbacks:
             if isinstance(callback, KeepsBaselines):
@@ -276,12 +300,13 @@ class ProgramMeasurer:
         runner = self.runner
         if self.best_of(task) is None or not isinstance(runner, PairedRunner):
             return None
-        leaders = self._finalists(task, most)
+        leaders = self._within_limit(self._finalists(task, most))
         if len(leaders) < 2:
             return None
         timed = self._timed(leaders, runner)
-        slower = times_slower(leaders, [leader for leader, _ in timed], list(self._ran(task).values()))
-        if timed and (late := near_after_all(leaders, timed[0][0], list(self._ran(task).values()))):
+        ran = list(self._ran(task).values())
+        slower = times_slower(leaders, [leader for leader, _ in timed], ran)
+        if timed and not self.limit.over and (late := near_after_all(leaders, timed[0][0], ran)):
             leaders = [timed[0][0], *late]
             timed = self._timed(leaders, runner)
         if not timed:
@@ -295,6 +320,10 @@ class ProgramMeasurer:
         self._say_if_slower(task, timed)
         self.best[key_of(task)] = Best(cost, winner.state, trial)
         return self.best[key_of(task)]
+
+    def _within_limit(self, leaders: list[Leader]) -> list[Leader]:
+        """Those that the limit of time leaves room for, if each takes as long as a candidate did."""
+        return leaders[: self.limit.room(self._seconds / max(1, self.count), len(leaders))]
 
     def _timed(self, leaders: Sequence[Leader], runner: PairedRunner) -> list[tuple[Leader, list[float]]]:
         """Programs by what they took in turns, each with its figures; those that did not run are left out."""
@@ -339,12 +368,16 @@ class ProgramMeasurer:
             self._read[log] = ranked_records(log)
         return self._read[log]
 
-    def _arrived(self, number: int, result: MeasureResult) -> None:
+    def _arrived(self, number: int, result: MeasureResult | None) -> None:
         batch = next(b for b in self._batches if b.first <= number < b.first + len(b.inputs))
         if batch.baseline is not None:
-            self._baseline_arrived(batch, batch.baseline, result)
+            self._batches.remove(batch)
+            if result is not None:
+                self._baseline_arrived(batch, batch.baseline, result)
             return
         batch.results[number] = result
+        if result is None:
+            return
         self._note(batch.task, batch.policy, batch.inputs[number - batch.first], result)
         if self._shown in (None, batch):
             self._show(batch, number, result)
@@ -360,6 +393,7 @@ class ProgramMeasurer:
             with self._telling():
                 callback.callback(policy, [inp], [result])
         self.count += 1
+        self._seconds += result.all_cost
         known = self.best_of(task)
         if result.ok:
             leaders = self._leaders.setdefault(key_of(task), [])

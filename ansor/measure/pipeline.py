@@ -3,12 +3,15 @@
 A program that compiles for seconds delays nobody but itself, and candidates of the next round are built while those
 of this one are still run.  Of what is built, the oldest round is run first: its results are waited for.  On a target
 whose programs run on the processor that compiles them, nothing may be built while something is measured: there a few
-candidates are built, then run, one after the other.
+candidates are built, then run, one after the other.  What is not begun when the time of its round is up is given back
+without a result.
 """
 
 from __future__ import annotations
 
+import math
 import queue
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,7 +27,10 @@ from ..core.task import SearchTask
 from .answers import at_a_time, built_by, run_by, submitted
 
 BATCH_PER_WORKER = 4
-Done = tuple[int, MeasureResult]
+NEAR = 60.0
+"""So many seconds before its time is up a round is built in the smallest pieces."""
+Done = tuple[int, MeasureResult | None]
+"""The number of a candidate and how it ended; None where its time was up before it began."""
 
 
 def alone(task: SearchTask, runner: Runner) -> bool:
@@ -33,6 +39,19 @@ def alone(task: SearchTask, runner: Runner) -> bool:
     A runner that measures on other machines (`RemoteRunner`) leaves this one alone.
     """
     return backend(task.target.kind.name).shares_host and not is_elsewhere(runner)
+
+
+def _too_late(until: float) -> bool:
+    return until < math.inf and time.monotonic() >= until
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A program that is built when the host is quiet, and begun before `until`."""
+
+    number: int
+    inp: MeasureInput
+    until: float
 
 
 @dataclass(order=True)
@@ -44,6 +63,7 @@ class _Job:
     number: int = field(compare=False)
     inp: MeasureInput = field(compare=False)
     build: Future[BuildResult] = field(compare=False)
+    until: float = field(compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +83,23 @@ class Pipeline:
         self._lane: _Lane | None = None
         self._rounds = count()
         self._places = count()
-        self._done: queue.SimpleQueue[tuple[int, MeasureResult | BaseException]] = queue.SimpleQueue()
-        self._waiting: list[tuple[int, MeasureInput]] = []
-        self._quiet: deque[tuple[int, MeasureInput, BuildResult]] = deque()
+        self._done: queue.SimpleQueue[tuple[int, MeasureResult | BaseException | None]] = queue.SimpleQueue()
+        self._waiting: list[_Waiting] = []
+        self._quiet: deque[tuple[_Waiting, BuildResult]] = deque()
 
-    def start(self, numbered: Sequence[tuple[int, MeasureInput]]) -> None:
-        """Take the candidates of a round in; they are built from now on unless the host must be quiet."""
+    def start(self, numbered: Sequence[tuple[int, MeasureInput]], until: float = math.inf, sure: int = 0) -> None:
+        """Take the candidates of a round in; they are built from now on unless the host must be quiet.
+
+        Those that are not begun at `until`, by the monotonic clock, are not measured, but for the first `sure`.
+        """
         this = next(self._rounds)
-        for number, inp in numbered:
+        for k, (number, inp) in enumerate(numbered):
+            last = math.inf if k < sure else until
             if alone(inp.task, self.runner):
-                self._waiting.append((number, inp))
+                self._waiting.append(_Waiting(number, inp, last))
             else:
                 lane = self._open_lane(inp.task)
-                submitted(self.builder, inp).add_done_callback(partial(self._built, lane, this, number, inp))
+                submitted(self.builder, inp).add_done_callback(partial(self._built, lane, this, number, inp, last))
 
     def _open_lane(self, task: SearchTask) -> _Lane:
         """The lane; it has as many threads as the runner has slots for the task that comes first."""
@@ -85,18 +109,21 @@ class Pipeline:
             self._lane = _Lane(threads, queue.PriorityQueue())
         return self._lane
 
-    def _built(self, lane: _Lane, this: int, number: int, inp: MeasureInput, build: Future[BuildResult]) -> None:
+    def _built(
+        self, lane: _Lane, this: int, number: int, inp: MeasureInput, until: float, build: Future[BuildResult]
+    ) -> None:
         """Called in a thread of the builder; nothing is run once the pipeline was closed."""
         if self._lane is lane:
-            lane.jobs.put(_Job(this, next(self._places), number, inp, build))
+            lane.jobs.put(_Job(this, next(self._places), number, inp, build, until))
             with suppress(RuntimeError):
                 lane.threads.submit(self._run_next, lane)
 
     def _run_next(self, lane: _Lane) -> None:
         job = lane.jobs.get()
-        outcome: MeasureResult | BaseException
+        outcome: MeasureResult | BaseException | None
         try:
-            outcome = run_by(self.runner, job.inp, built_by(self.builder, job.build))
+            built = built_by(self.builder, job.build)
+            outcome = None if _too_late(job.until) else run_by(self.runner, job.inp, built)
         except BaseException as error:
             outcome = error
         if self._lane is lane:
@@ -113,16 +140,19 @@ class Pipeline:
 
     def _take_quietly(self) -> Done:
         """Build some candidates when none is left, wait for all of them, then run one."""
+        if not self._quiet and _too_late(self._waiting[0].until):
+            return self._waiting.pop(0).number, None
         if not self._quiet:
-            batch = BATCH_PER_WORKER * at_a_time(self.builder)
+            near = self._waiting[-1].until < math.inf and _too_late(self._waiting[-1].until - NEAR)
+            batch = (1 if near else BATCH_PER_WORKER) * at_a_time(self.builder)
             part, self._waiting = self._waiting[:batch], self._waiting[batch:]
-            builds = [submitted(self.builder, inp) for _, inp in part]
+            builds = [submitted(self.builder, one.inp) for one in part]
             done = [built_by(self.builder, build) for build in builds]
-            self._quiet.extend([(n, inp, built) for (n, inp), built in zip(part, done, strict=True)])
-        number, inp, built = self._quiet.popleft()
-        return number, run_by(self.runner, inp, built)
+            self._quiet.extend(zip(part, done, strict=True))
+        one, built = self._quiet.popleft()
+        return one.number, None if _too_late(one.until) else run_by(self.runner, one.inp, built)
 
-    def close(self) -> list[Done]:
+    def close(self) -> list[tuple[int, MeasureResult]]:
         """Drop what is not measured yet and stop all workers; the results that nobody took."""
         lane, self._lane = self._lane, None
         self._waiting = []

@@ -19,6 +19,7 @@ from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
+from ..measure.time_limit import TimeLimit
 from .exchange import checked_states
 from .protocols import Announces, AsksAhead
 from .search_failure import SearchFailed, reporting
@@ -32,7 +33,8 @@ def one_round(
     """Ask for up to `num_measure` candidates, measure them, tell the policy."""
     with measurer.closing_on_error():
         batch = begin_round(policy, task, num_measure, measurer)
-        return list(batch.inputs), end_round(policy, batch, measurer)
+        results = end_round(policy, batch, measurer)
+    return [inp for inp, _ in batch.measured], results
 
 
 def search_loop(
@@ -50,14 +52,15 @@ def search_loop(
     The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
 
     It ends earlier when nothing new is found `retries` + 1 times in a row, after `early_stopping` trials without a
-    better program, or after `time_limit` seconds: rounds get smaller when the end is near, and what is under way then
-    is still measured.
+    better program, or after `time_limit` seconds, a part of which is for the turns: rounds get smaller when the end is
+    near, and programs that were not begun by then are not measured, but for the first of a round.
     """
     measurer.reset()
-    progress = _Progress(early_stopping, time_limit)
+    progress = _Progress(early_stopping, measurer.limited(time_limit))
     with measurer.closing_on_error():
         _rounds(policy, task, trials, per_round, measurer, retries, progress)
         measurer.confirm(task)
+        measurer.say_if_over(measurer.count < trials)
         best = measurer.best_of(task)
     return None if best is None else best.state
 
@@ -102,7 +105,7 @@ def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[Meas
     try:
         if results:
             with reporting(batch.task, policy, "tell"):
-                policy.tell(batch.inputs, results)
+                policy.tell([inp for inp, _ in batch.measured], results)
     except SearchFailed as failure:
         failure.results = results
         raise
@@ -112,10 +115,9 @@ def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[Meas
 class _Progress:
     """Whether a search has gone on for long enough, by the results of whole rounds in the order of their candidates."""
 
-    def __init__(self, early_stopping: int | None, time_limit: float | None) -> None:
+    def __init__(self, early_stopping: int | None, limit: TimeLimit) -> None:
         self.early_stopping = early_stopping
-        self.begun = time.monotonic()
-        self.deadline = math.inf if time_limit is None else self.begun + time_limit
+        self.limit = limit
         self.count = 0
         self.best_cost = float("inf")
         self.best_trial = 0
@@ -128,13 +130,13 @@ class _Progress:
 
     def room(self) -> int:
         """How many programs the time that is left has room for, if they take as long as those before; at least one."""
-        now = time.monotonic()
-        if self.count == 0 or self.deadline == math.inf:
+        now, until = time.monotonic(), self.limit.until
+        if self.count == 0 or until == math.inf:
             return sys.maxsize
-        return max(1, int(self.count * (self.deadline - now) / max(now - self.begun, 1e-9)))
+        return max(1, int(self.count * (until - now) / max(now - self.limit.begun, 1e-9)))
 
     def over(self) -> bool:
-        if time.monotonic() >= self.deadline:
+        if self.limit.over:
             return True
         found = self.best_trial > 0
         return self.early_stopping is not None and found and self.count - self.best_trial >= self.early_stopping

@@ -19,9 +19,10 @@ class TuningOptions:
     """How long to tune, how to measure, whom to tell.
 
     `num_measure_trials` candidates are measured, `num_measures_per_round` at a time; `early_stopping` ends the run
-    after that many trials without a better one, `time_limit` after so many seconds (what is under way then is still
-    measured).  Where a callback is a `RecordToFile` whose log holds records, the run goes on from them: none of its
-    programs is measured again, the model learns them, and a line says how many there are; `resume=False` starts afresh.
+    after that many trials without a better one, `time_limit` after so many seconds, of which a part is for timing the
+    best again (one program of each round is measured in any case).  Where a callback is a `RecordToFile` whose log
+    holds records, the run goes on from them: none of its programs is measured again, the model learns them, and a line
+    says how many there are; `resume=False` starts afresh.
     `verbose` is 0 (silent), 1 (progress) or 2 (every result).
     `builder` and `runner` are objects, or "local" for `LocalBuilder()`, which a runner on other machines has a kind of
     its own of, and `LocalRunner()`, or for those that `register_target` names for the target.

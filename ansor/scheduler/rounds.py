@@ -57,13 +57,15 @@ class Rounds:
         apart = not any(alone(t, measurer.runner) for t in self.tasks)
         self.ahead = int(apart and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies))
 
-    def begin(self, task_id: int, trials: int) -> Round:
+    def begin(self, task_id: int, trials: int, parts: int = 1) -> Round:
         """A round of `trials` candidates, fewer when there are no more that are new.
 
+        Under a limit of time it has one of so many `parts` of what is left, and measures one candidate at least.
         Before the first one of a task its untuned program and the default schedule are measured, which are no trials.
         """
         if task_id in self.failures:
             return Round(task_id, 0, list)
+        self.measurer.until = self.measurer.limit.share(parts)
         task, policy = self.tasks[task_id], self.policies[task_id]
         try:
             if task_id not in self._begun:
@@ -105,4 +107,4 @@ class Rounds:
                 end_round(self.policies[task_id], batch, self.measurer)
             except SearchFailed as failure:
                 self._give_up(task_id, failure)
-            return [cost_of(batch.results[batch.first + k]) for k in range(len(batch.inputs))]
+            return [cost_of(res) for _, res in batch.measured]

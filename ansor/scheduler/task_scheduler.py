@@ -21,6 +21,7 @@ from ..core.errors import BudgetError, TaskError
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
+from ..measure.time_limit import UNLIMITED
 from ..policy.protocols import RoundPolicy
 from ..policy.resume import check_logs, continue_log, log_to_continue
 from ..policy.search_failure import SearchFailed
@@ -108,8 +109,7 @@ class TaskScheduler:
         self._best_ct = 0
         self._best_reached = self._reached()
         self._start = time.monotonic()
-        self._deadline = math.inf
-        self._late = False
+        self._limit = UNLIMITED
         self.failures: Mapping[int, SearchFailed] = {}
 
     # --------------------------------------------------------------------------------------------- what is known
@@ -155,7 +155,7 @@ class TaskScheduler:
         """Whether time is spent, every task is dead, or nothing got better for too long, by the rounds that ended."""
         alive = self.alive
         stuck = self._early_stopping is not None and self.ct - self._best_ct >= self._early_stopping
-        return self._late or not alive or (stuck and all(self.progress[k].rounds for k in alive))
+        return self._limit.over or not alive or (stuck and all(self.progress[k].rounds for k in alive))
 
     def rows(self) -> list[Row]:
         """What the table says of each task."""
@@ -182,7 +182,8 @@ class TaskScheduler:
 
         `early_stopping` of the options ends the run after so many trials in which the objective got no better and no
         task got its first program that works; `per_task_early_stopping` ends a task after so many of its own.
-        `time_limit` ends the run after the round in which so many seconds have passed, whatever tasks had none yet.
+        `time_limit` ends the run after so many seconds, whatever tasks had no round yet: the first rounds share what is
+        left of it evenly, each measures one program at least, and a part is for the turns in the end.
         Policies are made by `make_search_policies`.  The run goes on from the records of `load_log_file`,
         or else of the log that the options write (`TuningOptions`).
         Before the first round of a task its untuned program and the default schedule are measured, which are no
@@ -211,6 +212,7 @@ class TaskScheduler:
             measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             with measurer.closing_on_error():
                 rounds = Rounds(self.tasks, policies, measurer)
+                self._limit = measurer.limited(options.time_limit, len(self.tasks))
                 self.failures = rounds.failures
                 self._tune_all(rounds)
 
@@ -227,7 +229,6 @@ class TaskScheduler:
         self._reset(progress, trials, per_round, options.verbose)
         self._early_stopping = options.early_stopping
         self._patience = patience
-        self._deadline = math.inf if options.time_limit is None else self._start + options.time_limit
         self._over = self._is_over()
 
     def _tune_all(self, rounds: Rounds) -> None:
@@ -264,7 +265,8 @@ class TaskScheduler:
         for callback in self.callbacks:
             callback.pre_tune(self, self._last)
         count = min(self.num_measures_per_round, self.num_measure_trials - self._asked)
-        self._under_way.append(rounds.begin(self._last, count))
+        fresh = sum(s.rounds == 0 for s in self._expected())
+        self._under_way.append(rounds.begin(self._last, count, max(1, fresh)))
 
     def _end_round(self, rounds: Rounds) -> None:
         """End the oldest round under way, and count its results; the last one ends with the turns of the best."""
@@ -277,7 +279,6 @@ class TaskScheduler:
             callback.post_tune(self, task_id)
 
     def _count(self, task_id: int, costs: Sequence[float]) -> None:
-        self._late = time.monotonic() >= self._deadline
         self.ct += len(costs)
         self.progress = tuple(s.after_round(costs) if k == task_id else s for k, s in enumerate(self.progress))
         self.groups = leave_if_behind(self.groups, task_id, self.progress, self.flops, self.params.beta)
@@ -289,6 +290,7 @@ class TaskScheduler:
     def _confirm(self, rounds: Rounds) -> None:
         """Know every task that was measured here by the times of its best few programs in turns."""
         costs = [rounds.confirmed(k) for k in range(len(self.tasks))]
+        rounds.measurer.say_if_over(self.ct < self.num_measure_trials)
         pairs = zip(self.progress, costs, strict=True)
         self.progress = tuple(s if cost is None else s.confirmed(cost) for s, cost in pairs)
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,6 +181,8 @@ def test_a_search_ends_when_nothing_improves_or_time_is_up(task):
 def test_rounds_get_smaller_when_time_is_nearly_up(monkeypatch):
     task, clock = ansor.SearchTask("matmul", (6, 4, 8), target="c"), FakeClock()
     monkeypatch.setattr("ansor.policy.search_loop.time", clock)
+    monkeypatch.setattr("ansor.measure.time_limit.time", clock)
+    monkeypatch.setattr("ansor.measure.pipeline.time", clock)
 
     class Second(Diary):
         """Each program takes a second."""
@@ -191,6 +194,45 @@ def test_rounds_get_smaller_when_time_is_nearly_up(monkeypatch):
     policy = Second(task)
     assert loop(task, policy, 400, time_limit=9.5) == 10
     assert [n for n, _ in policy.asked] == [4, 4, 1, 1]
+
+
+def limited_search(monkeypatch, target, limit, seconds=1.0):
+    """A search whose programs take so many seconds each: the policy, runner and measurer afterwards."""
+    task, clock = ansor.SearchTask("matmul", (6, 4, 8), target=target), FakeClock()
+    for module in ("ansor.measure.time_limit", "ansor.measure.pipeline", "ansor.policy.search_loop"):
+        monkeypatch.setattr(f"{module}.time", clock)
+
+    class Slow(NumberRunner):
+        def run(self, inp, built):
+            clock.sleep(seconds)
+            return replace(super().run(inp, built), all_cost=seconds)
+
+        def compare(self, inputs, builds):
+            clock.sleep(seconds * len(inputs))
+            self.compared = len(inputs)
+            return [[1.0]] * len(inputs)
+
+    policy, runner = Diary(task), Slow()
+    measurer = ansor.ProgramMeasurer(ReadyBuilder(), runner, verbose=0)
+    said = []
+    measurer.display.note = lambda text, best=None: said.append(text)
+    search_loop(policy, task, 400, None, 64, measurer, time_limit=limit)
+    measurer.close()
+    return policy, runner, measurer, said, clock
+
+
+def test_a_time_limit_holds_within_a_round_and_what_was_measured_is_told(monkeypatch, task):
+    policy, runner, measurer, said, clock = limited_search(monkeypatch, task.target.kind.name, 20.0)
+    assert measurer.count == len(runner.ran) == policy.known
+    assert 16 <= measurer.count <= 17, "four seconds are for the turns, and of a round ahead one program is measured"
+    assert runner.compared >= 3 and clock.passed == 20.0
+    assert said[-1] == "stopped after 20.0 s by the time limit of 20 s"
+
+
+def test_a_time_limit_that_is_too_short_measures_one_program(monkeypatch):
+    policy, runner, measurer, said, _ = limited_search(monkeypatch, "c", 0.5, 7.0)
+    assert measurer.count == policy.known == 1 and not hasattr(runner, "compared")
+    assert said == ["stopped after 7.0 s by the time limit of 0.5 s"]
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])

@@ -9,6 +9,7 @@ import pytest
 import ansor
 from ansor.scheduler.report import Summary, curve_text
 from ansor.scheduler.restore import restore
+from tests.ansor.fake_clock import FakeClock
 
 FLAT = {
     "sample_init_min_population": 1, "evolutionary_search_population": 64, "evolutionary_search_num_iters": 1,
@@ -319,16 +320,36 @@ def test_tasks_share_one_model(tasks):
 
 
 def test_a_time_limit_ends_between_rounds(tasks, monkeypatch):
-    clock = iter(range(1000))
-    monkeypatch.setattr("ansor.scheduler.task_scheduler.time.monotonic", lambda: float(next(clock)))
-    found = []
+    clock, found = FakeClock(), []
+    monkeypatch.setattr("ansor.measure.time_limit.time", clock)
+
+    class Slow(Diary):
+        def pre_tune(self, task_scheduler, task_id):
+            clock.sleep(1)
+            super().pre_tune(task_scheduler, task_id)
+
     for limit in (0.5, 2.5, None):
-        diary = Diary()
+        diary = Slow()
         scheduler = ansor.TaskScheduler(tasks, callbacks=[diary])
         scheduler.tune(options(12, time_limit=limit), [FakePolicy(t, [1e-3] * 9) for t in tasks])
         found.append(len(diary.picks))
         assert scheduler.done and scheduler.ct == 2 * len(diary.picks)
     assert found == [1, 3, 6]
+
+
+def test_first_rounds_share_a_time_limit(tasks, monkeypatch):
+    clock, untils = FakeClock(), []
+    monkeypatch.setattr("ansor.measure.time_limit.time", clock)
+
+    class Asked(FakePolicy):
+        def continue_search_one_round(self, num_measure, measurer):
+            untils.append(measurer.until - measurer.limit.begun)
+            clock.sleep(1)
+            return super().continue_search_one_round(num_measure, measurer)
+
+    policies = [Asked(t, [1e-3] * 9) for t in tasks]
+    ansor.TaskScheduler(tasks, callbacks=[]).tune(options(8, time_limit=9), policies)
+    assert untils == [3.0, 5.0, 9.0, 9.0]
 
 
 def test_a_log_is_read_once(tasks, tmp_path, monkeypatch, capsys):

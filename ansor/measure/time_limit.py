@@ -1,0 +1,58 @@
+"""A limit of time: until when programs are measured, and what of it is kept for the turns of the best."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+TURNS_SHARE = 0.2
+TURNS_SECONDS = 10.0
+"""So much of a limit is kept for timing the best programs in turns, for one task at most so many seconds."""
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """`seconds` from `begun`, a reading of `time.monotonic`; `kept` of them are for the turns of the best programs."""
+
+    seconds: float
+    begun: float
+    kept: float = 0.0
+
+    @staticmethod
+    def of(seconds: float | None, turns: float) -> TimeLimit:
+        """A limit that begins now, infinite for None; `turns` are the seconds that the turns may want."""
+        limit = math.inf if seconds is None else seconds
+        return TimeLimit(limit, time.monotonic(), min(TURNS_SHARE * limit, turns))
+
+    @property
+    def until(self) -> float:
+        """When the last program may be begun, by the monotonic clock."""
+        return self.begun + self.seconds - self.kept
+
+    @property
+    def over(self) -> bool:
+        """Whether no other program is to be begun."""
+        return self.seconds < math.inf and time.monotonic() >= self.until
+
+    def share(self, parts: int) -> float:
+        """The end of the first of so many equal parts of what is left for measuring."""
+        return self.until if self.until == math.inf else _part(time.monotonic(), self.until, parts)
+
+    def room(self, each: float, most: int) -> int:
+        """How many programs of `each` seconds, `most` at most, the turns have room for."""
+        if self.seconds == math.inf:
+            return most
+        left = max(0.0, self.begun + self.seconds - time.monotonic())
+        return min(most, int(left / max(each, 1e-9)))
+
+    def text(self) -> str:
+        """`stopped after 8.2 s by the time limit of 8 s`."""
+        return f"stopped after {time.monotonic() - self.begun:.1f} s by the time limit of {self.seconds:g} s"
+
+
+UNLIMITED = TimeLimit(math.inf, 0.0)
+
+
+def _part(now: float, end: float, parts: int) -> float:
+    return now + max(0.0, end - now) / max(1, parts)
