@@ -13,10 +13,12 @@ import numpy as np
 from ansor.cli.budget import all_done, total_trials
 from ansor.cli.devices import check_devices, hardware_of, on_device
 from ansor.core.backends import backend
+from ansor.core.errors import BudgetError
 from ansor.core.sealed_folder import require_new
 from ansor.core.target import STRICT, Target
 from ansor.core.task import SearchTask
 from ansor.policy.search_failure import SearchFailed
+from te_lite.errors import require
 
 from ..compiler.extract import extract_tasks
 from ..runtime.files import NETWORK
@@ -52,8 +54,10 @@ def tune_network(args: argparse.Namespace) -> int:
 
     say("Extract tasks...")
     tasks, weights = extract_tasks(network.graph, network.params, target, hardware_of(target))
-    done = sum(s.trials for s in progress(log, tasks))
+    known = progress(log, tasks)
+    done, new = sum(s.trials for s in known), sum(s.rounds == 0 for s in known)
     args.trials = total_trials(args, done)
+    require_enough(args.trials, done, new)
     say(f"{network.name} has {len(tasks)} tasks; {log} holds {done} trials, {args.trials} are asked for")
     if done >= args.trials > 0:
         say(all_done(done, str(log)))
@@ -74,6 +78,13 @@ def tune_network(args: argparse.Namespace) -> int:
     for failure in failures:
         print(f"{failure}; it got the default schedule", file=sys.stderr)
     return SearchFailed.exit_code if failures else 0
+
+
+def require_enough(trials: int, done: int, new: int) -> None:
+    """Raise BudgetError where `trials` in all are fewer than the `new` tasks without a record need, one each."""
+    need = f"each of the {new} tasks without a record needs a trial: --more {new} or --trials {done + new} is the least"
+    ok = trials <= done or trials >= done + new
+    require(ok, BudgetError, "--trials", f"{need}, --trials 0 compiles without any", trials=trials, in_the_log=done)
 
 
 def _network(args: argparse.Namespace, seed: int) -> Network:

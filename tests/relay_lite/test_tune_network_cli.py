@@ -10,6 +10,7 @@ import pytest
 
 import ansor
 from ansor.cli.main import main
+from ansor.core.errors import BudgetError
 from relay_lite.frontend.onnx.model import read_model
 from relay_lite.ir.errors import GraphError
 from relay_lite.testing.live import before_softmax
@@ -131,6 +132,15 @@ def test_errors_are_one_sentence(
     assert main(["tune-network", *command]) == code
     err = capsys.readouterr().err
     assert text in err and err.startswith("ansor: ") and err.count("\n") == 1
+
+
+def test_trials_that_do_not_reach_all_tasks_are_refused_in_words_of_the_command(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*MLP, "--more", "1"]) == BudgetError.exit_code
+    law = "each of the 4 tasks without a record needs a trial: --more 4 or --trials 4 is the least"
+    assert f"ansor: --trials: {law}, --trials 0 compiles without any" in capsys.readouterr().err
+    assert not (here / "log.json").exists()
 
 
 def test_a_folder_that_holds_something_is_refused_before_tuning(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
