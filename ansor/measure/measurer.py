@@ -37,6 +37,7 @@ from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from .answers import built_by, compared_by, submitted
 from .finals import FINALISTS, MOST_SLOWER, Leader, finalists, near_after_all, order, times_slower
+from .noise import unsteady
 from .pipeline import Pipeline
 from .progress import Display, make_display, outcome_text, seconds_text, spread_text
 from .time_limit import TURNS_SECONDS, UNLIMITED, TimeLimit
@@ -317,6 +318,8 @@ class ProgramMeasurer:
         if slower > MOST_SLOWER:
             law = f"take {slower:.2g} times what it says of them; the machine is busy now, or another one"
             self.display.note(f"the programs of the log {law}, so time them again later: {ansor('remeasure', 'LOG')}")
+        if doubt := unsteady([figures for _, figures in timed]):
+            self.display.note(doubt)
         self._say_if_slower(task, timed)
         self.best[key_of(task)] = Best(cost, winner.state, trial)
         return self.best[key_of(task)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -19,13 +19,14 @@ from .progress import seconds_text
 
 SECONDS = 0.5
 ELEMENTS = 1 << 18
+MOST_FACTOR = 2.0
 MOST_SPREAD = 0.25
 """On a quiet machine the figures between are within some 5 to 15 per cent of each other."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Seconds of the same work, in order, on `cores` cores; `load` is the load average of the last minute."""
+    """Seconds of the same work, in order, on `cores` cores; `load` is the load average of the minute before it."""
 
     figures: tuple[float, ...]
     cores: int
@@ -38,8 +39,13 @@ class Noise:
         return float(high / low - 1)
 
     @property
-    def noisy(self) -> bool:
+    def uneven(self) -> bool:
         return self.spread > MOST_SPREAD
+
+    @property
+    def noisy(self) -> bool:
+        """Uneven, or evenly slow: others have kept as many cores busy as there are."""
+        return self.uneven or self.load >= self.cores
 
     def __str__(self) -> str:
         """What was found, for people."""
@@ -60,7 +66,7 @@ def work_on_all_cores(cores: int, pool: ThreadPoolExecutor) -> Callable[[], None
 
 def noise(seconds: float = SECONDS, clock: Callable[[], float] = time.perf_counter) -> Noise:
     """Look for so many seconds how even the times of the same work are."""
-    cores = host_cores()
+    cores, load = host_cores(), os.getloadavg()[0]
     with ThreadPoolExecutor(cores) as pool:
         work = work_on_all_cores(cores, pool)
         work()
@@ -70,11 +76,21 @@ def noise(seconds: float = SECONDS, clock: Callable[[], float] = time.perf_count
             work()
             before, now = now, clock()
             figures.append(now - before)
-    return Noise(tuple(figures), cores, os.getloadavg()[0])
+    return Noise(tuple(figures), cores, load)
+
+
+def unsteady(
+    figures: Iterable[Sequence[float]], then: str = "so that the ranking is not to be trusted"
+) -> str:  # fmt: skip
+    """One sentence where the figures of one program, of several, are more than `MOST_FACTOR` apart; else empty."""
+    factor = max([max(one) / min(one) for one in figures if len(one)], default=1.0)
+    law = f"the figures of one program differ by a factor of {factor:.1f}, {then}"
+    return f"the machine was busy: {law}" if factor > MOST_FACTOR else ""
 
 
 def warning(found: Noise, again: bool = False) -> str:
     """One sentence on a machine that is noisy; empty for a quiet one.  `again`: it is what measures again that asks."""
     later = "" if again else f", or use `{ansor('remeasure', 'LOG')}` later"
-    law = f"times measured now differ as much; wait for a quiet machine{later}"
+    harm = "times measured now differ as much" if found.uneven else "times measured now are those of a busy machine"
+    law = f"{harm}; wait for a quiet machine{later}"
     return f"the machine is busy: {found}; {law}" if found.noisy else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 from inspect import Parameter, signature
 from typing import Any
 
@@ -39,8 +40,11 @@ from .tuning_options import TuningOptions
 SEARCH = ("num_measure_trials", "early_stopping", "num_measures_per_round", "measurer")
 
 
-def say_if_noisy(display: Display) -> None:
-    """Look whether this machine is busy, where its processor runs the programs."""
+def say_if_noisy(options: TuningOptions, kinds: Iterable[str], display: Display) -> None:
+    """Look whether this machine is busy, where something is measured and its processor runs the programs."""
+    here = isinstance(options.runner, LocalRunner) and any(backend(kind).shares_host for kind in kinds)
+    if not (here and options.num_measure_trials and options.verbose > 0):
+        return
     display.phase("looking how busy this machine is")
     text = warning(noise())
     if text:
@@ -67,8 +71,7 @@ class Actions:
             measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             with measurer.display.run(task, options.num_measure_trials):
                 if options.num_measure_trials:
-                    if isinstance(options.runner, LocalRunner) and target.shares_host and options.verbose > 0:
-                        say_if_noisy(measurer.display)
+                    say_if_noisy(options, [kind], measurer.display)
                     if log_to_continue(options) is not None:
                         measurer.go_on(task)
                     start_baselines(task, policy, measurer)

@@ -17,6 +17,7 @@ from ansor.core.errors import BudgetError
 from ansor.core.sealed_folder import require_new
 from ansor.core.target import STRICT, Target
 from ansor.core.task import SearchTask
+from ansor.measure.noise import unsteady
 from ansor.policy.search_failure import SearchFailed
 from te_lite.errors import require
 
@@ -107,4 +108,6 @@ def _evaluate(module: GraphModule, tasks: Sequence[SearchTask], weights: Sequenc
     """Print how long a run takes, and what each task takes of it."""
     result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
     print(result)
+    if doubt := unsteady([result.results], "so that the time of a run is not to be trusted"):
+        print(doubt)
     print(times_text(network_times(module, tasks, weights, progress(log, tasks), result.median)))

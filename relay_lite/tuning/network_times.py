@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansor.core.task import SearchTask
+from ansor.measure.noise import MOST_FACTOR
 from ansor.scheduler.task_progress import TaskProgress
 
 from ..ir.nodes import Function, FunctionCall
@@ -121,4 +122,15 @@ def total_text(times: NetworkTimes) -> str:
     whole = f"Measured end to end: {1e3 * times.end_to_end:.3f} ms"
     if times.estimated is None or times.difference is None:
         return f"Estimated total latency: - ms  {whole}"
-    return f"Estimated total latency: {1e3 * times.estimated:.3f} ms  {whole}  Difference: {times.difference:+.1%}"
+    return (
+        f"Estimated total latency: {1e3 * times.estimated:.3f} ms  {whole}  Difference: {_difference(times.difference)}"
+    )
+
+
+def _difference(part: float) -> str:
+    """`+4.0%`; a factor where the two were hardly measured alike."""
+    factor = max(1 + part, 1 / (1 + part))
+    if factor <= MOST_FACTOR:
+        return f"{part:+.1%}"
+    doubt = "the machine was busy, or what was measured apart from caches runs out of them"
+    return f"a factor of {factor:.3g}, too much for a comparison: {doubt}"

@@ -11,7 +11,7 @@ import pytest
 import ansor
 from ansor.cli import doctor as cli_doctor
 from ansor.cli.main import main
-from ansor.measure.noise import Noise, noise, warning
+from ansor.measure.noise import Noise, noise, unsteady, warning
 from ansor.policy import task_actions
 from tests.ansor.fake_measure import ReadyBuilder
 
@@ -24,6 +24,8 @@ def test_the_spread_decides() -> None:
     assert not QUIET.noisy and warning(QUIET) == ""
     assert BUSY.noisy and warning(BUSY).startswith(SENTENCE) and "\n" not in warning(BUSY)
     assert not Noise((*[1e-3] * 19, 9e-3), 2, 0.3).noisy
+    steady = Noise(QUIET.figures, 2, 2.6)
+    assert steady.noisy and "are those of a busy machine" in warning(steady) and not Noise(QUIET.figures, 4, 2.6).noisy
     assert Noise((1e-3, 1.5e-3), 1, 0.0).noisy and "0.0 on 1 core;" in warning(Noise((1e-3, 1.5e-3), 1, 0.0))
 
 
@@ -42,6 +44,12 @@ def test_doctor_says_how_quiet_it_is(
     monkeypatch.setattr(cli_doctor, "noise", lambda: found)
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith(head)
+
+
+def test_figures_of_one_program_that_are_far_apart_are_not_ranked() -> None:
+    assert unsteady([[1.0, 1.9], [], [5.0, 5.0]]) == ""
+    law = "the figures of one program differ by a factor of 3.0, so that the ranking is not to be trusted"
+    assert unsteady([[1.0, 1.9], [3.0, 1.0]]) == f"the machine was busy: {law}"
 
 
 class Quick(ansor.LocalRunner):
@@ -68,3 +76,13 @@ def test_a_search_on_the_processor_begins_with_a_look(
     options = ansor.TuningOptions(trials, builder=ReadyBuilder(), runner=Quick(), verbose=verbose)
     task.tune(options, ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0))
     assert len(looks) == said and capsys.readouterr().out.count(SENTENCE) == said
+
+
+def test_a_search_of_several_tasks_begins_with_a_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(task_actions, "noise", lambda: BUSY)
+    task = ansor.SearchTask("matmul", (13, 11, 7), target="c")
+    options = ansor.TuningOptions(1, builder=ReadyBuilder(), runner=Quick(), verbose=1)
+    ansor.TaskScheduler([task], callbacks=[]).tune(options, "sketch.random")
+    assert capsys.readouterr().out.count(SENTENCE) == 1

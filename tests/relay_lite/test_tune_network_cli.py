@@ -16,7 +16,7 @@ from relay_lite.ir.errors import GraphError
 from relay_lite.testing.live import before_softmax
 from relay_lite.tuning import cli
 from relay_lite.tuning.network import load_network
-from relay_lite.tuning.network_times import network_times
+from relay_lite.tuning.network_times import NetworkTimes, TaskTime, network_times, total_text
 from relay_lite.tuning.tune_network import WrongResult, check, compile_best, has_large_tiles, progress, tune
 from tests.relay_lite import onnx_models
 
@@ -45,7 +45,8 @@ def test_a_network_by_name_and_going_on(
     assert "mlp-NHWC-B1: results agree with the reference: largest error" in out
     assert "Execution time summary:" in out and "too little" not in out
     assert re.search(
-        r"Estimated total latency: [\d.]+ ms  Measured end to end: [\d.]+ ms  Difference: [+-][\d.]+%", out
+        r"Estimated total latency: [\d.]+ ms  Measured end to end: [\d.]+ ms  Difference: ([+-][\d.]+%|a factor of)",
+        out,
     )
     assert len(lines(here / "log.json")) == 5 and (here / "made").is_dir()
     assert main([*MLP, "--trials", "5"]) == 0
@@ -170,6 +171,15 @@ def test_ctrl_c(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setattr(cli, "tune", interrupted)
     assert main(MLP) == 130
     assert capsys.readouterr().err == "stopped; everything measured is in log.json\n"
+
+
+@pytest.mark.parametrize(
+    ("estimated", "text"), [(1.1e-3, "-9.1%"), (1e-5, "a factor of 100, too much for a comparison: the machine was")]
+)
+def test_an_estimate_that_is_far_off_is_no_percentage(estimated: float, text: str) -> None:
+    task = ansor.SearchTask("matmul", (13, 11, 7), target="c")
+    times = NetworkTimes((TaskTime(task, 1, 4, estimated, 1e-3),), {}, 1e-3)
+    assert f"Difference: {text}" in total_text(times)
 
 
 @pytest.mark.long
