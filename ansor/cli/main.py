@@ -52,6 +52,7 @@ from .torch_side import check_torch
 from .written import checked_log
 
 INTERRUPTED = 130
+AFRESH = "do not go on from what the log holds: all that --trials asks for is measured afresh, and added to it"
 PRECISION = (
     "strict (default); fp32x3: tensor cores multiply floats in two parts, about as exact; tf32: cut to 10 bits (GPUs)"
 )
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument(
         "--log", help="where records go (default: WORKLOAD.json or FUNCTION.json); a log that exists is continued"
     )
-    tune.add_argument("--no-resume", dest="resume", action="store_false", help="do not go on from what the log holds")
+    tune.add_argument("--no-resume", dest="resume", action="store_false", help=AFRESH)
     tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
     text = "then check and time the best program beside the untuned one and NumPy; with `torch` beside PyTorch, too"
@@ -159,7 +160,7 @@ def tune(args: argparse.Namespace) -> int:
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
     if args.trials == 0 and args.more is None:
         return _show_choice(policy, log if args.resume else None)
-    trials = cli_budget.new_trials(args, _recorded(log, task), str(log))
+    trials = cli_budget.new_trials(args, _recorded(log, task) if args.resume else 0, str(log))
     runner = usual_runner(target.kind.name, devices)
     options = TuningOptions(
         num_measure_trials=trials,

@@ -53,6 +53,17 @@ def test_shapes_by_name_and_in_order(name: str) -> None:
             entry.numbers(bad)
 
 
+def test_no_resume_measures_all_trials_beside_a_full_log(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    log, asked = tmp_path / "log.json", []
+    task = ansor.SearchTask("matmul", (8, 8, 8), target="c")
+    result = ansor.MeasureResult((1e-3,), 0, "", 0.1, 1_700_000_000)
+    ansor.save_records(str(log), [ansor.MeasureInput(task, task.compute_dag.init_state)], [result])
+    monkeypatch.setattr(ansor.SearchTask, "tune", lambda self, options, **_: asked.append(options.num_measure_trials))
+    for more in ([], ["--no-resume"], ["--no-resume", "--more", "2"]):
+        assert main(["tune", "matmul", "--shape", "8,8,8", "--trials", "1", "--log", str(log), *more]) == 0
+    assert asked == [1, 2] and capsys.readouterr().out.count("holds 1 trials already") == 1
+
+
 def test_one_order_for_convolutions() -> None:
     """The outputs have as many channels as CO says, wherever the layout has them."""
     for name, axis in (("conv2d", 1), ("conv2d_nhwc", 3), ("conv1d", 2), ("conv3d", 4)):
