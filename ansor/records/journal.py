@@ -41,6 +41,7 @@ def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
 def ensure_writable(path: str | os.PathLike[str]) -> None:
     """Make the directories of `path` and the file, if missing.  Raises JournalError where nothing can be added."""
     path = Path(path)
+    _require_plain_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -55,6 +56,7 @@ def ensure_writable(path: str | os.PathLike[str]) -> None:
 def require_log(path: str | os.PathLike[str]) -> None:
     """Raise JournalError for a file that holds lines, but none of records: what is appended would spoil it."""
     path = Path(path)
+    _require_plain_name(path)
     if not path.is_file():
         return
     others = False
@@ -119,12 +121,20 @@ def _require_unpacked(fd: int, path: Path) -> None:
     require(not packed, JournalError, str(path), law)
 
 
+def _require_plain_name(path: Path) -> None:
+    """Raise JournalError for a new log under the name of a packed file, which readers of the name would not unpack."""
+    new = not path.exists() or (path.is_file() and path.stat().st_size == 0)
+    law = f"would be packed by gzip, and records cannot be appended; name the log {path.with_suffix('')}"
+    require(path.suffix != ".gz" or not new, JournalError, str(path), law)
+
+
 def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
     """Append whole lines (given without newline) and wait until they are on the disk.
 
     Raises JournalError when they cannot be stored; then none of them is in the file.
     """
     path = Path(path)
+    _require_plain_name(path)
     data = "".join(line + "\n" for line in lines).encode()
     try:
         with _locked(path) as fd:

@@ -69,6 +69,17 @@ def test_records_are_appended_to_logs_only(command: list[str], log: Path, capsys
         ansor.RecordToFile("mine.py")
 
 
+@pytest.mark.parametrize("command", [["tune", "matmul"], ["tune-network", "mlp"], ["vta", "tune"]])
+def test_a_new_log_under_the_name_of_a_packed_one_is_refused(command: list[str], log: Path, capsys: Any) -> None:
+    assert main([*command, "--log", "new.json.gz"]) == 3
+    assert capsys.readouterr().err.startswith(
+        "ansor: new.json.gz: would be packed by gzip, and records cannot be appended"
+    )
+    assert not Path("new.json.gz").exists()
+    with pytest.raises(ansor.core.errors.JournalError, match=r"name the log new\.json"):
+        ansor.records.journal.append_lines("new.json.gz", ["{}"])
+
+
 def test_a_packed_log_is_refused_before_the_search(log: Path, capsys: Any) -> None:
     ansor.records.journal.replace_file("packed.json.gz", log.read_text().splitlines())
     before = Path("packed.json.gz").read_bytes()
