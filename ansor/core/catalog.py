@@ -84,11 +84,13 @@ class Entry:
         """
         if "=" not in text:
             return [_number(part, text) for part in text.replace("x", ",").split(",")]
-        found = dict(zip(self.names, self.default, strict=True))
+        found, given = dict(zip(self.names, self.default, strict=True)), set[str]()
         for part in text.split(","):
             name, _, number = [piece.strip() for piece in part.partition("=")]
             law = f"the numbers of {self.name} are {self.shape}, as in {self.text}"
             require(name in found, TaskError, "--shape", law, got=part)
+            require(name not in given, TaskError, "--shape", f"{name} is given twice", got=text)
+            given.add(name)
             found[name] = _number(number, text)
         return list(found.values())
 
@@ -100,9 +102,13 @@ class Entry:
         return make_workload_key(self.name, self.to_args(*numbers))
 
 
+SEPARATED = "numbers separated by commas are needed"
+
+
 def _number(part: str, text: str) -> int:
     ok = part.strip().isascii() and part.strip().isdecimal()
-    require(ok, TaskError, "--shape", "numbers separated by commas are needed", got=text)
+    law = "whole numbers separated by commas are needed, none below 0" if "-" in text else SEPARATED
+    require(ok, TaskError, "--shape", law, got=text)
     return int(part)
 
 

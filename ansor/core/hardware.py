@@ -32,6 +32,11 @@ def host_cores() -> int:
     return os.cpu_count() or 1
 
 
+def host_memory() -> int:
+    """The bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def processor() -> str:
     """The model of this machine's processor."""
     info = Path("/proc/cpuinfo")

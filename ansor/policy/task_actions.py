@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterable
 from inspect import Parameter, signature
 from typing import Any
+
+import numpy as np
 
 from te_lite.errors import require
 from te_lite.lower import lower
@@ -16,6 +19,7 @@ from ..core.backends import backend
 from ..core.build import build_function
 from ..core.errors import NoRecordError, TaskError
 from ..core.export import export_program
+from ..core.hardware import host_memory
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
 from ..core.parts import called
@@ -37,6 +41,7 @@ from .resume import check_logs, continue_log, log_to_continue
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
+GB = 1e9
 SEARCH = ("num_measure_trials", "early_stopping", "num_measures_per_round", "measurer")
 
 
@@ -51,6 +56,14 @@ def say_if_noisy(options: TuningOptions, kinds: Iterable[str], display: Display)
         display.note(text)
 
 
+def require_memory(task: SearchTask) -> None:
+    """Raise TaskError for a task whose tensors, which are kept twice while it is measured, this machine cannot hold."""
+    tensors = task.compute_dag.tensors
+    needed, there = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in tensors), host_memory()
+    law = f"its tensors may take half of this machine's memory, {there / 2 / GB:.3g} GB"
+    require(2 * needed <= there, TaskError, task.title, law, got=f"{needed / GB:.3g} GB")
+
+
 class Actions:
     """Follows `TaskActions`."""
 
@@ -62,6 +75,7 @@ class Actions:
         with options.measuring([kind]) as (builder, runner):
             if isinstance(runner, LocalRunner):
                 target.check(str(task.target))
+                require_memory(task)
                 runner.slots(task)
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)

@@ -60,6 +60,13 @@ def test_no_valid_program_is_exit_code_1(here, faults, capsys):
     [
         (["tune", "matmul", "--shape", "13,11"], 2, "--shape: 3 numbers are needed (N,M,K), got 2"),
         (["tune", "matmul", "--shape", "13,a,7"], 2, "numbers separated by commas are needed"),
+        (
+            ["tune", "matmul", "--shape=-3,5,5"],
+            2,
+            "whole numbers separated by commas are needed, none below 0, got '-3,",
+        ),
+        (["tune", "matmul", "--shape", "N=5,N=6"], 2, "--shape: N is given twice, got 'N=5,N=6'"),
+        (["tune", "matmul", "--shape", "999999999,999999999,99999"], 2, "of this machine's memory"),
         (["tune", "matmul", "--shape", "13,\u00b2,7"], 2, "numbers separated by commas are needed"),
         (["tune", "matmul", "--seed", "-1"], 2, "--seed: the seed must be an integer of at least 0, got seed=-1"),
         (["tune", "matmul", "--time-limit", "nan"], 2, "time_limit must be a positive number of seconds"),
