@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from .errors import TeError, require
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
@@ -24,8 +26,14 @@ class Variable:
 
     @property
     def positive(self) -> int | None:
-        """Its value as a positive integer; None when it is none."""
-        return int(self.text) if self.text.isdigit() and int(self.text) > 0 else None
+        """Its value as a positive integer, of a list with commas the first; None when it is not set.
+
+        Raises TeError for another text.
+        """
+        first = self.text.partition(",")[0].strip()
+        ok = first.isascii() and first.isdecimal() and int(first) > 0
+        require(ok or not self.text, TeError, self.name, "a positive whole number is needed, or none", got=self.text)
+        return int(first) if ok else None
 
 
 TVM_NUM_THREADS = Variable("TVM_NUM_THREADS", "the number of cores that a search for target `c` counts on")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ansor.core.hardware import host_cores
 from te_lite import environment
+from te_lite.errors import TeError
 
 ROOT = Path(__file__).parent.parent.parent
 # what hands an environment to other processes, or sets what a foreign library reads when it is loaded
@@ -37,10 +39,17 @@ def test_the_page_lists_every_variable():
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
 
 
-@pytest.mark.parametrize(("value", "number"), [("3", 3), ("0", None), ("-1", None), ("two", None), ("", None)])
+@pytest.mark.parametrize(("value", "number"), [("3", 3), ("4,2", 4), ("", None)])
 def test_numbers(monkeypatch, value, number):
     monkeypatch.setenv("CODEGEN_C_THREADS", value)
     assert environment.CODEGEN_C_THREADS.positive == number
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "two", "\u00b2"])
+def test_what_is_no_number_is_said(monkeypatch, value):
+    monkeypatch.setenv("TVM_NUM_THREADS", value)
+    with pytest.raises(TeError, match=f"TVM_NUM_THREADS: a positive whole number is needed, or none, got '{value}'"):
+        host_cores()
 
 
 def test_an_empty_text_is_the_default(monkeypatch):
