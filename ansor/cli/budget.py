@@ -14,7 +14,7 @@ LIMIT = "stop tuning after so many seconds"
 
 def add_budget(parser: Any, trials: int, what: str) -> None:
     """Give a command the options; `what` is measured, `trials` of it by default."""
-    text = f"how many {what} to measure in all; those in the log count (default: {trials})"
+    text = f"how many {what} to measure in all; those in the log count (default: {trials}); 0: measure none"
     parser.add_argument("--trials", type=int, default=trials, help=text)
     parser.add_argument("--more", type=int, metavar="N", help=f"measure N {what} beside those in the log")
     parser.add_argument("--time-limit", type=float, metavar="S", help=LIMIT)

@@ -52,6 +52,7 @@ from .torch_side import check_torch
 from .written import checked_log
 
 INTERRUPTED = 130
+SEED = "makes the first candidates repeatable; later ones also follow from the times that were measured"
 AFRESH = "do not go on from what the log holds: all that --trials asks for is measured afresh, and added to it"
 PRECISION = (
     "strict (default); fp32x3: tensor cores multiply floats in two parts, about as exact; tf32: cut to 10 bits (GPUs)"
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         "--log", help="where records go (default: WORKLOAD.json or FUNCTION.json); a log that exists is continued"
     )
     tune.add_argument("--no-resume", dest="resume", action="store_false", help=AFRESH)
-    tune.add_argument("--seed", type=int, help="makes the sequence of candidates repeatable")
+    tune.add_argument("--seed", type=int, help=SEED)
     tune.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 silent, 1 progress, 2 everything")
     text = "then check and time the best program beside the untuned one and NumPy; with `torch` beside PyTorch, too"
     tune.add_argument("--compare", nargs="?", const=NUMPY, choices=LIBRARIES, help=text)

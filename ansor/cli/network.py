@@ -22,6 +22,9 @@ PRECISION = (
 )
 
 
+SEED = "draws weights and inputs, and the first candidates; later ones also follow from the times that were measured"
+
+
 def add_parser(commands: Any) -> None:
     """Add the command to the subcommands of a parser."""
     parser = commands.add_parser(NAME, help="tune all tasks of a network, compile it and see what it takes")
@@ -38,7 +41,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--image-size", metavar="N[xN]", help="height and width, where they are free")
     shape = "the extents of an input of an ONNX model, for those that it leaves open"
     parser.add_argument("--shape", action="append", default=[], metavar="INPUT=N,N", help=shape)
-    parser.add_argument("--seed", type=int, help="draws weights and inputs, and makes the candidates repeatable")
+    parser.add_argument("--seed", type=int, help=SEED)
     parser.add_argument("--verbose", type=int, choices=(0, 1, 2), default=1, help="0 only results, 2 everything")
     user_code.add_import(parser)
     parser.add_argument("--export", metavar="FOLDER", help="also store the compiled network in a new folder")
