@@ -27,7 +27,8 @@ from .timing import SPIN_SOURCE, FirstCall, Stopwatch, Wanted
 Array = np.ndarray[Any, np.dtype[Any]]
 NO_GPU = (
     f"target 'cuda' needs an NVIDIA GPU with its driver and PyCUDA ({install('cuda')}), or use target 'c'; without one,"
-    " programs can be searched by estimates and run in an emulator (docs/measuring.md)"
+    " a target with an architecture, 'cuda -arch=sm_90', has its programs chosen (--trials 0), compiled and exported,"
+    " and programs can be searched by estimates and run in an emulator (docs/measuring.md)"
 )
 
 

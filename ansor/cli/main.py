@@ -52,6 +52,8 @@ from .torch_side import check_torch
 from .written import checked_log
 
 INTERRUPTED = 130
+ARCHITECTURE = "arch"
+"""The option of a target that says what to compile for, so that no device is asked."""
 SEED = "makes the first candidates repeatable; later ones also follow from the times that were measured"
 AFRESH = "do not go on from what the log holds: all that --trials asks for is measured afresh, and added to it"
 PRECISION = (
@@ -149,9 +151,11 @@ def tune(args: argparse.Namespace) -> int:
         checked_seed("--seed", args.seed)
     key = _workload_key(args)
     target = Target(args.target)
-    backend(target.kind.name).check(str(target))
+    measures = args.trials > 0 or args.more is not None or args.compare is not None
+    if measures or ARCHITECTURE not in target.attrs:
+        backend(target.kind.name).check(str(target))
     target = cli_devices.on_device(target)
-    hardware = cli_devices.hardware_of(target)
+    hardware = cli_devices.hardware_of(target) if measures or ARCHITECTURE not in target.attrs else None
     task = SearchTask(workload_key=key, target=target, precision=args.precision, hardware_params=hardware)
     devices = cli_devices.devices_of(args.devices)
     cli_devices.check_devices(target.kind.name, devices)

@@ -100,3 +100,17 @@ def test_what_a_log_holds_counts(tmp_path: Path, monkeypatch: Any, capsys: Any) 
     out = capsys.readouterr().out
     assert "log.json holds 24 trials already, all that --trials asks for" in out and "of 8" not in out
     assert len([json.loads(x) for x in Path("log.json").read_text().splitlines() if x[0] == "{"]) == 24
+
+
+def test_a_choice_for_an_architecture_asks_no_gpu(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    def gone(self: object, target: str) -> None:
+        raise ansor.BackendError("a GPU is needed")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("codegen_cuda.backend.CudaBackend.check", gone)
+    monkeypatch.setattr("codegen_cuda.backend.CudaBackend.hardware", gone)
+    command = ["tune", "matmul", "--shape", "16,16,16", "--target", "cuda -arch=sm_90", "--verbose", "0"]
+    assert main([*command, "--trials", "0"]) == 0
+    assert "the model's choice for matmul(16, 16, 16) on cuda -arch=sm_90, not measured" in capsys.readouterr().out
+    assert main([*command, "--trials", "1"]) == 2
+    assert capsys.readouterr().err == "ansor: a GPU is needed\n"
