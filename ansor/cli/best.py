@@ -50,7 +50,8 @@ def best(args: argparse.Namespace) -> int:
             print(inp.task.compute_dag.print_python_code_from_state(inp.state))
         elif args.mode is not None:
             if args.mode != kind:
-                raise TaskError(f"--print {args.mode}: the record is for target {kind!r}; schedule is the other choice")
+                law = f"of a record for target {kind!r}, schedule or {kind} is printed"
+                raise TaskError(f"--print: {law}, got {args.mode!r}")
             print(inp.task.source(inp.state))
     return 0
 

@@ -29,8 +29,8 @@ def add_parser(commands: Any) -> Any:
 
 def log(args: argparse.Namespace) -> int:
     """Print what the logs hold.  Raises NoRecordError for a log without records, TaskError for bad arguments."""
-    law = "two logs are compared"
-    require(not args.compare or len(args.logs) == 2, TaskError, "--compare", law, logs=len(args.logs))
+    law = "two logs are needed, as in ansor log --compare A.json B.json"
+    require(not args.compare or len(args.logs) == 2, TaskError, "--compare", law, got=args.logs)
     found = [chosen(log_summary(name), args.workload) for name in args.logs]
     lines = compared(*found) if args.compare else [line for one in found for line in listed(one)]
     print("\n".join(lines))

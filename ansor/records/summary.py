@@ -15,6 +15,7 @@ from te_lite.errors import TeError
 from te_lite.step import Step
 
 from ..core.baseline import Baseline
+from ..core.catalog import CATALOG
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from .baselines import Program, baseline_among, program_of, read_baseline
@@ -142,8 +143,13 @@ def names_of(task: SearchTask) -> tuple[str, str, str]:
 
 
 def is_one_of(name: str, names: Sequence[str]) -> bool:
-    """Whether what somebody typed is one of the names of a task, spaces aside."""
-    return "".join(name.split()) in ["".join(one.split()) for one in names]
+    """Whether what somebody typed is one of the names of a task, spaces aside.
+
+    The names of the catalogue, which `ansor tune` takes, stand for those of its functions: `dense` for `dense_layer`.
+    """
+    typed = "".join(name.split())
+    called = {typed} | ({CATALOG[typed].name} if typed in CATALOG else set())
+    return not called.isdisjoint(["".join(one.split()) for one in names])
 
 
 def summary_of(filename: PathLike) -> LogSummary:

@@ -173,6 +173,15 @@ def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, ca
     assert not list(Path.cwd().glob("*.best.json"))
 
 
+def test_the_name_that_tune_takes_stands_for_that_of_its_function(write: Any, capsys: Any) -> None:
+    write("log.json", "dense_layer", (2, 3, 4), [1e-3])
+    for command in ("best", "log"):
+        assert main([command, "log.json", "--workload", "dense"]) == 0
+        assert "dense_layer(2, 3, 4)" in capsys.readouterr().out
+    assert main(["best", "log.json", "--print", "foo"]) == 2
+    assert "--print: of a record for target 'c', schedule or c is printed, got 'foo'" in capsys.readouterr().err
+
+
 def test_three_logs_are_not_compared(write: Any, capsys: Any) -> None:
     assert main(["log", "a", "b", "c", "--compare"]) == 2
-    assert "--compare: two logs are compared, got logs=3" in capsys.readouterr().err
+    assert "--compare: two logs are needed, as in ansor log --compare A.json B.json, got [" in capsys.readouterr().err
