@@ -22,9 +22,10 @@ from ansor.policy.search_failure import SearchFailed
 from te_lite.errors import require
 
 from ..compiler.extract import extract_tasks
+from ..ir.errors import GraphError
 from ..runtime.files import NETWORK
 from ..runtime.graph_executor import GraphModule
-from .network import Network, from_program, in_precision, load_network
+from .network import SUFFIX, Network, from_program, in_precision, load_network, open_inputs
 from .network_times import network_times, times_text
 from .tune_network import Tuned, check, compile_best, network_runner, progress, tune
 
@@ -91,6 +92,13 @@ def require_enough(trials: int, done: int, new: int) -> None:
 def _network(args: argparse.Namespace, seed: int) -> Network:
     if args.program is not None:
         return from_program(args.program, args.torch.rpartition(":")[2], args.layout)
+    if args.network.endswith(SUFFIX) and len(args.image_size or ()) <= 2:
+        left = open_inputs(Path(args.network), args.batch_size, args.image_size, args.shape)
+        example = " ".join([f"--shape {name}=1,3,8,8" for name in left])
+        law = (
+            f"extents of its inputs are open, say them by {example} (or by --batch-size and --image-size, of pictures)"
+        )
+        require(not left, GraphError, args.network, law, **left)
     return load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
 
 

@@ -81,6 +81,9 @@ def load_network(
         require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)
         return from_program(source, Path(source).stem, layout)
     if source not in NETWORKS:
+        law = f"a model is a file that ends in {SUFFIX} or {EXPORTED}"
+        is_other = Path(source).suffix[1:].isalpha() and not source.endswith(SUFFIX)
+        require(not is_other, GraphError, "network", law, got=source)
         names = f"{did_you_mean(source, NETWORKS)}networks are {', '.join(NETWORKS)}"
         law = f"{names}, or the path of a model that ends in {SUFFIX} or {EXPORTED}"
         require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
@@ -143,6 +146,19 @@ def _from_onnx(
     return Network(f"{path.stem}-{layout}-B{batch_size}", in_layout(original, layout), params, original)
 
 
+def open_inputs(
+    path: Path, batch_size: int, image_size: Sequence[int] | None, shapes: Mapping[str, Sequence[int]]
+) -> dict[str, str]:  # fmt: skip
+    """The inputs of an ONNX model whose extents are still open with these values, and their shapes as declared."""
+    inputs = read_model(path).graph.inputs
+    left = [i for i in inputs if i.name not in shapes and not _is_closed(i) and not _filled(i, batch_size, image_size)]
+    return {i.name: "unknown" if i.shape is None else ",".join(map(str, i.shape)) for i in left}
+
+
+def _is_closed(given: OnnxInput) -> bool:
+    return given.shape is not None and all(isinstance(n, int) for n in given.shape)
+
+
 def from_program(program: Any, name: str, layout: str) -> Network:
     """A program of `torch.export`, or the path of one.  Raises as `from_exported_program` does."""
     original, params = from_exported_program(program)
@@ -157,7 +173,7 @@ def in_layout(graph: IRModule, layout: str) -> IRModule:
 
 def _filled(given: OnnxInput, batch_size: int, image_size: Sequence[int] | None) -> tuple[int, ...] | None:
     """The shape of an input that leaves extents open, if these are the batch and the size of a picture; else None."""
-    if given.shape is None or all(isinstance(n, int) for n in given.shape):
+    if given.shape is None or _is_closed(given):
         return None
     values: dict[int, int] = {0: batch_size}
     if image_size is not None and len(given.shape) == PICTURE_RANK:

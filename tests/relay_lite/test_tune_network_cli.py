@@ -111,6 +111,7 @@ def test_an_operator_that_is_not_supported_is_named(here: Path, capsys: pytest.C
     ("command", "code", "text"),
     [
         (["resnet-17"], 2, "network: did you mean resnet-18? networks are resnet-18, "),
+        (["my_file.py"], 2, "network: a model is a file that ends in .onnx or .pt2, got 'my_file.py'"),
         (["nothing.onnx"], 2, "nothing.onnx must be readable"),
         (["nothing.onnx", "--image-size", "9x9x9"], 2, "an image has a height and a width"),
         (["mlp", "--layout", "HWCN"], 2, "layouts are NHWC and NCHW"),
@@ -226,11 +227,17 @@ def test_live_networks_keep_their_tasks() -> None:
     assert before_softmax(nhwc.graph).body is not nhwc.graph["main"].body
 
 
-def test_what_an_onnx_model_leaves_open_and_nothing_fills(here: Path) -> None:
+def test_what_an_onnx_model_leaves_open_and_nothing_fills(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx_model(here / "model.onnx")
     assert read_model(here / "model.onnx").graph.inputs[0].shape == ("n", 3, "h", "w")
     with pytest.raises(GraphError, match=r"input.*x"):
         load_network("model.onnx")
+    assert main(["tune-network", "model.onnx"]) == GraphError.exit_code
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "ansor: model.onnx: extents of its inputs are open, say them by --shape x=1,3,8,8 (or by --b"
+    )
+    assert said.endswith("got x='n,3,h,w'\n")
     network = load_network("model.onnx", shapes={"x": (3, 3, 8, 5)}, layout="NCHW")
     assert network.inputs(np.random.default_rng(0))["x"].shape == (3, 3, 8, 5)
     assert onnx_models.operators(network.graph)[0] == "nn.conv2d"
