@@ -71,7 +71,8 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
         if name in one.failures:
             yield f"  {name}, the first: {reason}"
     if one.turns:
-        which = "" if one.turns_baseline is None else f", {one.turns_baseline.phrase}"
+        trial = "" if one.turns_trial is None else f", trial {one.turns_trial}"
+        which = trial if one.turns_baseline is None else f", {one.turns_baseline.phrase}"
         yield f"  the best few timed again, in turns: {spread_text(one.turns)}{which}"
     if one.ranked and (one.turns or one.settled != one.best):
         steps = next(iter(one.ranked))

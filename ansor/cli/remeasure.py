@@ -101,10 +101,10 @@ def _remeasured(
     checked = [runner.run(inp, build.result()) for (inp, _), build in zip(records, built, strict=True)]
     for (inp, logged), result in zip(records, checked, strict=True):
         if not result.ok:
-            print(f"  {name(inp)}  {outcome_text(result)}   logged {seconds_text(logged.cost)}")
+            print(f"  {name(inp)}  {outcome_text(result)}   believed so far {seconds_text(logged.cost)}")
     right = [record for record, result in zip(records, checked, strict=True) if result.ok]
     times = measurer.in_turns([inp for inp, _ in right], runner) if right else []
     timed = [(figures, *record) for figures, record in zip(times, right, strict=True) if figures]
     for figures, inp, logged in sorted(timed, key=lambda row: float(np.median(row[0]))):
-        print(f"  {name(inp)}  {spread_text(figures)}   logged {seconds_text(logged.cost)}")
+        print(f"  {name(inp)}  {spread_text(figures)}   believed so far {seconds_text(logged.cost)}")
     return bool(timed)

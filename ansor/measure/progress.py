@@ -71,13 +71,13 @@ def outcome_text(result: MeasureResult) -> str:
 
 
 def use_lines(uses: Sequence[DeviceUse]) -> list[str]:
-    """What each device did: `cuda 0 (NVIDIA H200): 128 trials, 9.81 trials/s, 97% busy`; many are summed up."""
+    """What each device did: `cuda 0 (NVIDIA H200): 128 programs, 9.81 programs/s, 97% busy`, baselines too."""
     if len(uses) > MOST_DEVICES:
         busy, seconds = sum(u.busy for u in uses) / len(uses), max(u.seconds for u in uses)
         lost = sum(u.lost for u in uses)
         uses = [DeviceUse(f"{len(uses)} devices", sum(u.trials for u in uses), busy, seconds, lost)]
     return [
-        f"{u.device}: {u.trials} trials, {u.rate:.3g} trials/s, {u.share:.0%} busy"
+        f"{u.device}: {u.trials} programs, {u.rate:.3g} programs/s, {u.share:.0%} busy"
         + (f", {u.lost} workers lost" if u.lost else "")
         for u in uses
     ]

@@ -39,9 +39,9 @@ class TaskSummary:
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
     building and measuring took in all.  `baselines` are the seconds of the programs that nobody searched for,
     `turns` all figures of the best program when the best few were last timed in turns, `turns_baseline` which of the
-    baselines it is, if it is one; `reasons` why the first failure of each cause was one.  `ranked` are the programs
-    that worked, each once, in the order in which the log is believed; `in_turns` all figures of those that were last
-    timed in turns.
+    baselines it is, if it is one, `turns_trial` the number, from 1, of its first trial, if it has one; `reasons` why
+    the first failure of each cause was one.  `ranked` are the programs that worked, each once, in the order in which
+    the log is believed; `in_turns` all figures of those that were last timed in turns.
     """
 
     title: str
@@ -57,6 +57,7 @@ class TaskSummary:
     baselines: dict[Baseline, float] = field(default_factory=dict)
     turns: tuple[float, ...] = ()
     turns_baseline: Baseline | None = None
+    turns_trial: int | None = None
     reasons: dict[str, str] = field(default_factory=dict)
     ranked: dict[Steps, Record] = field(default_factory=dict)
     in_turns: dict[Steps, tuple[float, ...]] = field(default_factory=dict)
@@ -210,6 +211,7 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
                 task.unsearched[inp.steps] = which
         if turns and (task := tasks.get(workload_of(turns[0][0]))):
             task.turns, task.turns_baseline = turns[0][1].costs, baseline_among(known, turns[0][0])
+            task.turns_trial = task.trial_of(turns[0][0].steps)
         if failure is not None and (task := tasks.get(workload_of(failure[0][0]))):
             task.reasons.setdefault(cause(failure[0][1].error_no), failure[1])
     return runs

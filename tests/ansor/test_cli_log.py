@@ -173,6 +173,17 @@ def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, ca
     assert not list(Path.cwd().glob("*.best.json"))
 
 
+def test_the_program_of_the_turns_is_named_by_its_trial(
+    write: Any, matmul_task: ansor.SearchTask, states: Any, capsys: Any
+) -> None:
+    first, second = [ansor.MeasureInput(matmul_task, state) for state in states(2)]
+    recorder = ansor.RecordToFile("log.json")
+    recorder.callback(None, [first, second], [ansor.MeasureResult((c,), 0, "", 0.5, 1_700_000_000) for c in (1.0, 2.0)])
+    recorder.confirmed([first, second], [[4e-3], [3e-3]])
+    assert main(["log", "log.json"]) == 0
+    assert "in turns: 3 ms (3 ms to 3 ms in 1 figures), trial 2\n" in capsys.readouterr().out
+
+
 def test_the_name_that_tune_takes_stands_for_that_of_its_function(write: Any, capsys: Any) -> None:
     write("log.json", "dense_layer", (2, 3, 4), [1e-3])
     for command in ("best", "log"):

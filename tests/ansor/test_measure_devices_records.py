@@ -86,13 +86,13 @@ def test_nothing_is_noted_where_devices_are_not_told_apart(tmp_path: Path, matmu
 
 def test_lines_of_devices() -> None:
     assert use_lines(USES) == [
-        "c 0 (fast): 30 trials, 3 trials/s, 90% busy",
-        "c 1 (fast): 10 trials, 1 trials/s, 40% busy, 2 workers lost",
+        "c 0 (fast): 30 programs, 3 programs/s, 90% busy",
+        "c 1 (fast): 10 programs, 1 programs/s, 40% busy, 2 workers lost",
     ]
     assert use_lines([]) == []
-    assert use_lines(USES * 50) == ["100 devices: 2000 trials, 200 trials/s, 65% busy, 100 workers lost"]
+    assert use_lines(USES * 50) == ["100 devices: 2000 programs, 200 programs/s, 65% busy, 100 workers lost"]
     (new,) = use_lines([DeviceUse("c 0 (fast)", 0, 0.0, 0.0, 0)])
-    assert new == "c 0 (fast): 0 trials, 0 trials/s, 0% busy"
+    assert new == "c 0 (fast): 0 programs, 0 programs/s, 0% busy"
 
 
 def test_plain_text_tells_at_the_end_and_a_terminal_all_the_time(matmul_task: Any, states: Any) -> None:
@@ -104,9 +104,9 @@ def test_plain_text_tells_at_the_end_and_a_terminal_all_the_time(matmul_task: An
         display.devices(measurer.usage)
         with display.run(matmul_task, 2):
             measurer.measure(matmul_task, None, inputs)
-            assert "trials/s" not in plain.getvalue() or isinstance(display, LiveDisplay)
+            assert "programs/s" not in plain.getvalue() or isinstance(display, LiveDisplay)
     assert plain.getvalue().endswith("\n".join(use_lines(USES)) + "\n")
-    assert "c 0 (fast): 30 trials, 3 trials/s, 90% busy" in live.getvalue()
+    assert "c 0 (fast): 30 programs, 3 programs/s, 90% busy" in live.getvalue()
 
 
 def test_a_measurer_tells_its_display_whom_to_ask() -> None:

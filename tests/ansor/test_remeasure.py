@@ -60,10 +60,10 @@ def test_the_best_few_in_turns_with_their_spread(
     assert lines[0].startswith("the machine is busy: ") and lines[0].endswith("; wait for a quiet machine")
     assert lines[1:] == [
         "matmul(13, 11, 7) for c",
-        "  trial 4           WRONG_ANSWER: output C: is off   logged 400 us",
-        "  trial 2           3 ms (2 ms to 3 ms in 3 figures)   logged 200 us",
-        "  trial 3           4 ms (4 ms to 4 ms in 3 figures)   logged 300 us",
-        "  trial 1           5 ms (5 ms to 9 ms in 3 figures)   logged 100 us",
+        "  trial 4           WRONG_ANSWER: output C: is off   believed so far 400 us",
+        "  trial 2           3 ms (2 ms to 3 ms in 3 figures)   believed so far 200 us",
+        "  trial 3           4 ms (4 ms to 4 ms in 3 figures)   believed so far 300 us",
+        "  trial 1           5 ms (5 ms to 9 ms in 3 figures)   believed so far 100 us",
         f"the figures are in {log}; best, apply_best and export use them from now on",
     ]
     reader = SettledReader(log)
