@@ -88,9 +88,12 @@ def unsteady(
     return f"the machine was busy: {law}" if factor > MOST_FACTOR else ""
 
 
-def warning(found: Noise, again: bool = False) -> str:
-    """One sentence on a machine that is noisy; empty for a quiet one.  `again`: it is what measures again that asks."""
-    later = "" if again else f", or use `{ansor('remeasure', 'LOG')}` later"
+def warning(found: Noise, again: bool = False, log: str = "LOG") -> str:
+    """One sentence on a machine that is noisy; empty for a quiet one.  `again`: it is what measures again that asks.
+
+    `log` is where the times will be, if that is known.
+    """
+    later = "" if again else f", or use `{ansor('remeasure', log)}` later"
     harm = "times measured now differ as much" if found.uneven else "times measured now are those of a busy machine"
     law = f"{harm}; wait for a quiet machine{later}"
     return f"the machine is busy: {found}; {law}" if found.noisy else ""

@@ -34,6 +34,7 @@ from ..records.belief import is_program
 from ..records.best import load_best_record
 from ..records.failures import first_failure
 from ..records.lines import RecordReader, workload_of
+from ..records.recorder import RecordToFile
 from .baselines import start_baselines
 from .exchange import searching
 from .protocols import SearchPolicy, require_own_task
@@ -51,7 +52,8 @@ def say_if_noisy(options: TuningOptions, kinds: Iterable[str], display: Display)
     if not (here and options.num_measure_trials and options.verbose > 0):
         return
     display.phase("looking how busy this machine is")
-    text = warning(noise())
+    logs = [str(c.filename) for c in options.measure_callbacks if isinstance(c, RecordToFile)]
+    text = warning(noise(), log=next(iter(logs), "LOG"))
     if text:
         display.note(text)
 

@@ -79,10 +79,12 @@ def test_a_search_on_the_processor_begins_with_a_look(
 
 
 def test_a_search_of_several_tasks_begins_with_a_look(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(task_actions, "noise", lambda: BUSY)
     task = ansor.SearchTask("matmul", (13, 11, 7), target="c")
-    options = ansor.TuningOptions(1, builder=ReadyBuilder(), runner=Quick(), verbose=1)
+    recorder = ansor.RecordToFile(tmp_path / "mine.json")
+    options = ansor.TuningOptions(1, builder=ReadyBuilder(), runner=Quick(), verbose=1, measure_callbacks=[recorder])
     ansor.TaskScheduler([task], callbacks=[]).tune(options, "sketch.random")
-    assert capsys.readouterr().out.count(SENTENCE) == 1
+    out = capsys.readouterr().out
+    assert out.count(SENTENCE) == 1 and f"remeasure {recorder.filename}` later" in out
