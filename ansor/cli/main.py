@@ -48,6 +48,7 @@ from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
+from .said_once import said_once
 from .torch_side import check_torch
 from .written import checked_log
 
@@ -201,36 +202,42 @@ def _with_library(words: Sequence[str]) -> list[str]:
     return [f"{w}={NUMPY}" if w == "--compare" and (n in CATALOG or ":" in n) else w for w, n in pairs]
 
 
+def _command(args: argparse.Namespace) -> int:
+    """Do what the arguments ask for; gives the exit code."""
+    for module in args.modules:
+        user_code.run_module(module)
+    match args.command:
+        case "tune":
+            return tune(args)
+        case cli_network.NAME:
+            return cli_network.tune_network(args)
+        case cli_vta.NAME:
+            return cli_vta.vta(args)
+        case cli_best.NAME:
+            return cli_best.best(args)
+        case cli_export.NAME:
+            return cli_export.export(args)
+        case cli_distill.NAME:
+            return cli_distill.distill(args)
+        case cli_log.NAME:
+            return cli_log.log(args)
+        case cli_remeasure.NAME:
+            return cli_remeasure.remeasure(args)
+        case cli_report.NAME:
+            return cli_report.report(args)
+        case cli_exercise.NAME:
+            return cli_exercise.exercise(args)
+        case cli_devices.NAME:
+            return cli_devices.devices()
+    return doctor()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors are one sentence on the error stream."""
     args = _parser().parse_args(_with_library(sys.argv[1:] if argv is None else argv))
     try:
-        for module in args.modules:
-            user_code.run_module(module)
-        match args.command:
-            case "tune":
-                return tune(args)
-            case cli_network.NAME:
-                return cli_network.tune_network(args)
-            case cli_vta.NAME:
-                return cli_vta.vta(args)
-            case cli_best.NAME:
-                return cli_best.best(args)
-            case cli_export.NAME:
-                return cli_export.export(args)
-            case cli_distill.NAME:
-                return cli_distill.distill(args)
-            case cli_log.NAME:
-                return cli_log.log(args)
-            case cli_remeasure.NAME:
-                return cli_remeasure.remeasure(args)
-            case cli_report.NAME:
-                return cli_report.report(args)
-            case cli_exercise.NAME:
-                return cli_exercise.exercise(args)
-            case cli_devices.NAME:
-                return cli_devices.devices()
-        return doctor()
+        with said_once():
+            return _command(args)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -196,3 +196,13 @@ def test_the_name_that_tune_takes_stands_for_that_of_its_function(write: Any, ca
 def test_three_logs_are_not_compared(write: Any, capsys: Any) -> None:
     assert main(["log", "a", "b", "c", "--compare"]) == 2
     assert "--compare: two logs are needed, as in ansor log --compare A.json B.json, got [" in capsys.readouterr().err
+
+
+def test_what_was_skipped_in_a_log_is_said_once_in_a_command(write: Any, caplog: Any) -> None:
+    write("log.json", "matmul", (8, 8, 8), [1e-3])
+    Path("log.json").write_text("garbage\n" + Path("log.json").read_text())
+    for _ in range(2):
+        caplog.clear()
+        assert main(["log", "log.json", "log.json"]) == 0
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == 1 and "1 unreadable line was skipped" in said[0]
