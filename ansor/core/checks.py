@@ -27,7 +27,7 @@ def require_part(value: Any, protocol: type, subject: str, needed: str) -> None:
 
 def _lacking(value: Any, protocol: type) -> list[str]:
     """What an object that has something of a protocol lacks of it; nothing for one that has nothing of it."""
-    bases = [base for base in protocol.__mro__ if getattr(base, "_is_protocol", False) and base is not Protocol]
+    bases = [base for base in protocol.__mro__ if Protocol in base.__bases__]
     names = dict.fromkeys([n for b in bases for n in (*get_annotations(b), *vars(b)) if n[0] != "_"])
     lacks = [name for name in names if not hasattr(value, name)]
     return lacks if len(lacks) < len(names) else []

@@ -142,8 +142,10 @@ def load_backend(module: str, kind: str) -> Any:
         said = " ".join(str(error).split())
         raise BackendError(f"target {kind!r}: its module {module} fails: {type(error).__name__}: {said}") from error
     law = f"its module {module} has no object BACKEND, an ansor.core.backend.Backend"
-    require(hasattr(found, "BACKEND"), BackendError, f"target {kind!r}", law)
-    return found.BACKEND
+    try:
+        return found.BACKEND
+    except AttributeError as error:
+        raise BackendError(f"target {kind!r}: {law}") from error
 
 
 def front_end(module: str, user: str) -> Any:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, overload
 
+import numpy as np
+
 from te_lite import ComputeDAG, Tensor, placeholder
 from te_lite.computation import require_workload
 from te_lite.dag_difference import first_difference
@@ -121,7 +123,7 @@ def _to_json(value: Any) -> Any:
         return ["TENSOR", list(value.shape), value.dtype]
     if isinstance(value, tuple | list):
         return [_to_json(v) for v in value]
-    value = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+    value = value.item() if hasattr(value, "item") and not (isinstance(value, np.ndarray) and value.shape) else value
     if value is None or isinstance(value, str | int | float | bool):
         return value
     raise TaskError(
@@ -130,7 +132,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _hint(value: Any) -> str:
-    return "; an array is given as a list, by its tolist()" if hasattr(value, "tolist") else ""
+    return "; an array is given as a list, by its tolist()" if isinstance(value, np.ndarray) else ""
 
 
 def _from_json(value: Any) -> Any:
