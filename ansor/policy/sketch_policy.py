@@ -68,7 +68,7 @@ class SketchPolicy:
     (docs/extra_rules.md).  They are all, but beside custom rules, which are searched alone unless one asks for others.
     When it begins to search, it prints in a line which of all these it uses.
 
-    The parameters carry TVM's names.  `seed` decides the whole sequence of candidates;
+    The parameters carry TVM's names, where TVM has them.  `seed` decides the whole sequence of candidates;
     without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
     Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
     """
@@ -81,6 +81,7 @@ class SketchPolicy:
         "evolutionary_search_population": 2048,
         "evolutionary_search_num_iters": 4,
         "evolutionary_search_mutation_prob": 0.85,
+        "evolutionary_search_crossover_prob": 0.3,
         "cpu_multi_level_tiling_structure": "SSRSRS",
         "gpu_multi_level_tiling_structure": "SSSRRSRS",
         "max_innermost_split_factor": 64,
@@ -99,6 +100,7 @@ class SketchPolicy:
         "evolutionary_search_population": (1, math.inf),
         "evolutionary_search_num_iters": (0, math.inf),
         "evolutionary_search_mutation_prob": (0, 1),
+        "evolutionary_search_crossover_prob": (0, 1),
         "max_padding": (0, 1),
         "disable_change_compute_location": (0, 1),
     }
@@ -193,6 +195,7 @@ class SketchPolicy:
                 size=self.params["evolutionary_search_population"],
                 iterations=self.params["evolutionary_search_num_iters"],
                 mutation_prob=self.params["evolutionary_search_mutation_prob"],
+                crossover_prob=self.params["evolutionary_search_crossover_prob"],
                 out=self.params["evolutionary_search_population"],
             )
             sketches = [*self.generate_sketches(), *self.extra_sketches()]

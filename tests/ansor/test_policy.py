@@ -6,6 +6,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cost_model.analytical_model import AnalyticalModel
+from ansor.evolve.evolution import EvolveOptions
 from ansor.policy.scoring import Scorer
 from ansor.space.choices import Group
 from te_lite.replay import replay
@@ -66,12 +67,21 @@ def test_a_small_space_ends(tmp_path):
     assert 0 < measurer.count < 10_000
 
 
+def test_how_populations_are_bred_is_a_parameter(matmul_task):
+    params = {"evolutionary_search_crossover_prob": 0.75, "evolutionary_search_mutation_prob": 0.5}
+    bred = ansor.SketchPolicy(matmul_task, params=params, verbose=0).proposals.evolution
+    assert (bred.crossover_prob, bred.mutation_prob) == (0.75, 0.5)
+    usual = ansor.SketchPolicy(matmul_task, verbose=0).proposals.evolution
+    assert (usual.crossover_prob, usual.mutation_prob) == (EvolveOptions.crossover_prob, EvolveOptions.mutation_prob)
+
+
 def test_parameters_are_checked(matmul_task):
     nan = float("nan")
     for params in (
         {"nonsense": 1}, {"eps_greedy": 1}, {"max_vectorize_size": 4.0}, {"eps_greedy": 1.5}, {"eps_greedy": nan},
         {"sample_init_use_measured_ratio": -0.1}, {"evolutionary_search_mutation_prob": 1.01},
         {"evolutionary_search_population": 0}, {"evolutionary_search_num_iters": -1},
+        {"evolutionary_search_crossover_prob": -0.1},
         {"sample_init_min_population": 0}, {"retry_search_one_round_on_empty": -1},
     ):  # fmt: skip
         with pytest.raises(ansor.TaskError, match="SketchPolicy: "):
@@ -124,7 +134,8 @@ def small_policy(task, model, **params):
     [
         {"eps_greedy": 1.0}, {"eps_greedy": 0.0}, {"sample_init_use_measured_ratio": 1.0},
         {"evolutionary_search_population": 1}, {"evolutionary_search_num_iters": 0},
-        {"evolutionary_search_mutation_prob": 0.0}, {"sample_init_use_measured_ratio": 0.0},
+        {"evolutionary_search_crossover_prob": 1.0}, {"evolutionary_search_mutation_prob": 0.0},
+        {"sample_init_use_measured_ratio": 0.0},
     ],
 )  # fmt: skip
 def test_parameters_at_the_ends_of_their_ranges(matmul_task, params):
