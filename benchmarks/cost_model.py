@@ -1,11 +1,13 @@
 """How well the learning cost model orders programs that it has not seen: half of a log trained on, half tested.
 
     python -m benchmarks.cost_model [--log FILE] [--target cuda] [--task conv2d|matmul] [--programs N] [--json FILE]
+                                    [--model FILE.py:CLASS]
 
 The tasks of a log are judged one by one.  Without a log random programs of the task are measured on the target first;
 with `--programs` they are written to the log, if it has no records.  The criteria are those of Ansor's published model
 (its figures: 0.851 and 0.624) on 2,048 random programs of one task: pairwise accuracy at least 0.85, recall of the top
-30 at least 0.62.  Figures are means over `--splits` random halves.
+30 at least 0.62.  Figures are means over `--splits` random halves.  `--model` judges a model of one's own instead of
+`XGBModel`: a class or function that makes one without arguments, of a file or module, which is run.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +23,13 @@ import numpy as np
 
 import ansor
 import te_lite as te
+from ansor.cli.user_code import run_module
+from ansor.core.checks import require_part
 from ansor.core.errors import TaskError
+from ansor.core.parts import asking
 from ansor.core.workloads import key_text
-from ansor.cost_model import Dataset
+from ansor.cost_model import CostModel
+from ansor.cost_model.api import PART
 from ansor.cost_model.dataset import stacked
 from ansor.cost_model.metrics import pairwise_accuracy, top_k_peak, top_k_recall
 from ansor.records.lines import Record, believed_records, workload_of
@@ -35,6 +42,8 @@ TASKS = ("conv2d", "matmul")
 PROGRAMS = {"cuda": 2048, "c": 256}
 TOP = 30
 FEWEST = 16
+Maker = Callable[[], CostModel]
+Scorer = Callable[[np.ndarray], np.ndarray]
 
 
 def task_of(name: str, target: str) -> ansor.SearchTask:
@@ -65,11 +74,12 @@ def measure(task: ansor.SearchTask, programs: int, log: str, seed: int) -> None:
 
 @dataclass(frozen=True)
 class Programs:
-    """The measured programs of a task: the features of each, and its cost, inf for a failure."""
+    """The measured programs of a task: the features of each, its cost, inf for a failure, and its record."""
 
     task: ansor.SearchTask
     rows: list[np.ndarray]
     costs: np.ndarray
+    pairs: list[Record]
 
     @property
     def name(self) -> str:
@@ -110,29 +120,35 @@ def unusable(pairs: list[Record]) -> str:
 def programs(task: ansor.SearchTask, pairs: list[Record]) -> Programs:
     """The features and costs of records; records that do not replay are left out."""
     source = ansor.XGBModel().features
-    rows, costs = [], []
+    rows, kept = [], []
     for inp, res in pairs:
         try:
             rows.append(source.of(inp.state, inp.task.hardware_params))
         except TeError:
             continue
-        costs.append(res.cost if res.ok else np.inf)
-    return Programs(task, rows, np.array(costs))
+        kept.append((inp, res))
+    return Programs(task, rows, np.array([res.cost if res.ok else np.inf for _, res in kept]), kept)
 
 
-def halves(task: ansor.SearchTask, rows: list[np.ndarray], costs: np.ndarray, seed: int) -> dict[str, float]:
+def model_of(text: str) -> Maker:
+    """What `FILE.py:CLASS` or `MODULE:CLASS` names.  Raises TaskError when it is not there, or can not be called."""
+    module_name, _, name = text.rpartition(":")
+    made = getattr(run_module(module_name), name, None) if module_name else None
+    law = "FILE.py:CLASS or MODULE:CLASS is needed, and the class must be there"
+    require(callable(made), TaskError, "--model", law, got=text)
+    return made  # type: ignore[return-value]
+
+
+def halves(found: Programs, seed: int, make: Maker | None = None) -> dict[str, float]:
     """Train on a random half, test on the other."""
-    order = np.random.default_rng(seed).permutation(len(rows))
-    half = len(rows) // 2
-    model = ansor.XGBModel(num_warmup_sample=0, seed=seed)
-    model.add_features(task, stacked([rows[k] for k in order[:half]]), costs[order[:half]])
-    data: Dataset = model.dataset()
+    order = np.random.default_rng(seed).permutation(len(found.rows))
+    half = len(found.rows) // 2
     start = time.process_time()
-    model.use(model.fit(data))
+    scorer = usual(found, order[:half], seed) if make is None else own(found, order[:half], make)
     trained = time.process_time() - start
-    unseen, truth = stacked([rows[k] for k in order[half:]]), costs[order[half:]]
+    truth = found.costs[order[half:]]
     start = time.process_time()
-    scores = model.predict_features(task, unseen)
+    scores = scorer(order[half:])
     predicted = time.process_time() - start
     return {
         "pairwise_accuracy": pairwise_accuracy(scores, truth),
@@ -144,6 +160,28 @@ def halves(task: ansor.SearchTask, rows: list[np.ndarray], costs: np.ndarray, se
     }
 
 
+def usual(found: Programs, told: np.ndarray, seed: int) -> Scorer:
+    """The scores of an `XGBModel` that learnt from the programs numbered `told`."""
+    model = ansor.XGBModel(num_warmup_sample=0, seed=seed)
+    model.add_features(found.task, stacked([found.rows[k] for k in told]), found.costs[told])
+    model.use(model.fit(model.dataset()))
+    return lambda unseen: model.predict_features(found.task, stacked([found.rows[k] for k in unseen]))
+
+
+def own(found: Programs, told: np.ndarray, make: Maker) -> Scorer:
+    """The scores of a model of the user's own that was told of the programs numbered `told`, as a search tells it."""
+    model = make()
+    require_part(model, CostModel, "--model", "a class of cost models, with update and predict,")
+    with asking(PART, model, "update"):
+        model.update([found.pairs[k][0] for k in told], [found.pairs[k][1] for k in told])
+
+    def scorer(unseen: np.ndarray) -> np.ndarray:
+        with asking(PART, model, "predict"):
+            return np.asarray(model.predict(found.task, [found.pairs[k][0].state for k in unseen]))
+
+    return scorer
+
+
 def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--log")
@@ -151,8 +189,10 @@ def main() -> None:
     p.add_argument("--task", choices=TASKS, default="conv2d")
     p.add_argument("--programs", type=int, help=f"how many to measure (default {PROGRAMS})")
     p.add_argument("--splits", type=int, default=5)
+    p.add_argument("--model", metavar="FILE.py:CLASS", help="a cost model of your own to judge")
     p.add_argument("--seed", type=int, default=0)
     options = p.parse_args()
+    make = None if options.model is None else model_of(options.model)
     log = options.log or str(Path(tempfile.mkdtemp()) / "cost_model.json")
     tasks = {name: task_of(name, options.target) for name in TASKS}
     if not Path(log).exists() or not Path(log).stat().st_size:
@@ -160,7 +200,7 @@ def main() -> None:
         require(options.programs or not options.log, TaskError, log, law)
         measure(tasks[options.task], options.programs or PROGRAMS[options.target], log, options.seed)
     found = read(log)
-    figures = [judged(one, options.splits) for one in found]
+    figures = [judged(one, options.splits, make) for one in found]
     print(f"log: {log}")
     facts = [
         {"task": one.task.workload_key, "target": str(one.task.target), "programs": len(one.rows),
@@ -171,9 +211,9 @@ def main() -> None:
     report.write_json(options.json, facts[0] if len(facts) == 1 else {"tasks": facts}, device)
 
 
-def judged(found: Programs, count: int) -> dict[str, float]:
+def judged(found: Programs, count: int, make: Maker | None = None) -> dict[str, float]:
     """The figures of a task, printed: means over `count` random halves."""
-    splits = [halves(found.task, found.rows, found.costs, seed) for seed in range(count)]
+    splits = [halves(found, seed, make) for seed in range(count)]
     figures = {name: float(np.mean([split[name] for split in splits])) for name in splits[0]}
     tested = len(found.rows) - len(found.rows) // 2
     criteria: dict[str, object] = {"pairwise_accuracy": 0.85, "top30_recall": 0.62, "training_s": 2.0}

@@ -43,6 +43,21 @@ def test_each_task_is_judged(log: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert figures["pairwise_accuracy"] > 0.5
 
 
+def test_a_model_of_ones_own_is_judged(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = log.parent / "short_models.py"
+    text = "import ansor, numpy\n\nclass Short(ansor.PythonBasedModel):\n    def update(self, inputs, results): ...\n"
+    text += "    def predict(self, task, states): return numpy.array([-len(s.steps) for s in states], float)\n"
+    mine.write_text(text)
+    found = cost_model.read(str(log))[0]
+    once, again = [cost_model.judged(found, 1, cost_model.model_of(f"{mine}:Short")) for _ in range(2)]
+    assert once["pairwise_accuracy"] == again["pairwise_accuracy"] != cost_model.judged(found, 1)["pairwise_accuracy"]
+    for bad, law in ((f"{mine}:Long", "the class must be there, got "), ("Short", "CLASS is needed, .* got 'Short'")):
+        with pytest.raises(ansor.TaskError, match=f"^--model: .*{law}"):
+            cost_model.model_of(bad)
+    with pytest.raises(ansor.TaskError, match=r"^--model: a class of cost models, with update and predict, is needed"):
+        cost_model.judged(found, 1, dict)
+
+
 def test_it_runs_from_any_folder(log: Path) -> None:
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     words = ["cost_model", "--log", log.name, "--splits", "1", "--json", "figures.json"]
