@@ -153,10 +153,11 @@ def tune(args: argparse.Namespace) -> int:
     key = _workload_key(args)
     target = Target(args.target)
     measures = args.trials > 0 or args.more is not None or args.compare is not None
-    if measures or ARCHITECTURE not in target.attrs:
+    asks_device = measures or ARCHITECTURE not in target.attrs
+    if asks_device:
         backend(target.kind.name).check(str(target))
     target = cli_devices.on_device(target)
-    hardware = cli_devices.hardware_of(target) if measures or ARCHITECTURE not in target.attrs else None
+    hardware = cli_devices.hardware_of(target) if asks_device else None
     task = SearchTask(workload_key=key, target=target, precision=args.precision, hardware_params=hardware)
     devices = cli_devices.devices_of(args.devices)
     cli_devices.check_devices(target.kind.name, devices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.hints import ansor
 from ..core.measure_values import MeasureInput
 
 FINALISTS = 5
@@ -53,3 +54,11 @@ def times_slower(leaders: Sequence[Leader], timed: Sequence[Leader], baselines: 
     unsearched = {inp.steps for _, _, inp in baselines}
     before = {inp.steps: cost for cost, trial, inp in leaders if trial == 0 and inp.steps not in unsearched}
     return min([cost / before[inp.steps] for cost, _, inp in timed if inp.steps in before], default=0.0)
+
+
+def slower_text(times: float) -> str:
+    """What is to be said where the programs of a log take so many times what it says of them; empty for nothing."""
+    if times <= MOST_SLOWER:
+        return ""
+    law = f"take {times:.2g} times what it says of them; the machine is busy now, or another one"
+    return f"the programs of the log {law}, so time them again later: {ansor('remeasure', 'LOG')}"

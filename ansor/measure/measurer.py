@@ -18,7 +18,6 @@ from te_lite.state import State
 
 from ..core.baseline import Baseline
 from ..core.errors import MeasureError
-from ..core.hints import ansor
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.protocols import (
     Builder,
@@ -36,7 +35,7 @@ from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from .answers import built_by, compared_by, submitted
-from .finals import FINALISTS, MOST_SLOWER, Leader, finalists, near_after_all, order, times_slower
+from .finals import FINALISTS, Leader, finalists, near_after_all, order, slower_text, times_slower
 from .noise import unsteady
 from .pipeline import Pipeline
 from .progress import Display, make_display, outcome_text, seconds_text, spread_text
@@ -257,10 +256,7 @@ class ProgramMeasurer:
         return [which for which in Baseline if which not in known]
 
     def go_on(self, task: SearchTask) -> None:
-        """Let the best that is shown for a task be that of the logs that callbacks keep, until there is a better one.
-
-        What is measured is compared with what this run measured, as ever.
-        """
+        """Let the best that is shown for a task be that of its logs, until there is a better one."""
         for log in self._logs():
             known, result = load_best_record(log, task.workload_key, task.target)
             if known is not None and result is not None:
@@ -286,9 +282,7 @@ class ProgramMeasurer:
         """The logs that callbacks keep, as far as they are there."""
         return [c.filename for c in self.callbacks if isinstance(c, RecordToFile) and c.filename.is_file()]
 
-    def confirm(
-        self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns"
-    ) -> Best | None:  # fmt: skip
+    def confirm(self, task: SearchTask, most: int = FINALISTS, heading: str = "timed again in turns") -> Best | None:
         """Time the `most` best programs of a task once more, in turns; the best of them, None where none was timed.
 
         One figure each may have been lucky; in turns all meet the same machine.  Those of the logs that callbacks keep
@@ -301,7 +295,8 @@ class ProgramMeasurer:
         runner = self.runner
         if self.best_of(task) is None or not isinstance(runner, PairedRunner):
             return None
-        leaders = self._within_limit(self._finalists(task, most))
+        found = self._finalists(task, most)
+        leaders = found[: self.limit.room(self._seconds / max(1, self.count), len(found))]
         if len(leaders) < 2:
             return None
         timed = self._timed(leaders, runner)
@@ -315,18 +310,12 @@ class ProgramMeasurer:
         (_, trial, winner), figures = timed[0]
         cost = float(np.median(figures))
         self.display.note(f"{heading}: best {spread_text(figures)}, of {len(leaders)} programs", cost)
-        if slower > MOST_SLOWER:
-            law = f"take {slower:.2g} times what it says of them; the machine is busy now, or another one"
-            self.display.note(f"the programs of the log {law}, so time them again later: {ansor('remeasure', 'LOG')}")
-        if doubt := unsteady([figures for _, figures in timed]):
-            self.display.note(doubt)
+        for doubt in (slower_text(slower), unsteady([figures for _, figures in timed])):
+            if doubt:
+                self.display.note(doubt)
         self._say_if_slower(task, timed)
         self.best[key_of(task)] = Best(cost, winner.state, trial)
         return self.best[key_of(task)]
-
-    def _within_limit(self, leaders: list[Leader]) -> list[Leader]:
-        """Those that the limit of time leaves room for, if each takes as long as a candidate did."""
-        return leaders[: self.limit.room(self._seconds / max(1, self.count), len(leaders))]
 
     def _timed(self, leaders: Sequence[Leader], runner: PairedRunner) -> list[tuple[Leader, list[float]]]:
         """Programs by what they took in turns, each with its figures; those that did not run are left out."""

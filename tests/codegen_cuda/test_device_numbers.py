@@ -113,7 +113,7 @@ def test_the_command_searches_what_the_device_grants(
         command = ["tune", "matmul", "--shape", "8,8,8", "--trials", "0", "--verbose", "0", "--target", target]
         assert main_module.main(command) == 0
     arch = "cuda -arch=sm_90"
-    assert asked == [(232448, arch), (232448, arch), (65536, "cuda -model=T4")]
+    assert asked == [(232448, arch), (49152, arch), (65536, "cuda -model=T4")]  # a choice for a named one asks no GPU
     assert hardware_of(Target("c")) == HardwareParams.from_device("c")
 
 
