@@ -27,7 +27,7 @@ from te_lite.stmt import (
     flattened,
     seq,
     stmts_of,
-    written_by,
+    stored_in,
 )
 from te_lite.visit import children
 
@@ -127,8 +127,8 @@ class KernelNest:
         found = [s.buffer for s in stmts_of(self.body) if isinstance(s, Alloc) and s.buffer.storage == storage]
         return list(dict.fromkeys(found))
 
-    def written(self) -> set[Buffer]:
-        return {b for s in stmts_of(self.body) for b in written_by(s)}
+    def written(self) -> frozenset[Buffer]:
+        return stored_in(self.body)
 
     def fragments(self) -> set[Buffer]:
         """The buffers whose elements instructions of a warp take in registers of several."""

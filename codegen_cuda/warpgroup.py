@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Const, Expr, Var, as_expr, binary, index_xor, same
-from te_lite.mma import GROUP_ROW_BYTES, MatrixLoad, Mma
+from te_lite.fragment import LANES
+from te_lite.mma import GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
 from te_lite.perfect_nest import IN_TURN, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
@@ -36,10 +37,10 @@ from te_lite.stmt import (
     flattened,
     seq,
     stmts_of,
+    stored_in,
     with_bodies,
-    written_by,
 )
-from te_lite.swizzle import CHUNK_BYTES, LINE
+from te_lite.swizzle import Swizzle
 from te_lite.visit import free_vars, substitute
 
 from .cuda_program import KernelNest, kernel_nests
@@ -75,11 +76,9 @@ def tiles_of(body: Stmt) -> set[Buffer]:
 
 
 def _in_groups(nest: KernelNest) -> KernelNest:
-    rows = nest.block[1]
-    whole = nest.block[0] == 32 and rows % 4 == 0 and nest.block[2] == 1
-    require(
-        whole, EmitError, "wgmma", "a block must have 32 threads in x, and warps in y in groups of 4", block=nest.block
-    )
+    lanes, warps, others = nest.block
+    law = f"a block must have {LANES} threads in x, and warps in y in groups of {WARPS}"
+    require((lanes, warps % WARPS, others) == (LANES, 0, 1), EmitError, "wgmma", law, block=nest.block)
     threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
     made = replace(nest, body=_rewritten(nest.body, nest, threads, nest.ranges()))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
@@ -125,7 +124,7 @@ class _Steps:
         """The loads of A in all steps, and one product of what they brought with the tile of B."""
         a, b = self.product.a.buffer, self.product.b.buffer
         count = points(self.steps)
-        alone = all(set(filled(s)) in ({a}, {b}) for s in self.loads)
+        alone = all(stored_in(s) in ({a}, {b}) for s in self.loads)
         in_turn = all(x.kind in IN_TURN for x in (*self.steps, *self.loops))
         self._require(alone and in_turn, "a step must load the fragments of both factors, multiply, and nothing else")
         fits = {a, b} == set(self.held) and count * self.op.k * self.op.element.nbytes == GROUP_ROW_BYTES
@@ -134,7 +133,7 @@ class _Steps:
         )
         rows, columns = self._tiles()
         every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
-        of_a = tuple([s for s in self.loads if set(filled(s)) == {a}])
+        of_a = tuple([s for s in self.loads if stored_in(s) == {a}])
         work = FragmentMultiplies(of_a, self.product, {a: every}, self.product.d.buffer, self.ranges, count)
         read = [work.read(self._env(step), as_expr(step)) for step in range(count)]
         wide = replace(self.op, m=self.op.m * rows, n=self.op.n * columns, k=self.op.k * count)
@@ -161,22 +160,20 @@ class _Steps:
 
     def _tiles(self) -> tuple[int, int]:
         """The tiles of rows and of columns of a warp, which the loops of the product run over once each."""
-        held = {"d": self.op.d.values, "a": self.op.a.values, "b": self.op.b.values}
-        places = self.product.d, self.product.a, self.product.b
+        held = [(self.product.d, self.op.d), (self.product.a, self.op.a), (self.product.b, self.op.b)]
         found = set()
         for env in iterations(self.loops, self.ranges):
-            at = [self._number(substitute(e.index, env)) for e in places]
-            found.add(tuple([n // size for n, size in zip(at, held.values(), strict=True)]))
+            found.add(tuple([self._number(substitute(e.index, env)) // f.values for e, f in held]))
         rows, columns = [1 + max(x[k] for x in found) for k in (1, 2)]
         all_tiles = {(i * columns + j, i, j) for i in range(rows) for j in range(columns)}
-        sizes = self.product.d.buffer.size == rows * columns * held["d"] and columns * self.op.n <= MOST_COLUMNS
+        sizes = self.product.d.buffer.size == rows * columns * self.op.d.values and columns * self.op.n <= MOST_COLUMNS
         self._require(found == all_tiles and sizes, "a turn must multiply all rows by all columns of a warp")
         return rows, columns
 
     def _tile(self, b: Buffer, steps: int, columns: int) -> BufferLoad:
         """Where the tile of B begins.  Raises EmitError unless its rows, as the loads of B read them, are columns that
         follow each other in the layout that the tensor cores know."""
-        loads = [s for s in self.loads if set(filled(s)) == {b}]
+        loads = [s for s in self.loads if stored_in(s) == {b}]
         covered: set[int] = set()
         start: BufferLoad | None = None
         for s in loads:
@@ -204,32 +201,31 @@ class _Steps:
 
     def _first(self, at: Expr, step: int, pair: int, buffer: Buffer) -> Expr:
         """Where the tile begins, if the first lane, whose row is not swizzled, reads `at` in a step of a pair."""
-        width = CHUNK_BYTES // BYTES[buffer.dtype]
-        ahead = (pair * 8 * LINE + 2 * step) * width
-        first = self._simple(binary("-", substitute(at, {self.lane: as_expr(0)}), ahead))
+        lane = as_expr(0)
+        first = self._simple(binary("-", substitute(at, {self.lane: lane}), self._unswizzled(lane, step, pair)))
         part = self._simple(binary("%", first, TILE_BYTES // BYTES[buffer.dtype]))
         whole = isinstance(part, Const) and part.value == 0 and not self.threads & free_vars(first)
         self._require(whole and buffer.storage == "shared", self._law(at))
         return first
 
     def _is_layout(self, at: Expr, step: int, pair: int, first: Expr) -> bool:
-        """Whether lane l reads chunk 2 * step + l // 8 % 2 of row l % 8 of tile pair + l // 16."""
-        width = CHUNK_BYTES // self.op.element.nbytes
-        row = binary("+", binary("*", binary("//", self.lane, 16), 8), binary("%", self.lane, 8))
-        row = binary("+", row, 8 * pair)
-        half = binary("%", binary("//", self.lane, 8), 2)
-        chunk = binary("+", binary("*", row, LINE), binary("+", half, 2 * step))
-        swizzled = binary("*", index_xor(self._simple(chunk), self._simple(binary("%", self.lane, 8))), width)
-        gap = self._simple(binary("-", binary("+", first, swizzled), at))
-        return same(self._simple(binary("+", first, swizzled)), at) or (isinstance(gap, Const) and gap.value == 0)
+        """Whether each lane reads `at`, from `first` on, what it must give the address of, swizzled."""
+        element = self.op.element.nbytes
+        swizzle = Swizzle.of_rows(self.op.name, GROUP_ROW_BYTES // element, element)
+        place = swizzle.place(self._unswizzled(self.lane, step, pair), index_xor)
+        return same(self._simple(binary("+", first, place)), at)
+
+    def _unswizzled(self, lane: Expr, step: int, pair: int) -> Expr:
+        """Where in the tile the row begins that a lane gives the address of, for tiles `pair` and `pair` + 1."""
+        element, rows = self.op.element.nbytes, 8 * self.op.registers("b")
+        load = MatrixLoad(self.op.registers("b"))
+        term, column = load.place(self.op.b, element, binary("%", lane, rows))
+        column = binary("+", column, binary("*", binary("+", binary("//", lane, rows), pair), self.op.n))
+        term = binary("+", term, step * self.op.k)
+        return self._simple(binary("+", binary("*", column, GROUP_ROW_BYTES // element), term))
 
 
 def iterations(loops: Sequence[For], simplifier: Simplifier) -> Iterator[dict[Var, Expr]]:
     """The values of the variables in all iterations of nested loops."""
     for number in range(points(loops)):
         yield digits(loops, as_expr(number), simplifier)
-
-
-def filled(s: Stmt) -> list[Buffer]:
-    """What a statement and those inside of it write."""
-    return [b for x in stmts_of(s) for b in written_by(x)]

@@ -56,8 +56,8 @@ from .stmt import (
     map_exprs,
     seq,
     stmts_of,
+    stored_in,
     with_bodies,
-    written_by,
 )
 from .storage import storage_class
 from .visit import transform, walk
@@ -274,7 +274,7 @@ def _split(s: Stmt, own: frozenset[Buffer]) -> tuple[list[Stmt], Stmt]:
             copies += more
             others.append(rest)
         else:
-            (copies if _stores(x) & own else others).append(x)
+            (copies if stored_in(x) & own else others).append(x)
     return copies, seq(*others)
 
 
@@ -282,14 +282,10 @@ def _allocates(s: Stmt, own: frozenset[Buffer]) -> bool:
     return any(isinstance(x, Alloc) and x.buffer in own for x in stmts_of(s))
 
 
-def _stores(s: Stmt) -> frozenset[Buffer]:
-    return frozenset([b for x in stmts_of(s) for b in written_by(x)])
-
-
 def _check_copies(facts: Facts, pipeline: Pipeline, copies: Sequence[Stmt], compute: Stmt) -> None:
     """Copies are moved to another turn and below a condition: they must need no other stage there, and no barrier."""
     names = ", ".join(facts.stages[k].op.name for k in pipeline.stages)
-    late = _stores(compute) | {x.buffer for x in stmts_of(compute) if isinstance(x, Alloc)}
+    late = stored_in(compute) | {x.buffer for x in stmts_of(compute) if isinstance(x, Alloc)}
     for s in [x for copy in copies for x in stmts_of(copy)]:
         law = "what is fetched ahead must not come through shared memory or from a stage of the same loop"
         read = {e.buffer for root in exprs_of(s) for e in walk(root) if isinstance(e, BufferLoad)}

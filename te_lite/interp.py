@@ -24,7 +24,7 @@ from .fragment import LANES
 from .independent import independent
 from .interp_expr import Code, Mask, Value, fixed
 from .interp_memory import Level, Memory, Run, store_code
-from .interp_scope import Here, RunningKernel, Scope, stored_in
+from .interp_scope import Here, RunningKernel, Scope
 from .loop_scope import WARP
 from .stmt import (
     Alloc,
@@ -41,6 +41,7 @@ from .stmt import (
     WarpLoad,
     WarpMultiply,
     stmts_of,
+    stored_in,
 )
 from .warp_operation import warp_operation
 from .width import Widths

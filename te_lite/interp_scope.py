@@ -16,7 +16,7 @@ from .errors import InterpError, require
 from .expr import BufferLoad, Expr, Var, same
 from .interp_expr import Code, Mask, Value, compile_expr, fixed
 from .interp_memory import Level, Memory, load_code
-from .stmt import Buffer, Stmt, Store, stmts_of, written_by
+from .stmt import Buffer, Stmt, Store, stored_in
 from .stmt_text import head_text
 from .width import Widths
 
@@ -92,11 +92,6 @@ class Scope:
         else:
             mem = Memory(buffer)
         return replace(self, memory={**self.memory, buffer: mem}), mem
-
-
-def stored_in(s: Stmt) -> frozenset[Buffer]:
-    """The buffers that statements under `s` write."""
-    return frozenset([b for x in stmts_of(s) for b in written_by(x)])
 
 
 class Here:

@@ -32,7 +32,7 @@ from .mma import MatrixLoad, Mma
 __all__ = [
     "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "For", "ForKind", "If", "LoweredFunc", "Seq", "Stmt", "Store",
     "ThreadReduce", "WarpLoad", "WarpMultiply", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of",
-    "with_bodies", "written_by",
+    "stored_in", "with_bodies", "written_by",
 ]  # fmt: skip
 
 
@@ -240,6 +240,11 @@ def written_by(s: Stmt) -> tuple[Buffer, ...]:
         case WarpLoad(to=to):
             return (to.buffer,)
     return ()
+
+
+def stored_in(s: Stmt) -> frozenset[Buffer]:
+    """The buffers that statements under `s` write, itself too."""
+    return frozenset([b for x in stmts_of(s) for b in written_by(x)])
 
 
 def exprs_of(s: Stmt) -> tuple[Expr, ...]:

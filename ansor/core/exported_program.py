@@ -12,9 +12,8 @@ from typing import Any, Protocol
 
 from te_lite.dtype import DTYPES
 from te_lite.errors import require
-from te_lite.interp_scope import stored_in
 from te_lite.names import identifier
-from te_lite.stmt import LoweredFunc
+from te_lite.stmt import LoweredFunc, stored_in
 
 from .errors import ExportError
 from .json_values import items, record, sizes, text

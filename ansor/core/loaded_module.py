@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from te_lite.errors import require
-from te_lite.interp_scope import stored_in
-from te_lite.stmt import LoweredFunc
+from te_lite.stmt import LoweredFunc, stored_in
 from te_lite.timing import Timing
 
 from .backend import Array, Backend
