@@ -43,7 +43,8 @@ PROGRAMS = {"cuda": 2048, "c": 256}
 TOP = 30
 FEWEST = 16
 Maker = Callable[[], CostModel]
-Scorer = Callable[[np.ndarray], np.ndarray]
+Steps = tuple[Callable[[], None], Callable[[], np.ndarray]]
+"""Training of a model, and what it says of programs that it has not seen."""
 
 
 def task_of(name: str, target: str) -> ansor.SearchTask:
@@ -143,12 +144,14 @@ def halves(found: Programs, seed: int, make: Maker | None = None) -> dict[str, f
     """Train on a random half, test on the other."""
     order = np.random.default_rng(seed).permutation(len(found.rows))
     half = len(found.rows) // 2
+    told, unseen = order[:half], order[half:]
+    train, predict = usual(found, told, unseen, seed) if make is None else own(found, told, unseen, make)
     start = time.process_time()
-    scorer = usual(found, order[:half], seed) if make is None else own(found, order[:half], make)
+    train()
     trained = time.process_time() - start
-    truth = found.costs[order[half:]]
+    truth = found.costs[unseen]
     start = time.process_time()
-    scores = scorer(order[half:])
+    scores = predict()
     predicted = time.process_time() - start
     return {
         "pairwise_accuracy": pairwise_accuracy(scores, truth),
@@ -160,26 +163,30 @@ def halves(found: Programs, seed: int, make: Maker | None = None) -> dict[str, f
     }
 
 
-def usual(found: Programs, told: np.ndarray, seed: int) -> Scorer:
-    """The scores of an `XGBModel` that learnt from the programs numbered `told`."""
+def usual(found: Programs, told: np.ndarray, unseen: np.ndarray, seed: int) -> Steps:
+    """An `XGBModel` that has the features of the programs `told`, by number."""
     model = ansor.XGBModel(num_warmup_sample=0, seed=seed)
     model.add_features(found.task, stacked([found.rows[k] for k in told]), found.costs[told])
-    model.use(model.fit(model.dataset()))
-    return lambda unseen: model.predict_features(found.task, stacked([found.rows[k] for k in unseen]))
+    data, asked = model.dataset(), stacked([found.rows[k] for k in unseen])
+    return lambda: model.use(model.fit(data)), lambda: model.predict_features(found.task, asked)
 
 
-def own(found: Programs, told: np.ndarray, make: Maker) -> Scorer:
-    """The scores of a model of the user's own that was told of the programs numbered `told`, as a search tells it."""
+def own(found: Programs, told: np.ndarray, unseen: np.ndarray, make: Maker) -> Steps:
+    """A model of the user's own, told of programs as a search tells it."""
     model = make()
     require_part(model, CostModel, "--model", "a class of cost models, with update and predict,")
-    with asking(PART, model, "update"):
-        model.update([found.pairs[k][0] for k in told], [found.pairs[k][1] for k in told])
+    inputs, results = zip(*[found.pairs[k] for k in told], strict=True)
+    states = [found.pairs[k][0].state for k in unseen]
 
-    def scorer(unseen: np.ndarray) -> np.ndarray:
+    def train() -> None:
+        with asking(PART, model, "update"):
+            model.update(list(inputs), list(results))
+
+    def predict() -> np.ndarray:
         with asking(PART, model, "predict"):
-            return np.asarray(model.predict(found.task, [found.pairs[k][0].state for k in unseen]))
+            return np.asarray(model.predict(found.task, states))
 
-    return scorer
+    return train, predict
 
 
 def main() -> None:
