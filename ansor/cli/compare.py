@@ -19,6 +19,7 @@ from ..core.measure_values import MeasureInput
 from ..core.nd import aligned_copy
 from ..core.task import SearchTask
 from ..measure.check import accepted_values, mismatch, poison
+from ..measure.noise import far_apart
 from ..measure.progress import seconds_text
 from ..records.baselines import baseline_among, known_baselines
 from ..records.best import load_best_record
@@ -30,8 +31,6 @@ NUMPY, TORCH = LIBRARIES = ("numpy", "torch")
 ROUNDS = 9
 REST = 0.1
 SLICE = 0.05
-MOST_APART = 2.0
-"""Where the best program takes so many times what the log says, or so much less, it is not judged by today's times."""
 CALLED = 0.9
 """A program that takes less than this of a call is named apart from it."""
 
@@ -95,9 +94,10 @@ def compare(
     if name.startswith(REFERENCE):
         print(f"  {REFERENCE} says what is right, array by array, and is not written for speed")
     alone = min(best.time(*arrays, repeat=3, min_repeat_ms=round(1e3 * SLICE)).results)
-    if alone < CALLED * seconds["best"]:
+    now = seconds["best"]
+    if alone < CALLED * now:
         print(f"  all called from Python; the best program by itself takes {seconds_text(alone)}")
-    now = alone if alone < CALLED * seconds["best"] else seconds["best"]
+        now = alone
     for line in _verdict(task, log, MeasureInput(task, schedule.state), now, seconds["best"] > seconds["untuned"]):
         print(line)
     print(f"the records are in {log}")
@@ -108,7 +108,8 @@ def _verdict(task: SearchTask, log: str | Path, best: MeasureInput, now: float, 
     """How the best program, which takes `now` seconds, stands to what the log says of it and to the untuned one."""
     _, result = load_best_record(log, task.workload_key, task.target)
     ratio = 1.0 if result is None else now / result.cost
-    if result is not None and not 1 / MOST_APART <= ratio <= MOST_APART:
+    apart = far_apart(ratio)
+    if result is not None and apart:
         busy = "now" if ratio > 1 else "when it was measured"
         law = f"takes {ratio:.2g} times what the log says of it, {seconds_text(result.cost)}"
         hint = f"compare again when it is quiet, or use `{ansor('remeasure', str(log))}`"
@@ -116,5 +117,5 @@ def _verdict(task: SearchTask, log: str | Path, best: MeasureInput, now: float, 
     which = baseline_among(known_baselines(log), best)
     if which is not None:
         yield f"slower than {which.name.lower()}: the best program of the log is {which.phrase}"
-    elif slower and 1 / MOST_APART <= ratio <= MOST_APART:
+    elif slower and not apart:
         yield "slower than untuned: the best program of the log takes longer than the untuned loop nest"

@@ -11,7 +11,7 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -203,34 +203,27 @@ def _with_library(words: Sequence[str]) -> list[str]:
     return [f"{w}={NUMPY}" if w == "--compare" and (n in CATALOG or ":" in n) else w for w, n in pairs]
 
 
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "tune": lambda args: tune(args),
+    cli_network.NAME: cli_network.tune_network,
+    cli_vta.NAME: cli_vta.vta,
+    cli_best.NAME: cli_best.best,
+    cli_export.NAME: cli_export.export,
+    cli_distill.NAME: cli_distill.distill,
+    cli_log.NAME: cli_log.log,
+    cli_remeasure.NAME: cli_remeasure.remeasure,
+    cli_report.NAME: cli_report.report,
+    cli_exercise.NAME: cli_exercise.exercise,
+    cli_devices.NAME: lambda args: cli_devices.devices(),
+    "doctor": lambda args: doctor(),
+}
+"""What each command does with its arguments; gives the exit code."""
+
+
 def _command(args: argparse.Namespace) -> int:
-    """Do what the arguments ask for; gives the exit code."""
     for module in args.modules:
         user_code.run_module(module)
-    match args.command:
-        case "tune":
-            return tune(args)
-        case cli_network.NAME:
-            return cli_network.tune_network(args)
-        case cli_vta.NAME:
-            return cli_vta.vta(args)
-        case cli_best.NAME:
-            return cli_best.best(args)
-        case cli_export.NAME:
-            return cli_export.export(args)
-        case cli_distill.NAME:
-            return cli_distill.distill(args)
-        case cli_log.NAME:
-            return cli_log.log(args)
-        case cli_remeasure.NAME:
-            return cli_remeasure.remeasure(args)
-        case cli_report.NAME:
-            return cli_report.report(args)
-        case cli_exercise.NAME:
-            return cli_exercise.exercise(args)
-        case cli_devices.NAME:
-            return cli_devices.devices()
-    return doctor()
+    return COMMANDS[args.command](args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

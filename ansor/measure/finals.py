@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from ..core.hints import ansor
 from ..core.measure_values import MeasureInput
+from .noise import MOST_FACTOR
 
 FINALISTS = 5
 HOPELESS = 3.0
 """A program that nobody searched for and that took so many times as long as the best one is not timed again."""
-MOST_SLOWER = 2.0
-"""Where the programs of a log take so many times what it says of them, the figures of two days do not fit together."""
 
 Leader = tuple[float, int, MeasureInput]
 """Seconds, the number of the trial (0 for none of this run), the program."""
@@ -58,7 +57,7 @@ def times_slower(leaders: Sequence[Leader], timed: Sequence[Leader], baselines: 
 
 def slower_text(times: float) -> str:
     """What is to be said where the programs of a log take so many times what it says of them; empty for nothing."""
-    if times <= MOST_SLOWER:
+    if times <= MOST_FACTOR:
         return ""
     law = f"take {times:.2g} times what it says of them; the machine is busy now, or another one"
     return f"the programs of the log {law}, so time them again later: {ansor('remeasure', 'LOG')}"

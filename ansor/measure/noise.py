@@ -20,6 +20,7 @@ from .progress import seconds_text
 SECONDS = 0.5
 ELEMENTS = 1 << 18
 MOST_FACTOR = 2.0
+"""Times of one program that are further apart were not measured on one quiet machine."""
 MOST_SPREAD = 0.25
 """On a quiet machine the figures between are within some 5 to 15 per cent of each other."""
 
@@ -79,13 +80,18 @@ def noise(seconds: float = SECONDS, clock: Callable[[], float] = time.perf_count
     return Noise(tuple(figures), cores, load)
 
 
+def far_apart(factor: float) -> bool:
+    """Whether times of one program, of which one is so many times the other, are not to be compared."""
+    return max(factor, 1 / factor) > MOST_FACTOR
+
+
 def unsteady(
     figures: Iterable[Sequence[float]], then: str = "so that the ranking is not to be trusted"
 ) -> str:  # fmt: skip
     """One sentence where the figures of one program, of several, are more than `MOST_FACTOR` apart; else empty."""
     factor = max([max(one) / min(one) for one in figures if len(one)], default=1.0)
     law = f"the figures of one program differ by a factor of {factor:.1f}, {then}"
-    return f"the machine was busy: {law}" if factor > MOST_FACTOR else ""
+    return f"the machine was busy: {law}" if far_apart(factor) else ""
 
 
 def warning(found: Noise, again: bool = False, log: str = "LOG") -> str:

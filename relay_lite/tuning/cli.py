@@ -92,14 +92,20 @@ def require_enough(trials: int, done: int, new: int) -> None:
 def _network(args: argparse.Namespace, seed: int) -> Network:
     if args.program is not None:
         return from_program(args.program, args.torch.rpartition(":")[2], args.layout)
-    if args.network.endswith(SUFFIX) and len(args.image_size or ()) <= 2:
-        left = open_inputs(Path(args.network), args.batch_size, args.image_size, args.shape)
-        example = " ".join([f"--shape {name}=1,3,8,8" for name in left])
-        law = (
-            f"extents of its inputs are open, say them by {example} (or by --batch-size and --image-size, of pictures)"
-        )
-        require(not left, GraphError, args.network, law, **left)
-    return load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
+    try:
+        return load_network(args.network, args.batch_size, args.layout, args.image_size, args.shape, seed)
+    except GraphError:
+        if args.network.endswith(SUFFIX) and len(args.image_size or ()) <= 2:
+            _require_closed(args)
+        raise
+
+
+def _require_closed(args: argparse.Namespace) -> None:
+    """Raise GraphError, in terms of the options, for an ONNX model whose inputs they leave open."""
+    left = open_inputs(Path(args.network), args.batch_size, args.image_size, args.shape)
+    example = " ".join([f"--shape {name}=1,3,8,8" for name in left])
+    law = f"extents of its inputs are open, say them by {example} (or by --batch-size and --image-size, of pictures)"
+    require(not left, GraphError, args.network, law, **left)
 
 
 def _tune(

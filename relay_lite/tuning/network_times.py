@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansor.core.task import SearchTask
-from ansor.measure.noise import MOST_FACTOR
+from ansor.measure.noise import far_apart
 from ansor.scheduler.task_progress import TaskProgress
 
 from ..ir.nodes import Function, FunctionCall
@@ -129,8 +129,8 @@ def total_text(times: NetworkTimes) -> str:
 
 def _difference(part: float) -> str:
     """`+4.0%`; a factor where the two were hardly measured alike."""
-    factor = max(1 + part, 1 / (1 + part))
-    if factor <= MOST_FACTOR:
+    if not far_apart(1 + part):
         return f"{part:+.1%}"
+    factor = max(1 + part, 1 / (1 + part))
     doubt = "the machine was busy, or what was measured apart from caches runs out of them"
     return f"a factor of {factor:.3g}, too much for a comparison: {doubt}"
