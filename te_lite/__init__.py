@@ -12,7 +12,8 @@ Read the modules in this order; none imports one that comes after it.
     bounds              data_arithmetic, reads, loop_scope, overrun, bounds, nest, index_span, footprint
     verifier            verify_span, verify_points, verify_form, verify_common, verify_bounds
     laws                verify_scope, verify_warp, verify_walk
-    verdicts            verify_access, verify_clash, verify_guards, verify_digits, verify_phases, verify_races, verify
+    accesses            verify_access, verify_reads
+    verdicts            verify_clash, verify_guards, verify_digits, verify_phases, verify_races, verify
     dependence          interp_expr, independent
     lowering            zero_terms, lower_facts, edges, lower_point
     its nests           lower_operand, lower_mma, lower_matrix_load, lower_nest, double_buffer, thread_parts

@@ -6,6 +6,8 @@ They are read when they are needed, so that a program may set them.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from .errors import TeError, require
@@ -35,9 +37,27 @@ class Variable:
         require(ok or not self.text, TeError, self.name, "a positive whole number is needed, or none", got=self.text)
         return int(first) if ok else None
 
+    @contextmanager
+    def unless_set(self, value: str) -> Iterator[None]:
+        """Within, it has this value, for libraries that are loaded and processes that are started there."""
+        if self.text:
+            yield
+            return
+        before = os.environ.get(self.name)
+        os.environ[self.name] = value
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[self.name]
+            else:
+                os.environ[self.name] = before
+
 
 TVM_NUM_THREADS = Variable("TVM_NUM_THREADS", "the number of cores that a search for target `c` counts on")
 OMP_NUM_THREADS = Variable("OMP_NUM_THREADS", "the same, if that is unset; threads of compiled programs")
+OMP_WAIT_POLICY = Variable("OMP_WAIT_POLICY", "whether threads of compiled programs that wait look for work or sleep")
+GOMP_SPINCOUNT = Variable("GOMP_SPINCOUNT", "how often they look for work before they sleep; 1000, if both are unset")
 CODEGEN_C_THREADS = Variable("CODEGEN_C_THREADS", "the number of threads written into C programs")
 CODEGEN_C_CACHE = Variable("CODEGEN_C_CACHE", "the folder of compiled C libraries; one of the process, if unset")
 CC = Variable("CC", "the C compiler, with options; gcc, clang or cc, if unset")
@@ -53,7 +73,7 @@ TVM_TRACKER_HOST = Variable("TVM_TRACKER_HOST", "where `query_rpc_tracker` asks"
 TVM_TRACKER_PORT = Variable("TVM_TRACKER_PORT", "the port that it asks at", "9190")
 
 VARIABLES = (
-    TVM_NUM_THREADS, OMP_NUM_THREADS, CODEGEN_C_THREADS, CODEGEN_C_CACHE, CC, CXX, CODEGEN_CUDA_CACHE, XDG_CACHE_HOME,
-    CUDA_HOME, CUDA_PATH, ANSOR_TENSOR_BYTES, ANSOR_FLEET_TOKEN_FILE,
+    TVM_NUM_THREADS, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, CODEGEN_C_THREADS, CODEGEN_C_CACHE, CC, CXX,
+    CODEGEN_CUDA_CACHE, XDG_CACHE_HOME, CUDA_HOME, CUDA_PATH, ANSOR_TENSOR_BYTES, ANSOR_FLEET_TOKEN_FILE,
     ANSOR_FLEET_TOKEN, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
 )  # fmt: skip

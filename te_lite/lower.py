@@ -27,6 +27,7 @@ from .tensor import ComputeOp, Tensor
 from .thread_parts import keep_own_parts
 from .unroll import unroll_loops
 from .verify import verify
+from .verify_reads import require_reads_inside
 from .vthread import sink_lanes
 from .whole_turns import whole_turns, whole_vectors
 
@@ -61,6 +62,7 @@ def unverified(
 ) -> LoweredFunc:
     """As `lower`, without a look at the result: for those who look at it themselves."""
     state = _state(schedule)
+    require_reads_inside(state.dag)
     listed = tuple(state.dag.tensors if args is None else args)
     twice = [t.name for t in listed if listed.count(t) > 1]
     require(not twice, LowerError, name, "an argument is listed twice", arguments=twice)
@@ -78,6 +80,7 @@ def loop_nest(state: State, args: Sequence[Tensor] | None = None) -> tuple[Facts
     Targets that have a use of their own for those start here.  `args` as for `lower`.  Raises LowerError when the
     state has no loop nest, or several.
     """
+    require_reads_inside(state.dag)
     facts = Facts(infer_bounds(state), tuple(state.dag.tensors if args is None else args))
     roots = [k for k, s in enumerate(facts.stages) if s.where == ROOT and not s.is_placeholder]
     names = [facts.stages[k].op.name for k in roots]

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from .expr import Var
-from .stmt_text import head_text, pretty
+from .stmt_text import pretty
 from .verify_bounds import inside
 from .verify_points import MOST_POINTS, Point, computable, range_at_points, range_of_conditions, value_at
-from .verify_scope import Access
+from .verify_scope import Access, Read
 from .verify_span import Boxes
 
 FEW_POINTS = 1 << 13
@@ -47,9 +47,9 @@ class Open:
     sentence: str
 
 
-def settle(access: Access) -> Shown | Counterexample | Open:
+def settle(access: Access | Read) -> Shown | Counterexample | Open:
     """What is known of an access."""
-    spans, conditions, size = access.scope.spans, access.scope.conditions, access.buffer.size
+    spans, conditions, size = access.scope.spans, access.scope.conditions, access.size
     found = range_at_points(access.index, conditions, spans, FEW_POINTS)
     if found is None:
         if inside(access.index, size, conditions, access.forms, access.forms.ends(spans)):
@@ -71,22 +71,20 @@ def settle(access: Access) -> Shown | Counterexample | Open:
     return _outside(access, value, point | rest.lowest)
 
 
-def _open(access: Access, reason: str) -> Open:
-    name, text, size = access.buffer.name, head_text(access.statement), access.buffer.size
-    index = pretty(access.index)
-    return Open(f"nothing shows that {name}[{index}] in `{text}` is inside of {size} elements: {reason}")
+def _open(access: Access | Read, reason: str) -> Open:
+    element = access.element(pretty(access.index))
+    return Open(f"nothing shows that {element} is inside of {access.size} elements: {reason}")
 
 
-def _outside(access: Access, value: int, point: Point) -> Counterexample:
+def _outside(access: Access | Read, value: int, point: Point) -> Counterexample:
     loops = [x.var for x in access.scope.loops]
     where = ", ".join(f"{v.name}={point.get(v, access.scope.spans.boxes[v][0])}" for v in loops)
-    name, text, size = access.buffer.name, head_text(access.statement), access.buffer.size
-    return Counterexample(f"{name}[{value}] in `{text}` is outside of {size} elements where {where}")
+    return Counterexample(f"{access.element(value)} is outside of {access.size} elements where {where}")
 
 
-def _tried(access: Access) -> Counterexample | Open:
+def _tried(access: Access | Read) -> Counterexample | Open:
     """A few points of an access that has too many."""
-    spans, size = access.scope.spans, access.buffer.size
+    spans, size = access.scope.spans, access.size
     if all(computable(e, spans) for e in (access.index, *access.scope.conditions)):
         points = _walk_through(spans.boxes)
         alive = np.logical_and.reduce([value_at(c, points) for c in access.scope.conditions], initial=np.True_)

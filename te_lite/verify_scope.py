@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from .expr import INDEX, Compare, Const, Expr, Var
+from .expr import INDEX, Compare, Const, Expr, Load, Var
 from .stmt import Buffer, For, ForKind, Stmt
+from .stmt_text import head_text
+from .text import expr_text
 from .verify_form import Forms
 from .verify_span import Span, Spans
 from .visit import conjuncts
@@ -100,3 +102,33 @@ class Access:
     scope: Scope
     forms: Forms
     writes: bool
+
+    @property
+    def size(self) -> int:
+        return self.buffer.size
+
+    def element(self, index: object) -> str:
+        """What is touched, and where: "A[16] in `B[i] = A[i + 1]`"."""
+        return f"{self.buffer.name}[{index}] in `{head_text(self.statement)}`"
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """One index of an element of a tensor that a computation reads, and what stands around it."""
+
+    load: Load
+    dimension: int
+    scope: Scope
+    forms: Forms
+
+    @property
+    def index(self) -> Expr:
+        return self.load.indices[self.dimension]
+
+    @property
+    def size(self) -> int:
+        return self.load.tensor.shape[self.dimension]
+
+    def element(self, index: object) -> str:
+        """What is read, and where: "index 4 of dimension 1 in `A[i, (j + 1)]`"."""
+        return f"index {index} of dimension {self.dimension} in `{expr_text(self.load)}`"
