@@ -23,6 +23,7 @@ from ..core.hardware import host_memory
 from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
 from ..core.parts import called
+from ..core.protocols import Runner
 from ..core.task import SearchTask
 from ..cost_model import XGBModel
 from ..layout.rewrite import rewrite_layout_from_state
@@ -58,12 +59,12 @@ def say_if_noisy(options: TuningOptions, kinds: Iterable[str], display: Display)
         display.note(text)
 
 
-def require_memory(task: SearchTask) -> None:
-    """Raise TaskError for a task whose tensors, which are kept twice while it is measured, this machine cannot hold."""
-    tensors = task.compute_dag.tensors
-    needed, there = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in tensors), host_memory()
-    law = f"its tensors may take half of this machine's memory, {there / 2 / GB:.3g} GB"
-    require(2 * needed <= there, TaskError, task.title, law, got=f"{needed / GB:.3g} GB")
+def require_memory(runner: Runner, tasks: Iterable[SearchTask]) -> None:
+    """Raise TaskError for a task whose tensors, which are kept twice while it is measured here, do not fit."""
+    law = f"its tensors may take half of this machine's memory, {host_memory() / 2 / GB:.3g} GB"
+    for task in tasks if isinstance(runner, LocalRunner) else ():
+        needed = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in task.compute_dag.tensors)
+        require(2 * needed <= host_memory(), TaskError, task.desc or task.title, law, got=f"{needed / GB:.3g} GB")
 
 
 class Actions:
@@ -77,7 +78,7 @@ class Actions:
         with options.measuring([kind]) as (builder, runner):
             if isinstance(runner, LocalRunner):
                 target.check(str(task.target))
-                require_memory(task)
+                require_memory(runner, [task])
                 runner.slots(task)
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)

@@ -295,3 +295,13 @@ def test_tuning_options_are_checked(tmp_path):
         with pytest.raises(ansor.TaskError, match=text):
             ansor.TuningOptions(**given)
     assert ansor.TuningOptions(measure_callbacks=(recorder,)).measure_callbacks == (recorder,)
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_tensors_that_this_machine_cannot_hold(monkeypatch: pytest.MonkeyPatch, scheduled: bool) -> None:
+    monkeypatch.setattr("ansor.policy.task_actions.host_memory", lambda: 5e6)
+    a = te.placeholder((1000, 1000), name="A")
+    task = ansor.SearchTask(compute_dag=[a, te.compute((16,), lambda i: a[i, i] + 1.0, name="B")], target="c")
+    options = ansor.TuningOptions(num_measure_trials=1, verbose=0)
+    with pytest.raises(ansor.TaskError, match=r"half of this machine's memory, 0.0025 GB, got '0.004 GB'"):
+        ansor.TaskScheduler([task], seed=0).tune(options) if scheduled else task.tune(options)
