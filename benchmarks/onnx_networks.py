@@ -1,13 +1,14 @@
 """Networks exported to ONNX, ours after a search against onnxruntime on the CPU, in turns.
 
     python -m benchmarks.onnx_networks [--network NAME|FILE ...] [--trials 130] [--threads 2] [--log FOLDER]
-        [--time-limit S] [--seed 0] [--profile] [--json FILE]
+        [--time-limit S] [--seed 0] [--profile] [--busy] [--json FILE]
 
 A network is a name of `NETWORKS`, exported by torch with random live weights (`benchmarks/zoo_models.py`), or an ONNX
 file.  Its tasks are tuned with the default options until the log has that many trials, so a search that was stopped
 goes on; then the network is compiled with the best programs, compared with onnxruntime's result for a random input, and
 both are timed in turns with as many threads.  `--profile` adds what each task and each kernel that is none takes with
-us, and each node with onnxruntime.  Needs the extra `zoo`.
+us, and each node with onnxruntime.  `--busy` times both a second time, beside a busy process on each core: what threads
+do while they wait for each other decides then.  Needs the extra `zoo`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -61,7 +64,10 @@ NETWORKS: Mapping[str, Zoo] = {
 
 @dataclass(frozen=True)
 class Found:
-    """Medians and least times in seconds; `difference` of the results is relative to the largest value."""
+    """Medians and least times in seconds; `difference` of the results is relative to the largest value.
+
+    `busy` are the medians of ours and onnxruntime's beside busy processes, if asked for.
+    """
 
     network: str
     trials: int
@@ -72,10 +78,16 @@ class Found:
     onnxruntime_least: float
     difference: float
     profile: Mapping[str, Mapping[str, float]]
+    busy: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
         return self.ours / self.onnxruntime
+
+    @property
+    def growth(self) -> tuple[float, float] | None:
+        """How many times as long the medians are beside busy processes, ours and onnxruntime's."""
+        return self.busy and (self.busy[0] / self.ours, self.busy[1] / self.onnxruntime)
 
 
 def onnx_file(name: str, folder: Path) -> Path:
@@ -139,12 +151,32 @@ def measured(name: str, options: argparse.Namespace, folder: Path) -> Found:
     runs = {"ours": module.run, "onnxruntime": lambda: session.run(None, dict(feeds))}
     times = timed_in_turns(runs, ROUNDS, SLICE)
     ours, theirs = (statistics.median(t) for t in times.values())
+    busy = medians_when_busy(runs) if options.busy else None
     profile: dict[str, Mapping[str, float]] = {}
     if options.profile:
         profile["ours"] = profile_of_ours(module, tasks, weights, log, ours)
         profile["onnxruntime"] = profile_of_onnxruntime(path, options.threads, feeds, folder)
     least = [min(t) for t in times.values()]
-    return Found(name, tuned.trials, options.threads, ours, theirs, least[0], least[1], difference, profile)
+    return Found(name, tuned.trials, options.threads, ours, theirs, least[0], least[1], difference, profile, busy)
+
+
+def medians_when_busy(runs: Mapping[str, Callable[[], object]]) -> tuple[float, float]:
+    """The medians of both, in seconds, while each core has another process to run."""
+    with busy_cores():
+        first, second = (statistics.median(t) for t in timed_in_turns(runs, ROUNDS, SLICE).values())
+    return first, second
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """A process on each core that never waits."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(host_cores())]
+    try:
+        yield
+    finally:
+        for process in others:
+            process.kill()
+            process.wait()
 
 
 def print_profile(found: Found) -> None:
@@ -164,6 +196,7 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--time-limit", type=float, metavar="S", help="of the search of one network")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--profile", action="store_true")
+    p.add_argument("--busy", action="store_true", help="time again beside a busy process on each core")
     return p.parse_args()
 
 
@@ -177,7 +210,11 @@ def main() -> None:
     print()
     rows = [[f.network, f.trials, 1e3 * f.ours, 1e3 * f.onnxruntime, f.ratio, f.difference] for f in found]
     report.table(rows, ["network", "trials", "ours ms", "onnxruntime ms", "ratio", "difference"])
-    report.write_json(options.json, {"networks": [{**asdict(f), "ratio": f.ratio} for f in found]})
+    rows = [[f.network, 1e3 * f.busy[0], 1e3 * f.busy[1], *f.growth] for f in found if f.busy and f.growth]
+    if rows:
+        print()
+        report.table(rows, ["beside busy processes", "ours ms", "onnxruntime ms", "growth of ours", "of onnxruntime"])
+    report.write_json(options.json, {"networks": [{**asdict(f), "ratio": f.ratio, "growth": f.growth} for f in found]})
 
 
 if __name__ == "__main__":
