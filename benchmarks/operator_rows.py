@@ -7,6 +7,9 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     conv2d NxHxWxCI->CO KHxKW           and perhaps ` stride S`, ` pad P` (default: the outputs of stride 1 are as many
                                         as the inputs); ours is NHWC with a weight HWIO, 3x3 of stride 1 also by
                                         Winograd's method
+    conv2d_layer NxHxWxCI->CO KHxKW     the tutorials' layer: NCHW, with bias and relu, as many outputs as inputs
+    depthwise_conv2d NxHxWxC KHxKW      NHWC, a filter for each channel, as many outputs as inputs
+    conv3d NxDxHxWxCI->CO KDxKHxKW      NDHWC, as many outputs as inputs
     softmax MxN, layer_norm MxN         along rows; layer_norm with gamma and beta
     row_sums MxN, column_sums MxN       over the last axis, over the leading one
     argmax MxN                          the position in each row, int32
@@ -16,7 +19,8 @@ Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (
 PyTorch's in float32) or ` fp16` (halves, summed up in float32).
 
 A file of rows is a CSV with a column `row`, and perhaps `part` (default: the name of the file) and a column of limits
-for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, `us` our time,
+for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, on the CPU to
+the better of PyTorch's and NumPy's, `us` our time,
 `TB/s` the bytes of all inputs and outputs in our time, `s/trial` what a trial of the search took, `error` our distance
 from the result in float64 relative to PyTorch's.  A row `geometric mean` is about the ratios of its part.
 """
@@ -59,11 +63,15 @@ def _same(*tensors: Any) -> Tensors:
 
 @dataclass(frozen=True)
 class Library:
-    """PyTorch's operator: `call` takes what `enter` makes of tensors that lie as ours do; `leave` is the way back."""
+    """PyTorch's operator: `call` takes what `enter` makes of tensors that lie as ours do; `leave` is the way back.
+
+    `numpy` is the same on arrays of NumPy that lie as ours do, where NumPy has it; it counts on the CPU.
+    """
 
     call: Callable[..., Any]
     enter: Callable[..., Tensors] = _same
     leave: Callable[[Any], Any] = lambda result: result
+    numpy: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +135,46 @@ def _torch_conv2d(torch: Any, n: int, h: int, w: int, ci: int, co: int, kh: int,
     )
 
 
+def _conv2d_layer(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int) -> Sequence[Tensor]:
+    require(kh == kw, TaskError, "conv2d_layer", "its filters must be square", height=kh, width=kw)
+    return benchmarks.conv2d_layer(n, h, w, co, ci, kh, kw, 1, kh // 2)
+
+
+def _torch_conv2d_layer(torch: Any, n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int) -> Library:
+    conv, relu = torch.nn.functional.conv2d, torch.relu
+    return Library(
+        lambda data, weight, bias: relu(conv(data, weight, bias.flatten(), padding=kh // 2)),
+    )
+
+
+def _depthwise(n: int, h: int, w: int, c: int, kh: int, kw: int) -> Sequence[Tensor]:
+    data, weight = placeholder((n, h, w, c), name="data"), placeholder((kh, kw, c, 1), name="weight")
+    return [data, weight, nn.depthwise_conv2d_nhwc(data, weight, 1, _padding(kh, kw, None), 1)]
+
+
+def _torch_depthwise(torch: Any, n: int, h: int, w: int, c: int, kh: int, kw: int) -> Library:
+    padding, conv = _padding(kh, kw, None), torch.nn.functional.conv2d
+    return Library(
+        lambda data, weight: conv(data, weight, padding=padding, groups=c),
+        lambda data, weight: (data.permute(0, 3, 1, 2), weight.permute(2, 3, 0, 1)),
+        lambda result: result.permute(0, 2, 3, 1),
+    )
+
+
+def _conv3d(n: int, d: int, h: int, w: int, ci: int, co: int, *window: int) -> Sequence[Tensor]:
+    data, weight = placeholder((n, d, h, w, ci), name="data"), placeholder((*window, ci, co), name="weight")
+    return [data, weight, nn.conv3d_ndhwc(data, weight, 1, tuple([k // 2 for k in window]), 1)]
+
+
+def _torch_conv3d(torch: Any, n: int, d: int, h: int, w: int, ci: int, co: int, *window: int) -> Library:
+    padding, conv = tuple([k // 2 for k in window]), torch.nn.functional.conv3d
+    return Library(
+        lambda data, weight: conv(data, weight, padding=padding),
+        lambda data, weight: (data.permute(0, 4, 1, 2, 3), weight.permute(4, 3, 0, 1, 2)),
+        lambda result: result.permute(0, 2, 3, 4, 1),
+    )
+
+
 def _layer_norm(m: int, n: int) -> Sequence[Tensor]:
     data = placeholder((m, n), name="data")
     gamma, beta = [placeholder((n,), name=name) for name in ("gamma", "beta")]
@@ -148,16 +196,24 @@ def _of_data(f: Callable[[Tensor], Tensor]) -> Callable[..., Sequence[Tensor]]:
     return tensors
 
 
-_LINEAR = Operator("NxNxN", _linear, lambda torch, *_: Library(torch.nn.functional.linear), _half(True))
+_LINEAR = Operator(
+    "NxNxN", _linear,
+    lambda torch, *_: Library(torch.nn.functional.linear, numpy=lambda data, weight: data @ weight.T), _half(True),
+)  # fmt: skip
 
 OPERATORS: Mapping[str, Operator] = {
     "linear": _LINEAR,
     "dense": _LINEAR,
-    "matmul": Operator("NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul), _half(False)),
+    "matmul": Operator(
+        "NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul, numpy=np.matmul), _half(False)
+    ),
     "batch_matmul": Operator("NxNxNxN", benchmarks.batch_matmul, lambda torch, *_: Library(torch.bmm)),
     "conv2d": Operator(
         r"NxNxNxN->N NxN(?: stride N)?(?: pad (\d+))?", _conv2d, _torch_conv2d, others=_winograd
     ),
+    "conv2d_layer": Operator("NxNxNxN->N NxN", _conv2d_layer, _torch_conv2d_layer),
+    "depthwise_conv2d": Operator("NxNxNxN NxN", _depthwise, _torch_depthwise),
+    "conv3d": Operator("NxNxNxNxN->N NxNxN", _conv3d, _torch_conv3d),
     "softmax": Operator("NxN", benchmarks.softmax, lambda torch, *_: Library(lambda x: torch.softmax(x, -1))),
     "layer_norm": Operator("NxN", _layer_norm, _torch_layer_norm),
     "row_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 1)), lambda torch, *_: Library(lambda x: x.sum(1))),

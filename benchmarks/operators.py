@@ -13,7 +13,8 @@ caches are as warm as they get; both results are first compared with PyTorch's i
 float32).
 Every program of the search was compared with NumPy's result before.  Rows of TF32, of halves and of floats in two parts
 (parts D to F) are for GPUs, whose shared memory they may use up (`HardwareParams.from_device`); PyTorch has TF32 on for
-the first.
+the first.  Parts G and H are for the CPU, as are limits in column `c`; NumPy's products count among the variants; OPENBLAS_CORETYPE, where it
+is set, may hold its library back.
 
 The JSON file is written after every row and read at the start: a row that it has of this commit, target and machine,
 with as many trials, is not measured again unless `--again` is given.  The log holds what the search measures, a file a
@@ -159,7 +160,10 @@ class Sides:
         assert right, f"{name}: the result differs from that in float64 by {self.errors[name]:.1e}"
 
     def add_library(self, library: Library, inputs: Sequence[Any]) -> None:
-        """PyTorch's operator, eager and compiled, in each memory format; a variant that is not compiled is left out."""
+        """PyTorch's operator, eager and compiled, in each memory format; a variant that is not compiled is left out.
+
+        On the CPU NumPy's is a variant, too, where it has the operator.
+        """
         self.torch.compiler.reset()
         stored = pytorch.in_formats(self.torch, library.enter(*inputs))
         for mode, (layout, tensors) in product(("eager", "compile"), stored.items()):
@@ -176,6 +180,10 @@ class Sides:
             self.checked(name, library.leave(result))
             self.runs[name] = run
             self.recorders[name] = partial(recorded, self.torch, run)
+        if library.numpy is not None and self.want.device.type == "cpu":
+            run = partial(library.numpy, *[x.numpy() for x in inputs])
+            self.checked("numpy", self.torch.from_numpy(run()))
+            self.runs["numpy"] = run
 
     def add_ours(self, task: ansor.SearchTask, log: Path, inputs: Sequence[Any]) -> None:
         """The best program of the log."""

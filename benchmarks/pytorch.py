@@ -46,13 +46,14 @@ def formats(torch: Any) -> dict[str, Any]:
 
 def in_formats(torch: Any, tensors: Sequence[Any]) -> dict[str, list[Any]]:
     """The tensors of an operator in each memory format that may matter: one where there is no image."""
-    if all(t.ndim != 4 for t in tensors):
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if all(t.ndim not in last for t in tensors):
         return {"": [t.contiguous() for t in tensors]}
 
-    def stored(memory_format: Any) -> list[Any]:
-        return [t.contiguous(memory_format=memory_format) if t.ndim == 4 else t.contiguous() for t in tensors]
+    def channels_last(t: Any) -> Any:
+        return t.contiguous(memory_format=last[t.ndim]) if t.ndim in last else t.contiguous()
 
-    return {name: stored(memory_format) for name, memory_format in formats(torch).items()}
+    return {"NCHW": [t.contiguous() for t in tensors], "channels_last": [channels_last(t) for t in tensors]}
 
 
 def conv2d_bias_relu(arrays: Sequence[Array], padding: int) -> dict[str, Run]:

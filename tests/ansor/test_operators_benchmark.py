@@ -25,13 +25,13 @@ from te_lite.reference import evaluate, random_inputs
 
 
 def test_our_own_rows() -> None:
-    """All of them are computations, none stands twice, and all but the vocabulary's argmax have a limit on a GPU."""
+    """All of them are computations, none stands twice; of those for GPUs all but the vocabulary's argmax have limits."""
     rows = read_rows(OWN)
-    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDEF"}
-    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5]
-    assert len({r.name for r in rows}) == 66 + 1 and [r.part for r in rows if r.name == MEAN] == ["A", "B", "E"]
-    assert [r.name for r in rows if not r.limits["cuda"]] == ["argmax 1x50257"]
-    assert sum(bool(r.limits["c"]) for r in rows) == 3
+    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDEFGH"}
+    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5, 1, 6]
+    assert len({r.name for r in rows}) == 73 + 1 and [r.part for r in rows if r.name == MEAN] == ["A", "B", "E", "H"]
+    assert [r.name for r in rows if not r.limits["cuda"] and r.part not in "GH"] == ["argmax 1x50257"]
+    assert sum(bool(r.limits["c"]) for r in rows) == 10
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,9 @@ def test_our_own_rows() -> None:
         ("batch_matmul 12x197x64x197", [(12, 197, 197), (12, 197, 64)], (12, 197, 64)),
         ("conv2d 1x17x17x160->192 7x1", [(1, 17, 17, 160), (7, 1, 160, 192)], (1, 17, 17, 192)),
         ("conv2d 2x9x8x4->6 3x1 stride 2 pad 0", [(2, 9, 8, 4), (3, 1, 4, 6)], (2, 4, 4, 6)),
+        ("conv2d_layer 1x7x8x6->4 3x3", [(1, 6, 7, 8), (4, 6, 3, 3), (1, 4, 1, 1)], (1, 4, 7, 8)),
+        ("depthwise_conv2d 1x5x6x3 3x3", [(1, 5, 6, 3), (3, 3, 3, 1)], (1, 5, 6, 3)),
+        ("conv3d 1x4x5x6x2->3 3x3x1", [(1, 4, 5, 6, 2), (3, 3, 1, 2, 3)], (1, 4, 5, 6, 3)),
         ("layer_norm 4x10", [(4, 10), (10,), (10,)], (4, 10)),
         ("row_sums 3x5", [(3, 5)], (3,)),
         ("column_sums 3x5", [(3, 5)], (5,)),
