@@ -25,7 +25,7 @@ from te_lite.reference import evaluate, random_inputs
 
 
 def test_our_own_rows() -> None:
-    """All of them are computations, none stands twice; of those for GPUs all but the vocabulary's argmax have limits."""
+    """All of them are computations, none stands twice; on GPUs all but the vocabulary's argmax have limits."""
     rows = read_rows(OWN)
     parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDEFGH"}
     assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5, 1, 6]
