@@ -26,7 +26,7 @@ def missing(n):
     a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="Bias")
     return [a, te.compute((n,), lambda i: a[i] + b[i], name="C")]
 """
-REASON = "REFUSED: UnsafeError: default_function: in_bounds: A["
+REASON = "REFUSED: UnsafeError: B: in_bounds: index 16 of dimension 0 in `A["
 
 
 @pytest.fixture(autouse=True)
