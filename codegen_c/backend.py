@@ -32,6 +32,7 @@ from .export import CExporter
 from .host import PROCESSORS, host_family
 from .module import build
 from .network import CNetworkBackend
+from .openmp import open_library
 from .processor import NATIVE, check_processor, flags_for, options_for, processor_flag
 from .timing import costs
 
@@ -47,7 +48,7 @@ class CProgram:
 
     def __init__(self, directory: Path) -> None:
         facts = json.loads((directory / "program.json").read_text())
-        library = ctypes.CDLL(str(directory / LIBRARY))
+        library = open_library(directory / LIBRARY)
         pointers = [ctypes.c_void_p] * int(facts["arguments"])
         self._seconds = library[f"{facts['entry']}_seconds"]
         self._seconds.restype, self._seconds.argtypes = ctypes.c_double, [ctypes.c_int64, *pointers]

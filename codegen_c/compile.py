@@ -24,6 +24,7 @@ from te_lite import environment
 from te_lite.errors import require
 
 from .errors import CompileError
+from .openmp import open_library
 
 # if-convert: with it gcc 12 vectorizes some guarded copies wrongly for AVX-512 (tests/codegen_c/test_copied_whole.py)
 FLAGS = (
@@ -163,7 +164,7 @@ def run_compiler(arguments: Sequence[str], what: str, build: Path, timeout: floa
 @lru_cache(maxsize=512)
 def _loaded(path: Path) -> ctypes.CDLL:
     """A loaded library; the 512 that were used last need no look-up."""
-    return ctypes.CDLL(str(path))
+    return open_library(path)
 
 
 def load(source: str, timeout: float | None = None, flags: Sequence[str] = FLAGS) -> ctypes.CDLL:

@@ -5,7 +5,6 @@ A C program includes `NAME.h` and is linked with `NAME.c` (or `libNAME.so`); Pyt
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 
 from ansor.core.exported_program import (
@@ -29,6 +28,7 @@ from .errors import CompileError
 from .host import check_machine, host_family, machine_facts
 from .library import library_file
 from .module import Module
+from .openmp import open_library
 from .processor import flags_for, options_for
 
 
@@ -55,7 +55,7 @@ class CExporter:
         check_machine(program.subject, program.content.machine)
         source = program.file(f"{program.entry}.c").decode(errors="replace")
         try:
-            library = ctypes.CDLL(str(library_file(program.file(library_name(program.entry)))))
+            library = open_library(library_file(program.file(library_name(program.entry))))
             return Module(program.arguments, source, program.entry, library)
         except (OSError, AttributeError) as error:
             law = f"{library_name(program.entry)} is no library with this program"

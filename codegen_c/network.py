@@ -32,6 +32,7 @@ from .library import (
     link,
     object_code,
 )
+from .openmp import open_library
 from .processor import flags_for, options_for
 
 DRIVER, BINARY = "network.c", "network.so"
@@ -68,7 +69,7 @@ class CExecutor(HostMemory):
 def _functions(code: bytes) -> tuple[Any, Any]:
     """The entries of a network's library."""
     try:
-        binary = ctypes.CDLL(str(library_file(code)))
+        binary = open_library(library_file(code))
         return binary[RUN], binary[SECONDS]
     except (OSError, AttributeError) as error:
         raise GraphError(f"network: {BINARY} is no library of a network ({type(error).__name__})") from error

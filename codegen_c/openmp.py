@@ -1,0 +1,28 @@
+"""How threads of compiled programs wait: they look for work for some 15 microseconds, and then sleep.
+
+A parallel loop ends when its last thread is done, and the next one begins a moment later: a thread that sleeps in
+between takes 10 microseconds to wake up, one that looks again and again takes none.  But a thread that only looks may
+be on the core of the one that it waits for, or on that of another process, until the system takes it away: 8 ms.
+OpenMP's library lets them look for milliseconds; it reads for how long once, when it is loaded (docs/measuring.md).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from te_lite import environment
+
+SPINS = 1000
+"""How often a thread looks for work before it sleeps; some 15 ns each."""
+
+
+def open_library(path: str | Path) -> ctypes.CDLL:
+    """Load a compiled library; the first brings OpenMP's with it, whose threads wait as the user says, or as above.
+
+    Raises OSError for what is no library.
+    """
+    if environment.OMP_WAIT_POLICY.text:
+        return ctypes.CDLL(str(path))
+    with environment.GOMP_SPINCOUNT.unless_set(str(SPINS)):
+        return ctypes.CDLL(str(path))
