@@ -53,16 +53,22 @@ def fits(programs: Programs, hardware: HardwareParams) -> Mask:
 
 def _kept(programs: Programs, hardware: HardwareParams) -> list[Any]:
     """For each limit whether it is kept: bools or lanes."""
-    bounds = programs.bounds
     numbers: list[tuple[Any, int]] = [
         (n, hardware.vector_unit_bytes * VECTORS_PER_LOOP) for n in vector_bytes(programs)
     ]
-    numbers += [(n, hardware.max_threads_per_block) for n in threads_per_block(bounds).values()]
-    numbers += [(_bound_to(s, "vthread"), max(hardware.max_vthread_extent, 1)) for s in bounds.state.stages]
-    numbers += [(n, hardware.max_shared_memory_per_block) for n in shared_bytes(bounds).values()]
-    for elements, size in accumulators(bounds).values():
-        numbers += [(elements, MAX_ACCUMULATORS), (size, hardware.max_local_memory_per_block)]
+    if hardware.max_threads_per_block > 0:
+        numbers += _of_blocks(programs.bounds, hardware)
     return [number <= most for number, most in numbers]
+
+
+def _of_blocks(bounds: Bounds, hardware: HardwareParams) -> Iterator[tuple[Any, int]]:
+    """What blocks and threads have, and the most of it; arrays that a CPU keeps for a loop are `local`, too."""
+    yield from [(n, hardware.max_threads_per_block) for n in threads_per_block(bounds).values()]
+    yield from [(_bound_to(s, "vthread"), max(hardware.max_vthread_extent, 1)) for s in bounds.state.stages]
+    yield from [(n, hardware.max_shared_memory_per_block) for n in shared_bytes(bounds).values()]
+    for elements, size in accumulators(bounds).values():
+        yield elements, MAX_ACCUMULATORS
+        yield size, hardware.max_local_memory_per_block
 
 
 def _kept_lanes(programs: Programs, hardware: HardwareParams) -> tuple[list[Any], bool]:
