@@ -1,9 +1,9 @@
 """A sound program for a kernel that nobody has tuned.
 
-For a kernel with reductions, a few dozen programs are drawn from Ansor's sketches with a fixed seed and ranked by the
-analytical model; the best one that lowers, and that the target does not refuse, is taken.  Other kernels, and those for
-which no sketch gives a program, get plain nests: parallel rows with vector columns on a CPU, one thread a vector or an
-element on a GPU.  Equal kernels get equal programs.
+For a kernel with reductions, a few dozen programs are drawn from the sketches that a search has, with a fixed seed, and
+ranked by the analytical model; the best one that lowers, and that the target does not refuse, is taken.  Other kernels,
+and those for which the model thinks no drawn program better, get plain nests: parallel rows with vector columns on a
+CPU, one thread a vector or an element on a GPU.  Equal kernels get equal programs.
 """
 
 from __future__ import annotations
@@ -17,21 +17,17 @@ from te_lite.lower import lower
 from te_lite.state import State
 from te_lite.tensor import ComputeOp
 
-from ..core.options import SketchOptions
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
-from ..evolve.evolution import EvolveOptions
-from ..sketch import generate_sketches
 from ..sketch.plain import plain_state, untuned_state
 from ..space.choices import Group
 from ..space.states import concrete
-from .proposals import Proposals
 from .scoring import Scorer
+from .sketch_policy import SketchPolicy
 
 DRAWN = 512
 TRIED = 12
 SEED = 0
-VARIANTS = 4
 
 
 def default_state(task: SearchTask) -> State | None:
@@ -54,28 +50,31 @@ def _lowers(task: SearchTask, state: State) -> bool:
 
 def default_states(task: SearchTask) -> Iterator[State]:
     """Programs of `task`, to be tried one after the other; the last one is the plain nest."""
+    plain = plain_state(task)
     if _reduces(task):
-        yield from drawn_states(task)
+        yield from drawn_states(task, better_than=float(AnalyticalModel().predict(task, [plain])[0]))
     elif task.target.is_gpu:
         yield plain_state(task, vectors=True)
-    yield plain_state(task)
+    yield plain
 
 
 def _reduces(task: SearchTask) -> bool:
     return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
 
 
-def drawn_states(task: SearchTask) -> Iterator[State]:
-    """Programs drawn from the sketches of a task, best first by the analytical model; few, and none twice."""
-    sketches = generate_sketches(task.compute_dag, task.target, task.hardware_params)
-    if not sketches:
+def drawn_states(task: SearchTask, better_than: float = -np.inf) -> Iterator[State]:
+    """Programs drawn from the sketches of a task, best first by the analytical model; few, and none twice.
+
+    Only those whose score is above `better_than` are among them.
+    """
+    policy = SketchPolicy(task, seed=SEED, verbose=0)
+    if not [*policy.generate_sketches(), *policy.extra_sketches()]:
         return
-    unused = EvolveOptions(size=DRAWN, iterations=0, mutation_prob=0.0, out=DRAWN)
-    drawer = Proposals(task, sketches, SketchOptions(), np.random.default_rng(SEED), unused)
-    drawer.most_variants = VARIANTS
+    drawer = policy.proposals
+    drawer.most_variants = len(drawer.sketches)
     groups = [_without_unrolling(g) for g in drawer.population(DRAWN)]
     score = Scorer(task, AnalyticalModel())
-    ranked = [(value, g, k) for g in groups for k, value in enumerate(score(g).tolist()) if value > -np.inf]
+    ranked = [(value, g, k) for g in groups for k, value in enumerate(score(g).tolist()) if value > better_than]
     for _, group, k in sorted(ranked, key=lambda entry: -entry[0])[:TRIED]:
         yield concrete(group.variant, group.rows[k], task.target, task.hardware_params)
 

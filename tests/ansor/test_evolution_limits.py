@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import ansor
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.thread_plans import thread_splits
 from ansor.space.limits import MAX_ACCUMULATORS, accumulators, fits, rows_fit, threads_per_block, vector_bytes
-from ansor.space.programs import Programs
+from ansor.space.programs import Programs, programs
 from ansor.space.sample import sample_rows
 from ansor.space.spaces import space_of
 from ansor.space.variants import home
@@ -19,6 +20,7 @@ from codegen_cuda.limits import usage
 from te_lite import topi
 from te_lite.bounds import infer_bounds
 from te_lite.replay import replay
+from te_lite.topi import benchmarks
 from tests.ansor.evolution_cases import random_rows, space_named, spaces_of
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.codegen_cuda.golden_states import COUNT, golden_state
@@ -136,3 +138,17 @@ def outer(n: int, m: int) -> list[te.Tensor]:
 def test_cpu_rows_all_fit() -> None:
     space = space_named("matmul", "c")
     assert rows_fit(space, random_rows(space, 50, np.random.default_rng(0)), HARDWARE["c"]).all()
+
+
+@pytest.mark.parametrize("workload", [benchmarks.matmul(64, 64, 64), benchmarks.conv2d(1, 7, 7, 32, 16, 3, 1, 1)])
+def test_every_sketch_of_a_cpu_has_programs_that_are_kept(workload: list[te.Tensor]) -> None:
+    """Those with cached, packed and accumulated stages too, which are arrays in local memory."""
+    task = ansor.SearchTask(compute_dag=workload, target="c")
+    policy = ansor.SketchPolicy(task, seed=0, verbose=0)
+    drawer = policy.proposals
+    drawer.most_variants = len(drawer.sketches)
+    groups = drawer.population(16 * len(drawer.sketches))
+    assert len(groups) == len(drawer.sketches) > len(policy.generate_sketches()) > 1
+    made = [programs(g.variant, g.rows, task.target, task.hardware_params) for g in groups]
+    assert all(fits(x, task.hardware_params).all() for x in made)
+    assert sum(bool(accumulators(x.bounds)) for x in made) > 1
