@@ -9,6 +9,7 @@ from functools import cache
 from itertools import chain, count
 from typing import Protocol, TypeVar
 
+from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.policy.default_schedule import default_states
@@ -113,7 +114,11 @@ def _recorded(group: LoweredGroup, target: Target) -> State | None:
 def _default(need: Wanted, target: Target, accept: Accept, taken: Container[str]) -> GroupProgram:
     """The first default program that is not refused; raises the last refusal when all are."""
     refused: TeError | None = None
-    for state in default_states(SearchTask(compute_dag=need.group.dag, target=target, desc=need.group.name)):
+    stored = LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if need.weights else LayoutRewriteOption.NO_REWRITE
+    task = SearchTask(
+        compute_dag=need.group.dag, target=target, desc=need.group.name, layout_rewrite_option=stored
+    )  # fmt: skip
+    for state in default_states(task):
         try:
             return _lowered(need, state, accept, taken)
         except TeError as error:
