@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,13 @@ def workload(network: str, rng: np.random.Generator) -> tuple[Function, Arrays, 
     return graph["main"], inputs, params
 
 
-@pytest.mark.parametrize(
-    "network", [pytest.param(n, marks=[pytest.mark.long] if n.startswith("resnet3d") else []) for n in NETWORKS]
-)
+def marked(networks: Iterable[str]) -> list[Any]:
+    """The networks as parameters; marked where they take long."""
+    marks = {"resnet3d-18/NHWC": pytest.mark.long, "dcgan/NHWC": pytest.mark.slow}
+    return [pytest.param(n, marks=marks.get(n, ())) for n in networks]
+
+
+@pytest.mark.parametrize("network", marked(NETWORKS))
 def test_optimised_networks_mean_the_same(network: str) -> None:
     rng = np.random.default_rng(len(network))
     function, inputs, params = workload(network, rng)
@@ -65,7 +70,9 @@ def test_optimised_networks_mean_the_same(network: str) -> None:
         np.testing.assert_allclose(got, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("network", ["resnet-18/NHWC", "mobilenet/NHWC", "dcgan/NHWC", "lstm/NHWC", "bert-base/NHWC"])
+@pytest.mark.parametrize(
+    "network", marked(["resnet-18/NHWC", "mobilenet/NHWC", "dcgan/NHWC", "lstm/NHWC", "bert-base/NHWC"])
+)
 @pytest.mark.parametrize("target", ["cuda", "c"])
 def test_groups_as_tensor_expressions(network: str, target: str) -> None:
     rng = np.random.default_rng(len(network))

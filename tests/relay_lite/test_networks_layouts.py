@@ -87,10 +87,12 @@ CASES: dict[str, tuple[Build, tuple[int, int], str]] = {
 }
 
 
-LONG = {"mobilenet v2", "mobilenet v3", "efficientnet"}
+MARKS = dict.fromkeys(("mobilenet v2", "mobilenet v3"), pytest.mark.long) | dict.fromkeys(
+    ("efficientnet", "inception"), pytest.mark.slow
+)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in CASES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, ())) for n in CASES])
 def test_layouts_agree(name: str) -> None:
     build, size, fixed = CASES[name]
     agree(build("NCHW", size), build("NHWC", size), fixed)

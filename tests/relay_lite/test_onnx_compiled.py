@@ -28,10 +28,9 @@ def imported(family: str, opset: int) -> tuple[relay.IRModule, Builder, np.ndarr
 @pytest.mark.parametrize(
     "family",
     [
-        "mobilenet_v3",
-        "inception",
         "vit",
         *(pytest.param(f, marks=pytest.mark.long) for f in ("resnext", "unet", "bert")),
+        *(pytest.param(f, marks=pytest.mark.slow) for f in ("mobilenet_v3", "inception")),
     ],
 )
 def test_a_family_compiles_for_c(family: str) -> None:
