@@ -1,4 +1,4 @@
-"""How threads of compiled programs wait: they look for work for some 15 microseconds, and then sleep.
+"""How many threads compiled programs have, and how they wait: looking for work for some 15 microseconds, then asleep.
 
 A parallel loop ends when its last thread is done, and the next one begins a moment later: a thread that sleeps in
 between takes 10 microseconds to wake up, one that looks again and again takes none.  But a thread that only looks may
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+from ansor.core.hardware import usable_cores
 from te_lite import environment
 
 SPINS = 1000
@@ -20,9 +21,11 @@ SPINS = 1000
 def open_library(path: str | Path) -> ctypes.CDLL:
     """Load a compiled library; the first brings OpenMP's with it, whose threads wait as the user says, or as above.
 
-    Raises OSError for what is no library.
+    Unless the user says how many, they are as many as this process has cores (`usable_cores`): OpenMP does not know
+    the limits of control groups.  Raises OSError for what is no library.
     """
-    if environment.OMP_WAIT_POLICY.text:
-        return ctypes.CDLL(str(path))
-    with environment.GOMP_SPINCOUNT.unless_set(str(SPINS)):
-        return ctypes.CDLL(str(path))
+    with environment.OMP_NUM_THREADS.unless_set(str(usable_cores())):
+        if environment.OMP_WAIT_POLICY.text:
+            return ctypes.CDLL(str(path))
+        with environment.GOMP_SPINCOUNT.unless_set(str(SPINS)):
+            return ctypes.CDLL(str(path))

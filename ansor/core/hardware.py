@@ -14,6 +14,7 @@ from typing import ClassVar
 from te_lite import environment
 from te_lite.errors import require
 
+from .cgroups import group_cores, group_memory
 from .errors import TaskError
 from .registry import backend_module, entry_of, load_backend
 from .target import Target
@@ -24,17 +25,19 @@ NEVER_0 = ("num_cores", "vector_unit_bytes", "cache_line_bytes")
 
 def host_cores() -> int:
     """The cores this process may use; TVM_NUM_THREADS or OMP_NUM_THREADS override."""
-    given = environment.TVM_NUM_THREADS.positive or environment.OMP_NUM_THREADS.positive
-    if given is not None:
-        return given
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return environment.TVM_NUM_THREADS.positive or environment.OMP_NUM_THREADS.positive or usable_cores()
+
+
+def usable_cores() -> int:
+    """The cores that the system leaves to this process, by its affinity and its control groups."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(count, group_cores() or count)
 
 
 def host_memory() -> int:
-    """The bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The bytes of memory of this machine, or those that the control groups of this process may have."""
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(there, group_memory() or there)
 
 
 def processor() -> str:
