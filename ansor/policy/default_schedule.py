@@ -3,7 +3,8 @@
 For a kernel with reductions, a few dozen programs are drawn from the sketches that a search has, with a fixed seed, and
 ranked by the analytical model; the best one that lowers, and that the target does not refuse, is taken.  Other kernels,
 and those for which the model thinks no drawn program better, get plain nests: parallel rows with vector columns on a
-CPU, one thread a vector or an element on a GPU.  Equal kernels get equal programs.
+CPU, or the loops as they are written where that is little work, one thread a vector or an element on a GPU.  Equal
+kernels get equal programs.
 """
 
 from __future__ import annotations
@@ -49,13 +50,22 @@ def _lowers(task: SearchTask, state: State) -> bool:
 
 
 def default_states(task: SearchTask) -> Iterator[State]:
-    """Programs of `task`, to be tried one after the other; the last one is the plain nest."""
-    plain = plain_state(task)
+    """Programs of `task`, to be tried one after the other; the last one is a nest that nobody drew."""
+    nests = _nests(task)
     if _reduces(task):
-        yield from drawn_states(task, better_than=float(AnalyticalModel().predict(task, [plain])[0]))
-    elif task.target.is_gpu:
-        yield plain_state(task, vectors=True)
-    yield plain
+        yield from drawn_states(task, better_than=float(AnalyticalModel().predict(task, nests)[0]))
+    yield from nests
+
+
+def _nests(task: SearchTask) -> list[State]:
+    """The plain nest, on a CPU also the loops as they are written, best first by the analytical model.
+
+    Little work is done before the threads of a parallel loop have started.
+    """
+    if task.target.is_gpu:
+        return [*([] if _reduces(task) else [plain_state(task, vectors=True)]), plain_state(task)]
+    nests = [plain_state(task), untuned_state(task)]
+    return [nests[k] for k in np.argsort(-AnalyticalModel().predict(task, nests), kind="stable")]
 
 
 def _reduces(task: SearchTask) -> bool:
