@@ -36,7 +36,7 @@ def _stage_lines(starts: _Starts, attached: set[tuple[int, int]], k: int, indent
     stage = starts.state.stages[k]
     if stage.where == INLINED:
         return
-    lines += [f"{'  ' * indent}{stage.op.name} {mark}" for mark in _marks(stage)]
+    lines += [f"{'  ' * indent}{stage.op.name} {mark}" for mark in marks_of(stage)]
     for it in stage.iters:
         if not (isinstance(it.extent, int) and it.extent == 1):
             word = "for" if it.annotation == "none" else it.annotation
@@ -47,7 +47,7 @@ def _stage_lines(starts: _Starts, attached: set[tuple[int, int]], k: int, indent
     lines.append(f"{'  ' * indent}{stage.op.name} = ...")
 
 
-def _marks(stage: Stage) -> Iterable[str]:
+def marks_of(stage: Stage) -> Iterable[str]:
     """What is asked of a stage besides its loops."""
     if stage.auto_unroll_max_step:
         yield f"auto_unroll: {stage.auto_unroll_max_step}"

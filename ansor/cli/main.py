@@ -1,4 +1,4 @@
-"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, distill, exercise, devices,
+"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, draw, distill, exercise, devices,
 doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from te_lite.errors import TeError, require
+from te_lite.errors import TeError
 
 from ..core.backends import backend
 from ..core.catalog import CATALOG
-from ..core.errors import AnsorError, NoRecordError, TaskError
-from ..core.hints import ansor, did_you_mean
+from ..core.errors import AnsorError, NoRecordError
+from ..core.hints import ansor
 from ..core.seeds import checked_seed
 from ..core.target import PRECISIONS, Target
 from ..core.task import SearchTask
@@ -38,6 +38,7 @@ from . import best as cli_best
 from . import budget as cli_budget
 from . import devices as cli_devices
 from . import distill as cli_distill
+from . import draw as cli_draw
 from . import exercise as cli_exercise
 from . import export as cli_export
 from . import log as cli_log
@@ -50,6 +51,7 @@ from .compare import LIBRARIES, NUMPY, TORCH, compare
 from .doctor import doctor
 from .said_once import said_once
 from .torch_side import check_torch
+from .workload import CATALOGUE, add_workload, workload_key
 from .written import checked_log
 
 INTERRUPTED = 130
@@ -67,19 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(modules=[])
     commands = parser.add_subparsers(dest="command", required=True)
 
-    shapes = "\n".join([f"  {name:<17} {entry.text}" for name, entry in CATALOG.items()])
     tune = commands.add_parser(
         "tune",
         help="search for a fast program of one workload",
-        epilog=f"workloads and their usual shapes:\n{shapes}",
+        epilog=CATALOGUE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    workload = f"{', '.join(CATALOG)}; or FILE.py:FUNCTION or MODULE:FUNCTION, a function that gives tensors"
-    tune.add_argument("workload", metavar="WORKLOAD", help=workload)
-    shape = "all numbers in order, or some by name (N=1,H=7), the others as usual; without it, the usual shape (below)"
-    tune.add_argument("--shape", help=shape)
-    arguments = "the arguments of a FUNCTION of your own, as Python writes them: 1,(2,2) or n=1,m=2"
-    tune.add_argument("--args", metavar="ARGS", help=arguments)
+    add_workload(tune)
     tune.add_argument("--target", default="c", help="what to compile for (default: c)")
     tune.add_argument("--precision", choices=PRECISIONS, help=PRECISION)
     cli_budget.add_budget(tune, 64, "programs")
@@ -103,26 +99,13 @@ def _parser() -> argparse.ArgumentParser:
     log = cli_log.add_parser(commands)
     remeasure = cli_remeasure.add_parser(commands)
     report = cli_report.add_parser(commands)
+    drawn = cli_draw.add_parsers(commands)
     cli_exercise.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, export, distill, log, remeasure, report):
+    for command in (tune, best, export, distill, log, remeasure, report, *drawn):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
-
-
-def _workload_key(args: argparse.Namespace) -> str:
-    if args.workload.endswith(".py"):
-        user_code.function_of(f"{args.workload}:")
-    if ":" in args.workload:
-        require(args.shape is None, TaskError, "--shape", "a function of your own takes --args", workload=args.workload)
-        return user_code.workload_key(args.workload, args.args)
-    hint = did_you_mean(args.workload, CATALOG)
-    law = f"is no workload; {hint}they are {', '.join(CATALOG)}, and FILE.py:FUNCTION for one of your own"
-    require(args.workload in CATALOG, TaskError, repr(args.workload), law)
-    require(args.args is None, TaskError, "--args", "a workload of the catalogue takes --shape", workload=args.workload)
-    entry = CATALOG[args.workload]
-    return entry.key(entry.numbers(args.shape) if args.shape else entry.default)
 
 
 def _recorded(log: Path, task: SearchTask) -> int:
@@ -150,7 +133,7 @@ def tune(args: argparse.Namespace) -> int:
     cli_budget.check_budget(args)
     if args.seed is not None:
         checked_seed("--seed", args.seed)
-    key = _workload_key(args)
+    key = workload_key(args)
     target = Target(args.target)
     measures = args.trials > 0 or args.more is not None or args.compare is not None
     asks_device = measures or ARCHITECTURE not in target.attrs
@@ -213,6 +196,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     cli_log.NAME: cli_log.log,
     cli_remeasure.NAME: cli_remeasure.remeasure,
     cli_report.NAME: cli_report.report,
+    cli_draw.NAME: cli_draw.draw,
     cli_exercise.NAME: cli_exercise.exercise,
     cli_devices.NAME: lambda args: cli_devices.devices(),
     "doctor": lambda args: doctor(),

@@ -31,3 +31,19 @@ def require_like(path: Path, head: str, what: str) -> None:
     there = path.read_bytes()[: len(head)] if path.is_file() else b""
     law = f"this file is there, and is no {what}; name another one"
     require(there in (b"", head.encode()), TaskError, "--output", law, got=str(path))
+
+
+def require_picture(path: str) -> None:
+    """Raise JournalError for a folder that is not there, TaskError for a file that is there and no picture or page."""
+    require_folder(Path(path))
+    page = path.endswith(".html")
+    require_like(Path(path), "<!DOCTYPE html>" if page else "<svg", "page" if page else "picture")
+
+
+def write_picture(path: str, drawing: str) -> None:
+    """Write a picture, and say so.  Raises TaskError where it cannot be written."""
+    try:
+        Path(path).write_text(drawing, encoding="utf-8")
+    except OSError as error:
+        raise TaskError(f"{path}: the picture cannot be written, {error.strerror}") from error
+    print(f"the picture is in {path}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
+from ..viz.svg import rule, text
 from .scale import Scale
 
 WIDTH, HEIGHT = 560, 300
@@ -63,14 +64,14 @@ class Chart:
         bottom, right, parts = HEIGHT - BOTTOM, WIDTH - RIGHT, list[str]()
         for tick in self.x.ticks():
             at, _ = self._at(tick, self.y.low)
-            parts += [_rule("grid", at, TOP, at, bottom), _text(at, bottom + 16, self.x_text(tick), "middle")]
+            parts += [rule("grid", at, TOP, at, bottom), text(at, bottom + 16, self.x_text(tick), "middle")]
         for tick in self.y.ticks():
             _, at = self._at(self.x.low, tick)
-            parts += [_rule("grid", LEFT, at, right, at), _text(LEFT - 6, at + 4, self.y_text(tick), "end")]
-        frame = [_rule("axis", LEFT, bottom, right, bottom), _rule("axis", LEFT, TOP, LEFT, bottom)]
+            parts += [rule("grid", LEFT, at, right, at), text(LEFT - 6, at + 4, self.y_text(tick), "end")]
+        frame = [rule("axis", LEFT, bottom, right, bottom), rule("axis", LEFT, TOP, LEFT, bottom)]
         name = f'<text transform="translate(13 {(TOP + bottom) / 2}) rotate(-90)" text-anchor="middle">'
         y_name = f"{name}{escape(self.y_name)}</text>"
-        return [*parts, *frame, _text((LEFT + right) / 2, HEIGHT - 6, self.x_name, "middle"), y_name]
+        return [*parts, *frame, text((LEFT + right) / 2, HEIGHT - 6, self.x_name, "middle"), y_name]
 
     def _line(self, line: Line) -> str:
         return polyline(f"line s{line.style}", [self._at(x, y) for x, y in line.points], line.name, line.style)
@@ -87,7 +88,7 @@ class Chart:
         for k, line in enumerate([line for line in self.lines if line.name]):
             y = TOP + 14 + 16 * k
             parts.append(polyline(f"line s{line.style}", [(right - 24, y - 4), (right, y - 4)], "", line.style))
-            parts.append(_text(right - 30, y, line.name, "end"))
+            parts.append(text(right - 30, y, line.name, "end"))
         return parts
 
 
@@ -110,8 +111,8 @@ def parallel(columns: Sequence[Column], rows: Sequence[tuple[Sequence[float], st
         parts.append(polyline(f"line {kind}", points, title))
     for k, column in enumerate(columns):
         x, scale, name = left + gap * k, column.scale, shortened(column.name)
-        parts += [_rule("axis", x, top, x, bottom), _text(x, bottom + 15, column.text(scale.low), "middle")]
-        parts.append(_text(x, top - 6, column.text(scale.high), "middle"))
+        parts += [rule("axis", x, top, x, bottom), text(x, bottom + 15, column.text(scale.low), "middle")]
+        parts.append(text(x, top - 6, column.text(scale.high), "middle"))
         title = f"<title>{escape(column.name)}</title>"
         parts.append(f'<text transform="translate({x + 4} {top - 22}) rotate(-35)">{title}{escape(name)}</text>')
     width = left + gap * len(columns) + left
@@ -128,14 +129,6 @@ def polyline(kind: str, points: Sequence[tuple[float, float]], title: str, style
     dash = f' stroke-dasharray="{DASHES[style]}"' if DASHES[style] else ""
     inside = f"<title>{escape(title)}</title>" if title else ""
     return f'<polyline class="{kind}"{dash} points="{" ".join(f"{x},{y}" for x, y in points)}">{inside}</polyline>'
-
-
-def _rule(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def _picture(width: float, height: float, label: str, parts: Sequence[str], least: float = 0) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ansor.autotvm.record import best_pairs, load_from_file
-from ansor.cli.written import require_like
+from ansor.cli.written import require_picture, write_picture
 from ansor.core.errors import TaskError
 from te_lite.errors import require
 
@@ -29,6 +28,8 @@ RESNET = {
 
 def timeline(args: argparse.Namespace) -> int:
     """Print when each module of the machine works, and draw it; gives the exit code."""
+    if args.output:
+        require_picture(args.output)
     config = get_env(args.config).config
     workload = _workload(args.layer, config)
     knobs = _knobs(args.knobs) if args.knobs else _recorded(args.log, workload) or default_knobs(workload, config)
@@ -40,23 +41,13 @@ def timeline(args: argparse.Namespace) -> int:
     busy = ", ".join(f"{module.name.lower()} {share:.0%}" for module, share in times.busy(launch.columns).items())
     print(f"{len(launch.columns)} instructions, {times.cycles:.0f} cycles, {times.ms:.3f} ms; busy: {busy}")
     if args.output:
-        _write(args.output, picture(drawn, title))
+        write_picture(args.output, picture(drawn, title))
     return 0
 
 
 def _described(k: ConvKnobs) -> str:
     tiles = f"tiles {k.tile_h}x{k.tile_w}, {k.tile_ci} blocks in, {k.tile_co} out"
     return f"{tiles}, threads {k.oc_nthread} and {k.h_nthread}"
-
-
-def _write(path: str, drawing: str) -> None:
-    """Write the picture, and say so.  Raises TaskError, also for a file that is there and no picture."""
-    try:
-        require_like(Path(path), drawing[:4], "picture")
-        Path(path).write_text(drawing, encoding="utf-8")
-    except OSError as error:
-        raise TaskError(f"{path}: the picture cannot be written, {error.strerror}") from error
-    print(f"the picture is in {path}")
 
 
 def _workload(layer: str, config: Config) -> Workload:

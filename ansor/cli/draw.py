@@ -1,0 +1,66 @@
+"""`ansor draw`: pictures of programs, as SVG files."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..viz.nest_picture import draw_nest
+from .drawn_program import SKETCH, add_task, program_of
+from .workload import CATALOGUE
+from .written import require_picture, write_picture
+
+NAME = "draw"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A kind of picture: what the help says, its arguments, and how it is drawn."""
+
+    help: str
+    arguments: Callable[[Any], None]
+    draw: Callable[[argparse.Namespace], str]
+    ending: str = "svg"
+
+
+def _program(parser: Any) -> None:
+    add_task(parser)
+    parser.add_argument("--sketch", type=int, metavar="N", help=SKETCH)
+
+
+def _nest(args: argparse.Namespace) -> str:
+    drawn = program_of(args)
+    return draw_nest(drawn.state, drawn.title)
+
+
+PICTURES: Mapping[str, Picture] = {
+    "nest": Picture("the loop nest as boxes in boxes, and what each statement reads where", _program, _nest),
+}
+"""The pictures by name."""
+
+
+def add_parsers(commands: Any) -> list[Any]:
+    """Add the command to the subcommands of a parser, and give the parsers of its pictures that name a program."""
+    draw = commands.add_parser(NAME, help="draw a program: its loop nest, ...")
+    kinds = draw.add_subparsers(dest="picture", required=True)
+    return [_add(kinds, name, picture) for name, picture in PICTURES.items()]
+
+
+def _add(kinds: Any, name: str, picture: Picture) -> Any:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = kinds.add_parser(
+        name, help=picture.help, description=picture.help, epilog=CATALOGUE, formatter_class=layout
+    )
+    picture.arguments(parser)
+    output = f"{name}.{picture.ending}"
+    parser.add_argument("-o", "--output", default=output, help=f"the file to write (default: {output})")
+    return parser
+
+
+def draw(args: argparse.Namespace) -> int:
+    """Write one picture; gives the exit code."""
+    require_picture(args.output)
+    write_picture(args.output, PICTURES[args.picture].draw(args))
+    return 0
