@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..viz.dag_picture import draw_dag
 from ..viz.nest_picture import draw_nest
-from .drawn_program import SKETCH, add_task, program_of
+from .drawn_program import SKETCH, add_task, program_of, task_of
 from .workload import CATALOGUE
 from .written import require_picture, write_picture
 
@@ -35,8 +36,14 @@ def _nest(args: argparse.Namespace) -> str:
     return draw_nest(drawn.state, drawn.title)
 
 
+def _dag(args: argparse.Namespace) -> str:
+    task = task_of(args)
+    return draw_dag(task.compute_dag, task.title)
+
+
 PICTURES: Mapping[str, Picture] = {
     "nest": Picture("the loop nest as boxes in boxes, and what each statement reads where", _program, _nest),
+    "dag": Picture("the computation as a graph: a box for each tensor, an arrow to each that reads it", add_task, _dag),
 }
 """The pictures by name."""
 
