@@ -53,6 +53,11 @@ def python_schedule(state: State) -> str:
 
     It expects the names of `python_names(state.dag)`, `s` and `te`.
     """
+    return "\n".join([line for lines in python_steps(state) for line in lines]) + "\n"
+
+
+def python_steps(state: State) -> list[tuple[str, ...]]:
+    """The lines of `python_schedule`: those that name the axes of the computation, then those of each step."""
     return _Printer(state).run()
 
 
@@ -93,15 +98,17 @@ class _Printer:
         self.long: dict[int, tuple[int, dict[int, str]]] = {}
         self.lines: list[str] = []
 
-    def run(self) -> str:
+    def run(self) -> list[tuple[str, ...]]:
         for stage in self.state.stages:
             if isinstance(stage.op, ComputeOp):
                 self._axes(stage.op, f"{self._tensor(stage.op)}.op")
+        found = [tuple(self.lines)]
         for step in self.target.steps:
-            before = self.state
+            self.lines, before = [], self.state
             self.state = apply(self.state, step)
             self._step(before, step)
-        return "\n".join(self.lines) + "\n"
+            found.append(tuple(self.lines))
+        return found
 
     def _tensor(self, op: Operation) -> str:
         return self.names.tensor(op)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..viz.dag_picture import draw_dag
 from ..viz.nest_picture import draw_nest
+from ..viz.steps_page import steps_page
 from .drawn_program import SKETCH, add_task, program_of, task_of
 from .workload import CATALOGUE
 from .written import require_picture, write_picture
@@ -41,9 +42,17 @@ def _dag(args: argparse.Namespace) -> str:
     return draw_dag(task.compute_dag, task.title)
 
 
+def _steps(args: argparse.Namespace) -> str:
+    drawn = program_of(args)
+    return steps_page(drawn.state, drawn.title)
+
+
 PICTURES: Mapping[str, Picture] = {
     "nest": Picture("the loop nest as boxes in boxes, and what each statement reads where", _program, _nest),
     "dag": Picture("the computation as a graph: a box for each tensor, an arrow to each that reads it", add_task, _dag),
+    "steps": Picture(
+        "a page on a schedule: the loop nest before and after each of its steps", _program, _steps, "html"
+    ),
 }
 """The pictures by name."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from .svg import LINE, rectangle, text, width_of
 
@@ -13,12 +14,15 @@ GAP = 6
 
 @dataclass(frozen=True)
 class Box:
-    """Lines of text above the boxes `inside`; `kind` is its class, a `heading` makes the first line bold."""
+    """Lines of text above the boxes `inside`; `kind` is its class, `kinds` are those of the first lines.
+
+    `title` is shown under the pointer.
+    """
 
     kind: str
     lines: tuple[str, ...]
     inside: tuple[Box, ...] = ()
-    heading: bool = False
+    kinds: tuple[str, ...] = ()
     title: str = ""
 
     @property
@@ -35,8 +39,8 @@ class Box:
     def draw(self, x: float, y: float, width: float) -> Iterator[str]:
         """The box with its upper left corner at a point, `width` wide, and what is in it."""
         yield rectangle(self.kind, x, y, width, self.height, self.title)
-        for k, line in enumerate(self.lines):
-            yield text(x + PAD, y + LINE * (k + 1), line, kind="head" if self.heading and k == 0 else "")
+        for k, (line, kind) in enumerate(zip_longest(self.lines, self.kinds, fillvalue="")):
+            yield text(x + PAD, y + LINE * (k + 1), line, kind=kind)
         yield from column(self.inside, x + PAD, y + LINE * len(self.lines) + GAP, width - 2 * PAD)
 
 

@@ -52,7 +52,7 @@ def _box(dag: Computation, k: int) -> Box:
     definition = [] if kind == "input" else [line for text in op_lines(op) for line in wrapped(text)]
     ranges = ", ".join([f"{v.name} in 0..{v.extent}" for v in op.reduce_axis])
     lines = (shortened(op.name, MOST), shape, *definition, *([f"over {ranges}"] if ranges else []))
-    return Box(kind, lines, heading=True, title="\n".join(op_lines(op)))
+    return Box(kind, lines, kinds=("head",), title="\n".join(op_lines(op)))
 
 
 def wrapped(words: str) -> list[str]:

@@ -62,7 +62,15 @@ def nest_of(state: State) -> tuple[StageBox, ...]:
 
     Raises LowerError for a state without undecided lengths that has no loop nest.
     """
-    tree = _Tree(state, infer_bounds(state) if state.concrete else None)
+    return _roots(_Tree(state, infer_bounds(state) if state.concrete else None))
+
+
+def open_nest(state: State) -> tuple[StageBox, ...]:
+    """As `nest_of` without a look at bounds: loops have the turns that the steps alone say."""
+    return _roots(_Tree(state, None))
+
+
+def _roots(tree: _Tree) -> tuple[StageBox, ...]:
     stages = tree.state.stages
     return tuple([tree.stage(k) for k, s in enumerate(stages) if s.where == ROOT and not s.is_placeholder])
 

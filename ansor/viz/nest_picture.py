@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from te_lite.state import State
 
 from .boxes import GAP, PAD, Box, column, stacked
@@ -39,16 +41,24 @@ def draw_nest(state: State, title: str = "") -> str:
 
     Raises LowerError for a state without undecided lengths that has no loop nest.
     """
-    boxes = nest_boxes(state, title)
-    width = max([box.width for box in boxes]) + 2 * PAD
-    parts = list(column(boxes, PAD, PAD, width - 2 * PAD))
-    return picture(width, stacked(boxes) + 2 * PAD - GAP, title or "loop nest", parts, STYLE)
+    heading = [Box("ground", (shortened(title, MOST),), kinds=("head",), title=title)] if title else []
+    boxes = [*heading, *nest_boxes(nest_of(state))]
+    return picture(*size_of(boxes), title or "loop nest", boxed(boxes), STYLE)
 
 
-def nest_boxes(state: State, title: str = "") -> list[Box]:
-    """The title, and a box for each stage at root."""
-    heading = [Box("ground", (shortened(title, MOST),), heading=True, title=title)] if title else []
-    return [*heading, *map(_box, nest_of(state))]
+def nest_boxes(nest: Sequence[StageBox]) -> list[Box]:
+    """A box for each stage at root."""
+    return list(map(_box, nest))
+
+
+def size_of(boxes: Sequence[Box]) -> tuple[float, float]:
+    """The width and height of boxes below each other with a rim."""
+    return max([box.width for box in boxes]) + 2 * PAD, stacked(boxes) + 2 * PAD - GAP
+
+
+def boxed(boxes: Sequence[Box]) -> list[str]:
+    """Boxes below each other with a rim."""
+    return list(column(boxes, PAD, PAD, size_of(boxes)[0] - 2 * PAD))
 
 
 def _box(node: Node) -> Box:
@@ -56,7 +66,7 @@ def _box(node: Node) -> Box:
         case StageBox(name=name, storage=storage):
             where = f"{extents_text(node.extents)}{STORED[storage]}"
             lines = (f"{shortened(name, MOST // 2)}: {where}", *node.marks)
-            return Box(storage, lines, tuple(map(_box, node.inside)), heading=True, title=name)
+            return Box(storage, lines, tuple(map(_box, node.inside)), kinds=("head",), title=name)
         case LoopBox():
             chain = _chain(node)
             lines = tuple([" " * k + _loop_text(loop) for k, loop in enumerate(chain)])

@@ -14,7 +14,7 @@ CHARACTER = 7.3
 LINE = 17
 """From one line of text to the next, in pixels."""
 STYLE = """
-text { font: 12px "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #000 }
+text { font: 12px "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #000; white-space: pre }
 text.head { font-weight: bold }
 text.small { font-size: 9px }
 text.light { fill: #fff }
@@ -52,9 +52,13 @@ def shortened(words: str, most: int) -> str:
 
 def picture(width: float, height: float, label: str, parts: Sequence[str], style: str = "") -> str:
     """A file of its own; `label` says what it shows to those who do not see it."""
+    return drawing(width, height, label, [f"<style>{STYLE}{style}</style>", *parts]) + "\n"
+
+
+def drawing(width: float, height: float, label: str, parts: Sequence[str]) -> str:
+    """A picture in a page that has the styles."""
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" xml:space="preserve" aria-label={quoteattr(label)}>'
     )
-    ground = rectangle("ground", 0, 0, width, height)
-    return "\n".join([head, f"<style>{STYLE}{style}</style>", ground, *parts, "</svg>"]) + "\n"
+    return "\n".join([head, rectangle("ground", 0, 0, width, height), *parts, "</svg>"])
