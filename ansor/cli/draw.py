@@ -10,6 +10,8 @@ from typing import Any
 from ..viz.dag_picture import draw_dag
 from ..viz.nest_picture import draw_nest
 from ..viz.steps_page import steps_page
+from ..viz.tile import tile_of
+from ..viz.tile_picture import draw_tile
 from .drawn_program import SKETCH, add_task, program_of, task_of
 from .workload import CATALOGUE
 from .written import require_picture, write_picture
@@ -47,12 +49,23 @@ def _steps(args: argparse.Namespace) -> str:
     return steps_page(drawn.state, drawn.title)
 
 
+def _tile_arguments(parser: Any) -> None:
+    _program(parser)
+    parser.add_argument("--stage", help="the stage, by the name that `ansor draw nest` shows (default: the last one)")
+    text = "a loop of the stage; a turn of it is the tile (default: its first loop with more than one turn)"
+    parser.add_argument("--loop", help=text)
+
+
+def _tile(args: argparse.Namespace) -> str:
+    drawn = program_of(args)
+    return draw_tile(tile_of(drawn.state, args.stage, args.loop), drawn.title)
+
+
 PICTURES: Mapping[str, Picture] = {
     "nest": Picture("the loop nest as boxes in boxes, and what each statement reads where", _program, _nest),
     "dag": Picture("the computation as a graph: a box for each tensor, an arrow to each that reads it", add_task, _dag),
-    "steps": Picture(
-        "a page on a schedule: the loop nest before and after each of its steps", _program, _steps, "html"
-    ),
+    "steps": Picture("a page on a schedule: the loop nest before and after each step", _program, _steps, "html"),
+    "tile": Picture("what a turn of a loop computes, and what it reads of the inputs", _tile_arguments, _tile),
 }
 """The pictures by name."""
 
