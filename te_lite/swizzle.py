@@ -41,7 +41,7 @@ class Swizzle:
         Raises LowerError unless these are 1, 2, 4 or a multiple of 8 chunks.
         """
         chunks, rest = divmod(elements * nbytes, CHUNK_BYTES)
-        fits = rest == 0 and (chunks in (1, 2, 4) or chunks % LINE == 0)
+        fits = rest == 0 and (chunks in (1, 2, 4) or (chunks > 0 and chunks % LINE == 0))
         law = "rows of 16, 32, 64 or a multiple of 128 bytes can be swizzled"
         require(fits, LowerError, name, law, bytes=elements * nbytes)
         return cls(CHUNK_BYTES // nbytes, chunks)

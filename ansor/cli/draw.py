@@ -7,9 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from te_lite.lower import lower
+from te_lite.mma import MMA, mma
+
+from ..viz.banks_picture import draw_banks
 from ..viz.dag_picture import draw_dag
+from ..viz.fragment_picture import draw_fragments
 from ..viz.nest_picture import draw_nest
 from ..viz.steps_page import steps_page
+from ..viz.swizzle_picture import draw_swizzle
 from ..viz.tile import tile_of
 from ..viz.tile_picture import draw_tile
 from .drawn_program import SKETCH, add_task, program_of, task_of
@@ -27,6 +33,11 @@ class Picture:
     arguments: Callable[[Any], None]
     draw: Callable[[argparse.Namespace], str]
     ending: str = "svg"
+
+    @property
+    def of_program(self) -> bool:
+        """Whether it names a workload or a log."""
+        return self.arguments not in (_instruction, _row)
 
 
 def _program(parser: Any) -> None:
@@ -61,28 +72,50 @@ def _tile(args: argparse.Namespace) -> str:
     return draw_tile(tile_of(drawn.state, args.stage, args.loop), drawn.title)
 
 
+def _banks(args: argparse.Namespace) -> str:
+    drawn = program_of(args)
+    return draw_banks(lower(drawn.state, drawn.task.compute_dag.tensors), drawn.title)
+
+
+def _instruction(parser: Any) -> None:
+    parser.add_argument("instruction", metavar="NAME", help=f"{', '.join(MMA)}")
+
+
+def _row(parser: Any) -> None:
+    parser.add_argument("bytes", metavar="BYTES", type=int, help="of a row: 16, 32, 64, or a multiple of 128")
+
+
 PICTURES: Mapping[str, Picture] = {
     "nest": Picture("the loop nest as boxes in boxes, and what each statement reads where", _program, _nest),
     "dag": Picture("the computation as a graph: a box for each tensor, an arrow to each that reads it", add_task, _dag),
     "steps": Picture("a page on a schedule: the loop nest before and after each step", _program, _steps, "html"),
     "tile": Picture("what a turn of a loop computes, and what it reads of the inputs", _tile_arguments, _tile),
+    "banks": Picture("which thread of a warp asks which bank of shared memory, and where they queue", _program, _banks),
+    "fragment": Picture(
+        "which thread holds what of the tiles of an instruction of tensor cores",
+        _instruction,
+        lambda args: draw_fragments(mma(args.instruction)),
+    ),
+    "swizzle": Picture(
+        "chunks of rows in shared memory, plain and swizzled", _row, lambda args: draw_swizzle(args.bytes)
+    ),
 }
 """The pictures by name."""
 
 
 def add_parsers(commands: Any) -> list[Any]:
-    """Add the command to the subcommands of a parser, and give the parsers of its pictures that name a program."""
-    draw = commands.add_parser(NAME, help="draw a program: its loop nest, ...")
+    """Add the command to the subcommands of a parser, and give the parsers of its pictures that name a workload."""
+    draw = commands.add_parser(NAME, help="draw a program, its computation or its memory, as SVG")
     kinds = draw.add_subparsers(dest="picture", required=True)
-    return [_add(kinds, name, picture) for name, picture in PICTURES.items()]
+    added = {name: _add(kinds, name, picture) for name, picture in PICTURES.items()}
+    return [parser for name, parser in added.items() if PICTURES[name].of_program]
 
 
 def _add(kinds: Any, name: str, picture: Picture) -> Any:
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = kinds.add_parser(
-        name, help=picture.help, description=picture.help, epilog=CATALOGUE, formatter_class=layout
-    )
+    parser = kinds.add_parser(name, help=picture.help, description=picture.help)
     picture.arguments(parser)
+    if picture.of_program:
+        parser.epilog, parser.formatter_class = CATALOGUE, argparse.RawDescriptionHelpFormatter
     output = f"{name}.{picture.ending}"
     parser.add_argument("-o", "--output", default=output, help=f"the file to write (default: {output})")
     return parser
