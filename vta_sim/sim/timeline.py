@@ -25,6 +25,9 @@ _COLORS = {
 _LETTERS = {"LOAD UOP": "u", "LOAD WGT": "w", "LOAD INP": "i", "LOAD ACC": "a", "GEMM reset": "r", "GEMM": "G"}
 _LETTERS |= {"ALU": "A", "STORE": "S"}
 _LEFT, _WIDTH, _LANE = 80, 1000, 40
+_LETTER = 9
+"""Pixels of a box that has room for the letter of its kind, which tells it without its colour."""
+_MIDDLE = 'text-anchor="middle" pointer-events="none"'
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def _letters(own: Sequence[Span], begin: float, scale: float, width: int) -> str
 
 
 def picture(chosen: Sequence[Span], title: str = "") -> str:
-    """An SVG drawing: a lane for each module, a box for each instruction, its text shown under the pointer."""
+    """An SVG drawing: a lane for each module, a box with its letter for each instruction, and its text as a tip."""
     begin, end = _limits(chosen)
     scale = _WIDTH / (end - begin)
     lanes = {module: 30 + k * (_LANE + 8) for k, module in enumerate(Module)}
@@ -88,23 +91,26 @@ def picture(chosen: Sequence[Span], title: str = "") -> str:
     parts += _legend([kind for kind in _COLORS if any(s.kind == kind for s in chosen)], bottom)
     size = f'width="{_LEFT + _WIDTH + 10}" height="{bottom + 30}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
+    parts.insert(0, '<rect width="100%" height="100%" fill="#fff"/>')
     return "\n".join([head, *parts, "</svg>"]) + "\n"
 
 
 def _box(span: Span, begin: float, scale: float, y: int) -> str:
     x, wide = _LEFT + (span.start - begin) * scale, (span.end - span.start) * scale
     tip = escape(f"{span.index}: {span.title}, cycles {span.start:.0f} to {span.end:.0f}")
-    return (
-        f'<rect x="{x:.2f}" y="{y}" width="{max(wide, 0.2):.2f}" height="{_LANE}" '
-        f'fill="{_COLORS[span.kind]}"><title>{tip}</title></rect>'
-    )
+    shape = f'<rect x="{x:.2f}" y="{y}" width="{max(wide, 0.2):.2f}" height="{_LANE}" fill="{_COLORS[span.kind]}"'
+    frame = ' stroke="#fff" stroke-width="0.5"' if wide >= _LETTER else ""
+    drawn = f"{shape}{frame}><title>{tip}</title></rect>"
+    if wide < _LETTER:
+        return drawn
+    return f'{drawn}<text x="{x + wide / 2:.2f}" y="{y + _LANE // 2 + 4}" {_MIDDLE}>{_LETTERS[span.kind]}</text>'
 
 
 def _legend(kinds: Sequence[str], y: int) -> Iterator[str]:
     for k, kind in enumerate(kinds):
         x = _LEFT + k * 120
         yield f'<rect x="{x}" y="{y + 8}" width="12" height="12" fill="{_COLORS[kind]}"/>'
-        yield f'<text x="{x + 18}" y="{y + 18}">{kind}</text>'
+        yield f'<text x="{x + 18}" y="{y + 18}">{_LETTERS[kind]} {kind}</text>'
 
 
 def _limits(chosen: Sequence[Span]) -> tuple[float, float]:
