@@ -26,7 +26,7 @@ div.both { display: flex; flex-wrap: wrap; gap: 1em; align-items: flex-start }
 figure { margin: 0; max-width: 100%; overflow-x: auto }
 text.gone { text-decoration: line-through }
 text.new { text-decoration: underline; font-weight: bold }
-section[hidden] { display: none }
+[hidden] { display: none !important }
 """
 SCRIPT = """
 const slider = document.getElementById("step"), frames = [...document.querySelectorAll("section")];
@@ -43,7 +43,10 @@ show(0);
 
 
 def steps_page(state: State, title: str) -> str:
-    """The page on the steps of a state; raises nothing for half of a schedule, whose nest is shown without bounds."""
+    """The page on the steps of a state; half of a schedule may have no bounds, and is shown without them.
+
+    Raises ScheduleError for a sketch that factors a reduction whose lengths are open: its steps do not replay.
+    """
     frames = step_frames(state)
     boxes, definition = unscheduled(state)
     first = _section("no step", definition, [("as it was written", boxes)])
