@@ -270,7 +270,7 @@ class SketchPolicy:
         score = Scorer(self.task, model, self._prior if known else 0.0)
         picked = proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
         picked += proposals.firsts(n // 2, score) if known else []
-        picked += proposals.evolved(n - chance - len(picked), score, self._elites())
+        picked += proposals.evolved(max(0, n - chance - len(picked)), score, self._elites())
         picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
         return picked + proposals.random(n - len(picked))
 

@@ -15,7 +15,7 @@ from tests.ansor.search_case import MODELS, PER_ROUND, TARGETS, TRIALS, digest, 
 
 SEQUENCES = {
     "c random": "7ec4361c73e8cdf4",
-    "c analytical": "1efb04a2aeb6748c",
+    "c analytical": "7c5ccb4a48fb873b",
     "cuda random": "6bd8aee40995a344",
     "cuda analytical": "a7c726b492ec7a4a",
 }

@@ -12,7 +12,7 @@ import ansor
 import te_lite as te
 from ansor.policy.default_schedule import TRIED, drawn_states
 from ansor.sketch import generate_sketches
-from ansor.sketch.plain import plain_state
+from ansor.sketch.plain import plain_state, untuned_state
 from codegen_c import build as build_c
 from relay_lite import reference
 from relay_lite.compiler.build import build, compile_fused
@@ -236,7 +236,7 @@ def test_defaults_are_the_same_every_time() -> None:
 
 
 def test_a_program_that_is_refused_gives_way() -> None:
-    """The plain nest is taken when nothing drawn is accepted; when that is refused too, its error is the answer."""
+    """A nest that nobody drew is taken when nothing drawn is accepted; when all are refused, the last error is said."""
     function = first_group(optimize(small_network(), None, "c"))
     refused: list[te.LoweredFunc] = []
 
@@ -248,8 +248,8 @@ def test_a_program_that_is_refused_gives_way() -> None:
     need = wanted(function, ansor.Target("c"))
     program = choose_program(need, ansor.Target("c"), accept_plain)
     assert len(refused) == TRIED
-    plain = plain_state(ansor.SearchTask(compute_dag=program.group.dag, target="c"))
-    assert program.state.steps == plain.steps
+    task = ansor.SearchTask(compute_dag=program.group.dag, target="c")
+    assert program.state.steps in (plain_state(task).steps, untuned_state(task).steps)
 
     def accept_nothing(func: te.LoweredFunc) -> None:
         raise te.LowerError("refused all")
