@@ -12,14 +12,18 @@ Hopper, whose papers count `wgmma`: there `mma.sync` does five eighths (646 TFLO
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
 
 from te_lite.errors import require
 from te_lite.register_tile import VectorUnit
 
 from ..core.errors import TaskError
 from ..core.hardware import HardwareParams
-from ..core.registry import entry_of
+from ..core.registry import entry_of, search_parts
 from ..core.target import Target
+from ..space.programs import Programs
 
 KiB, MiB = 1 << 10, 1 << 20
 
@@ -106,7 +110,26 @@ class CPU:
         return 2.0 * self.cores * self.ports * (self.vector / 4) * self.clock
 
 
-Machine = GPU | CPU
+class EstimatesItself(Protocol):
+    """A machine of a kind of its own, which estimates programs by itself.
+
+    `flops` are operations and `dram` bytes per second, at best.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def flops(self) -> float: ...
+
+    @property
+    def dram(self) -> float: ...
+
+    def seconds(self, programs: Programs) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The run time of each program, in seconds: float64 [programs.n]."""
+
+
+Machine = GPU | CPU | EstimatesItself
 
 GPUS: dict[str, GPU] = {
     gpu.name: gpu
@@ -139,6 +162,10 @@ def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
     entry = entry_of(target.kind.name)
     if entry.machine is not None:
         made: Machine = entry.machine
+        return made
+    parts = search_parts(target.kind.name)
+    if parts is not None:
+        made = parts.machine(target)
         return made
     match entry.family:
         case "c":

@@ -14,7 +14,7 @@ from ..space.trace import Symbol
 from .cpu import cpu_seconds
 from .gpu import gpu_seconds
 from .loop_nests import loop_nests
-from .machine import GPU, Machine
+from .machine import CPU, GPU, Machine
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -25,6 +25,8 @@ def seconds(programs: Programs, machine: Machine) -> Array:
     A roofline with occupancy and wave quantisation on GPUs, with cache levels on CPUs.  The estimate orders programs;
     its absolute value is good to about a factor of two.  For the rows of a variant that comes again it is replayed.
     """
+    if not isinstance(machine, GPU | CPU):
+        return machine.seconds(programs)
     replayed = _player(machine).replayed(programs, HardwareParams())
     if replayed is None:
         value = _estimate(programs, machine)
@@ -33,14 +35,14 @@ def seconds(programs: Programs, machine: Machine) -> Array:
     return np.array(np.broadcast_to(np.asarray(value, np.float64), (programs.n,)))
 
 
-def _estimate(programs: Programs, machine: Machine) -> Any:
+def _estimate(programs: Programs, machine: GPU | CPU) -> Any:
     """The seconds of the programs, a number where all take the same."""
     nests = loop_nests(programs)
     return gpu_seconds(nests, machine) if isinstance(machine, GPU) else cpu_seconds(nests, machine)
 
 
 @lru_cache(maxsize=16)
-def _player(machine: Machine) -> Replayer[float | None]:
+def _player(machine: GPU | CPU) -> Replayer[float | None]:
     """The recordings for a machine; what they mean is the number of seconds where there are no lanes."""
 
     def lanes(programs: Programs, _: HardwareParams) -> tuple[list[Any], float | None]:

@@ -132,6 +132,11 @@ class HardwareParams:
                 require(value > 0, TaskError, f"hardware parameter {name}", "a GPU needs at least 1", got=value)
         return whole
 
+    @property
+    def of_another_kind(self) -> bool:
+        """Whether these numbers mean nothing to the machine: all are 0."""
+        return not any(astuple(self))
+
     def to_json(self) -> list[int]:
         """The list of a record line."""
         return list(astuple(self))
@@ -142,6 +147,8 @@ def _defaults(target: Target | str) -> tuple[int, ...]:
     entry = entry_of(target.kind.name)
     if entry.hardware is not None:
         return astuple(entry.hardware)
+    if entry.search:
+        return (0,) * len(fields(HardwareParams))
     match entry.family:
         case "c":
             return (host_cores(), 64, 64, 0, 0, 0, 0, 0)

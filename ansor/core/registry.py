@@ -16,6 +16,7 @@ from typing import Any
 from te_lite.errors import require
 
 from .errors import BackendError
+from .search_parts import SearchParts
 
 FAMILIES = ("c", "cuda")
 PLUGINS = "ansor.targets"
@@ -26,8 +27,10 @@ class Entry:
     """A target kind: the module of its backend, and the kind whose programs it searches.
 
     `family` is "c" for loops of a processor and "cuda" for blocks of threads; the sketch rules, the defaults of
-    hardware parameters and the analytical machine follow from it where they are None.  It is empty for a kind that has
-    templates only.  `builder` and `runner` make what measures its programs, the local ones where they are None.
+    hardware parameters and the analytical machine follow from it where they are None.  It is empty for a
+    kind whose programs are of another sort: `search` is then the module that has their parts (`SearchParts`), if
+    sketches are searched and not only templates.  `builder` and `runner` make what measures its programs, the local
+    ones where they are None.
     """
 
     module: str
@@ -37,12 +40,13 @@ class Entry:
     machine: Any = None
     builder: Callable[[], Any] | None = None
     runner: Callable[[], Any] | None = None
+    search: str = ""
 
 
 _TABLE = {
     "c": Entry("codegen_c.backend", "c"),
     "cuda": Entry("codegen_cuda.backend", "cuda"),
-    "vta": Entry("vta_sim.backend", ""),
+    "vta": Entry("vta_sim.backend", "", search="vta_sim.sketch.search"),
 }
 OWN_KINDS = tuple(_TABLE)
 _NEEDS = {
@@ -146,6 +150,13 @@ def load_backend(module: str, kind: str) -> Any:
         return found.BACKEND
     except AttributeError as error:
         raise BackendError(f"target {kind!r}: {law}") from error
+
+
+def search_parts(kind: str) -> SearchParts | None:
+    """What the search of a kind's programs is made of, None where its family says.  Raises BackendError."""
+    module = entry_of(kind).search
+    found: SearchParts | None = front_end(module, f"target {kind!r}").SEARCH if module else None
+    return found
 
 
 def front_end(module: str, user: str) -> Any:

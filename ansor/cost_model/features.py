@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ansor.features import VERSION, schema_hash, state_features, states_features
+from ansor.features import VERSION, extract, schema_hash, state_features, states_features
 from te_lite.errors import TeError
 from te_lite.state import State
 
 from ..core.hardware import HardwareParams
+from ..core.registry import search_parts
+from ..core.target import Target
+from ..space.programs import Programs
 from .api import Array
 
 
@@ -19,12 +22,14 @@ from .api import Array
 class FeatureSource:
     """`of(state, hardware)` gives float32 [rows, columns]; `schema` names what the columns are, with a version.
 
+    `population(programs, hardware)` gives those of all lanes at once, float32 [lanes, rows, columns];
     `many(states, hardware)` gives the same for each of many states, where that is cheaper than one by one.
     """
 
     schema: str
     of: Callable[[State, HardwareParams], Array]
     many: Callable[[Sequence[State], HardwareParams], Sequence[Array]] | None = None
+    population: Callable[[Programs, HardwareParams], Array] = extract
 
     def rows(self, states: Sequence[State], hardware: HardwareParams) -> list[Array]:
         """float32 [rows, columns] of each state; an array without rows where a state has no features.
@@ -43,3 +48,10 @@ class FeatureSource:
 
 
 FEATURES = FeatureSource(f"{VERSION}-{schema_hash()}", state_features, states_features)
+
+
+def source_of(target: Target) -> FeatureSource:
+    """Where the features of programs of a target come from."""
+    parts = search_parts(target.kind.name)
+    found: FeatureSource = FEATURES if parts is None else parts.features
+    return found

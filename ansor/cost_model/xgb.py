@@ -29,7 +29,7 @@ from ..core.task import SearchTask
 from ..records.lines import believed_records
 from .api import Array, PythonBasedModel
 from .dataset import Dataset, Samples, stacked
-from .features import FEATURES
+from .features import FEATURES, source_of
 from .trees import Trees, load_trees, train
 
 logger = logging.getLogger("ansor")
@@ -43,7 +43,8 @@ class XGBModel(PythonBasedModel):
     are random as long as fewer than `num_warmup_sample` programs are known, or nothing can be learnt from those that
     are; the second is logged once.  With `adaptive_training` an update trains only when a fifth more programs are
     known than at the last training.  `model_file` is where each trained model is saved, unless the file there was
-    trained on more.  After `load`, training goes on from the loaded trees.  The same updates and `seed` give the same
+    trained on more.  After `load`, training goes on from the loaded trees.  Features are those of the target of the
+    first program that is told.  The same updates and `seed` give the same
     scores.  Raises TaskError for a negative seed.
     """
 
@@ -96,6 +97,8 @@ class XGBModel(PythonBasedModel):
         Those whose steps do not fit their task, or that have a feature that is not finite or a cost that is no
         positive number, are left out; that is logged once.
         """
+        if inputs and not len(self._samples) and self._base is None:
+            self.features = source_of(inputs[0].task.target)
         for inp, res, rows in zip(inputs, results, self._rows(inputs), strict=True):
             self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)
         self._say_refused()

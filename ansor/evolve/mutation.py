@@ -17,7 +17,7 @@ from ..space.choices import Space
 from ..space.decisions.decision import Decision
 from ..space.decisions.draw import Mask, Matrix, roulette
 from ..space.decisions.factor_tables import tile_table
-from ..space.decisions.table import DECISIONS, Decisions
+from ..space.decisions.table import DECISIONS, Decisions, decisions_of
 
 ATTEMPTS = 4
 
@@ -120,3 +120,14 @@ another variant here."""
 
 GPU_MUTATIONS: tuple[Mutation, ...] = mutations_of("cuda")
 """TVM's weights for tile sizes and unrolling; it has no mutation of fetch widths and threads."""
+
+
+def usual_mutations(target: Target) -> tuple[Mutation, ...]:
+    """The mutations of a target."""
+    match target.family:
+        case "c":
+            return CPU_MUTATIONS
+        case "cuda":
+            return GPU_MUTATIONS
+        case _:
+            return mutations_of(target, decisions_of(target))

@@ -21,7 +21,7 @@ from ..core.options import SketchOptions
 from ..core.task import SearchTask
 from ..evolve.buckets import Row, spread
 from ..evolve.evolution import EvolveOptions, Score, evolve
-from ..evolve.mutation import CPU_MUTATIONS, GPU_MUTATIONS, Mutation
+from ..evolve.mutation import Mutation, usual_mutations
 from ..space.choices import Group, Population, Variant
 from ..space.duplicates import Seen, program_text
 from ..space.limits import rows_fit
@@ -69,8 +69,7 @@ class Proposals:
         self.options = options
         self.rng = rng
         self.hardware = task.hardware_params.completed(task.target)
-        usual = GPU_MUTATIONS if task.target.is_gpu else CPU_MUTATIONS
-        self.mutations = usual if mutations is None else tuple(mutations)
+        self.mutations = usual_mutations(task.target) if mutations is None else tuple(mutations)
         self.most_variants = GPU_VARIANTS if task.target.is_gpu else CPU_VARIANTS
         self.evolution = replace(evolution, max_variants=self.most_variants)
         self.seen = Seen()

@@ -15,7 +15,7 @@ from ..core.task import SearchTask
 from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART
-from ..features import extract
+from ..cost_model.features import source_of
 from ..space.choices import Group
 from ..space.limits import fits
 from ..space.programs import programs
@@ -46,7 +46,7 @@ class Scorer:
         if isinstance(self.model, AnalyticalModel):
             scores = self.model.predict_programs(self.task, made)
         elif reads_features(self.model):
-            features = extract(made, hardware)
+            features = source_of(self.task.target).population(made, hardware)
             with asking(PART, self.model, "predict_features"):
                 scores = self.model.predict_features(self.task, features)
         else:

@@ -26,7 +26,7 @@ from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.options import SketchOptions
 from ..core.parts import asking, called
-from ..core.registry import entry_of
+from ..core.registry import entry_of, search_parts
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
@@ -143,7 +143,8 @@ class SketchPolicy:
         self._rows: dict[tuple[Step, ...], Row] = {}
         given = init_callbacks(init_search_callbacks)
         self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
-        own = bool(self.custom_rules) or entry_of(task.target.kind.name).rules is not None
+        kind = task.target.kind.name
+        own = bool(self.custom_rules) or entry_of(kind).rules is not None or search_parts(kind) is not None
         self._extra_off = own and "extra_sketch_rules" not in (params or {})
         for callback in given:
             if not isinstance(callback, PreloadCustomSketchRule):

@@ -15,7 +15,7 @@ from te_lite.state import State
 from ..core.errors import TaskError
 from ..core.hardware import HardwareParams
 from ..core.options import SketchOptions
-from ..core.registry import entry_of
+from ..core.registry import entry_of, search_parts
 from ..core.target import Target
 from .cache_rules import AddCacheRead, AddCacheWrite
 from .custom import checked_rules, require_end
@@ -54,6 +54,9 @@ def default_rules(target: Target) -> tuple[SketchRule, ...]:
     entry = entry_of(target.kind.name)
     if entry.rules is not None:
         return entry.rules
+    parts = search_parts(target.kind.name)
+    if parts is not None:
+        return parts.rules
     if entry.family not in RULES:
         raise TaskError(f"target {target.text!r}: has no sketch rules, targets with rules are {', '.join(RULES)}")
     return RULES[entry.family]

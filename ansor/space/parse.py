@@ -20,7 +20,7 @@ from ..core.target import Target
 from .choices import Space, Variant
 from .decisions.draw import Matrix
 from .decisions.splits import rfactor_positions
-from .decisions.table import DECISIONS, Decisions
+from .decisions.table import Decisions
 from .locations import Place, place_of
 from .spaces import space_of
 from .states import concrete
@@ -34,7 +34,7 @@ def parse(
     target: Target | str,
     hardware: HardwareParams,
     options: SketchOptions | None = None,
-    decisions: Decisions = DECISIONS,
+    decisions: Decisions | None = None,
 ) -> tuple[Variant, np.ndarray] | None:
     """The variant and row (int64 [width]) of which `concrete` makes `steps`, up to extents that splits note.
 

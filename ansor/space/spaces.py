@@ -21,7 +21,7 @@ from .choices import Space
 from .decisions.factor_tables import factor_table
 from .decisions.parts import Choice, Grid, Part, Setting, Tile
 from .decisions.splits import fill, holes, rfactor_positions
-from .decisions.table import DECISIONS, Decisions
+from .decisions.table import Decisions, decisions_of
 from .locations import movable_stages
 
 Factors = tuple[tuple[int, int], ...]
@@ -34,7 +34,7 @@ def random_space(
     target: Target | str,
     hardware: HardwareParams,
     options: SketchOptions | None = None,
-    decisions: Decisions = DECISIONS,
+    decisions: Decisions | None = None,
 ) -> Space:
     """One space of a sketch, every choice of factors equally likely."""
     tables = _factor_tables(sketch, options or SketchOptions())
@@ -53,13 +53,15 @@ def space_of(
     hardware: HardwareParams,
     options: SketchOptions | None = None,
     factors: Factors = (),
-    decisions: Decisions = DECISIONS,
+    decisions: Decisions | None = None,
 ) -> Space:
-    """The decisions of a sketch, the factors of its rfactors given; made once.  `decisions` is the table of all kinds.
+    """The decisions of a sketch, the factors of its rfactors given; made once.  `decisions` is the table of all kinds,
+    that of the target if it is None.
 
     Raises TaskError when the factor of an rfactor is missing, or a split without lengths has no known extent.
     """
-    return _space(sketch, Setting.of(target, hardware, options), factors, decisions)
+    setting = Setting.of(target, hardware, options)
+    return _space(sketch, setting, factors, decisions_of(setting.target) if decisions is None else decisions)
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +73,7 @@ def _space(sketch: State, setting: Setting, factors: Factors, decisions: Decisio
     present = tuple([d for d in decisions if d.weight(setting.target) is not None])
     parts = _parts(sketch, setting, present)
     tiles, choices = [p for p in parts if isinstance(p, Tile)], [p for p in parts if isinstance(p, Choice)]
-    fixed = setting.target.is_gpu or setting.options.disable_change_compute_location
+    fixed = setting.target.family != "c" or setting.options.disable_change_compute_location
     movable = () if fixed else tuple(movable_stages(sketch))
     grids = tuple([p for p in parts if isinstance(p, Grid)])
     return Space(sketch, tuple(tiles), tuple(choices), present, movable, grids)

@@ -127,7 +127,9 @@ class _Emitter:
     def _transfer(self, t: Transfer, thread: int) -> None:
         offset, size, frame = t.window(self.env)
         sram = t.sram.at(self.env) + thread * t.copy
-        if t.memory is Memory.OUT:
-            self.queue.store_buffer_2d(sram, self.buffers[t.dram], offset, size, t.rows.stride)
-        else:
-            self.queue.load_buffer_2d(self.buffers[t.dram], offset, size, t.rows.stride, sram, t.memory, frame)
+        for far, near in t.turns:
+            if t.memory is Memory.OUT:
+                self.queue.store_buffer_2d(sram + near, self.buffers[t.dram], offset + far, size, t.rows.stride)
+            else:
+                source = self.buffers[t.dram]
+                self.queue.load_buffer_2d(source, offset + far, size, t.rows.stride, sram + near, t.memory, frame)

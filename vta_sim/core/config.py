@@ -8,6 +8,7 @@ build a machine of it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -149,6 +150,22 @@ def config_from_json(data: object, subject: str = "vta config") -> Config:
     require(not unknown, ConfigError, subject, "has keys that no configuration has", unknown=unknown)
     require(not missing, ConfigError, subject, "lacks keys that every configuration needs", missing=missing)
     return Config(**{known[key]: value for key, value in data.items()})
+
+
+def config_of_model(model: str) -> Config:
+    """The configuration of a name such as `sim_1x16_i8w8a32_15_15_18_17` (`Config.model`).  Raises ConfigError."""
+    numbers = re.fullmatch(r"([a-z0-9]+)_(\d+)x(\d+)_i8w8a32_(\d+)_(\d+)_(\d+)_(\d+)", model)
+    law = "must be named as sim_1x16_i8w8a32_15_15_18_17 is: board, block sizes, widths, and logarithms of buffer sizes"
+    require(numbers is not None, ConfigError, "machine", law, found=model)
+    assert numbers is not None
+    target, (batch, block, *sizes) = numbers[1], [int(x) for x in numbers.groups()[1:]]
+    powers = batch.bit_count() == 1 and block.bit_count() == 1
+    require(powers, ConfigError, "machine", "block sizes must be powers of two", found=model)
+    uop, inp, wgt, acc = sizes
+    return replace(
+        preset(target), log_batch=batch.bit_length() - 1, log_block=block.bit_length() - 1, log_uop_buff_size=uop,
+        log_inp_buff_size=inp, log_wgt_buff_size=wgt, log_acc_buff_size=acc,
+    )  # fmt: skip
 
 
 def load_config(path: str | Path) -> Config:

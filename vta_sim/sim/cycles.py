@@ -44,15 +44,24 @@ class CycleModel:
     launch: float = 10_000.0
     host_ns_per_output: float = 0.0
 
+    def transfer(self, memory: Any, nbytes: Any, rows: Any) -> Any:
+        """Cycles of a load or store of so many bytes of DRAM, in rows of which none continues the one before.
+
+        All may be arrays.
+        """
+        speed = np.where(np.equal(memory, Memory.WGT), self.wgt_bandwidth, self.bandwidth)
+        return self.transfer_start + nbytes / speed + np.where(np.equal(memory, Memory.UOP), 0, rows * self.row)
+
+    def compute(self, alu: Any, iterations: Any) -> Any:
+        """Cycles of a product or, where `alu` is true, an element-wise operation; both may be arrays."""
+        return self.compute_start + iterations * np.where(alu, self.alu_iteration, self.gemm_iteration)
+
     def durations(self, c: Columns) -> Floats:
         """Cycles of each instruction, float64 [n], without waiting."""
-        mem, memory = c.mem, c.mem["memory"]
+        mem = c.mem
         rows = np.where(mem["x_stride"] == mem["x_size"], np.minimum(mem["y_size"], 1), mem["y_size"])
-        speed = np.where(memory == Memory.WGT, self.wgt_bandwidth, self.bandwidth)
-        transfer = self.transfer_start + dram_bytes(c) / speed + np.where(memory == Memory.UOP, 0, rows * self.row)
-        per_iteration = np.where(c.opcode == Opcode.ALU, self.alu_iteration, self.gemm_iteration)
-        compute = self.compute_start + c.iterations * per_iteration
-        out = np.where(c.is_mem, transfer, compute)
+        transfer = self.transfer(mem["memory"], dram_bytes(c), rows)
+        out: Floats = np.where(c.is_mem, transfer, self.compute(c.opcode == Opcode.ALU, c.iterations))
         out[c.is_nop | (c.opcode == Opcode.FINISH)] = self.token_only
         return out
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from te_lite import ComputeDAG, Schedule, Tensor, create_schedule
 from te_lite.errors import require
 from te_lite.expr import Cast, Load
-from te_lite.tensor import ComputeOp, PlaceholderOp
+from te_lite.tensor import ComputeOp, Operation, PlaceholderOp
 
 from ..compiler.scopes import ACC, INP, WGT
 from ..core.errors import CompileError
@@ -44,7 +44,11 @@ def fused(output: Tensor, tag: str) -> Fused:
     cores = [op for op in ops if isinstance(op, ComputeOp) and op.tag == tag]
     law = f"exactly one operator must be tagged {tag}"
     require(len(cores) == 1, CompileError, output.name, law, found=[op.name for op in cores])
-    core = cores[0]
+    return around(ops, cores[0])
+
+
+def around(ops: Sequence[Operation], core: ComputeOp) -> Fused:
+    """What stands around the product `core` in a program.  Raises CompileError as `fused`."""
     before = {t.op.key for t in core.input_tensors()}
     computed = [op for op in ops if isinstance(op, ComputeOp) and op is not core and op.key not in before]
     constants = tuple([op for op in computed if not op.axis])
@@ -61,21 +65,21 @@ def _check_elementwise(stages: Sequence[ComputeOp], core: ComputeOp) -> None:
         require(ok, CompileError, op.name, law, shape=op.shape)
 
 
-def in_memories(f: Fused) -> tuple[Schedule, list[Tensor], list[Tensor]]:
+def in_memories(f: Fused, start: Schedule | None = None) -> tuple[Schedule, list[Tensor], list[Tensor]]:
     """A schedule with everything in its memory: the schedule; inputs and weights on the chip; and what is computed
     in accumulators, the loads of other tensors included.
 
-    The output is a copy out of the accumulators.
+    The output is a copy out of the accumulators.  `start` is the schedule to go on from, a new one if it is None.
     """
     output = (f.stages or (f.core,))[-1]
-    s = create_schedule(output)
+    s = create_schedule(output) if start is None else start
     for op in f.constants:
         s[op].compute_inline()
     inputs = _inputs(s, f)
     weights = s.cache_read(f.weights, WGT, [f.core])
     kept = [s.cache_read(t, ACC, [op for op in f.stages if t in op.input_tensors()]) for t in f.extra]
     inner = [op.output() for op in (f.core, *f.stages) if op is not output]
-    if not _copies(output):
+    if not copies(output):
         inner.append(s.cache_write(output.output(), "local"))
     for t in inner:
         s[t].set_scope(ACC)
@@ -90,7 +94,7 @@ def _inputs(s: Schedule, f: Fused) -> Tensor:
     return f.inputs
 
 
-def _copies(op: ComputeOp) -> bool:
+def copies(op: ComputeOp) -> bool:
     """Whether an operator does nothing but copy and narrow."""
     body = op.body[0]
     return isinstance(body.a if isinstance(body, Cast) else body, Load)

@@ -29,11 +29,11 @@ class PointTable:
 
     def holds(self, rows: Matrix) -> Mask:
         """Which rows, int64 [m, width], are points: bool [m]."""
-        found: Mask = (self.points[self._place(rows)] == rows).all(axis=1)
+        found: Mask = (self.points[self.place(rows)] == rows).all(axis=1)
         return found
 
-    def _place(self, rows: Matrix) -> Index:
-        """The places of rows in the table, if they are in it."""
+    def place(self, rows: Matrix) -> Index:
+        """The places of rows in the table, int64 [m], if they are in it."""
         clipped = np.clip(rows, 0, self.points.max(axis=0))
         place: Index = np.minimum(np.searchsorted(self._keys, clipped @ self._strides), len(self.points) - 1)
         return place
@@ -52,14 +52,14 @@ class PointTable:
     def near(self, row: Index) -> Matrix:
         """The points that differ from a point in one column: int64 [m, width]."""
         places, ends = self._near
-        at = int(self._place(row[None])[0])
+        at = int(self.place(row[None])[0])
         found: Matrix = self.points[places[ends[at] : ends[at + 1]]]
         return found
 
     def moved(self, rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Mask]:
         """For each point one that differs in one column, all equally likely, and whether there is one."""
         places, ends = self._near
-        at = self._place(rows)
+        at = self.place(rows)
         counts = ends[at + 1] - ends[at]
         other = places[np.minimum(ends[at] + below(counts, rng), len(places) - 1)] if len(places) else at
         some: Mask = counts > 0

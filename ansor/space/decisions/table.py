@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.registry import search_parts
+from ...core.target import Target
 from .decision import Decision
 from .fetch import Fetch
 from .lengths import Lengths
@@ -22,3 +24,9 @@ DECISIONS: Decisions = (
     Parallel(),
     Vectorize(),
 )
+
+
+def decisions_of(target: Target) -> Decisions:
+    """The kinds of a target, in that order: those of its own, or all."""
+    parts = search_parts(target.kind.name)
+    return DECISIONS if parts is None else parts.decisions

@@ -1,0 +1,159 @@
+"""Sketches without a template: what is drawn compiles and is right, what is not drawn is no program, and the cycles of
+the lanes are those of the simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from ansor.core.errors import TaskError
+from ansor.core.task import SearchTask
+from ansor.policy.sketch_policy import SketchPolicy
+from ansor.space.decisions.splits import fill, holes
+from te_lite import ComputeDAG
+from te_lite.bounds import infer_bounds
+from te_lite.errors import TeError
+from tests.vta_sim.conv import LAYERS
+from tests.vta_sim.packed import conv_of
+from tests.vta_sim.sketches import OPERATORS, drawn, random_conv, run, sketches_of
+from vta_sim.compiler import compile_schedule
+from vta_sim.core.config import Config
+from vta_sim.core.kinds import Memory
+from vta_sim.sim import PYNQ
+from vta_sim.sketch.cycles import cycles
+from vta_sim.sketch.lane_nest import lane_nest
+from vta_sim.sketch.limits import fits
+from vta_sim.sketch.roles import product_of
+from vta_sim.top import conv2d_grouped_packed, packed_groups, requantized
+
+
+def errors_of(operator: str, shapes: int, programs: int, seed: int) -> list[float]:
+    """How far lane cycles are off, of random programs that were all right."""
+    rng = np.random.default_rng(seed)
+    errors = []
+    for _ in range(shapes):
+        tensors = OPERATORS[operator](rng)
+        for sketch in sketches_of(tensors):
+            for state in drawn(sketch, programs, rng):
+                out, expected, launch = run(state, tensors, rng)
+                np.testing.assert_array_equal(out, expected)
+                lanes = cycles(lane_nest(infer_bounds(state)), 1, Config(), PYNQ)
+                errors.append(float(lanes[0]) / launch.timing().cycles - 1)
+    return errors
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_random_programs_are_right(operator: str) -> None:
+    """Bit for bit, and their cycles are known."""
+    errors = errors_of(operator, shapes=3, programs=1, seed=1)
+    assert errors and np.sqrt(np.mean(np.square(errors))) < 0.02
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_many_random_programs_are_right(operator: str) -> None:
+    """Some 2,000 over all operators."""
+    errors = errors_of(operator, shapes=30 if operator == "conv" else 60, programs=2, seed=2)
+    assert len(errors) > 100 and np.sqrt(np.mean(np.square(errors))) < 0.02
+
+
+def test_what_is_drawn_is_what_compiles() -> None:
+    """Lengths at random, divisors or not: the lanes know what the compiler refuses."""
+    rng = np.random.default_rng(3)
+    seen = {True: 0, False: 0}
+    for _ in range(3):
+        tensors = random_conv(rng)
+        for sketch in sketches_of(tensors):
+            opened, n = holes(sketch), 6
+            lanes = {p: [lengths(s.extent, n, rng) for _ in s.lengths] for p, s in opened.items()}
+            known = np.broadcast_to(fits(lane_nest(infer_bounds(fill(sketch, lanes))), Config()), (n,))
+            for k in range(n):
+                state = fill(sketch, {p: [int(x[k]) for x in columns] for p, columns in lanes.items()})
+                is_program = compiled(state, tensors)
+                assert is_program or not known[k]
+                if all(s.extent for s in opened.values()):  # a part longer than its tile is the tile to the compiler
+                    assert is_program == known[k]
+                seen[is_program] += 1
+    assert min(seen.values()) > 10
+
+
+def lengths(extent: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Divisors of an extent, and others now and then."""
+    divide = [d for d in range(1, (extent or 4) + 1) if (extent or 4) % d == 0]
+    return np.where(rng.random(n) < 0.1, 5, rng.choice(divide, n))
+
+
+def compiled(state: te.State, tensors: list[te.Tensor]) -> bool:
+    try:
+        compile_schedule(state, tensors)
+    except TeError:
+        return False
+    return True
+
+
+def test_roles() -> None:
+    """Axes are told by what they index."""
+    found = product_of(ComputeDAG(conv_of(LAYERS["C2"]).requantized()))
+    assert found is not None
+    assert (found.channels, found.rows, found.blocks, found.taps) == ((1,), (0, 2, 3), (6,), (7, 8))
+    grouped = product_of(ComputeDAG(OPERATORS["grouped"](np.random.default_rng(0))))
+    assert grouped is not None and (grouped.own, grouped.channels, grouped.blocks) == ((1,), (), ())
+
+
+def test_no_sketch_for_what_the_machine_cannot() -> None:
+    """A computation in floats, and operations that the ALU lacks."""
+    x = te.placeholder((1, 2, 4, 4, 1, 16), name="x", dtype="float32")
+    floats = [x, te.compute(x.shape, lambda *i: x(*i) * 2.0, name="y")]
+    y = te.placeholder((1, 2, 4, 4, 1, 16), name="y", dtype="int32")
+    thirds = [y, te.compute(y.shape, lambda *i: (y(*i) // 3).astype("int8"), name="z")]
+    for tensors in (floats, thirds):
+        policy = SketchPolicy(SearchTask(compute_dag=ComputeDAG(tensors), target="vta"), verbose=0, seed=0)
+        with pytest.raises(TaskError, match="no sketch"):
+            policy.ask(1)
+
+
+def test_another_machine_has_other_programs() -> None:
+    """Half the accumulators: no tile needs more."""
+    small = Config(log_acc_buff_size=16, log_inp_buff_size=16)
+    rng = np.random.default_rng(5)
+    tensors = conv_of(LAYERS["C8"]).requantized()
+    for sketch in sketches_of(tensors)[:2]:
+        for state in drawn(sketch, 4, rng, small):
+            assert compile_schedule(state, tensors, small).config.depth(Memory.ACC) == 1024
+
+
+def test_the_first_programs_of_a_search() -> None:
+    """Before anything is measured the draft model proposes programs as good as the best of the template."""
+    for name, optimum in (("C2", 566_753), ("C11", 736_904)):
+        tensors = conv_of(LAYERS[name]).requantized()
+        policy = SketchPolicy(SearchTask(compute_dag=ComputeDAG(tensors), target="vta"), verbose=0, seed=0)
+        found = []
+        for state in policy.ask(8):
+            nest = lane_nest(infer_bounds(state))
+            found.append(float(cycles(nest, 1, Config(), PYNQ)[0]))
+        assert min(found) < optimum
+
+
+def test_groups_are_packed_with_zeros() -> None:
+    """A convolution in groups equals that of the packed weights."""
+    rng = np.random.default_rng(6)
+    weights = rng.integers(-9, 9, (32, 4, 3, 3)).astype(np.int8)
+    packed = packed_groups(weights, 16)
+    assert packed.shape == (2, 3, 3, 16, 16) and np.count_nonzero(packed) == np.count_nonzero(weights)
+    data = te.placeholder((1, 2, 6, 5, 1, 16), name="data", dtype="int8")
+    kernel = te.placeholder(packed.shape, name="kernel", dtype="int8")
+    tensors = [data, kernel, requantized(conv2d_grouped_packed(data, kernel, (1, 1), (1, 1)), bits=2)]
+    x = rng.integers(-9, 9, (32, 6, 5))
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    plain = np.zeros((32, 6, 5), np.int64)
+    for c in range(32):
+        for k, dy, dx in np.ndindex(4, 3, 3):
+            plain[c] += padded[c // 4 * 4 + k, dy : dy + 6, dx : dx + 5] * int(weights[c, k, dy, dx])
+    found = te.reference.evaluate(tensors, {data: pack(x), kernel: packed})[tensors[-1]]
+    np.testing.assert_array_equal(found, pack(np.clip(plain >> 2, 0, 127)))
+
+
+def pack(x: np.ndarray) -> np.ndarray:
+    """Channels, rows, columns as NCHW1n16c, int8."""
+    return x.reshape(1, -1, 16, *x.shape[1:]).transpose(0, 1, 3, 4, 2)[:, :, :, :, None].astype(np.int8)

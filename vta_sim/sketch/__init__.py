@@ -1,0 +1,9 @@
+"""Programs of the machine without a template: sketches of a computation, their lengths, limits and cycles.
+
+Law: reads loops and extents, of one program or of thousands at once; nothing is run here.
+"""
+
+from .machine import VtaMachine, config_of, machine_of
+from .search import SEARCH
+
+__all__ = ["SEARCH", "VtaMachine", "config_of", "machine_of"]
