@@ -1,15 +1,13 @@
 """What tuners need of target `vta`: configurations of templates become programs, which run on a simulated machine.
 
-A simulated run takes the same time whenever it is repeated, so it is played once.  The search over sketches has no
-part in this: a program for this machine is a template's.
+The programs of a search over sketches are schedules, too, but no loops that are emitted and compiled as text: they are
+measured by a runner of their own (`search.py`), and `Backend.source` and its like have nothing to give.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
-
-import numpy as np
 
 from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.task import Task, Workload
@@ -19,23 +17,20 @@ from ansor.core.errors import BackendError
 from ansor.core.hardware import HardwareParams
 from ansor.core.measure_values import DeviceInfo, MeasureErrorNo, MeasureInput
 from ansor.core.task import SearchTask
-from te_lite import ComputeDAG, PlaceholderOp, Tensor
+from te_lite import ComputeDAG
 from te_lite.errors import TeError, require
-from te_lite.reference import evaluate
 from te_lite.stmt import LoweredFunc
 
 from .compiler import Program, compile_schedule
-from .compiler.module import Array, Module
+from .compiler.module import Array
 from .core.config import TARGETS, Config, preset
-from .core.errors import VtaError
+from .measure.played import inputs_and_outputs, play, random_inputs
 from .measure.simulated_device import ProgramWriter, SimulatedDevice
 from .network.executor import VtaModule
 from .network.library import load_library
 from .sim import PYNQ, CycleModel
 from .top import templates
 
-POISON = 0x55
-SEED = 2020
 NO_LIMITS = HardwareParams(0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -63,29 +58,15 @@ class Trials:
     def run(self, task: Task, program: Any, options: RunOptions) -> Sequence[float] | Refusal:
         """Seconds of one run on the modelled machine."""
         assert isinstance(program, Program)
-        arrays = self._arrays(task)
-        outputs = [k for k, arg in enumerate(program.args) if arg in program.outputs]
-        given = [np.full_like(a, POISON) if k in outputs else a for k, a in enumerate(arrays)]
-        module = Module(program)
-        module.device.moves_tensors = options.check_correctness
-        try:
-            launch = module.launch(*given)
-        except VtaError as error:
-            return Refusal(MeasureErrorNo.RUNTIME_DEVICE, str(error))
-        if options.check_correctness:
-            for k in outputs:
-                wrong = int(np.count_nonzero(given[k] != arrays[k]))
-                if wrong:
-                    text = f"{program.args[k].name}: {wrong} of {arrays[k].size} elements differ from the reference"
-                    return Refusal(MeasureErrorNo.WRONG_ANSWER, text)
-        return (launch.timing(self.model).ms / 1e3,)
+        found = play(program, self._arrays(task), self.model, options.check_correctness)
+        return found if isinstance(found, Refusal) else (found,)
 
     def program(self, task: Task, config: ConfigEntity) -> MeasureInput:
         """A configuration as a program that other machines can run.  Raises TeError when there is none."""
         with templates.on_machine(self.config):
             schedule, tensors = task.instantiate(config)
         if task.workload not in self._search_tasks:
-            inputs = {t.name: array for t, array in _inputs(tensors).items()}
+            inputs = {t.name: array for t, array in random_inputs(tensors).items()}
             self._search_tasks[task.workload] = SearchTask(
                 compute_dag=ComputeDAG(tensors), target=task.target, hardware_params=NO_LIMITS, task_inputs=inputs
             )
@@ -99,24 +80,12 @@ class Trials:
         """Random inputs and what the outputs must be, in the order of the arguments."""
         if task.workload not in self._expected:
             _, tensors = task.instantiate(task.config_space.get(0))
-            found = evaluate(tensors, _inputs(tensors))
-            self._expected[task.workload] = [found[t] for t in tensors]
+            self._expected[task.workload] = inputs_and_outputs(tensors)
         return self._expected[task.workload]
 
 
-def _inputs(tensors: Sequence[Tensor]) -> dict[Tensor, Array]:
-    """int8 inputs over their whole range; others so small that sums of them stay away from the limits."""
-    rng = np.random.default_rng(SEED)
-    inputs: dict[Tensor, Array] = {}
-    for t in tensors:
-        if isinstance(t.op, PlaceholderOp):
-            high = 128 if t.dtype == "int8" else 1 << 15
-            inputs[t] = rng.integers(-high, high, t.shape).astype(t.dtype)
-    return inputs
-
-
 def _refuse(what: str) -> NoReturn:
-    raise BackendError(f"target 'vta': {what} comes from a template (ansor.autotvm), not from a sketch")
+    raise BackendError(f"target 'vta': {what} is compiled by vta_sim.compiler from its schedule, not from loops")
 
 
 class VtaBackend(Backend):

@@ -46,7 +46,7 @@ class Entry:
 _TABLE = {
     "c": Entry("codegen_c.backend", "c"),
     "cuda": Entry("codegen_cuda.backend", "cuda"),
-    "vta": Entry("vta_sim.backend", "", search="vta_sim.sketch.search"),
+    "vta": Entry("vta_sim.backend", "", search="vta_sim.search"),
 }
 OWN_KINDS = tuple(_TABLE)
 _NEEDS = {

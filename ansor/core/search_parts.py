@@ -16,6 +16,7 @@ class SearchParts:
     machine     for a target the machine whose estimate stands in for a model that has learnt nothing
                 (`ansor.analytical.machine.EstimatesItself`)
     features    what models are told of its programs (`ansor.cost_model.features.FeatureSource`)
+    runner      makes what measures its programs where nobody names another one; it brings its builder
 
     Hardware parameters mean nothing to such a kind, whose target text tells the machine: they are all 0.
     """
@@ -24,3 +25,4 @@ class SearchParts:
     decisions: tuple[Any, ...]
     machine: Callable[[Any], Any]
     features: Any
+    runner: Callable[[], Any]

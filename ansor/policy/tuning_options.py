@@ -11,7 +11,7 @@ from te_lite.errors import require
 from ..core.checks import require_part
 from ..core.errors import PartError, TaskError
 from ..core.protocols import BringsBuilder, Builder, MeasureCallback, Runner, is_elsewhere
-from ..core.registry import entry_of
+from ..core.registry import entry_of, search_parts
 from ..measure.local import LocalBuilder, LocalRunner
 
 
@@ -73,9 +73,10 @@ class TuningOptions:
         with ExitStack() as stack:
             for worker in self.owned:
                 stack.callback(worker.close)
+            kinds = list(kinds)
             entries = [entry_of(kind) for kind in kinds]
             builder, runner = self.builder, self.runner
-            if runner in self.owned and (make := _one("runners", [e.runner for e in entries])) is not None:
+            if runner in self.owned and (make := _one("runners", [_runner_of(kind) for kind in kinds])) is not None:
                 runner = _given(make(), Runner, "runner", "run and close")
                 stack.callback(runner.close)
                 builder = _builder_for(runner) if builder in self.owned else builder
@@ -91,12 +92,18 @@ def usual_runner(kind: str, devices: Any = None) -> Runner:
 
     Raises TaskError for `devices` where a kind has a runner of its own.
     """
-    make = entry_of(kind).runner
+    make = _runner_of(kind)
     if make is None:
         return LocalRunner(devices=devices)
     require(devices is None, TaskError, "--devices", f"target {kind!r} has a runner of its own", got=devices)
     made: Runner = _given(make(), Runner, "runner", "run and close")
     return made
+
+
+def _runner_of(kind: str) -> Callable[[], Any] | None:
+    """What makes the runner of a target kind that has one of its own."""
+    parts = search_parts(kind)
+    return entry_of(kind).runner if parts is None else parts.runner
 
 
 def _one(what: str, makers: list[Callable[[], Any] | None]) -> Callable[[], Any] | None:

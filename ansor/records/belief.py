@@ -20,8 +20,9 @@ import numpy as np
 
 from te_lite.computation import Computation
 from te_lite.errors import TeError
-from te_lite.lower import lower
+from te_lite.lower import loop_nest, lower
 from te_lite.replay import replay
+from te_lite.state import State
 from te_lite.step import Step
 
 from ..core.measure_values import MeasureResult
@@ -66,14 +67,22 @@ def least_of_computation(target: Target, dag: Computation) -> float:
 
 @lru_cache(maxsize=REMEMBERED)
 def is_program(dag: Computation, steps: tuple[Step, ...]) -> bool:
-    """Whether the steps replay on the computation, leave no length open, and lower."""
+    """Whether the steps replay on the computation, leave no length open, and lower.
+
+    Of an accelerator, whose compiler begins with the loop nest, the nest must be there.
+    """
     try:
         state = replay(dag, steps)
         if state.concrete:
-            lower(state, dag.tensors)
+            (loop_nest if _of_accelerator(state) else lower)(state, dag.tensors)
         return state.concrete
     except (TeError, RecursionError):
         return False
+
+
+def _of_accelerator(state: State) -> bool:
+    """Whether stages are kept in memories that only an accelerator has (`local.<name>`)."""
+    return any(stage.op.scope.startswith("local.") for stage in state.stages)
 
 
 @dataclass(frozen=True)

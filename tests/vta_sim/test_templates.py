@@ -106,6 +106,6 @@ def test_dense_template() -> None:
 
 
 def test_sketches_have_no_programs() -> None:
-    with pytest.raises(BackendError, match="target 'vta': a program comes from a template"):
+    with pytest.raises(BackendError, match="target 'vta': a program is compiled by"):
         backend("vta").check("vta")
     assert [ok for _, ok, _ in backend("vta").report()] == [True, True]

@@ -4,6 +4,5 @@ Law: reads loops and extents, of one program or of thousands at once; nothing is
 """
 
 from .machine import VtaMachine, config_of, machine_of
-from .search import SEARCH
 
-__all__ = ["SEARCH", "VtaMachine", "config_of", "machine_of"]
+__all__ = ["VtaMachine", "config_of", "machine_of"]

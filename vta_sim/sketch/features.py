@@ -32,8 +32,11 @@ from .lane_kernel import lane_kernel
 from .lane_nest import Kind, LaneNest, Piece, lane_nest
 from .lane_transfer import lane_transfer
 from .limits import COPIES, tiles
+from .whole_grid import of_rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
+MACHINE = Config()
+"""Limits are none of the columns, so any machine will do."""
 COPIED = (Memory.INP, Memory.WGT, Memory.ACC, Memory.ACC_8BIT, Memory.OUT)
 DONE = (Kind.CLEAR, Kind.MULTIPLY, Kind.ALU)
 NAMES = (
@@ -65,7 +68,7 @@ def _add(found: dict[str, Any], nest: LaneNest, piece: Piece) -> None:
     """Count a piece."""
     stages = nest.bounds.state.stages
     times = product([stages[stage].vars[uid].extent for stage, uid in piece.path])
-    call, module = call_of(nest.bounds, piece, Config(), PYNQ), module_of(nest, piece)
+    call, module = call_of(nest.bounds, piece, MACHINE, PYNQ), module_of(nest, piece)
 
     def count(name: str, value: Any) -> None:
         found[name] = found.get(name, 0.0) + np.asarray(value, np.float64)
@@ -77,7 +80,7 @@ def _add(found: dict[str, Any], nest: LaneNest, piece: Piece) -> None:
         count(f"{t.memory.name}.elements", times * t.turns * t.elements)
         count(f"{t.memory.name}.rows", times * t.turns * t.gaps)
         return
-    kernel, name = lane_kernel(nest.bounds, piece, Config()), piece.kind.value
+    kernel, name = lane_kernel(nest.bounds, piece, MACHINE), piece.kind.value
     count(f"{name}.instructions", times * kernel.calls)
     count(f"{name}.iterations", kernel.iterations)
     count(f"{name}.uops", kernel.uops)
@@ -87,8 +90,12 @@ def _add(found: dict[str, Any], nest: LaneNest, piece: Piece) -> None:
 
 
 def population(programs: Programs, hardware: HardwareParams) -> Array:
-    """The features of many programs: float32 [programs.n, 1, columns]."""
-    return columns(lane_nest(programs.bounds), programs.n)[:, None, :]
+    """The features of many programs: float32 [programs.n, 1, columns].  Those of a sketch are worked out once."""
+    return of_rows(programs, _every)[:, None, :]
+
+
+def _every(programs: Programs) -> Array:
+    return columns(lane_nest(programs.bounds), programs.n)
 
 
 def of_state(state: State, hardware: HardwareParams) -> Array:

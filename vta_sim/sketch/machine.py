@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.hardware import HardwareParams
 from ansor.core.target import Target
-from ansor.space.choices import Variant
-from ansor.space.decisions.parts import Grid
-from ansor.space.programs import Programs, RowPrograms, programs
+from ansor.space.programs import Programs
 
 from ..core.config import Config, config_of_model
 from ..sim import PYNQ, CycleModel
 from .cycles import cycles
 from .lane_nest import lane_nest
+from .whole_grid import of_rows
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -46,31 +44,12 @@ class VtaMachine:
 
     def seconds(self, programs: Programs) -> Floats:
         """The time of each program, float64 [programs.n].  Those of a sketch are worked out once, all together."""
-        grid = _grid(programs)
-        if grid is None or not isinstance(programs, RowPrograms):
-            found = cycles(lane_nest(programs.bounds), programs.n, self.config, self.model)
-        else:
-            origin = programs.origin
-            rows = np.stack(origin.columns[grid.columns], axis=1)
-            every = _all_cycles(origin.variant, origin.target, origin.hardware, self)
-            found = every[grid.table.place(rows)]
+        return of_rows(programs, self._seconds)
+
+    def _seconds(self, programs: Programs) -> Floats:
+        found = cycles(lane_nest(programs.bounds), programs.n, self.config, self.model)
         seconds: Floats = found / (self.model.mhz * 1e6)
         return seconds
-
-
-def _grid(found: Programs) -> Grid | None:
-    """The grid that all columns of rows are points of."""
-    parts = found.origin.variant.space.parts if isinstance(found, RowPrograms) else ()
-    return parts[0] if len(parts) == 1 and isinstance(parts[0], Grid) else None
-
-
-@lru_cache(maxsize=128)
-def _all_cycles(variant: Variant, target: Target, hardware: HardwareParams, machine: VtaMachine) -> Floats:
-    """Cycles of all points of the grid of a sketch, float64 [points]."""
-    (grid,) = variant.space.grids
-    rows = grid.table.points
-    bounds = programs(variant, rows, target, hardware).bounds
-    return cycles(lane_nest(bounds), len(rows), machine.config, machine.model)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,41 @@
+"""What is told of programs by their lengths alone: worked out once for all points of a sketch, then looked up.
+
+The points of a sketch are a few thousand, and a search looks at most of them several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ansor.core.hardware import HardwareParams
+from ansor.core.target import Target
+from ansor.space.choices import Variant
+from ansor.space.decisions.parts import Grid
+from ansor.space.programs import Programs, RowPrograms, programs
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Told = Callable[[Programs], Array]
+REMEMBERED = 256
+
+
+def of_rows(found: Programs, told: Told) -> Array:
+    """What `told` says of programs, [programs.n, ...].  It must be hashable, and the same for equal lengths."""
+    if not isinstance(found, RowPrograms):
+        return told(found)
+    parts = found.origin.variant.space.parts
+    if len(parts) != 1 or not isinstance(parts[0], Grid):
+        return told(found)
+    rows = np.stack(found.origin.columns[parts[0].columns], axis=1)
+    every = _every(found.origin.variant, found.origin.target, found.origin.hardware, told)
+    out: Array = every[parts[0].table.place(rows)]
+    return out
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _every(variant: Variant, target: Target, hardware: HardwareParams, told: Told) -> Array:
+    (grid,) = variant.space.grids
+    return told(programs(variant, grid.table.points, target, hardware))
