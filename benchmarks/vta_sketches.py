@@ -21,7 +21,6 @@ import numpy as np
 import ansor
 from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.core.task import SearchTask
-from ansor.policy.sketch_policy import SketchPolicy
 from ansor.sketch import generate_sketches
 from benchmarks import report
 from benchmarks.vta_exhaustive import TIMES, read_times
@@ -29,6 +28,7 @@ from te_lite.step import Split, Step
 from tests.vta_sim.conv import LAYERS, Layer
 from vta_sim.measure.played import PlayedRunner
 from vta_sim.sketch import workloads
+from vta_sim.tuning.tune_sketches import sketch_policy
 
 CRITERION = 1.01
 HEADER = ["layer", "template ms", "sketches ms", "worst seed", "ratio", "spread", "seconds", "structure", "lengths"]
@@ -75,7 +75,7 @@ def search(layer: Layer, seed: int, trials: int, runner: Remembering) -> dict[st
     options = ansor.TuningOptions(
         trials, verbose=0, runner=runner, builder=PlayedRunner.builder(), measure_callbacks=[best]
     )
-    task.tune(options, SketchPolicy(task, seed=seed, verbose=0))
+    task.tune(options, sketch_policy(task, seed))
     assert best.inp is not None
     return {
         "seed": seed, "trials": best.count, "failed": best.failed, "ms": best.cost * 1e3,

@@ -11,6 +11,7 @@ from . import budget
 from .written import checked_log
 
 NAME = "vta"
+LOGS = {"template": "vta.resnet18_v1.log", "sketch": "vta.resnet18_v1.sketches.json"}
 
 
 def add_parser(commands: Any) -> None:
@@ -20,8 +21,11 @@ def add_parser(commands: Any) -> None:
 
     tune = actions.add_parser("tune", help="tune the convolutions of ResNet-18, run it in int8 and check it")
     budget.add_budget(tune, 320, "configurations")
-    tune.add_argument("--tuner", default="xgb", help="xgb (default), ga, random or gridsearch")
-    tune.add_argument("--log", default="vta.resnet18_v1.log", help="where records go; one that exists is continued")
+    searches = "template (default): knobs of the convolutions' template; sketch: programs of every kernel, without one"
+    tune.add_argument("--search", choices=("template", "sketch"), default="template", help=searches)
+    tune.add_argument("--tuner", default="xgb", help="of templates: xgb (default), ga, random or gridsearch")
+    logs = "where records go; one that exists is continued (default: vta.resnet18_v1.log, or .sketches.json)"
+    tune.add_argument("--log", help=logs)
     tune.add_argument("--image-size", type=int, default=224, metavar="N", help="height and width (default: 224)")
     tune.add_argument("--config", metavar="FILE", help="a vta_config.json (default: the default machine)")
     tune.add_argument("--seed", type=int, help="draws weights and the image, and makes the candidates repeatable")
@@ -39,6 +43,7 @@ def vta(args: argparse.Namespace) -> int:
     """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
     if args.action == "tune":
         budget.check_budget(args)
+        args.log = args.log or LOGS[args.search]
         checked_log(args.log)
         if args.seed is not None:
             checked_seed("--seed", args.seed)

@@ -116,3 +116,16 @@ def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     chosen = task.config_space.get(task.config_space.knob2point([0, 0, 1, 0, 7, 0, 0]))
     assert isinstance(Trials().build(task, chosen), Refusal)
     assert not isinstance(Trials(config).build(task, chosen), Refusal)
+
+
+@pytest.mark.long
+def test_tune_by_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every kernel of small pictures, from its sketches: never slower than default tiles, and right."""
+    log = tmp_path / "vta.json"
+    small = ("tune", "--search", "sketch", "--image-size", "32", "--trials", "24", "--seed", "3", "--log", str(log))
+    code, out, err = run(capsys, *small)
+    assert code == 0, err
+    assert "output: equals the int8 reference bit for bit" in out
+    rows = re.findall(r"^\d+x\d+x\d+.* operations +(\d) +([\d.]+) +([\d.]+)$", out, re.M)
+    assert len(rows) == 19 and all(float(tuned) <= float(default) for _, default, tuned in rows)
+    assert sum(line.startswith("{") for line in log.read_text().splitlines()) == 24

@@ -3,25 +3,35 @@ the lanes are those of the simulator."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import ansor
 import te_lite as te
 from ansor.core.errors import TaskError
+from ansor.core.measure_values import BuildResult, MeasureErrorNo, MeasureInput
 from ansor.core.task import SearchTask
+from ansor.cost_model import XGBModel
 from ansor.policy.sketch_policy import SketchPolicy
+from ansor.records.dispatch import ApplyHistoryBest, DispatchContext
+from ansor.records.lines import believed_records
+from ansor.records.recorder import RecordToFile
 from ansor.space.decisions.splits import fill, holes
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.errors import TeError
 from tests.vta_sim.conv import LAYERS
 from tests.vta_sim.packed import conv_of
-from tests.vta_sim.sketches import OPERATORS, drawn, random_conv, run, sketches_of
+from tests.vta_sim.sketches import OPERATORS, VTA, drawn, random_conv, run, sketches_of
 from vta_sim.compiler import compile_schedule
 from vta_sim.core.config import Config
 from vta_sim.core.kinds import Memory
+from vta_sim.measure.played import PlayedRunner
 from vta_sim.sim import PYNQ
 from vta_sim.sketch.cycles import cycles
+from vta_sim.sketch.draft import draft
 from vta_sim.sketch.lane_nest import lane_nest
 from vta_sim.sketch.limits import fits
 from vta_sim.sketch.roles import product_of
@@ -157,3 +167,49 @@ def test_groups_are_packed_with_zeros() -> None:
 def pack(x: np.ndarray) -> np.ndarray:
     """Channels, rows, columns as NCHW1n16c, int8."""
     return x.reshape(1, -1, 16, *x.shape[1:]).transpose(0, 1, 3, 4, 2)[:, :, :, :, None].astype(np.int8)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_search_measures_records_and_replays(operator: str, tmp_path: Path) -> None:
+    """Every measured program is right; the log gives them back, and where they lie in the space."""
+    tensors = OPERATORS[operator](np.random.default_rng(8))
+    task = SearchTask(compute_dag=ComputeDAG(tensors), target="vta")
+    log = str(tmp_path / "vta.json")
+    options = ansor.TuningOptions(12, num_measures_per_round=6, verbose=0, measure_callbacks=[RecordToFile(log)])
+    task.tune(options, SketchPolicy(task, XGBModel(num_warmup_sample=4, seed=0), seed=0, verbose=0))
+    found = list(believed_records(log))
+    assert len(found) == 12 and all(result.ok for _, result in found)
+    policy = SketchPolicy(task, seed=1, verbose=0)
+    assert policy.preload_measured_states(log) == 12
+    assert all(measured.row is not None for measured in policy.measured)
+    best = min(found, key=lambda pair: pair[1].cost)
+    with ApplyHistoryBest(log):
+        known = DispatchContext.current.query("vta", task.workload_key, dag=task.compute_dag)
+    assert known is not None and known.steps == best[0].steps
+
+
+def test_drafts_are_as_good_as_tuned_templates() -> None:
+    """The program of the fewest cycles of C10, unmeasured, is faster than the best configuration of the template."""
+    layer = LAYERS["C10"]
+    tensors = conv_of(layer).requantized()
+    state = draft(ComputeDAG(tensors), VTA)
+    assert state is not None
+    out, expected, launch = run(state, tensors, np.random.default_rng(9))
+    np.testing.assert_array_equal(out, expected)
+    assert launch.timing().ms < 0.9 < 1.05
+
+
+def test_a_wrong_program_is_no_result() -> None:
+    """The runner compares every bit."""
+    tensors = conv_of(LAYERS["C10"]).requantized()
+    task = SearchTask(compute_dag=ComputeDAG(tensors), target="vta")
+    state = draft(task.compute_dag, VTA)
+    runner, built = PlayedRunner(), BuildResult("", (), 0, "", 0.0)
+    assert runner.run(MeasureInput(task, state), built).ok
+    (key,) = runner._expected
+    runner._expected[key][-1][0, 0, 0, 0, 0, 0] ^= 1
+    result = runner.run(MeasureInput(task, state), built)
+    assert result.error_no == MeasureErrorNo.WRONG_ANSWER and "1 of " in result.error_msg
+    open_lengths = sketches_of(tensors)[0]
+    refused = runner.run(MeasureInput(task, open_lengths), built)
+    assert refused.error_no == MeasureErrorNo.INSTANTIATION_ERROR

@@ -10,34 +10,21 @@ from pathlib import Path
 
 import numpy as np
 
-import relay_lite as relay
 from ansor.autotvm import FallbackContext, apply_history_best
 from ansor.autotvm.record import load_from_file
 from ansor.autotvm.task import Task
 from ansor.cli.budget import total_trials
-from relay_lite.ir import Array, Function
-from relay_lite.testing import resnet_v1
 
-from ..core.environment import Environment, get_env
-from ..graph import conv_workloads, extract_from_program, graph_pack
-from ..graph.machine_kernel import RunKernel
-from ..graph.reference import run_kernel as numpy_kernel
+from ..core.environment import get_env
+from ..graph import conv_workloads, extract_from_program
 from ..network.device_kernels import DeviceKernels
 from ..network.executor import VtaModule
 from ..network.library import build
 from ..sim import Device
 from ..tuning.layer_times import layers, table
 from ..tuning.tune_tasks import tune as tune_tasks
-
-INTERRUPTED = 130
-
-
-def packed_resnet(env: Environment, size: int, seed: int) -> Function:
-    """ResNet-18 v1 with random weights, quantised and packed.  Raises GraphError for a size that it cannot have."""
-    mod, params = resnet_v1.get_workload(env.BATCH, image_shape=(3, size, size), seed=seed)
-    with relay.quantize.qconfig(global_scale=8.0, skip_conv_layers=[0]):
-        mod = relay.quantize.quantize(mod, params)
-    return graph_pack(mod["main"], env.BATCH, env.BLOCK_OUT, env.WGT_WIDTH, device_annot=True)
+from .packed_resnet import INTERRUPTED, check, packed_resnet, verdict
+from .sketch_command import tune_by_sketches
 
 
 def _recorded(log: Path, tasks: Sequence[Task]) -> int:
@@ -48,6 +35,8 @@ def _recorded(log: Path, tasks: Sequence[Task]) -> int:
 
 def tune(args: argparse.Namespace) -> int:
     """Tune, compile, run and check ResNet-18; `args` are the options of `ansor.cli.vta`.  Gives the exit code."""
+    if args.search == "sketch":
+        return tune_by_sketches(args)
     env, seed, log = get_env(args.config), args.seed or 0, Path(args.log)
     print("Extract tasks...", flush=True)
     graph = packed_resnet(env, args.image_size, seed)
@@ -68,17 +57,10 @@ def tune(args: argparse.Namespace) -> int:
     image = np.random.default_rng(seed).standard_normal((env.BATCH, 3, args.image_size, args.image_size))
     default_tiles = DeviceKernels(Device(env.config))
     with quiet:
-        equal = _check(module, default_tiles, image.astype("float32"))
+        equal = check(module, default_tiles, image.astype("float32"))
     print(table(layers(tasks, counts, log, env.config)))
     _print_times(module, default_tiles)
-    return _verdict(equal)
-
-
-def _verdict(equal: bool) -> int:
-    """Say whether the output is right; gives the exit code."""
-    verdict = "equals the int8 reference bit for bit" if equal else "DIFFERS from the int8 reference"
-    print(f"output: {verdict}")
-    return 0 if equal else 1
+    return verdict(equal)
 
 
 def _print_times(module: VtaModule, default_tiles: DeviceKernels) -> None:
@@ -86,13 +68,3 @@ def _print_times(module: VtaModule, default_tiles: DeviceKernels) -> None:
     print(f"inference with default tiles: {default_ms:.2f} ms on the modelled accelerator")
     print(f"inference with tuned tiles: {module.vta_seconds() * 1e3:.2f} ms on the modelled accelerator")
     print(f"what it leaves to the processor: {module.cpu_seconds * 1e3:.2f} ms on this one")
-
-
-def _check(module: VtaModule, default_tiles: RunKernel, image: Array) -> bool:
-    """Run the network with its kernels in NumPy, with those of default tiles, and as it is; whether all agree."""
-    network, tuned = module.network, module.network.run_kernel
-    outputs = []
-    for network.run_kernel in (numpy_kernel, default_tiles, tuned):
-        module.run(data=image)
-        outputs.append(module.get_output(0).numpy())
-    return all(np.array_equal(out, outputs[0]) for out in outputs)

@@ -3,6 +3,9 @@
 A convolution takes the configuration of its workload from the current dispatch context of templates.  That was tuned
 with a shorter epilogue; where bias or residual do not fit beside its tiles, and where there is no record, the largest
 tiles that fit are taken.  Kernels without a convolution have no knobs.
+
+Programs of sketches go first: `with ApplyHistoryBest(log)` of `ansor.records` they are those of its records, `with
+Drafts()` those of the fewest cycles.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ansor.autotvm.dispatch import DispatchContext
-from te_lite import Schedule, Tensor, create_schedule, thread_axis
+from ansor.records.dispatch import DispatchContext as SketchPrograms
+from te_lite import ComputeDAG, Schedule, State, Tensor, create_schedule, thread_axis
 from te_lite.errors import require
 from te_lite.schedule import Loop, StageHandle
 from te_lite.tensor import ComputeOp
@@ -27,12 +31,17 @@ from .machine_kernel import MachineKernel, Workload
 from .tensors import kernel_tensors
 
 
-def schedule_kernel(kernel: MachineKernel, config: Config) -> tuple[Schedule, list[Tensor]]:
+def schedule_kernel(kernel: MachineKernel, config: Config) -> tuple[Schedule | State, list[Tensor]]:
     """The schedule of a kernel, and its tensors: inputs, then the output.
 
+    That is the program of the kernel's sketches which the current context of records knows, else that of a template.
     Raises CompileError when no tiles fit the machine.
     """
     tensors = kernel_tensors(kernel)
+    dag = ComputeDAG(tensors)
+    known = SketchPrograms.current.query(f"vta -model={config.model}", dag.workload_key(), dag=dag)
+    if known is not None:
+        return known, tensors
     if kernel.workload is None:
         return _schedule_elementwise(tensors, config), tensors
     shape = conv_shape(fused(tensors[-1], TAG))

@@ -58,8 +58,8 @@ def columns(nest: LaneNest, n: int) -> Array:
     busy = [found.get(f"busy.{m.name}", 0.0) for m in Module]
     found["busy.most"] = np.maximum.reduce([np.broadcast_to(np.asarray(b, np.float64), (n,)) for b in busy])
     logs = [np.log2(1.0 + np.broadcast_to(np.asarray(found.get(name, 0.0), np.float64), (n,))) for name in NAMES]
-    compute = np.maximum(np.asarray(found["busy.COMPUTE"], np.float64), 1.0)
-    shares = [np.broadcast_to(found[f"busy.{m}"] / compute, (n,)) for m in ("LOAD", "STORE")]
+    compute = np.maximum(np.asarray(found.get("busy.COMPUTE", 0.0), np.float64), 1.0)
+    shares = [np.broadcast_to(found.get(f"busy.{m}", 0.0) / compute, (n,)) for m in ("LOAD", "STORE")]
     out: Array = np.stack([*logs, *shares], axis=1).astype(np.float32)
     return out
 
