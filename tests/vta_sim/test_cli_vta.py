@@ -118,6 +118,22 @@ def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not isinstance(Trials(config).build(task, chosen), Refusal)
 
 
+def test_explore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half the accumulators for four times the weights; twice the bandwidth is no slower."""
+    path = tmp_path / "pareto.svg"
+    sizes = ("--acc", "16,17", "--wgt", "18,20", "--inp", "14", "--bandwidth", "1,2")
+    code, out, err = run(capsys, "explore", "--layers", "C10", *sizes, "-o", str(path))
+    assert code == 0, err
+    rows = re.findall(r"^(\S+) x([12]) +(\d+) +(\d+) +\4$", out, re.M)
+    assert [name for name, *_ in rows[::2]] == ["1x16_i8w8a32_15_14_18_17", "1x16_i8w8a32_15_14_20_16"]
+    assert all(int(slow[3]) > int(fast[3]) for slow, fast in zip(rows[::2], rows[1::2], strict=True))
+    assert path.read_text().count("<circle") == len(rows) == 4
+    wrong = [("--acc", "3", "no machine"), ("--layers", "C1", "known layers"), ("--wgt", "x", "logarithms")]
+    for option, value, said in (*wrong, ("--bandwidth", "0", "factors above 0")):
+        code, _, err = run(capsys, "explore", option, value)
+        assert code != 0 and said in err
+
+
 @pytest.mark.long
 def test_tune_by_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every kernel of small pictures, from its sketches: never slower than default tiles, and right."""

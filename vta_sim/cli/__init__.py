@@ -3,7 +3,8 @@
 Law: reads arguments and prints; the work is done elsewhere.
 """
 
+from .explore_command import explore_machines as explore
 from .timeline_command import timeline
 from .tune_command import tune
 
-__all__ = ["timeline", "tune"]
+__all__ = ["explore", "timeline", "tune"]

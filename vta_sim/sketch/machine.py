@@ -44,9 +44,17 @@ class VtaMachine:
 
     def seconds(self, programs: Programs) -> Floats:
         """The time of each program, float64 [programs.n].  Those of a sketch are worked out once, all together."""
-        return of_rows(programs, self._seconds)
+        return of_rows(programs, _Seconds(self.config, self.model))
 
-    def _seconds(self, programs: Programs) -> Floats:
+
+@dataclass(frozen=True)
+class _Seconds:
+    """The time of each program; equal for equal machines, so that it is worked out once."""
+
+    config: Config
+    model: CycleModel
+
+    def __call__(self, programs: Programs) -> Floats:
         found = cycles(lane_nest(programs.bounds), programs.n, self.config, self.model)
         seconds: Floats = found / (self.model.mhz * 1e6)
         return seconds

@@ -23,7 +23,7 @@ REMEMBERED = 256
 
 
 def of_rows(found: Programs, told: Told) -> Array:
-    """What `told` says of programs, [programs.n, ...].  It must be hashable, and the same for equal lengths."""
+    """What `told` says of programs, [programs.n, ...].  It is remembered by `told`, a value."""
     if not isinstance(found, RowPrograms):
         return told(found)
     parts = found.origin.variant.space.parts
