@@ -57,8 +57,10 @@ def test_defaults_by_target(monkeypatch: pytest.MonkeyPatch) -> None:
     assert HardwareParams.for_target("c").to_json() == [3, 64, 64, 0, 0, 0, 0, 0]
     assert HardwareParams(target="cuda").to_json() == [-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32]
     assert HardwareParams(num_cores=4) == HardwareParams(4, 64, 64, 0, 0, 0, 0, 0)
+    assert HardwareParams(target="vta").of_another_kind
+    monkeypatch.setitem(registry._TABLE, "templates", registry.Entry("no_module", ""))
     with pytest.raises(TaskError, match="no defaults"):
-        HardwareParams(target="vta")
+        HardwareParams(target="templates")
 
 
 def test_presets_of_gpus() -> None:

@@ -3,6 +3,7 @@ the lanes are those of the simulator."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from vta_sim.core.config import Config
 from vta_sim.core.kinds import Memory
 from vta_sim.measure.played import PlayedRunner
 from vta_sim.sim import PYNQ
+from vta_sim.sketch import workloads
 from vta_sim.sketch.cycles import cycles
 from vta_sim.sketch.draft import draft
 from vta_sim.sketch.lane_nest import lane_nest
@@ -213,3 +215,21 @@ def test_a_wrong_program_is_no_result() -> None:
     open_lengths = sketches_of(tensors)[0]
     refused = runner.run(MeasureInput(task, open_lengths), built)
     assert refused.error_no == MeasureErrorNo.INSTANTIATION_ERROR
+
+
+@pytest.mark.parametrize(
+    ("workload", "args"),
+    [
+        ("vta_dense", (1, 32, 63)),
+        ("vta_grouped_conv2d", (1, 7, 7, 8, 3, 3, 1, 1)),
+        ("vta_conv2d", (1, 9, 9, 1, 4, 7, 7, 2, 3)),
+    ],
+)
+def test_layers_that_templates_never_had(workload: str, args: tuple[int, ...]) -> None:
+    """The last layer of ResNet-18, a depthwise one of MobileNet, and a first one whose channels are filled up."""
+    task = SearchTask(getattr(workloads, workload.removeprefix("vta_")), args=args, target="vta")
+    assert json.loads(task.workload_key)[0] == workload
+    state = draft(task.compute_dag, VTA)
+    assert state is not None
+    result = PlayedRunner().run(MeasureInput(task, state), BuildResult("", (), 0, "", 0.0))
+    assert result.ok, result.error_msg
