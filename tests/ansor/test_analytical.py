@@ -268,9 +268,8 @@ def test_machine_of_a_target() -> None:
     assert machine_of("cuda", HARDWARE["cuda"]) is GPUS["H200"]
     cpu = machine_of("llvm", replace_cores(6))
     assert isinstance(cpu, CPU) and (cpu.cores, cpu.vector) == (6, 64)
-    for target in ("cuda -model=K80", "vta"):
-        with pytest.raises(ansor.TaskError, match=r"known models|no analytical model"):
-            machine_of(target, HARDWARE["cuda"])
+    with pytest.raises(ansor.TaskError, match="known models"):
+        machine_of("cuda -model=K80", HARDWARE["cuda"])
 
 
 def replace_cores(n: int) -> ansor.HardwareParams:
