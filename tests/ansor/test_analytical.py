@@ -268,6 +268,7 @@ def test_machine_of_a_target() -> None:
     assert machine_of("cuda", HARDWARE["cuda"]) is GPUS["H200"]
     cpu = machine_of("llvm", replace_cores(6))
     assert isinstance(cpu, CPU) and (cpu.cores, cpu.vector) == (6, 64)
+    assert machine_of("vta", ansor.HardwareParams(target="vta")).name == "sim_1x16_i8w8a32_15_15_18_17"
     with pytest.raises(ansor.TaskError, match="known models"):
         machine_of("cuda -model=K80", HARDWARE["cuda"])
 
