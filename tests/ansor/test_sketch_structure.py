@@ -284,7 +284,6 @@ def test_tiling_structure_is_an_option() -> None:
         SketchOptions(gpu_multi_level_tiling_structure="SSRSRS")
 
 
-def test_target_without_rules() -> None:
+def test_what_no_rule_of_a_target_takes_has_no_sketch() -> None:
     hardware = HardwareParams(1, 16, 64, 0, 0, 0, 0, 0)
-    with pytest.raises(TaskError, match=r"no sketch rules.*c, cuda"):
-        generate_sketches(dag_of("min"), "vta", hardware)
+    assert generate_sketches(dag_of("min"), "vta", hardware) == []
