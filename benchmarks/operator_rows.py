@@ -19,10 +19,10 @@ Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (
 PyTorch's in float32) or ` fp16` (halves, summed up in float32).
 
 A file of rows is a CSV with a column `row`, and perhaps `part` (default: the name of the file) and a column of limits
-for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, on the CPU to
-the better of PyTorch's and NumPy's, `us` our time,
-`TB/s` the bytes of all inputs and outputs in our time, `s/trial` what a trial of the search took, `error` our distance
-from the result in float64 relative to PyTorch's.  A row `geometric mean` is about the ratios of its part.
+for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, on the CPU to the
+better of PyTorch's and NumPy's, `us` our time, `TB/s` the bytes of all inputs and outputs in our time, `s/trial` what a
+trial of the search took, `error` our distance from the result in float64 relative to PyTorch's.  A row `geometric mean`
+is about the ratios of its part.
 """
 
 from __future__ import annotations
@@ -125,14 +125,19 @@ def _padding(kh: int, kw: int, pad: int | None) -> tuple[int, int]:
     return ((kh - 1) // 2, (kw - 1) // 2) if pad is None else (pad, pad)
 
 
+def _channels_last(call: Callable[..., Any], filter_order: Sequence[int]) -> Library:
+    """A convolution of images whose channels come last; `filter_order` puts the filters as PyTorch wants them."""
+    return Library(
+        call,
+        lambda data, weight: (data.movedim(-1, 1), weight.permute(*filter_order)),
+        lambda result: result.movedim(1, -1),
+    )
+
+
 def _torch_conv2d(torch: Any, n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
                   pad: int | None) -> Library:  # fmt: skip
     padding, conv = _padding(kh, kw, pad), torch.nn.functional.conv2d
-    return Library(
-        lambda data, weight: conv(data, weight, stride=stride or 1, padding=padding),
-        lambda data, weight: (data.permute(0, 3, 1, 2), weight.permute(3, 2, 0, 1)),
-        lambda result: result.permute(0, 2, 3, 1),
-    )
+    return _channels_last(lambda data, weight: conv(data, weight, stride=stride or 1, padding=padding), (3, 2, 0, 1))
 
 
 def _conv2d_layer(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int) -> Sequence[Tensor]:
@@ -142,9 +147,7 @@ def _conv2d_layer(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int) ->
 
 def _torch_conv2d_layer(torch: Any, n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int) -> Library:
     conv, relu = torch.nn.functional.conv2d, torch.relu
-    return Library(
-        lambda data, weight, bias: relu(conv(data, weight, bias.flatten(), padding=kh // 2)),
-    )
+    return Library(lambda data, weight, bias: relu(conv(data, weight, bias.flatten(), padding=kh // 2)))
 
 
 def _depthwise(n: int, h: int, w: int, c: int, kh: int, kw: int) -> Sequence[Tensor]:
@@ -154,11 +157,7 @@ def _depthwise(n: int, h: int, w: int, c: int, kh: int, kw: int) -> Sequence[Ten
 
 def _torch_depthwise(torch: Any, n: int, h: int, w: int, c: int, kh: int, kw: int) -> Library:
     padding, conv = _padding(kh, kw, None), torch.nn.functional.conv2d
-    return Library(
-        lambda data, weight: conv(data, weight, padding=padding, groups=c),
-        lambda data, weight: (data.permute(0, 3, 1, 2), weight.permute(2, 3, 0, 1)),
-        lambda result: result.permute(0, 2, 3, 1),
-    )
+    return _channels_last(lambda data, weight: conv(data, weight, padding=padding, groups=c), (2, 3, 0, 1))
 
 
 def _conv3d(n: int, d: int, h: int, w: int, ci: int, co: int, *window: int) -> Sequence[Tensor]:
@@ -168,11 +167,7 @@ def _conv3d(n: int, d: int, h: int, w: int, ci: int, co: int, *window: int) -> S
 
 def _torch_conv3d(torch: Any, n: int, d: int, h: int, w: int, ci: int, co: int, *window: int) -> Library:
     padding, conv = tuple([k // 2 for k in window]), torch.nn.functional.conv3d
-    return Library(
-        lambda data, weight: conv(data, weight, padding=padding),
-        lambda data, weight: (data.permute(0, 4, 1, 2, 3), weight.permute(4, 3, 0, 1, 2)),
-        lambda result: result.permute(0, 2, 3, 4, 1),
-    )
+    return _channels_last(lambda data, weight: conv(data, weight, padding=padding), (4, 3, 0, 1, 2))
 
 
 def _layer_norm(m: int, n: int) -> Sequence[Tensor]:

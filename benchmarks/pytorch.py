@@ -50,10 +50,11 @@ def in_formats(torch: Any, tensors: Sequence[Any]) -> dict[str, list[Any]]:
     if all(t.ndim not in last for t in tensors):
         return {"": [t.contiguous() for t in tensors]}
 
-    def channels_last(t: Any) -> Any:
-        return t.contiguous(memory_format=last[t.ndim]) if t.ndim in last else t.contiguous()
+    def stored(memory_format: Any) -> list[Any]:
+        by_rank = last if memory_format is torch.channels_last else {}
+        return [t.contiguous(memory_format=by_rank.get(t.ndim, torch.contiguous_format)) for t in tensors]
 
-    return {"NCHW": [t.contiguous() for t in tensors], "channels_last": [channels_last(t) for t in tensors]}
+    return {name: stored(memory_format) for name, memory_format in formats(torch).items()}
 
 
 def conv2d_bias_relu(arrays: Sequence[Array], padding: int) -> dict[str, Run]:

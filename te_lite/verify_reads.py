@@ -11,14 +11,13 @@ import weakref
 
 from .computation import Computation
 from .errors import UnsafeError
-from .expr import Call, Compare, Expr, Load, Logical, Reduce, Select, logical_not
+from .expr import Compare, Expr, Load, Reduce, Select, logical_not
 from .stmt import For, ForKind, seq
 from .tensor import ComputeOp
 from .verify_access import Counterexample, settle
 from .verify_form import Forms
-from .verify_scope import Read, Scope
+from .verify_scope import Read, Scope, parts
 from .verify_span import Spans
-from .visit import children
 
 LAW = "in_bounds"
 _INSIDE: weakref.WeakSet[Computation] = weakref.WeakSet()
@@ -61,20 +60,17 @@ class _Reads:
         match e:
             case Load():
                 self.load(e, scope)
-            case Call(func="if_then_else", args=(cond, a, b)) | Select(cond=cond, a=a, b=b):
+            case Select(cond=cond, a=a, b=b):
                 self.expr(cond, scope)
                 self.expr(a, scope.where(cond))
                 self.expr(b, scope.where(logical_not(cond)))
-            case Logical(op=op, a=a, b=b):
-                self.expr(a, scope)
-                self.expr(b, scope.where(a if op == "&&" else logical_not(a)))
             case Reduce(condition=Expr() as condition, sources=sources):
                 self.expr(condition, scope)
                 for x in sources:
                     self.expr(x, scope.where(condition))
             case _:
-                for x in children(e):
-                    self.expr(x, scope)
+                for x, inner in parts(e, scope):
+                    self.expr(x, inner)
 
     def load(self, e: Load, scope: Scope) -> None:
         for d, (index, extent) in enumerate(zip(e.indices, e.tensor.shape, strict=True)):

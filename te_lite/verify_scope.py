@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from .expr import INDEX, Compare, Const, Expr, Load, Var
+from .expr import INDEX, Call, Compare, Const, Expr, Load, Logical, Var, logical_not
 from .stmt import Buffer, For, ForKind, Stmt
 from .stmt_text import head_text
 from .text import expr_text
 from .verify_form import Forms
 from .verify_span import Span, Spans
-from .visit import conjuncts
+from .visit import children, conjuncts
 
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
@@ -71,6 +71,16 @@ class Scope:
                 boxes[box[0]] = box[1]
                 never = never or box[1][0] > box[1][1]
         return replace(self, spans=Spans(boxes), conditions=tuple(rest), never=never, seen=set())
+
+
+def parts(e: Expr, scope: Scope) -> list[tuple[Expr, Scope]]:
+    """What an expression is made of, each with what stands around it: a condition guards what it chooses."""
+    match e:
+        case Call(func="if_then_else", args=(cond, a, b)):
+            return [(cond, scope), (a, scope.where(cond)), (b, scope.where(logical_not(cond)))]
+        case Logical(op=op, a=a, b=b):
+            return [(a, scope), (b, scope.where(a if op == "&&" else logical_not(a)))]
+    return [(x, scope) for x in children(e)]
 
 
 def _narrowed(cond: Expr, boxes: dict[Var, Span]) -> tuple[Var, Span] | None:

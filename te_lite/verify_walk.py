@@ -25,18 +25,12 @@ from .expr import (
     FLOATS,
     Binary,
     BufferLoad,
-    Call,
-    Cast,
     Compare,
     Const,
     Expr,
     Load,
-    Logical,
-    Not,
     Reduce,
-    Select,
     Var,
-    logical_not,
 )
 from .step import SCOPES, is_scope
 from .stmt import (
@@ -56,10 +50,9 @@ from .stmt import (
 )
 from .stmt_text import head_text, pretty
 from .verify_form import Forms
-from .verify_scope import Access, Finding, Scope
+from .verify_scope import Access, Finding, Scope, parts
 from .verify_span import Spans
 from .verify_warp import breaches, touched
-from .visit import children
 
 TAGS = {
     ForKind.BLOCK: ("blockIdx.x", "blockIdx.y", "blockIdx.z"),
@@ -240,18 +233,11 @@ class Walk:
             case BufferLoad(buffer=buffer, index=index):
                 self.access(buffer, index, scope, s, writes=False)
                 self.expr(index, scope, s)
-            case Call(func="if_then_else", args=(cond, a, b)):
-                self.expr(cond, scope, s)
-                self.expr(a, scope.where(cond), s)
-                self.expr(b, scope.where(logical_not(cond)), s)
-            case Logical(op=op, a=a, b=b):
-                self.expr(a, scope, s)
-                self.expr(b, scope.where(a if op == "&&" else logical_not(a)), s)
             case Load() | Reduce():
                 self.find("lowered", f"`{pretty(e)}` is not lowered")
-            case Not() | Cast() | Select() | Call():
-                for x in children(e):
-                    self.expr(x, scope, s)
+            case _:
+                for x, inner in parts(e, scope):
+                    self.expr(x, inner, s)
 
     # ------------------------------------------------------------------------------------------------ accesses
 

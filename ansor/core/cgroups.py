@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 ROOT = Path("/")
 
 
+@cache
 def group_cores(root: Path = ROOT) -> int | None:
-    """The cores that the groups' share of time amounts to, rounded up; None without a limit."""
+    """The cores that the groups' share of time amounts to, rounded up; None without a limit.  Read once a process."""
     shares = []
     for folder in _folders(root, "cpu"):
         quota, _, period = _text(folder / "cpu.max").partition(" ")
@@ -23,8 +25,9 @@ def group_cores(root: Path = ROOT) -> int | None:
     return min(shares, default=None)
 
 
+@cache
 def group_memory(root: Path = ROOT) -> int | None:
-    """The bytes that the groups may have; None without a limit."""
+    """The bytes that the groups may have; None without a limit.  Read once a process."""
     texts = [_text(f / name) for f in _folders(root, "memory") for name in ("memory.max", "memory.limit_in_bytes")]
     return min([int(text) for text in texts if text.isdecimal()], default=None)
 

@@ -61,10 +61,11 @@ def say_if_noisy(options: TuningOptions, kinds: Iterable[str], display: Display)
 
 def require_memory(runner: Runner, tasks: Iterable[SearchTask]) -> None:
     """Raise TaskError for a task whose tensors, which are kept twice while it is measured here, do not fit."""
-    law = f"its tensors may take half of this machine's memory, {host_memory() / 2 / GB:.3g} GB"
+    there = host_memory()
+    law = f"its tensors may take half of this machine's memory, {there / 2 / GB:.3g} GB"
     for task in tasks if isinstance(runner, LocalRunner) else ():
         needed = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in task.compute_dag.tensors)
-        require(2 * needed <= host_memory(), TaskError, task.desc or task.title, law, got=f"{needed / GB:.3g} GB")
+        require(2 * needed <= there, TaskError, task.desc or task.title, law, got=f"{needed / GB:.3g} GB")
 
 
 class Actions:
@@ -76,9 +77,9 @@ class Actions:
         kind = task.target.kind.name
         target = backend(kind)
         with options.measuring([kind]) as (builder, runner):
+            require_memory(runner, [task])
             if isinstance(runner, LocalRunner):
                 target.check(str(task.target))
-                require_memory(runner, [task])
                 runner.slots(task)
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)
