@@ -26,7 +26,8 @@ from ..space.states import concrete
 from .scoring import Scorer
 from .sketch_policy import SketchPolicy
 
-DRAWN = 512
+DRAWN = 128
+"""Programs of each sketch among which the analytical model chooses."""
 TRIED = 12
 SEED = 0
 
@@ -82,7 +83,7 @@ def drawn_states(task: SearchTask, better_than: float = -np.inf) -> Iterator[Sta
         return
     drawer = policy.proposals
     drawer.most_variants = len(drawer.sketches)
-    groups = [_without_unrolling(g) for g in drawer.population(DRAWN)]
+    groups = [_without_unrolling(g) for g in drawer.population(DRAWN * len(drawer.sketches))]
     score = Scorer(task, AnalyticalModel())
     ranked = [(value, g, k) for g in groups for k, value in enumerate(score(g).tolist()) if value > better_than]
     for _, group, k in sorted(ranked, key=lambda entry: -entry[0])[:TRIED]:
