@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
-from ansor.cli.written import require_like
+from ansor.cli.written import require_picture, write_picture
 from ansor.core.errors import TaskError
 from ansor.report.scale import spanning
 from ansor.report.svg import Chart, Dot, Line
@@ -33,6 +32,8 @@ def explore_machines(args: argparse.Namespace) -> int:
 
     Raises TaskError for sizes that no machine has, and for a file that is there and no picture.
     """
+    if args.output:
+        require_picture(args.output)
     base = get_env(args.config).config
     choices = {field: _powers(name, getattr(args, name)) for name, field in FIELDS.items() if getattr(args, name)}
     scales = _factors(args.bandwidth)
@@ -51,7 +52,7 @@ def explore_machines(args: argparse.Namespace) -> int:
     best = pareto(found)
     print("none is better in both: " + ", ".join(one.name for one in best))
     if args.output:
-        _write(Path(args.output), drawing(found, best))
+        write_picture(args.output, drawing(found, best))
     return 0
 
 
@@ -83,13 +84,3 @@ def _factors(given: str) -> list[float]:
     ok = bool(found) and all(0 < x < float("inf") for x in found)
     require(ok, TaskError, "--bandwidth", "factors above 0 with commas between them are needed", got=given)
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the picture, and say so."""
-    try:
-        require_like(path, text[:4], "picture")
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TaskError(f"{path}: the picture cannot be written, {error.strerror}") from error
-    print(f"the picture is in {path}")
