@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,9 @@ from te_lite.errors import require
 
 from .array_checks import ARRAY_CHECKS, JUDGED, ArrayChecks
 from .compile import compile_source
+from .early_launch import TYPES
 from .errors import DeviceError
+from .launch_ways import NOTHING, Ahead
 from .timing import SPIN_SOURCE, FirstCall, Stopwatch, Wanted
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -197,6 +200,19 @@ class CudaDevice:
         )
 
     @cached_property
+    def multiprocessors(self) -> int:
+        """How many there are."""
+        return self._number("MULTIPROCESSOR_COUNT")
+
+    @cached_property
+    def l2_bytes(self) -> int:
+        """The size of the cache that all multiprocessors share."""
+        return self._number("L2_CACHE_SIZE")
+
+    def _number(self, name: str) -> int:
+        return int(self.context.get_device().get_attribute(getattr(self.cuda.device_attribute, name)))
+
+    @cached_property
     def stopwatch(self) -> Stopwatch:
         """Times launches on this device."""
         return Stopwatch(self.cuda, compile_source(SPIN_SOURCE, self.arch).cubin)
@@ -205,7 +221,8 @@ class CudaDevice:
 class DeviceProgram:
     """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes.
 
-    `waits`: the kernels wait for those before them (`early_launch.py`).
+    `waits`: the kernels wait for those before them (`early_launch.py`), and where `told` is said, too, they take
+    arguments that tell when the next one may begin and what they fetch (`launch_ways.Ahead`).
     """
 
     def __init__(self, device: CudaDevice, cubin: bytes, facts: dict[str, Any]) -> None:
@@ -214,32 +231,38 @@ class DeviceProgram:
         self._module = module
         self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
         self._arguments = int(facts["arguments"])
-        self.waits = bool(facts.get("waits"))
+        self.waits, self.told = bool(facts.get("waits")), bool(facts.get("told"))
         self._kernels = []
         for k in facts["kernels"]:
             function = module.get_function(k["name"])
-            function.prepare("P" * len(k["arguments"]))
+            function.prepare("P" * len(k["arguments"]) + (TYPES if self.told else ""))
             if k["dynamic_bytes"]:
                 attribute = device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, int(k["dynamic_bytes"]))
             self._kernels.append((function, k))
         self._first: FirstCall | None = None
 
-    def launches(self, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """What each kernel is called with: `(function, grid, block, pointers, dynamic bytes)`."""
+    def launches(self, args: Sequence[Any], ahead: Ahead = NOTHING) -> list[tuple[Any, ...]]:
+        """What each kernel is called with: `(function, grid, block, arguments, dynamic bytes)`.
+
+        The first kernel fetches what `ahead` says, if the kernels are `told`.
+        """
         require(
             len(args) == self._arguments, DeviceError, "launch", f"{self._arguments} arrays are needed", got=len(args)
         )
-        pointers = [a.pointer for a in args] + [int(s) for s in self._scratch]
-        return [
-            (f, tuple(k["grid"]), tuple(k["block"]), [pointers[a] for a in k["arguments"]], int(k["dynamic_bytes"]))
-            for f, k in self._kernels
-        ]
+        pointers, calls = [a.pointer for a in args] + [int(s) for s in self._scratch], []
+        for n, (f, k) in enumerate(self._kernels):
+            values = [pointers[a] for a in k["arguments"]]
+            if self.told:
+                here = ahead if n == 0 else ahead.without_weights
+                values += here.arguments(math.prod(k["grid"]), self.device.multiprocessors)
+            calls.append((f, tuple(k["grid"]), tuple(k["block"]), values, int(k["dynamic_bytes"])))
+        return calls
 
     def launch(self, calls: Sequence[tuple[Any, ...]], stream: Any = None) -> None:
         """Queue every kernel once."""
-        for function, grid, block, pointers, dynamic in calls:
-            function.prepared_async_call(grid, block, stream, *pointers, shared_size=dynamic)
+        for function, grid, block, arguments, dynamic in calls:
+            function.prepared_async_call(grid, block, stream, *arguments, shared_size=dynamic)
 
     def run(self, args: Sequence[Any]) -> None:
         """Run once, and wait for the end."""

@@ -1,9 +1,13 @@
 """Kernels that are launched before the one before them has ended: programmatic dependent launch, from sm_90 on.
 
-A kernel of a graph lets the next one begin as soon as all its own blocks have, and waits for the end of the one before
-it (and for what that one waited for) before it touches memory.  So launches and first instructions overlap with the
-last blocks of the kernel before.  The pointers of a kernel come out of the wait: nothing that is read through them can
-be moved before it.
+A kernel of a graph may let the next one begin before it ends; that one waits for its end (and for what it waited for)
+before it touches memory.  So launches and first instructions overlap with the last blocks of the kernel before.  The
+pointers of a kernel come out of the wait: nothing that is read through them can be moved before it.  Before it the
+kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
+
+When the next kernel had best begin is another matter (`Trigger`).  Its blocks are put where room is: those of a product
+that was searched for one block on each multiprocessor pile up where the kernel before has few.  `launch_ways.py`
+chooses.
 """
 
 from __future__ import annotations
@@ -11,12 +15,26 @@ from __future__ import annotations
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Any
+
+from . import fetch_ahead
 
 LEAST_ARCHITECTURE = 90
 _NEEDED = "cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2", "cuGraphNodeGetType"
 _KERNEL_NODE = 0
 Check = Callable[[int, str], None]
+PARAMS = [*fetch_ahead.PARAMS, "unsigned begin_next"]
+TYPES = f"{fetch_ahead.TYPES}I"
+"""The types of the arguments that a waiting kernel takes behind its pointers, for PyCUDA."""
+
+
+class Trigger(IntEnum):
+    """When all blocks of a kernel have come so far, the next one begins."""
+
+    END = 0
+    AFTER_WAIT = 1
+    START = 2
 
 
 def may_wait(architecture: str) -> bool:
@@ -26,19 +44,25 @@ def may_wait(architecture: str) -> bool:
 
 def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str], lines: Sequence[str]) -> str:
     """A kernel that waits before it computes `lines`; `head` is all of its declaration before its name."""
-    unrestricted = ", ".join([p.replace("__restrict__ ", "") for p in params])
+    unrestricted = [p.replace("__restrict__ ", "") for p in params]
     held = [f'  asm volatile("" : "+l"({p}));' for p in pointers]
     return "\n".join([
         f"static __device__ __forceinline__ void {name}_body({', '.join(params)}) {{", *lines, "}", "",
-        f"{head}{name}({unrestricted}) {{",
+        f"{head}{name}({', '.join([*unrestricted, *PARAMS])}) {{",
+        fetch_ahead.FETCH,
         "#ifdef __CUDA_ARCH__",
-        '  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");',
+        _begin_next(Trigger.START),
         '  asm volatile("griddepcontrol.wait;" ::: "memory");',
+        _begin_next(Trigger.AFTER_WAIT),
         *held,
         "#endif",
         f"  {name}_body({', '.join(pointers)});",
         "}",
     ])  # fmt: skip
+
+
+def _begin_next(trigger: Trigger) -> str:
+    return f'  if (begin_next == {trigger:d}) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");'
 
 
 class _Edge(ctypes.Structure):

@@ -47,6 +47,7 @@ from .cuda_program import (
     KernelNest,
 )
 from .early_launch import waiting
+from .fetch_ahead import HELPER
 from .lane_digits import with_lane_digits
 from .launch_bounds import launch_bounds
 from .mma_text import warp_text
@@ -345,7 +346,8 @@ def _kernel(
     head = f'extern "C" __global__ void __launch_bounds__({bounds}) '
     if waits:
         pointers = [emitter.buffer(buffers[k]) for k in arguments]
-        return kernel, waiting(head, name, params, pointers, emitter.lines), emitter.text.helpers
+        helpers = {**emitter.text.helpers, "fetch_ahead": HELPER}
+        return kernel, waiting(head, name, params, pointers, emitter.lines), helpers
     text = "\n".join([f"{head}{name}({', '.join(params)}) {{", *emitter.lines, "}"])
     return kernel, text, emitter.text.helpers
 
@@ -357,7 +359,8 @@ def _parameter(emitter: KernelEmitter, b: Buffer, written: bool) -> str:
 def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgram:
     """The CUDA C++ of a lowered program; `comment` (a task, a schedule) goes into the header.
 
-    With `waits` its kernels may be launched before what they read is there (`early_launch.py`).
+    With `waits` its kernels may be launched before what they read is there, and fetch weights of later ones
+    (`early_launch.py`).
 
     Local temporaries of the program become scratch buffers.  Raises EmitError for programs that have no CUDA text:
     thread loops inside other statements, launches that no device has (a grid over 2**31 - 1 x 65535 x 65535 blocks, a

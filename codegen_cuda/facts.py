@@ -26,8 +26,8 @@ def facts_from_json(data: Any) -> dict[str, Any]:
     facts = record(data, ("arguments", "scratch_bytes", "kernels"), "launch")
     arguments, scratch = size(facts["arguments"], "arguments"), sizes(facts["scratch_bytes"], "scratch_bytes")
     kernels = [_launch(k, arguments + len(scratch)) for k in items(facts["kernels"], "kernels")]
-    waits = {"waits": True} if facts.get("waits") is True else {}
-    return {"arguments": arguments, "scratch_bytes": list(scratch), "kernels": kernels, **waits}
+    said = {name: True for name in ("waits", "told") if facts.get(name) is True}
+    return {"arguments": arguments, "scratch_bytes": list(scratch), "kernels": kernels, **said}
 
 
 def _launch(data: Any, pointers: int) -> dict[str, Any]:

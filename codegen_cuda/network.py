@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from .device import CudaDevice, DeviceArray, DeviceProgram
 from .early_launch import may_wait
 from .emit import emit
 from .facts import facts_from_json, program_facts
+from .fetch_ahead import laid_out
+from .launch_ways import PLAIN, UNTOLD, Ahead, Way, fastest
 from .limits import Limits, require_limits
 from .module import Pointer, open_device
 from .streams import dependencies, queues
@@ -53,27 +55,36 @@ class CudaExecutor:
             for name, kernel in network.kernels.items()
         }
         self._arena = self.device.empty((self.plan.arena_bytes,), np.uint8)
-        self._memory: list[Any] = [
-            self.device.empty((s.nbytes,), np.uint8) for s in self.plan.storages[: self.plan.externals]
-        ]
+        self._weights = laid_out(self.plan, ALIGNMENT, self.device.l2_bytes)
+        self._pool = self.device.empty((self._weights.nbytes,), np.uint8)
+        self._memory: list[Any] = [self._external(k) for k in range(self.plan.externals)]
         for place in self.plan.params:
             self.write(place.storage, network.values[place.name])
         self._flushed: DeviceArray | None = None
+
+    def _external(self, storage: int) -> Any:
+        """Memory of a tensor outside the arena; parameters lie together."""
+        nbytes, offset = self.plan.storages[storage].nbytes, self._weights.offsets.get(storage)
+        if offset is None:
+            return self.device.empty((nbytes,), np.uint8)
+        return DeviceArray(_Held(self._pool, self._pool.pointer + offset), (nbytes,), np.dtype(np.uint8))
 
     def _pointer(self, storage: int) -> Pointer:
         if storage < self.plan.externals:
             return Pointer(self._memory[storage].pointer)
         return Pointer(self._arena.pointer + self.plan.storages[storage].offset)
 
-    def _launches(self, step: int) -> tuple[DeviceProgram, list[tuple[Any, ...]]]:
-        found = self.plan.steps[step]
+    def _launches(self, step: int, way: Way = PLAIN) -> tuple[DeviceProgram, list[tuple[Any, ...]]]:
+        found, weights = self.plan.steps[step], self._weights.fetched[step]
+        ahead = Ahead(way.trigger)
+        if way.fetches:
+            ahead = Ahead(way.trigger, self._pool.pointer + weights.start, weights.nbytes)
         program = self._programs[found.kernel]
-        return program, program.launches([self._pointer(s) for s in found.storages])
+        return program, program.launches([self._pointer(s) for s in found.storages], ahead)
 
-    @cached_property
-    def graph(self) -> LaunchGraph:
-        """One run; recorded at the first run, and again after memory was exchanged."""
-        calls = [self._launches(k) for k in range(len(self.plan.steps))]
+    def recorded(self, way: Way) -> LaunchGraph:
+        """One run as a graph."""
+        calls = [self._launches(k, way) for k in range(len(self.plan.steps))]
         queued = queues(dependencies(self.plan), STREAMS)
 
         def record(fork: Fork) -> None:
@@ -81,8 +92,23 @@ class CudaExecutor:
                 with fork.step(place.stream, place.waits) as stream:
                     program.launch(launches, stream)
 
-        early = all(program.waits for program in self._programs.values())
-        return LaunchGraph(self.device.cuda, lambda stream: record_forked(self.device.cuda, stream, record), early)
+        cuda = self.device.cuda
+        return LaunchGraph(cuda, lambda stream: record_forked(cuda, stream, record), way.early)
+
+    @cached_property
+    def way(self) -> Way:
+        """How kernels follow each other; what the first run finds out."""
+        programs = self._programs.values()
+        if not all(program.waits for program in programs):
+            return PLAIN
+        if not all(program.told for program in programs):
+            return UNTOLD
+        return fastest(lambda way: partial(self.seconds_of, self.recorded(way).launch))
+
+    @cached_property
+    def graph(self) -> LaunchGraph:
+        """One run; recorded at the first run, and again after memory was exchanged."""
+        return self.recorded(self.way)
 
     def write(self, storage: int, array: Array) -> None:
         self.device.cuda.memcpy_htod(self._memory[storage].pointer, np.ascontiguousarray(array))
@@ -118,7 +144,7 @@ class CudaExecutor:
     def seconds(self, number: int, first: int = 0, last: int | None = None) -> float:
         """By events on the stream.  Parts of a run are queued behind a kernel that waits, so launches cost nothing."""
         if first == 0 and last in (None, len(self.plan.steps)):
-            return self._whole_runs(number)
+            return self.seconds_of(self.run, number)
         calls = [self._launches(k) for k in range(first, len(self.plan.steps) if last is None else last)]
 
         def queue() -> None:
@@ -128,12 +154,13 @@ class CudaExecutor:
         count = max(1, min(number, MOST_QUEUED // max(len(calls), 1)))
         return self.device.stopwatch.batch(queue, count) * number
 
-    def _whole_runs(self, number: int) -> float:
+    def seconds_of(self, launch: Callable[[], None], number: int) -> float:
+        """What `number` runs take that `launch` queues, one behind the other."""
         start, stop = self.device.cuda.Event(), self.device.cuda.Event()
         self.synchronize()
         start.record()
         for _ in range(number):
-            self.run()
+            launch()
         stop.record()
         stop.synchronize()
         return float(start.time_till(stop)) * 1e-3
@@ -181,7 +208,8 @@ class CudaNetworkBackend:
         facts = program_facts(program)
         scratch = tuple(facts["scratch_bytes"])
         given = {
-            "arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"], "waits": waits
+            "arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"], "waits": waits,
+            "told": waits,
         }  # fmt: skip
         return KernelCode(func.name, program.source, scratch, given)
 

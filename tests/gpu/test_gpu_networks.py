@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.gpu
 pytest.importorskip("pycuda.driver", exc_type=ImportError)
 
 from codegen_cuda.cuda_graph import LaunchGraph  # noqa: E402
+from codegen_cuda.launch_ways import TIMED  # noqa: E402
 from codegen_cuda.module import open_device  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -88,6 +90,20 @@ def test_runs_are_queued_in_order(module: GraphModule) -> None:
     for seed in range(20):
         module.run(**drawn(seed))
     check(module, drawn(19))
+
+
+def test_every_way_gives_the_same_bits(module: GraphModule) -> None:
+    """However kernels follow each other, and whether they fetch weights ahead."""
+    executor: Any = module._executor
+    module.run(**drawn(3))
+    right = [module.get_output(k).numpy() for k in range(2)]
+    if not all(program.told for program in executor._programs.values()):
+        pytest.skip("the kernels of this device take no word")
+    for way in [*TIMED, *[replace(w, fetches=False) for w in TIMED]]:
+        poison(module)
+        executor.recorded(way).launch()
+        for k, want in enumerate(right):
+            assert np.array_equal(module.get_output(k).numpy(), want), way
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])

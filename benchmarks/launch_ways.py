@@ -1,0 +1,65 @@
+"""What each way in which the kernels of a network may follow each other takes, on a GPU from sm_90 on.
+
+    python -m benchmarks.launch_ways --network vit_b_16 [--precision strict] [--log F] [--target cuda] [--json F]
+
+The programs are the best of a log, or those that need no search.  All ways of `codegen_cuda/launch_ways.py` are timed
+in turns, each on a graph of its own, with weights fetched ahead and without; the sum is that of all kernels, each
+called in a row.  The way that a network takes on its own is named below the table.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ansor.core.target import PRECISIONS, STRICT
+from benchmarks import report
+from codegen_cuda.launch_ways import TIMED, Way
+from relay_lite.tuning.network import in_precision, load_network
+from relay_lite.tuning.tune_network import compile_best
+
+ROUNDS, SECONDS = 7, 0.05
+
+
+def way_text(way: Way) -> str:
+    """One way in words."""
+    begins = f"early, {way.trigger.name.lower().replace('_', ' ')}" if way.early else "one after the other"
+    return f"{begins}{', weights ahead' if way.fetches else ''}"
+
+
+def main() -> None:
+    parser = report.parser(__doc__ or "")
+    parser.add_argument("--network", default="resnet-50")
+    parser.add_argument("--target", default="cuda")
+    parser.add_argument("--precision", choices=PRECISIONS, default=STRICT)
+    parser.add_argument("--log")
+    options = parser.parse_args()
+    report.gpu()
+    network, target = in_precision(load_network(options.network), options.target, options.precision)
+    module = compile_best(network, target, options.log or [])
+    module.run(**network.inputs(np.random.default_rng(0)))
+    executor: Any = module._executor
+    ways = [w for way in TIMED for w in (replace(way, fetches=False), way)]
+    timed = {way: partial(executor.seconds_of, executor.recorded(way).launch) for way in ways}
+    runs = {way: max(1, round(SECONDS / seconds(1))) for way, seconds in timed.items()}
+    figures: dict[Way, list[float]] = {way: [] for way in ways}
+    for _ in range(ROUNDS):
+        for way, seconds in timed.items():
+            figures[way].append(1e6 * seconds(runs[way]) / runs[way])
+    rows: list[list[Any]] = [[way_text(way), statistics.median(figures[way]), min(figures[way])] for way in ways]
+    report.table(rows, ["kernels follow each other", "us", "least us"])
+    alone = 1e6 * sum(seconds for _, seconds in module.profile(20))
+    print(f"all kernels alone: {alone:.1f} us; taken: {way_text(executor.way)}")
+    found = {
+        "network": network.name, "precision": options.precision, "us": {way_text(w): figures[w] for w in ways},
+        "alone_us": alone, "taken": way_text(executor.way),
+    }  # fmt: skip
+    report.write_json(options.json, found, report.gpu())
+
+
+if __name__ == "__main__":
+    report.run(main)

@@ -1,0 +1,82 @@
+"""Weights on their way into the L2 cache while the kernels before them compute.
+
+The weights of a network rarely fit the cache together, so every kernel would wait for its own to come from memory,
+round after round of its loop.  They depend on no other kernel, so an earlier one asks for them: from sm_90 on one
+instruction of a block fetches kilobytes.  All parameters lie in one piece of memory in the order of their first use;
+what a step fetches is then one range of bytes, that of the parameters first used `AHEAD` steps later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+from ansor.core.network_plan import ExecutionPlan
+
+AHEAD = 2
+UNIT = 16
+"""Bytes that the instruction fetches are a multiple of this, and begin at one."""
+CACHE_SHARE = 4
+"""A step fetches at most this part of the cache."""
+PARAMS = ["const char *weights_ahead", "unsigned share_ahead", "unsigned bytes_ahead"]
+TYPES = "PII"
+"""Those of these parameters, for PyCUDA."""
+FETCH = "  fetch_ahead(weights_ahead, share_ahead, bytes_ahead);"
+HELPER = f"""static __device__ __forceinline__ void fetch_ahead({", ".join(PARAMS)}) {{
+#ifdef __CUDA_ARCH__
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {{
+    const unsigned long long block = blockIdx.x + gridDim.x * (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
+    const unsigned long long start = block * share_ahead;
+    if (start < bytes_ahead) {{
+      const size_t from = __cvta_generic_to_global(weights_ahead + start);
+      const unsigned size = min((unsigned long long)share_ahead, bytes_ahead - start);
+      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(from), "r"(size));
+    }}
+  }}
+#endif
+}}"""
+"""Block by block `share_ahead` of `bytes_ahead` bytes are fetched, until there are no more."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """`nbytes` bytes of the parameters from byte `start` on."""
+
+    start: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Where the parameters lie in one piece of `nbytes` bytes, by storage, and what each step fetches."""
+
+    offsets: Mapping[int, int]
+    nbytes: int
+    fetched: tuple[Range, ...]
+
+
+def laid_out(plan: ExecutionPlan, alignment: int, cache_bytes: int) -> Weights:
+    """The parameters in the order of their first use, each at a multiple of `alignment`.
+
+    The first step fetches for the steps up to `AHEAD`, each other one for that `AHEAD` steps later, at most a
+    `CACHE_SHARE`th of a cache of `cache_bytes`.
+    """
+    params = list(dict.fromkeys([place.storage for place in plan.params]))
+    used = {s: k for k, step in reversed(list(enumerate(plan.steps))) for s in step.storages}
+    steps = len(plan.steps)
+    order = sorted(params, key=lambda s: used.get(s, steps))
+    sizes = [-(-plan.storages[s].nbytes // alignment) * alignment for s in order]
+    ends = list(accumulate(sizes, initial=0))
+    until = [sum(size for s, size in zip(order, sizes, strict=True) if used.get(s, steps) <= k) for k in range(steps)]
+    most = cache_bytes // CACHE_SHARE // UNIT * UNIT
+    fetched = []
+    for k in range(steps):
+        start, end = until[0 if k == 0 else min(k + AHEAD - 1, steps - 1)], until[min(k + AHEAD, steps - 1)]
+        fetched.append(Range(start, min(end - start, most)))
+    return Weights(dict(zip(order, ends, strict=False)), ends[-1], tuple(fetched))
+
+
+def share(nbytes: int, blocks: int, multiprocessors: int) -> int:
+    """What a block of a kernel of `blocks` blocks fetches, in bytes; those that run first fetch all."""
+    return -(-nbytes // (min(blocks, multiprocessors) * UNIT)) * UNIT

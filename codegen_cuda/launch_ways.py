@@ -1,0 +1,75 @@
+"""How the kernels of a network follow each other: the stopwatch decides when a network is run for the first time.
+
+Kernels that begin early save a microsecond each, and cost more where their blocks pile up on few multiprocessors;
+weights that are fetched ahead come in the way of kernels that read much themselves.  What wins depends on all kernels
+together, so the few ways there are are timed in turns, on whatever the memory holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from .early_launch import Trigger
+from .fetch_ahead import share
+
+ROUNDS = 3
+RUN_SECONDS = 2e-3
+"""A figure is the mean of runs for so long, at least of one."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a kernel does for later ones: when the next begins, and `nbytes` bytes from `address` on to be fetched."""
+
+    trigger: Trigger = Trigger.END
+    address: int = 0
+    nbytes: int = 0
+
+    @cached_property
+    def without_weights(self) -> Ahead:
+        """The same, fetching nothing."""
+        return replace(self, address=0, nbytes=0)
+
+    def arguments(self, blocks: int, multiprocessors: int) -> list[int]:
+        """The values of `early_launch.PARAMS` for a kernel of `blocks` blocks."""
+        return [self.address, share(self.nbytes, blocks, multiprocessors), self.nbytes, int(self.trigger)]
+
+
+NOTHING = Ahead()
+
+
+@dataclass(frozen=True)
+class Way:
+    """With `early` the next kernel begins at the trigger, otherwise after the end of the one before."""
+
+    early: bool
+    trigger: Trigger
+    fetches: bool
+
+
+PLAIN = Way(False, Trigger.END, False)
+UNTOLD = Way(True, Trigger.START, False)
+"""That of kernels that take no word: they begin the next one at their start."""
+TIMED = (replace(PLAIN, fetches=True), *[Way(True, trigger, True) for trigger in Trigger])
+
+
+def fastest(record: Callable[[Way], Callable[[int], float]]) -> Way:
+    """The way in which a run takes least time.
+
+    `record` makes a function of a way that gives the seconds of so many runs.  Fetching is tried first, and then
+    whether the best way is better off without.
+    """
+    best = _least(record, TIMED)
+    return _least(record, (best, replace(best, fetches=False)))
+
+
+def _least(record: Callable[[Way], Callable[[int], float]], ways: Sequence[Way]) -> Way:
+    timed: Mapping[Way, Callable[[int], float]] = {way: record(way) for way in ways}
+    runs = {way: max(1, round(RUN_SECONDS / max(seconds(1), 1e-6))) for way, seconds in timed.items()}
+    figures = {way: [] for way in ways}  # type: dict[Way, list[float]]
+    for _ in range(ROUNDS):
+        for way, seconds in timed.items():
+            figures[way].append(seconds(runs[way]) / runs[way])
+    return min(ways, key=lambda way: min(figures[way]))
