@@ -12,14 +12,15 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.reference import random_inputs
 
+from ..core.baseline import Baseline
 from ..core.build import build_function
 from ..core.errors import MeasureError
 from ..core.hints import ansor
 from ..core.measure_values import MeasureInput
 from ..core.nd import aligned_copy
+from ..core.steady import far_apart
 from ..core.task import SearchTask
 from ..measure.check import accepted_values, mismatch, poison
-from ..measure.noise import far_apart
 from ..measure.progress import seconds_text
 from ..records.baselines import baseline_among, known_baselines
 from ..records.best import load_best_record
@@ -78,17 +79,23 @@ def compare(
             wrong = mismatch(array, right[t])
             require(not wrong, MeasureError, t.name, f"the best program is wrong: {wrong}")
     name, numpy = numpy_run(task, inputs)
-    runs: dict[str, Callable[[], object]] = {
-        "best": lambda: best(*arrays),
-        "untuned": lambda: untuned(*arrays),
-        NUMPY: numpy,
-    }
+    found = MeasureInput(task, schedule.state)
+    nothing_found = baseline_among(known_baselines(log), found) is Baseline.UNTUNED
+    runs: dict[str, Callable[[], object]] = {"best": lambda: best(*arrays)}
+    if not nothing_found:
+        runs["untuned"] = lambda: untuned(*arrays)
+    runs[NUMPY] = numpy
     if library == TORCH:
         outputs = [array for t, array in zip(tensors, arrays, strict=True) if t in right]
         runs[TORCH] = torch_run(task, [inputs[t] for t in tensors if t in inputs], outputs[0])
     seconds = {name: statistics.median(t) for name, t in timed_in_turns(runs, ROUNDS).items()}
     print("the result agrees with NumPy's, in float64")
-    names = {"best": "the best program", "untuned": "the untuned loop nest", NUMPY: name, TORCH: "PyTorch"}
+    names = {
+        "best": f"the best program{', untuned' if nothing_found else ''}",
+        "untuned": "the untuned loop nest",
+        NUMPY: name,
+        TORCH: "PyTorch",
+    }
     for run, s in seconds.items():
         print(f"  {names[run]:<32}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
     if name.startswith(REFERENCE):
@@ -98,7 +105,8 @@ def compare(
     if alone < CALLED * now:
         print(f"  all called from Python; the best program by itself takes {seconds_text(alone)}")
         now = alone
-    for line in _verdict(task, log, MeasureInput(task, schedule.state), now, seconds["best"] > seconds["untuned"]):
+    seconds.setdefault("untuned", seconds["best"])
+    for line in _verdict(task, log, found, now, seconds["best"] > seconds["untuned"]):
         print(line)
     print(f"the records are in {log}")
     return seconds

@@ -9,6 +9,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..autotvm.log_summary import believed_text, log_summary
+from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
 from ..measure.progress import rate_text, seconds_text, spread_text
@@ -77,8 +78,9 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     if one.ranked and (one.turns or one.settled != one.best):
         steps = next(iter(one.ranked))
         yield f"  best, export and apply_best take: {believed_text(one, steps)}"
-    for baseline, seconds in one.baselines.items():
-        yield f"  {baseline.value}: {seconds_text(seconds)}"
+    for baseline in Baseline:
+        if baseline in one.baselines:
+            yield f"  {baseline.value}: {seconds_text(one.baselines[baseline])}"
     for trials in checkpoints(len(one.curve)):
         cost = one.after(trials)
         if cost is not None and one.best is not None:

@@ -151,7 +151,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.trials == 0 and args.more is None:
         return _show_choice(policy, log if args.resume else None)
     trials = cli_budget.new_trials(args, _recorded(log, task) if args.resume else 0, str(log))
-    runner = usual_runner(target.kind.name, devices)
+    runner = usual_runner(target.kind.name, devices, args.time_limit)
     options = TuningOptions(
         num_measure_trials=trials,
         num_measures_per_round=min(64, max(16, trials // 8)),

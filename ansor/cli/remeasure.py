@@ -19,7 +19,7 @@ from ..core.task import SearchTask
 from ..measure.finals import FINALISTS
 from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.measurer import ProgramMeasurer
-from ..measure.noise import noise, warning
+from ..measure.noise import noise, unsteady, warning
 from ..measure.progress import outcome_text, seconds_text, spread_text
 from ..records.baselines import Program, known_baselines, program_of
 from ..records.best import best_few, ranked_records
@@ -31,6 +31,7 @@ from .log import is_called
 
 NAME = "remeasure"
 WIDTH = max(len(which.value) for which in Baseline)
+DOUBTED = "so that figures of a quiet machine, where the log has any, count for more; time them again later"
 ELSEWHERE = "of another log"
 """A program that a log knows only from turns with those of other logs of its run."""
 
@@ -73,7 +74,7 @@ def remeasure(args: argparse.Namespace) -> int:
         ran = [_remeasured(task, best_few(ranked, task, args.best), called, measurer, runner) for task in chosen]
     finally:
         measurer.close()
-    print(f"the figures are in {args.log}; best, apply_best and export use them from now on")
+    print(f"the figures are in {args.log}; best, apply_best and export go by the last that a quiet machine gave")
     return 0 if all(ran) else 1
 
 
@@ -107,4 +108,6 @@ def _remeasured(
     timed = [(figures, *record) for figures, record in zip(times, right, strict=True) if figures]
     for figures, inp, logged in sorted(timed, key=lambda row: float(np.median(row[0]))):
         print(f"  {name(inp)}  {spread_text(figures)}   believed so far {seconds_text(logged.cost)}")
+    if doubt := unsteady([figures for figures, _, _ in timed], DOUBTED):
+        print(f"  {doubt}")
     return bool(timed)

@@ -147,7 +147,7 @@ class XGBModel(PythonBasedModel):
         """Score with `trees` from now on, and save them to `model_file`; without any, go on as before."""
         if trees is None:
             what = "scores are random" if self._trees is None else "the trees are kept as they are"
-            self._say(f"nothing tells the measured programs apart, {what}")
+            self._say(f"too few different times are known to learn from, {what}")
             return
         self._trees = trees
         if self.model_file is None:

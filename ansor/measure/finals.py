@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
+from ..core.baseline import Baseline
 from ..core.hints import ansor
 from ..core.measure_values import MeasureInput
-from .noise import MOST_FACTOR
+from ..core.steady import MOST_FACTOR
+from .progress import seconds_text
 
 FINALISTS = 5
 HOPELESS = 3.0
@@ -53,6 +56,20 @@ def times_slower(leaders: Sequence[Leader], timed: Sequence[Leader], baselines: 
     unsearched = {inp.steps for _, _, inp in baselines}
     before = {inp.steps: cost for cost, trial, inp in leaders if trial == 0 and inp.steps not in unsearched}
     return min([cost / before[inp.steps] for cost, _, inp in timed if inp.steps in before], default=0.0)
+
+
+def nothing_better(timed: Sequence[Leader], baselines: Mapping[Baseline, Leader]) -> str:
+    """What is to be said where no program that was searched for beats those that need no search; empty for nothing.
+
+    `timed` are programs in turns, best first; the others are known by one figure.
+    """
+    in_turns = {inp.steps: seconds for seconds, _, inp in timed}
+    took = [(in_turns.get(inp.steps, seconds), which) for which, (seconds, _, inp) in baselines.items()]
+    seconds, which = min(took, key=lambda pair: pair[0], default=(math.inf, Baseline.UNTUNED))
+    if seconds > timed[0][0]:
+        return ""
+    text = f"no program that was searched for is faster than {which.phrase}, which took {seconds_text(seconds)}"
+    return f"slower than {which.name.lower()}: {text}"
 
 
 def slower_text(times: float) -> str:

@@ -35,11 +35,11 @@ from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from .answers import built_by, compared_by, submitted
-from .finals import FINALISTS, Leader, finalists, near_after_all, order, slower_text, times_slower
+from .finals import FINALISTS, Leader, finalists, near_after_all, nothing_better, order, slower_text, times_slower
 from .noise import unsteady
 from .pipeline import Pipeline
 from .progress import Display, make_display, outcome_text, seconds_text, spread_text
-from .time_limit import TURNS_SECONDS, UNLIMITED, TimeLimit
+from .time_limit import TURNS_SECONDS, UNLIMITED, TimeLimit, now
 
 logger = logging.getLogger("ansor")
 
@@ -115,6 +115,7 @@ class ProgramMeasurer:
         self._numbers = 0
         self.logged: dict[TaskKey, float] = {}
         self.raised: Exception | None = None
+        self._begun: float | None = None
         self.baselines: dict[TaskKey, dict[Baseline, tuple[MeasureInput, MeasureResult]]] = {}
         self._read: dict[Path, list[Record]] = {}
         self.reset()
@@ -127,10 +128,17 @@ class ProgramMeasurer:
         self.best: dict[TaskKey, Best] = {}
         self._leaders: dict[TaskKey, list[Leader]] = {}
 
+    def begin(self) -> None:
+        """The next limit of time counts from now."""
+        self._begun = now()
+
     def limited(self, seconds: float | None, tasks: int = 1) -> TimeLimit:
-        """Measure within so many seconds from now; of every batch one candidate at least is measured."""
+        """Measure within so many seconds from the last `begin`, if it was used by no limit yet, else from now.
+
+        Of every batch one candidate at least is measured.
+        """
         turns = TURNS_SECONDS * tasks if isinstance(self.runner, PairedRunner) else 0.0
-        self.limit = TimeLimit.of(seconds, turns)
+        self.limit, self._begun = TimeLimit.of(seconds, turns, self._begun), None
         self.until = self.limit.until
         return self.limit
 
@@ -243,6 +251,8 @@ class ProgramMeasurer:
     def missing_baselines(self, task: SearchTask) -> list[Baseline]:
         """The programs of a task that nobody searched for, those that no log that callbacks keep has.
 
+        The untuned one comes last: it may be so slow that one call tells enough beside another.
+
         The best of a search is compared with them, so a runner that cannot compare (`PairedRunner`) misses none.
         """
         if not isinstance(self.runner, PairedRunner):
@@ -253,7 +263,7 @@ class ProgramMeasurer:
                 if which not in known:
                     known[which] = MeasureInput(task, steps=inp.steps), result
                     self.display.note(f"[0] {which.value}: {outcome_text(result)}, as {log} says")
-        return [which for which in Baseline if which not in known]
+        return [which for which in reversed(Baseline) if which not in known]
 
     def go_on(self, task: SearchTask) -> None:
         """Let the best that is shown for a task be that of its logs, until there is a better one."""
@@ -299,21 +309,21 @@ class ProgramMeasurer:
         leaders = found[: self.limit.room(self._seconds / max(1, self.count), len(found))]
         if len(leaders) < 2:
             return None
-        timed = self._timed(leaders, runner)
+        timed = first = self._timed(leaders, runner)
         ran = list(self._ran(task).values())
         slower = times_slower(leaders, [leader for leader, _ in timed], ran)
         if timed and not self.limit.over and (late := near_after_all(leaders, timed[0][0], ran)):
-            leaders = [timed[0][0], *late]
-            timed = self._timed(leaders, runner)
+            timed = self._timed([timed[0][0], *late], runner)
+            leaders += late
         if not timed:
             return None
         (_, trial, winner), figures = timed[0]
         cost = float(np.median(figures))
         self.display.note(f"{heading}: best {spread_text(figures)}, of {len(leaders)} programs", cost)
-        for doubt in (slower_text(slower), unsteady([figures for _, figures in timed])):
-            if doubt:
-                self.display.note(doubt)
-        self._say_if_slower(task, timed)
+        doubt = unsteady([figures for _, figures in [*first, *timed]])
+        better = nothing_better([leader for leader, _ in timed], self._ran(task))
+        for text in filter(None, (slower_text(slower), doubt, better)):
+            self.display.note(text)
         self.best[key_of(task)] = Best(cost, winner.state, trial)
         return self.best[key_of(task)]
 
@@ -334,15 +344,6 @@ class ProgramMeasurer:
                 with self._telling():
                     callback.confirmed(inputs, times)
         return times
-
-    def _say_if_slower(self, task: SearchTask, timed: Sequence[tuple[Leader, list[float]]]) -> None:
-        """A search that found nothing better than what needs no search does not pass over it in silence."""
-        in_turns = {inp.steps: seconds for (seconds, _, inp), _ in timed}
-        took = [(in_turns.get(inp.steps, seconds), which) for which, (seconds, _, inp) in self._ran(task).items()]
-        seconds, which = min(took, key=lambda pair: pair[0], default=(np.inf, Baseline.UNTUNED))
-        if seconds <= timed[0][0][0]:
-            text = f"no program that was searched for is faster than {which.phrase}"
-            self.display.note(f"slower than {which.name.lower()}: {text}, which took {seconds_text(seconds)}")
 
     def _ran(self, task: SearchTask) -> dict[Baseline, Leader]:
         """The programs of a task that nobody searched for, as far as they ran."""

@@ -15,12 +15,11 @@ import numpy as np
 
 from ..core.hardware import host_cores
 from ..core.hints import ansor
+from ..core.steady import far_apart, greatest_factor
 from .progress import seconds_text
 
 SECONDS = 0.5
 ELEMENTS = 1 << 18
-MOST_FACTOR = 2.0
-"""Times of one program that are further apart were not measured on one quiet machine."""
 MOST_SPREAD = 0.25
 """On a quiet machine the figures between are within some 5 to 15 per cent of each other."""
 
@@ -80,16 +79,11 @@ def noise(seconds: float = SECONDS, clock: Callable[[], float] = time.perf_count
     return Noise(tuple(figures), cores, load)
 
 
-def far_apart(factor: float) -> bool:
-    """Whether times of one program, of which one is so many times the other, are not to be compared."""
-    return max(factor, 1 / factor) > MOST_FACTOR
-
-
 def unsteady(
     figures: Iterable[Sequence[float]], then: str = "so that the ranking is not to be trusted"
 ) -> str:  # fmt: skip
     """One sentence where the figures of one program, of several, are more than `MOST_FACTOR` apart; else empty."""
-    factor = max([max(one) / min(one) for one in figures if len(one)], default=1.0)
+    factor = greatest_factor(figures)
     law = f"the figures of one program differ by a factor of {factor:.1f}, {then}"
     return f"the machine was busy: {law}" if far_apart(factor) else ""
 

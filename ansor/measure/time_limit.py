@@ -9,6 +9,8 @@ from dataclasses import dataclass
 TURNS_SHARE = 0.2
 TURNS_SECONDS = 10.0
 """So much of a limit is kept for timing the best programs in turns, for one task at most so many seconds."""
+RUN_SHARE, RUN_SECONDS = 0.5, 10.0
+"""A program may run for so much of a limit, for so many seconds at most."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,13 @@ class TimeLimit:
     kept: float = 0.0
 
     @staticmethod
-    def of(seconds: float | None, turns: float) -> TimeLimit:
-        """A limit that begins now, infinite for None; `turns` are the seconds that the turns may want."""
+    def of(seconds: float | None, turns: float, begun: float | None = None) -> TimeLimit:
+        """A limit that began at `begun`, or begins now, infinite for None.
+
+        `turns` are the seconds that the turns may want.
+        """
         limit = math.inf if seconds is None else seconds
-        return TimeLimit(limit, time.monotonic(), min(TURNS_SHARE * limit, turns))
+        return TimeLimit(limit, now() if begun is None else begun, min(TURNS_SHARE * limit, turns))
 
     @property
     def until(self) -> float:
@@ -52,6 +57,16 @@ class TimeLimit:
 
 
 UNLIMITED = TimeLimit(math.inf, 0.0)
+
+
+def now() -> float:
+    """What the clock of all limits says."""
+    return time.monotonic()
+
+
+def run_seconds(limit: float | None) -> float:
+    """How long a program may run where measuring may take `limit` seconds."""
+    return RUN_SECONDS if limit is None else min(RUN_SECONDS, RUN_SHARE * limit)
 
 
 def _part(now: float, end: float, parts: int) -> float:

@@ -87,6 +87,7 @@ class Actions:
             check_logs([task], options)
             continue_log([policy], options)
             measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
+            measurer.begin()
             with measurer.display.run(task, options.num_measure_trials):
                 if options.num_measure_trials:
                     say_if_noisy(options, [kind], measurer.display)

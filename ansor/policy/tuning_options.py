@@ -13,6 +13,7 @@ from ..core.errors import PartError, TaskError
 from ..core.protocols import BringsBuilder, Builder, MeasureCallback, Runner, is_elsewhere
 from ..core.registry import entry_of, search_parts
 from ..measure.local import LocalBuilder, LocalRunner
+from ..measure.time_limit import run_seconds
 
 
 class TuningOptions:
@@ -57,7 +58,8 @@ class TuningOptions:
         self.num_measures_per_round = num_measures_per_round
         self.verbose = verbose
         usual = _is_local(runner, "runner")
-        self.runner: Runner = LocalRunner() if usual else _given(runner, Runner, "runner", "run and close")
+        own_runner = None if usual else _given(runner, Runner, "runner", "run and close")
+        self.runner: Runner = own_runner or LocalRunner(run_seconds(time_limit))
         methods, usual = "n_parallel, submit and close", _is_local(builder, "builder")
         self.builder: Builder = _builder_for(self.runner) if usual else _given(builder, Builder, "builder", methods)
         own = ((self.builder, builder), (self.runner, runner))
@@ -87,14 +89,15 @@ class TuningOptions:
             yield builder, runner
 
 
-def usual_runner(kind: str, devices: Any = None) -> Runner:
+def usual_runner(kind: str, devices: Any = None, time_limit: float | None = None) -> Runner:
     """What measures programs of a target kind: what it was registered with, else a `LocalRunner` on `devices`.
 
+    With a limit of time programs may run for a part of it only.
     Raises TaskError for `devices` where a kind has a runner of its own.
     """
     make = _runner_of(kind)
     if make is None:
-        return LocalRunner(devices=devices)
+        return LocalRunner(run_seconds(time_limit), devices=devices)
     require(devices is None, TaskError, "--devices", f"target {kind!r} has a runner of its own", got=devices)
     made: Runner = _given(make(), Runner, "runner", "run and close")
     return made

@@ -4,7 +4,8 @@
 
 The least of many single figures is the luckiest of them, and on a busy machine no more than that.  So the programs of
 the last such line are known by the median of their figures, and other programs that were measured before it are out of
-the race; those that came after it are not.  Readers of TVM's format skip the line.
+the race; those that came after it are not.  Figures that are far apart are those of a busy machine and do not go before
+earlier ones of a quiet machine.  Readers of TVM's format skip the line.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from te_lite.errors import RecordError
 
 from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.steady import far_apart, greatest_factor
 from .baselines import read_baseline
 from .belief import Believed
 from .files import PathLike
@@ -37,9 +39,19 @@ class Confirmation:
     after: int
     turns: tuple[Record, ...]
 
+    @property
+    def busy(self) -> bool:
+        """Whether the figures of one of the programs are so far apart that the machine did something else, too."""
+        return far_apart(greatest_factor([res.costs for _, res in self.turns]))
+
     def medians(self) -> list[Record]:
         """The programs with one cost each."""
         return [(inp, replace(res, costs=(median(res),))) for inp, res in self.turns]
+
+
+def steadier(old: Confirmation | None, new: Confirmation) -> Confirmation:
+    """Which of two confirmations of a workload counts: the newer one, unless the machine was busy for it alone."""
+    return old if old is not None and new.busy and not old.busy else new
 
 
 def median(res: MeasureResult) -> float:
@@ -77,8 +89,9 @@ class SettledReader(RecordReader):
     """The records of a log and its baselines, as its confirmations leave them.
 
     Of a workload that was confirmed, they are those that came after its last confirmation, and the confirmed programs,
-    whose one cost is the median of their figures.  `confirmations` has the last one of each workload.  A confirmation
-    none of whose programs is believed counts for nothing.  `measured` are the records as they were written.
+    whose one cost is the median of their figures.  `confirmations` has the last one of each workload that counts: one
+    none of whose programs is believed does not, nor one of a busy machine after one of a quiet machine.  `measured` are
+    the records as they were written.
     """
 
     def __init__(self, filename: PathLike) -> None:
@@ -97,7 +110,9 @@ class SettledReader(RecordReader):
         if turns and not self.objection(turns[0][0]):
             found = Believed(turns, JUDGE, f"a confirmation of {self.filename}", logging.getLogger("ansor"))
             if kept := tuple(found):
-                self.confirmations[workload_of(kept[0][0])] = Confirmation(len(self._records), kept)
+                new = Confirmation(len(self._records), kept)
+                key = workload_of(kept[0][0])
+                self.confirmations[key] = steadier(self.confirmations.get(key), new)
 
     def __iter__(self) -> Iterator[Record]:
         """The records; `outranked` has the others then, `measured` all.  Raises JournalError if it cannot be read."""

@@ -212,6 +212,7 @@ class TaskScheduler:
         with options.measuring(kinds) as (builder, runner):
             require_memory(runner, self.tasks)
             measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
+            measurer.begin()
             with measurer.closing_on_error():
                 say_if_noisy(options, kinds, measurer.display)
                 rounds = Rounds(self.tasks, policies, measurer)

@@ -84,6 +84,26 @@ def test_what_comes_after_a_confirmation_is_in_the_race_again(race: Race) -> Non
     assert [race.number(inp.steps) for inp, _ in best_few(ranked_records(race.log), race.task, 5)] == [1, 4, 0, 2, 3]
 
 
+def test_a_busy_machine_overrules_no_quiet_one(race: Race) -> None:
+    """Figures that are far apart count where there are no others, and no more once there are."""
+    race.confirm({0: [5e-3, 5e-3, 9e-3], 1: [4e-3] * 3})
+    race.confirm({0: [1e-4, 3e-3, 1e-4], 1: [9e-3] * 3})
+    assert race.best() == (1, 4e-3)
+    race.confirm({0: [1e-3] * 3, 1: [3e-3] * 3})
+    assert race.best() == (0, 1e-3)
+
+
+def test_of_a_busy_machine_the_last_word_counts(matmul_task: ansor.SearchTask, states: States, tmp_path: Path) -> None:
+    race = Race(matmul_task, states, tmp_path / "busy.json")
+    race.measure(0, 1e-3)
+    race.confirm({0: [2e-3, 9e-3, 3e-3]})
+    assert race.best() == (0, 3e-3)
+    race.confirm({0: [5e-3, 1e-3, 5e-3]})
+    assert race.best() == (0, 5e-3)
+    race.confirm({0: [4e-3] * 3})
+    assert race.best() == (0, 4e-3)
+
+
 def test_other_readers_see_the_records_alone(race: Race) -> None:
     reader = ansor.RecordReader(race.log)
     assert [res.cost for _, res in reader] == [1e-3, 2e-3, 3e-3] and reader.num_bad == 0

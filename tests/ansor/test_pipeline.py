@@ -13,6 +13,7 @@ from ansor.measure import BuildResult, MeasureResult
 from ansor.measure.pipeline import Pipeline
 from ansor.measure.progress import SilentDisplay
 from ansor.policy.search_loop import search_loop
+from ansor.policy.tuning_options import usual_runner
 from tests.ansor.conftest import matmul
 from tests.ansor.fake_clock import FakeClock
 from tests.ansor.fake_measure import ReadyBuilder
@@ -233,6 +234,22 @@ def test_a_time_limit_that_is_too_short_measures_one_program(monkeypatch):
     policy, runner, measurer, said, _ = limited_search(monkeypatch, "c", 0.5, 7.0)
     assert measurer.count == policy.known == 1 and not hasattr(runner, "compared")
     assert said == ["stopped after 7.0 s by the time limit of 0.5 s"]
+
+
+def test_a_time_limit_counts_from_the_beginning_of_what_comes_before(monkeypatch):
+    clock = FakeClock()
+    monkeypatch.setattr("ansor.measure.time_limit.time", clock)
+    measurer = ansor.ProgramMeasurer(ReadyBuilder(), NumberRunner(), verbose=0)
+    begun = clock.monotonic()
+    measurer.begin()
+    clock.sleep(3)
+    assert [measurer.limited(10.0).begun - begun for _ in range(2)] == [0, 3]
+
+
+@pytest.mark.parametrize(("limit", "seconds"), [(None, 10.0), (3.0, 1.5), (60.0, 10.0)])
+def test_a_program_runs_for_a_part_of_the_limit(limit, seconds):
+    assert usual_runner("c", time_limit=limit).timeout == seconds
+    assert ansor.TuningOptions(8, time_limit=limit).runner.timeout == seconds
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])

@@ -64,13 +64,26 @@ def test_the_best_few_in_turns_with_their_spread(
         "  trial 2           3 ms (2 ms to 3 ms in 3 figures)   believed so far 200 us",
         "  trial 3           4 ms (4 ms to 4 ms in 3 figures)   believed so far 300 us",
         "  trial 1           5 ms (5 ms to 9 ms in 3 figures)   believed so far 100 us",
-        f"the figures are in {log}; best, apply_best and export use them from now on",
+        f"the figures are in {log}; best, apply_best and export go by the last that a quiet machine gave",
     ]
     reader = SettledReader(log)
     assert len(list(reader)) == 4 and len(reader.outranked) == 5
     inp, res = ansor.load_best_record(log, matmul_task.workload_key)
     assert inp is not None and res is not None and (res.cost, Runner.places[inp.steps]) == (3e-3, 1)
     assert len(list(ansor.load_records(log))) == 6
+
+
+def test_figures_far_apart_are_said_to_be(
+    log: Path, matmul_task: ansor.SearchTask, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["remeasure", str(log), "--best", "3", "--workload", matmul_task.workload_key]
+    assert main(words) == 0 and "differ by a factor" not in capsys.readouterr().out
+    best = ansor.load_best_record(log, matmul_task.workload_key)[1]
+    monkeypatch.setitem(FIGURES, 0, [1e-3, 30e-3, 1e-3])
+    assert main(words) == 0
+    assert "  the machine was busy: the figures of one program differ by a factor of 30.0, " in capsys.readouterr().out
+    again = ansor.load_best_record(log, matmul_task.workload_key)[1]
+    assert best is not None and again is not None and best.cost == again.cost
 
 
 @pytest.mark.parametrize(("words", "code", "sentence"), [

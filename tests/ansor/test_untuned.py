@@ -74,17 +74,17 @@ def test_they_come_first_are_no_trials_and_are_not_measured_again(
 ) -> None:
     task, runner = ansor.SearchTask(matmul, (16, 12, 20), target=target), Paired(50e-3)
     tune(task, log, runner)
-    first = [untuned_state(task).steps, default_steps(task)]
+    first = [default_steps(task), untuned_state(task).steps]
     assert [inp.steps for inp in runner.ran[:2]] == first and len(runner.ran) == 10
-    assert "[0] untuned: 50 ms\n[0] default schedule: 60 ms\n" in capsys.readouterr().out
+    assert "[0] default schedule: 60 ms\n[0] untuned: 50 ms\n" in capsys.readouterr().out
     records = list(ansor.load_records(log))
     assert len(records) == 8 and all(inp.steps for inp, _ in records)
     kept = baselines_of(log, task)
-    assert [(inp.steps, res.cost) for inp, res in kept.values()] == [(first[0], 50e-3), (first[1], 60e-3)]
+    assert [(inp.steps, res.cost) for inp, res in kept.values()] == [(first[0], 60e-3), (first[1], 50e-3)]
     for resume in (True, False):
         tune(task, log, runner, resume=resume)
         said = capsys.readouterr().out
-        assert f"[0] untuned: 50 ms, as {log} says\n[0] default schedule: 60 ms, as {log} says\n" in said
+        assert f"[0] default schedule: 60 ms, as {log} says\n[0] untuned: 50 ms, as {log} says\n" in said
     assert sum(inp.steps in first for inp in runner.ran) == 2
     assert runner.compared == [5, 5, 5]
 
