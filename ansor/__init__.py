@@ -31,6 +31,7 @@ from .core.networks import extract_tasks
 from .core.registry import register_backend
 from .core.target import Target
 from .core.task import TASK_ACTIONS, SearchTask
+from .core.versions import version_of
 from .core.workloads import make_workload_key, register_workload, register_workload_tensors, workload_key_to_tensors
 from .cost_model import PythonBasedModel, RandomModel, XGBModel
 from .layout.rewrite import rewrite_layout_from_state
@@ -63,6 +64,8 @@ from .records.lines import (
 from .records.recorder import RecordToFile
 from .scheduler import LogEstimatedLatency, PrintTableInfo, TaskScheduler, TaskSchedulerCallback
 from .sketch import PreloadCustomSketchRule
+
+__version__ = version_of("ansor")
 
 __all__ = [
     "AnsorError", "ApplyHistoryBest", "BackendError", "BudgetError", "BuildResult", "ComputeDAG", "DispatchContext",

@@ -16,7 +16,8 @@ def add_budget(parser: Any, trials: int, what: str) -> None:
     """Give a command the options; `what` is measured, `trials` of it by default."""
     text = f"how many {what} to measure in all; those in the log count (default: {trials}); 0: measure none"
     parser.add_argument("--trials", type=int, default=trials, help=text)
-    parser.add_argument("--more", type=int, metavar="N", help=f"measure N {what} beside those in the log")
+    text = f"measure N {what} beside those in the log, whatever --trials says"
+    parser.add_argument("--more", type=int, metavar="N", help=text)
     parser.add_argument("--time-limit", type=float, metavar="S", help=LIMIT)
 
 

@@ -16,15 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from te_lite.errors import TeError
+from te_lite.errors import TeError, require
 
 from ..core.backends import backend
 from ..core.catalog import CATALOG
-from ..core.errors import AnsorError, NoRecordError
+from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor
 from ..core.seeds import checked_seed
 from ..core.target import PRECISIONS, Target
 from ..core.task import SearchTask
+from ..core.versions import version_of
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
 from ..policy.sketch_policy import SketchPolicy
@@ -67,6 +68,7 @@ PRECISION = (
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ansor", description="Write fast programs by searching for them.")
     parser.set_defaults(modules=[])
+    parser.add_argument("--version", action="version", version=f"ansor {version_of('ansor')}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     tune = commands.add_parser(
@@ -133,10 +135,12 @@ def tune(args: argparse.Namespace) -> int:
     cli_budget.check_budget(args)
     if args.seed is not None:
         checked_seed("--seed", args.seed)
+    law = "the program must be measured, and --trials 0 measures none; use --trials 1 or more"
+    none = args.trials == 0 and args.more is None
+    require(not none or args.compare is None, TaskError, "--compare", law)
     key = workload_key(args)
     target = Target(args.target)
-    measures = args.trials > 0 or args.more is not None or args.compare is not None
-    asks_device = measures or ARCHITECTURE not in target.attrs
+    asks_device = not none or ARCHITECTURE not in target.attrs
     if asks_device:
         backend(target.kind.name).check(str(target))
     target = cli_devices.on_device(target)
@@ -148,7 +152,7 @@ def tune(args: argparse.Namespace) -> int:
         check_torch(task)
     log = checked_log(args.log or f"{args.workload.rpartition(':')[2]}.json")
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
-    if args.trials == 0 and args.more is None:
+    if none:
         return _show_choice(policy, log if args.resume else None)
     trials = cli_budget.new_trials(args, _recorded(log, task) if args.resume else 0, str(log))
     runner = usual_runner(target.kind.name, devices, args.time_limit)

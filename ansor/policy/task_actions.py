@@ -14,6 +14,7 @@ import numpy as np
 from te_lite.errors import require
 from te_lite.lower import lower
 from te_lite.state import State
+from te_lite.verify_reads import require_reads_inside
 
 from ..core.backends import backend
 from ..core.build import build_function
@@ -59,6 +60,14 @@ def say_if_noisy(options: TuningOptions, kinds: Iterable[str], display: Display)
         display.note(text)
 
 
+def require_measurable(runner: Runner, tasks: Iterable[SearchTask]) -> None:
+    """Raise UnsafeError for a task that reads what is not there, and what `require_memory` raises."""
+    tasks = list(tasks)
+    for task in tasks:
+        require_reads_inside(task.compute_dag)
+    require_memory(runner, tasks)
+
+
 def require_memory(runner: Runner, tasks: Iterable[SearchTask]) -> None:
     """Raise TaskError for a task whose tensors, which are kept twice while it is measured here, do not fit."""
     there = host_memory()
@@ -77,7 +86,7 @@ class Actions:
         kind = task.target.kind.name
         target = backend(kind)
         with options.measuring([kind]) as (builder, runner):
-            require_memory(runner, [task])
+            require_measurable(runner, [task])
             if isinstance(runner, LocalRunner):
                 target.check(str(task.target))
                 runner.slots(task)

@@ -39,16 +39,19 @@ def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
 
 
 def ensure_writable(path: str | os.PathLike[str]) -> None:
-    """Make the directories of `path` and the file, if missing.  Raises JournalError where nothing can be added."""
+    """Make the directories of `path`, if missing.  Raises JournalError where nothing can be added.
+
+    A file that was missing is made to see whether it can be, and removed: it comes with its first line.
+    """
     path = Path(path)
     _require_plain_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        try:
+        missing = not path.exists()
+        with _locked(path) as fd:
             _require_unpacked(fd, path)
-        finally:
-            os.close(fd)
+            if missing and os.fstat(fd).st_size == 0:
+                path.unlink()
     except OSError as error:
         raise _cannot(path, "written", error) from error
 
@@ -124,8 +127,9 @@ def _require_unpacked(fd: int, path: Path) -> None:
 def _require_plain_name(path: Path) -> None:
     """Raise JournalError for a new log under the name of a packed file, which readers of the name would not unpack."""
     new = not path.exists() or (path.is_file() and path.stat().st_size == 0)
-    law = f"would be packed by gzip, and records cannot be appended; name the log {path.with_suffix('')}"
-    require(path.suffix != ".gz" or not new, JournalError, str(path), law)
+    if path.suffix == ".gz" and new:
+        law = f"would be packed by gzip, and records cannot be appended; name the log {path.with_suffix('')}"
+        raise JournalError(f"{path}: {law}")
 
 
 def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:

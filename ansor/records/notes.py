@@ -14,7 +14,6 @@ is registered under its name goes before it: records of another computation than
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import platform
 import shlex
@@ -30,6 +29,7 @@ from te_lite.errors import TeError
 
 from ..core.sizes import require_tensor
 from ..core.task import SearchTask
+from ..core.versions import version_of
 from ..core.workloads import offer_computation
 
 WORKLOAD, RUN, UNTUNED, DEFAULT = "# workload ", "# run ", "# untuned ", "# default "
@@ -61,16 +61,9 @@ def workload_line(task: SearchTask) -> str | None:
 
 def run_line(policy: Any) -> str:
     """The line on the run of this process, under a policy."""
-    versions = {"ansor": _version("ansor"), "python": platform.python_version(), "numpy": np.__version__}
+    versions = {"ansor": version_of("ansor"), "python": platform.python_version(), "numpy": np.__version__}
     seed = policy.seed if isinstance(policy, HasSeed) else None
     return RUN + json.dumps({"command": shlex.join(sys.argv), "seed": seed, "versions": versions})
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "from its sources"
 
 
 def read_note(line: bytes) -> tuple[str, dict[str, Any]] | None:

@@ -25,7 +25,7 @@ from ..measure.time_limit import UNLIMITED
 from ..policy.protocols import RoundPolicy
 from ..policy.resume import check_logs, continue_log, log_to_continue
 from ..policy.search_failure import SearchFailed
-from ..policy.task_actions import require_memory, say_if_noisy
+from ..policy.task_actions import require_measurable, say_if_noisy
 from ..policy.tuning_options import TuningOptions, callbacks_with
 from ..records.best import history
 from ..records.lines import Record
@@ -210,7 +210,7 @@ class TaskScheduler:
         continue_log(policies, options)
         del records
         with options.measuring(kinds) as (builder, runner):
-            require_memory(runner, self.tasks)
+            require_measurable(runner, self.tasks)
             measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
             measurer.begin()
             with measurer.closing_on_error():

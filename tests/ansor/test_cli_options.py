@@ -114,3 +114,28 @@ def test_a_choice_for_an_architecture_asks_no_gpu(tmp_path: Path, monkeypatch: A
     assert "the model's choice for matmul(16, 16, 16) on cuda -arch=sm_90, not measured" in capsys.readouterr().out
     assert main([*command, "--trials", "1"]) == 2
     assert capsys.readouterr().err == "ansor: a GPU is needed\n"
+
+
+def test_what_was_not_measured_is_not_compared(tmp_path: Path, capsys: Any) -> None:
+    log = tmp_path / "log.json"
+    assert main(["tune", "matmul", "--shape", "8,8,8", "--trials", "0", "--compare", "--log", str(log)]) == 2
+    assert capsys.readouterr().err.startswith("ansor: --compare: the program must be measured, and --trials 0 measures")
+    assert not log.exists()
+
+
+def test_reads_of_what_is_not_there_end_a_search_before_it_begins(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import te_lite as te\n\n\ndef shifted(n):\n    a = te.placeholder((n, n), name='a')\n"
+        "    return [a, te.compute((n, n), lambda i, j: a[i, j + 1], name='b')]\n"
+    )
+    log = tmp_path / "log.json"
+    assert main(["tune", f"{tmp_path}/mine.py:shifted", "--args", "16", "--trials", "4", "--log", str(log)]) != 0
+    out = capsys.readouterr()
+    assert "index 16 of dimension 1 in `a[i, (j + 1)]`" in out.err and out.err.count("\n") == 1
+    assert "[0]" not in out.out and not log.exists()
+
+
+def test_the_version(capsys: Any) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"ansor {ansor.__version__}\n"

@@ -76,9 +76,9 @@ def test_each_task_begins_with_what_nobody_searched_for_once(tasks: list[ansor.S
     scheduler = run(tasks, log, runner, 12)
     for task in tasks:
         own = [inp for inp in runner.ran if inp.task is task]
-        assert is_untuned(own[0]) and sum(map(is_untuned, own)) == 1
-        assert is_default(own[1]) and sum(map(is_default, own)) == 1
-        assert [res.cost for _, res in baselines_of(log, task).values()] == [UNTUNED, DEFAULT]
+        assert is_default(own[0]) and sum(map(is_default, own)) == 1
+        assert is_untuned(own[1]) and sum(map(is_untuned, own)) == 1
+        assert [res.cost for _, res in baselines_of(log, task).values()] == [DEFAULT, UNTUNED]
     assert sum(scheduler.task_trials) == 12 == len(list(ansor.load_records(log)))
     run(tasks, log, runner, 6)
     assert sum(map(is_untuned, runner.ran)) == sum(map(is_default, runner.ran)) == 3
@@ -146,7 +146,7 @@ def test_what_needs_no_search_takes_part_after_a_lucky_figure(tasks: list[ansor.
     runner.luck = 1e-2
     scheduler = run(tasks[:1], tmp_path / "log.json", runner, 4)
     assert [len(inputs) for inputs in runner.compared] == [3, 3]
-    assert is_untuned(runner.compared[1][1]) and is_default(runner.compared[1][2])
+    assert is_default(runner.compared[1][1]) and is_untuned(runner.compared[1][2])
     assert scheduler.best_costs == [3e-3]
     best, result = ansor.load_best_record(tmp_path / "log.json", tasks[0].workload_key)
     assert best is not None and result is not None and result.cost == 3e-3

@@ -43,7 +43,10 @@ def tune(args: argparse.Namespace) -> int:
     tasks, counts = extract_from_program(graph, target=env.target), conv_workloads(graph)
     print(f"ResNet-18 v1 has {len(tasks)} convolutions to tune, which it runs {sum(counts.values())} times", flush=True)
     try:
-        each = math.ceil(total_trials(args, _recorded(log, tasks)) / len(tasks))
+        total = total_trials(args, _recorded(log, tasks))
+        each = math.ceil(total / len(tasks))
+        if each * len(tasks) > total:
+            print(f"{total} trials are {each} for each of {len(tasks)} convolutions, rounded up", flush=True)
         tune_tasks(tasks, log, each, args.tuner, seed, env.config, args.time_limit)
     except KeyboardInterrupt:
         print(f"\nstopped; everything measured is in {log}", file=sys.stderr)
