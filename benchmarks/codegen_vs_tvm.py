@@ -116,6 +116,7 @@ def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--log", type=Path, default=LOG)
     options = p.parse_args()
+    device = report.gpu()
     rows = rebuilt(options.log)
     report.table(rows, ["line", "ours us", "TVM us", "ratio", "error"])
     ratios = [r[3] for r in rows]
@@ -126,8 +127,8 @@ def main() -> None:
     print(f"tutorial: ours {page['ours_us']:.1f} us, the page's kernel {page['page_us']:.1f} us, "
           f"ratio {page['ours_us'] / page['page_us']:.3f} (at most 1.05), error {page['error']:.1e}")  # fmt: skip
     figures = {"rows": rows, "geometric_mean": mean, "worst": max(ratios), "tutorial": page}
-    report.write_json(options.json, figures, report.gpu())
+    report.write_json(options.json, figures, device)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

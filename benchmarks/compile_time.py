@@ -16,8 +16,6 @@ import json
 import logging
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -64,10 +62,10 @@ def both(name: str, target: str) -> Iterator[dict[str, Any]]:
     """The first build of a network with empty stores, and the second one with what that has left there."""
     with tempfile.TemporaryDirectory() as folder:
         stores = {variable: f"{folder}/{variable.lower()}" for variable in STORES}
-        command = [sys.executable, "-m", "benchmarks.compile_time", "--one", name, "--target", target]
+        words = ("--one", name, "--target", target)
         for which in ("first", "second"):
-            done = subprocess.run(command, env={**os.environ, **stores}, capture_output=True, text=True, check=True)
-            yield {"network": name, "target": target, "build": which, **json.loads(done.stdout)}
+            said = report.words_of("benchmarks.compile_time", *words, env={**os.environ, **stores})
+            yield {"network": name, "target": target, "build": which, **json.loads(said)}
 
 
 def cpu() -> tuple[float, float]:
@@ -167,4 +165,4 @@ def _watched_link(target: str) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -205,6 +205,8 @@ def main() -> None:
     if not Path(log).exists() or not Path(log).stat().st_size:
         law = "holds no records; --programs N measures so many programs and writes them there"
         require(options.programs or not options.log, TaskError, log, law)
+        if options.target == "cuda":
+            report.gpu("--target c, or --log FILE with records")
         measure(tasks[options.task], options.programs or PROGRAMS[options.target], log, options.seed)
     found = read(log)
     figures = [judged(one, options.splits, make) for one in found]

@@ -86,6 +86,7 @@ def main() -> None:
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--rows", action="store_true", help="print every program")
     options = p.parse_args()
+    device = report.gpu()
     workloads = {"matmul_1024": matmul(1024, 1024, 1024), "conv2d_layer": conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1)}
     found = {name: compared(name, t, options.programs, options.seed) for name, t in workloads.items()}
     if options.rows:
@@ -98,8 +99,8 @@ def main() -> None:
     report.table(totals, header)
     wrong = [r[0] for rows in found.values() for r in rows if r[4] > TOLERANCE]
     print(f"wrong: {', '.join(wrong) or 'none'}")
-    report.write_json(options.json, {"rows": found, "header": header, "summary": totals, "wrong": wrong}, report.gpu())
+    report.write_json(options.json, {"rows": found, "header": header, "summary": totals, "wrong": wrong}, device)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -136,6 +136,7 @@ def main() -> None:
     p.add_argument("--trials", type=int, default=64)
     p.add_argument("--seed", type=int, default=0)
     options = p.parse_args()
+    device = report.gpu("--target c") if options.target == "cuda" else None
     lines: list[dict[str, Any]] = []
     for name, tensors in cases(options.operators).items():
         for line in compare(name, tensors, options.target, options.trials, options.seed):
@@ -143,9 +144,8 @@ def main() -> None:
             lines.append(line)
     header = ["operator", "rule", "sketches", "trials", "valid", "ordinary us", "extra us", "ratio"]
     report.table([list(line.values()) for line in lines], header)
-    device = report.gpu() if options.target == "cuda" else None
     report.write_json(options.json, {"trials": options.trials, "seed": options.seed, "operators": lines}, device)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -213,6 +213,7 @@ def main() -> None:
     p.add_argument("--devices", type=int, nargs="*", help="numbers of devices (default: 1, 2, 4 ... as there are)")
     p.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     options = p.parse_args()
+    report.gpu()
     found, cores = list_devices("cuda"), host_cores()
     numbers = options.devices or [n for n in (1, 2, 4, 8) if n <= len(found)]
     machine = f"{len(found)} x {found[0].model}, {cores} cores"
@@ -233,4 +234,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=PRECISIONS, default=STRICT)
     parser.add_argument("--log")
     options = parser.parse_args()
-    report.gpu()
+    device = report.gpu()
     network, target = in_precision(load_network(options.network), options.target, options.precision)
     module = compile_best(network, target, options.log or [])
     module.run(**network.inputs(np.random.default_rng(0)))
@@ -58,7 +58,7 @@ def main() -> None:
         "network": network.name, "precision": options.precision, "us": {way_text(w): figures[w] for w in ways},
         "alone_us": alone, "taken": way_text(executor.way),
     }  # fmt: skip
-    report.write_json(options.json, found, report.gpu())
+    report.write_json(options.json, found, device)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,7 @@ def main() -> None:
     p.add_argument("--programs", type=int, default=48)
     p.add_argument("--matmul", type=int, default=0)
     options = p.parse_args()
+    gpu = report.gpu()
     n = options.matmul
     dag = te.ComputeDAG(matmul(n, n, n) if n else conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1))
     target, rng = ansor.Target("cuda"), np.random.default_rng(0)
@@ -108,8 +109,8 @@ def main() -> None:
     report.table(rows, ["part of a trial", "median ms", "mean ms", "max ms", "share"])
     print(f"one trial after the other on one core: {total:.0f} ms; builders run in parallel with the device")
     print(f"best program: {best * 1e6:.1f} us")
-    report.write_json(options.json, {r[0]: r[1:] for r in rows}, report.gpu())
+    report.write_json(options.json, {r[0]: r[1:] for r in rows}, gpu)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -31,6 +31,7 @@ import onnxruntime
 
 import ansor
 from ansor.cli.compare import timed_in_turns
+from ansor.core.errors import TaskError
 from ansor.core.hardware import host_cores
 from benchmarks import report
 from benchmarks.zoo_check import LIMIT, Feeds, export, random_inputs
@@ -39,8 +40,10 @@ from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.tuning.network import load_network
 from relay_lite.tuning.network_times import network_times
 from relay_lite.tuning.tune_network import compile_best, largest_difference, progress, tune
+from te_lite.errors import require
 
 EXPORTER = "new-18"
+EXPORTING = ("torch", "torchvision", "timm", "onnxscript")
 ROUNDS, SLICE = 15, 0.3
 PROFILED_CALLS = 20
 
@@ -187,6 +190,11 @@ def print_profile(found: Found) -> None:
         report.table(rows[:30], ["ms", "what"])
 
 
+def write(file: str | None, found: Sequence[Found]) -> None:
+    """The figures of the networks so far."""
+    report.write_json(file, {"networks": [{**asdict(f), "ratio": f.ratio, "growth": f.growth} for f in found]})
+
+
 def arguments() -> argparse.Namespace:
     p = report.parser(__doc__ or "")
     p.add_argument("--network", nargs="+", default=["squeezenet1_1-96", "deit_tiny-224"], metavar="NAME|FILE")
@@ -202,9 +210,16 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    report.require_packages("onnx", "onnxruntime", *(EXPORTING if NETWORKS.keys() & {*options.network} else ()))
+    for name in options.network:
+        law = f"a file or one of {', '.join(NETWORKS)} is needed"
+        require(name in NETWORKS or Path(name).exists(), TaskError, f"--network {name!r}", law)
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    found: list[Found] = []
     with tempfile.TemporaryDirectory() as folder:
-        found = [measured(name, options, Path(folder)) for name in options.network]
+        for name in options.network:
+            found.append(measured(name, options, Path(folder)))
+            write(options.json, found)
     for f in found:
         print_profile(f)
     print()
@@ -214,8 +229,7 @@ def main() -> None:
     if rows:
         print()
         report.table(rows, ["beside busy processes", "ours ms", "onnxruntime ms", "growth of ours", "of onnxruntime"])
-    report.write_json(options.json, {"networks": [{**asdict(f), "ratio": f.ratio, "growth": f.growth} for f in found]})
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

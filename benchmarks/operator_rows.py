@@ -30,6 +30,7 @@ from __future__ import annotations
 import csv
 import operator
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -339,6 +340,17 @@ def chosen_rows(rows: Sequence[Row], patterns: Sequence[str]) -> list[Row]:
         law = "it must be a part, a name or a pattern such as 'softmax *'"
         require(any(_fits(r, pattern) for r in found), TaskError, f"--rows {pattern!r}", law)
     return [r for r in found if not patterns or any(_fits(r, p) for p in patterns)]
+
+
+def of_target(rows: Sequence[Row], target: str) -> list[Row]:
+    """The rows that a target can compute; those left out are told in one line.  Raises TaskError where none is left."""
+    left = [r for r in rows if target == "cuda" or not r.arithmetic]
+    kinds = ", ".join(sorted({r.arithmetic for r in rows} - {r.arithmetic for r in left}))
+    law = f"{kinds} is for GPUs only: --target cuda"
+    require(left or not rows, TaskError, f"the {len(rows)} rows", law)
+    if len(left) < len(rows):
+        print(f"{len(rows) - len(left)} of {len(rows)} rows are left out: {law}", file=sys.stderr, flush=True)
+    return left
 
 
 def _fits(row: Row, pattern: str) -> bool:

@@ -52,7 +52,7 @@ from ansor.core.target import TF32, Target
 from ansor.measure.check import poison
 from ansor.records.best import load_best_record
 from ansor.records.lines import believed_records, workload_of
-from benchmarks import pytorch, report
+from benchmarks import operator_rows, pytorch, report
 from benchmarks.operator_rows import OWN, PLAIN, TARGETS, Library, Row, chosen_rows, moved_bytes, read_rows
 from benchmarks.operator_table import Found, Journal, Place, checked_files
 from codegen_cuda.compile import compile_source
@@ -386,7 +386,7 @@ def run_of(options: argparse.Namespace, start: float) -> Run:
 def measure(run: Run, chosen: Sequence[Row], rows: Sequence[Row], journal: Journal, again: bool) -> bool:
     """Measure the chosen rows that are not done; whether none failed."""
     fine = True
-    for row in chosen:
+    for row in operator_rows.of_target(chosen, run.target):
         before = journal.get(row.name, run.place, run.sides)
         if run.is_done(before) and not again:
             continue

@@ -136,10 +136,12 @@ def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--n", type=int, nargs="+", default=[2048], help="rows and columns, multiples of 256")
     options = p.parse_args()
+    device = report.gpu()
+    report.require_packages("torch")
     lines = [line for n in options.n for line in climbed(n)]
     header = ["schedule", "n", "us", "TFLOP/s", "of cuBLAS"]
     report.table(lines, header)
-    report.write_json(options.json, {"rows": [dict(zip(header, line, strict=True)) for line in lines]}, report.gpu())
+    report.write_json(options.json, {"rows": [dict(zip(header, line, strict=True)) for line in lines]}, device)
 
 
 if __name__ == "__main__":

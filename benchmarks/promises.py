@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import ansor
+from ansor.core.errors import MeasureError, TaskError
+from ansor.core.hints import did_you_mean
 from ansor.core.measure_values import MeasureErrorNo
 from ansor.records.journal import append_lines, scan_lines
-from benchmarks import promises_gpu, promises_tests
-from benchmarks.report import circumstances, parser, write_json
+from benchmarks import promises_gpu, promises_tests, report
 from benchmarks.winner import searched, winner
+from te_lite.errors import require
 from tests.ansor import test_resume as resume
 from tests.ansor.search_case import MODELS, TARGETS
 from tests.ansor.test_measure_faults import BUILD_FAULTS, RUN_FAULTS, measure
@@ -225,14 +227,24 @@ PROMISES = {
     "R9": promises_tests.r9, "R10": promises_tests.r10, "R11": promises_gpu.r11, "R13": promises_tests.r13, "R14": r14,
     "R15": r15, "R16": r16, "R17": promises_tests.r17, "R18": r18,
 }  # fmt: skip
+FAULTS = frozenset({
+    "accepted_or_misjudged", "bad_misjudged", "best_lost", "different", "executions", "failed_tests",
+    "failed_workloads", "failures", "good_lost", "lost", "measured_again", "misjudged", "missed", "raw_exceptions",
+    "unreadable", "wrong", "wrong_trial_count",
+})  # fmt: skip
+"""The figures that count what a promise excludes."""
 QUICK = ("R4", "R5", "R6", "R7", "R14", "R15", "R16", "R17", "R18")
 
 
 def main() -> None:
-    options = parser(__doc__ or "")
+    options = report.parser(__doc__ or "")
     options.add_argument("promises", nargs="*", default=QUICK, help=f"of {', '.join(PROMISES)}")
     given = options.parse_args()
-    figures = {}
+    for name in given.promises:
+        law = f"{did_you_mean(name, PROMISES)}the promises that print figures are {', '.join(PROMISES)}"
+        require(name in PROMISES, TaskError, f"promise {name!r}", law)
+    promises_gpu.check_needs(given.promises)
+    figures, broken = {}, []
     for name in given.promises:
         with tempfile.TemporaryDirectory(prefix="promises_") as folder:
             start, load = time.monotonic(), os.getloadavg()[0]
@@ -242,10 +254,12 @@ def main() -> None:
                 "load": [round(load), round(os.getloadavg()[0])],
             }
             print(f"{name}  {PROMISES[name].__doc__}\n    {figures[name]}", flush=True)
-    where = circumstances()
+            report.write_json(given.json, figures)
+            broken += [f"{name}: {key}={n}" for key, n in figures[name].items() if key in FAULTS and n]
+    where = report.circumstances()
     print(f"{where['date'][:10]}, commit {where['commit'][:7]}, {where['machine']}")
-    write_json(given.json, figures)
+    require(not broken, MeasureError, "broken promises", "these figures must be 0 or empty", got=broken)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -11,25 +11,39 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import ansor
+from ansor.core.errors import MeasureError, TaskError
 from ansor.core.measure_values import MeasureErrorNo
 from ansor.sketch import generate_sketches
+from benchmarks import report
 from codegen_cuda.toolkit import sanitizer_path
+from te_lite.errors import require
 from tests.codegen_cuda.test_emulator_faults import BOUNDS, RACES
 from tests.drawn_programs import drawn_program
 from tests.workloads import matmul
 
 PAIRS, KERNELS, BATCH = 200, 200, 10
 SIZE = 512
+EMULATOR_TESTS = str(Path(__file__).parent.parent / "tests" / "codegen_cuda" / "test_emulator_faults.py")
 
 
 def seconds_allowed() -> float:
     return float(os.environ.get("SECONDS", "40"))
+
+
+def check_needs(promises: Sequence[str]) -> None:
+    """Raises DeviceError where there is no GPU for those that need one, TaskError where R11 has no sanitizer."""
+    if "R11" in promises:
+        law = "compute-sanitizer is needed and neither on PATH nor in CUDA_HOME; it comes with NVIDIA's CUDA toolkit"
+        require(sanitizer_path() is not None, TaskError, "promise R11", law)
+    if {"R3", "R11"} & {*promises}:
+        report.gpu()
 
 
 def r3(folder: Path) -> dict[str, Any]:
@@ -66,8 +80,7 @@ def r3(folder: Path) -> dict[str, Any]:
 def r11(folder: Path) -> dict[str, Any]:
     """Emitted CUDA is memory-safe."""
     sanitizer = sanitizer_path()
-    if sanitizer is None:
-        raise SystemExit("R11: compute-sanitizer of a CUDA toolkit is needed, and is neither there nor on PATH")
+    assert sanitizer is not None
     out: dict[str, Any] = {}
     for tool in ("memcheck", "racecheck"):
         command = [sanitizer, "--tool", tool, "--target-processes", "all", sys.executable, "-m", "benchmarks.sanitized",
@@ -76,9 +89,10 @@ def r11(folder: Path) -> dict[str, Any]:
         kernels = re.search(r"(\d+) kernels ran", done.stdout)
         summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", done.stdout)
         if kernels is None or summary is None:
-            raise SystemExit(f"R11: {tool} did not end: {(done.stdout + done.stderr)[-2000:]}")
+            print((done.stdout + done.stderr)[-2000:], file=sys.stderr)
+            raise MeasureError(f"R11: {tool} did not end with a summary, what it said is above")
         out[tool] = {"kernels": int(kernels[1]), "reports": int(summary[1])}
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "tests/codegen_cuda/test_emulator_faults.py", "-k",
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", EMULATOR_TESTS, "-k",
                "races or bounds"]  # fmt: skip
     emulator = subprocess.run(command, capture_output=True, text=True, check=False)
     planted = {"planted_races": len(RACES), "planted_out_of_bounds": len(BOUNDS)}

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import ansor
-from te_lite.errors import RecordError
+from ansor.core.errors import MeasureError
+from te_lite.errors import RecordError, require
 from tests.ansor.conftest import matmul
 from tests.ansor.test_cost_model_degenerate import COSTS, feature_sets
 from tests.ansor.test_records import hostile
@@ -23,14 +24,18 @@ from tests.spoiled import spoiled
 from tests.te_lite import test_seeded_bugs as bugs
 from tests.te_lite.test_simplify import fuzz
 
+ROOT = Path(__file__).parent.parent
 HOSTILE, ARCHITECTURES, ANNOTATIONS = 500, 2, 17
 
 
 def failures(*arguments: str) -> int:
-    """How many of some tests fail; an error of pytest itself is one more."""
+    """How many of some tests of this checkout fail.  Raises MeasureError where pytest cannot run them."""
     counter = _Counter()
-    code = pytest.main(["-q", "-n", "0", "--no-header", *arguments], plugins=[counter])
-    return counter.failed + (code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED))
+    words = ["-q", "-n", "0", "--no-header", f"--rootdir={ROOT}", "-c", f"{ROOT / 'pyproject.toml'}"]
+    code = pytest.main([*words, *arguments], plugins=[counter])
+    ran = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    require(ran, MeasureError, "pytest", "the tests must run", arguments=arguments, code=int(code))
+    return counter.failed
 
 
 class _Counter:
@@ -54,7 +59,7 @@ def r7(folder: Path) -> dict[str, Any]:
             pass
         except Exception:
             raw += 1
-    tests = failures("tests/ansor/test_records.py", "-k", "hostile or huge or code")
+    tests = failures(f"{ROOT}/tests/ansor/test_records.py", "-k", "hostile or huge or code")
     canaries = [p for place in (Path.cwd(), folder) for p in place.glob("canary")]
     return {"hostile_lines": len(lines), "raw_exceptions": raw, "executions": len(canaries), "failed_tests": tests}
 
@@ -89,7 +94,7 @@ def r9(folder: Path) -> dict[str, Any]:
 def r10(folder: Path) -> dict[str, Any]:
     """Emitted CUDA compiles."""
     sketches = sum(len(sketches_of(entry)) for entry in ENTRIES)
-    failed = failures("-m", "slow", "tests/codegen_cuda/test_sketches_compile.py")
+    failed = failures("-m", "slow", f"{ROOT}/tests/codegen_cuda/test_sketches_compile.py")
     return {"sketches": sketches, "programs": sketches * ANNOTATIONS, "architectures": ARCHITECTURES,
             "failed_workloads": failed}  # fmt: skip
 
@@ -108,4 +113,4 @@ def r13(folder: Path) -> dict[str, Any]:
 def r17(folder: Path) -> dict[str, Any]:
     """No training set breaks the search."""
     sets = len(list(feature_sets())) * len(COSTS)
-    return {"training_sets": sets, "failed_tests": failures("tests/ansor/test_cost_model_degenerate.py")}
+    return {"training_sets": sets, "failed_tests": failures(f"{ROOT}/tests/ansor/test_cost_model_degenerate.py")}

@@ -28,6 +28,7 @@ def main() -> None:
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--log", default=str(Path(tempfile.mkdtemp()) / "conv2d_layer.json"))
     options = p.parse_args()
+    device = report.gpu()
     dag = te.ComputeDAG(conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1))
     task = ansor.SearchTask(compute_dag=dag, target="cuda", desc="conv2d_layer")
     policy = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=options.seed, verbose=1)
@@ -51,8 +52,8 @@ def main() -> None:
     report.table(rows, [f"{len(results)} trials", "measured", "criterion"])
     print(f"outcomes: {dict(outcomes)}")
     figures = {"trials": len(results), "seconds": seconds, "best_us": best, "outcomes": dict(outcomes)}
-    report.write_json(options.json, figures, report.gpu())
+    report.write_json(options.json, figures, device)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

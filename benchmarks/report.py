@@ -8,22 +8,28 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ansor.core.hints import python
-from codegen_cuda.module import open_device
+from benchmarks.needs import file_to_write, gpu, require_packages, sentence
 from te_lite.errors import TeError
+
+__all__ = [
+    "circumstances", "gpu", "is_there", "let_blas_choose", "parser", "processor", "require_packages", "run", "table",
+    "words_of", "write_json",
+]  # fmt: skip
 
 
 def parser(doc: str) -> argparse.ArgumentParser:
     """An argument parser that knows `--json`."""
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--json", metavar="FILE", help="also write the figures to FILE")
+    p.add_argument("--json", metavar="FILE", type=file_to_write, help="also write the figures to FILE")
     return p
 
 
@@ -38,11 +44,24 @@ def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a script; what the packages refuse is one sentence and exit status 1."""
+    """Run a script; what is missing, or what the packages refuse, is one sentence and exit status 1."""
     try:
         main()
-    except TeError as error:
-        sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
+    except (TeError, ModuleNotFoundError) as error:
+        text = sentence(error)
+        if text is None:
+            raise
+        sys.exit(f"{Path(sys.argv[0]).stem}: {text}")
+
+
+def words_of(module: str, *words: str, env: Mapping[str, str] | None = None) -> str:
+    """What `python -m module` prints in a fresh process; where that fails, it has said why, and this one ends as it."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words], stdout=subprocess.PIPE, text=True, env=env, check=False
+    )
+    if done.returncode:
+        sys.exit(done.returncode)
+    return done.stdout
 
 
 @cache
@@ -68,21 +87,22 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def gpu() -> str:
-    """The GPU of this process, and its driver.  Raises DeviceError where there is none."""
-    cuda = open_device().cuda
-    return f"{cuda.Device(0).name()}, driver {cuda.get_driver_version()}"
-
-
 def circumstances(device: str | None = None) -> dict[str, Any]:
     """The machine, date and commit of a run (ANSOR_COMMIT names the commit where git does not)."""
-    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    commit = os.environ.get("ANSOR_COMMIT", git.stdout.strip())
+    commit = os.environ.get("ANSOR_COMMIT") or _commit()
     return {
         "machine": device or f"{processor()}, {os.cpu_count()} cores",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "commit": commit or "unknown",
     }
+
+
+def _commit() -> str:
+    """That of this checkout, wherever it is run; empty where git is not installed or knows none."""
+    if shutil.which("git") is None:
+        return ""
+    command = ["git", "-C", os.fspath(Path(__file__).parent), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def write_json(file: str | None, figures: dict[str, Any], device: str | None = None) -> None:

@@ -6,7 +6,7 @@ compute-sanitizer --tool racecheck --error-exitcode 9 python -m benchmarks.sanit
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 
 import numpy as np
@@ -15,6 +15,7 @@ import ansor
 import te_lite as te
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
+from benchmarks import report
 from codegen_cuda.module import CudaModule, open_device
 from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
@@ -29,7 +30,8 @@ WORKLOADS = {
 }
 
 
-def main(wanted: int, seconds: float) -> None:
+def run(wanted: int, seconds: float) -> None:
+    """Run kernels until there are so many, or the time is up."""
     target, rng = ansor.Target("cuda"), np.random.default_rng(0)
     hardware = ansor.HardwareParams.for_target(target)
     kernels, end = 0, time.monotonic() + seconds
@@ -49,5 +51,14 @@ def main(wanted: int, seconds: float) -> None:
     print(f"{kernels} kernels ran, all right")
 
 
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("kernels", nargs="?", type=int, default=200)
+    p.add_argument("seconds", nargs="?", type=float, default=600.0)
+    options = p.parse_args()
+    report.gpu()
+    run(options.kernels, options.seconds)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]))
+    report.run(main)

@@ -299,6 +299,8 @@ def main() -> None:
     figures: dict[str, Any] = {}
     compared: dict[str, dict[str, Any]] = {}
     kind = options.target.split()[0]
+    local = kind == "cuda" and options.runner == "local"
+    device = report.gpu("--target c or --runner analytical") if local else None
     for name in options.workloads:
         task = task_of(name, options.target)
         runs: dict[str, list[Run]] = {method: [] for method in options.methods}
@@ -323,7 +325,6 @@ def main() -> None:
     if compared:
         print_comparison(compared, options.methods[-1], options.compare_at)
     facts = {"target": options.target, "trials": options.trials, "seeds": options.seeds, "runner": options.runner}
-    device = report.gpu() if kind == "cuda" and options.runner == "local" else None
     report.write_json(options.json, {**facts, "methods": figures, "pytorch": compared}, device)
 
 

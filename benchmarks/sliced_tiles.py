@@ -78,6 +78,7 @@ def main() -> None:
     p.add_argument("rows", nargs="*", metavar="ROW", default=ROWS, help="products (default: a dozen)")
     p.add_argument("--top", type=int, default=24, help="tiles to measure of each")
     options = p.parse_args()
+    device = report.gpu()
     torch, figures, lines = pytorch.exact_torch(), {}, []
     for name in options.rows:
         cublas, *tiles = figures[name] = measured(torch, name, options.top)
@@ -86,7 +87,7 @@ def main() -> None:
         label = "{rows}x{columns} {sums} {steps} steps x {slices} slices, {parts} parts".format(**best)
         lines.append([name, cublas["us"], first, fastest, first / fastest, label])
     report.table(lines, ["product", "cuBLAS us", "sketches us", "fastest us", "ratio", "fastest tile"])
-    report.write_json(options.json, {"rows": figures}, report.gpu())
+    report.write_json(options.json, {"rows": figures}, device)
 
 
 if __name__ == "__main__":

@@ -73,11 +73,13 @@ def main() -> None:
     p.add_argument("--size", type=int, default=4096)
     p.add_argument("--only", choices=("f16", "tf32"))
     options = p.parse_args()
+    device = report.gpu()
+    report.require_packages("torch")
     elements = [options.only] if options.only else ["f16", "tf32"]
     rows = [row for element in elements for row in climbed(element, options.size)]
     header = ["schedule", "us", "TFLOP/s", "of cuBLAS"]
     report.table(rows, header)
-    report.write_json(options.json, {"size": options.size, "header": header, "rows": rows}, report.gpu())
+    report.write_json(options.json, {"size": options.size, "header": header, "rows": rows}, device)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ the processor; needs the extra `zoo`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import warnings
@@ -17,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from benchmarks import report
 from benchmarks.zoo_models import live_model
 
 TOKENS, WORDS = 128, 30000
@@ -97,10 +97,12 @@ def result(torch: Any, name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=[*PICTURES, *TEXTS])
-    parser.add_argument("--json", help="add the results to this file")
+    parser = report.parser(__doc__ or "")
+    parser.add_argument("--models", nargs="+", default=[*PICTURES, *TEXTS], choices=[*PICTURES, *TEXTS], metavar="NAME",
+                        help=f"of {', '.join([*PICTURES, *TEXTS])}")  # fmt: skip
     args = parser.parse_args()
+    drawn_by = {"transformers" if name in TEXTS else "torchvision" for name in args.models}
+    report.require_packages("torch", *sorted(drawn_by))
     warnings.filterwarnings("ignore")
     torch: Any = import_module("torch")
     for name in args.models:
@@ -113,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

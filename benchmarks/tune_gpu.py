@@ -39,6 +39,7 @@ def main() -> None:
     p.add_argument("--extra", help="extra sketch rules (default: those of the policy)")
     p.add_argument("--logs", default=tempfile.mkdtemp())
     options = p.parse_args()
+    device = report.gpu()
     rows, figures = [], {}
     for name in options.workload:
         make, wanted, library = WORKLOADS[name]
@@ -60,8 +61,8 @@ def main() -> None:
         }  # fmt: skip
         print(f"{name}: {dict(outcomes)}")
     report.table(rows, ["workload", "seconds", "us at 64", "at 128", "at 256", "best us", "criterion", "library"])
-    report.write_json(options.json, figures, report.gpu())
+    report.write_json(options.json, figures, device)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

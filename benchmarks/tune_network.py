@@ -173,13 +173,13 @@ def main() -> None:
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     options = p.parse_args()
+    device = report.gpu("--target c") if ansor.Target(options.target).is_gpu else None
     size = None if options.image_size is None else (options.image_size,)
     network = load_network(options.network, options.batch_size, options.layout, size, seed=options.seed)
     network, target = in_precision(network, options.target, options.precision)
     options.target = str(target)
     tasks, weights = ansor.extract_tasks(network.graph, network.params, options.target)
     print(f"{network.name}: {len(tasks)} tasks; {join_logs(Path(options.log), options.resume)} records resumed")
-    device = report.gpu() if ansor.Target(options.target).is_gpu else None
     figures: dict[str, Any] = {"network": network.name, "target": options.target, "tasks": len(tasks)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -194,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -186,4 +186,4 @@ def share_row(name: str, dags: list[tuple[str, te.ComputeDAG]], programs: int) -
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -12,8 +12,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -52,9 +50,7 @@ def winner(log: Path, target: str, size: int) -> dict[str, Any]:
     words = [os.fspath(log), "--target", target, "--size", str(size)]
     found = []
     for seed in SEEDS:
-        command = [sys.executable, "-m", "benchmarks.winner", "--again", str(seed), "--log", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found.append(json.loads(done.stdout))
+        found.append(json.loads(report.words_of("benchmarks.winner", "--again", str(seed), "--log", *words)))
     times = [f["seconds"] for f in found]
     middle = statistics.median(times)
     return {
@@ -84,13 +80,14 @@ def main() -> None:
     if given.again is not None:
         print(json.dumps(retimed(given.log, given.target, given.size, given.again)))
         return
+    device = report.gpu("--target c") if given.target == "cuda" else None
     with tempfile.TemporaryDirectory(prefix="winner_") as folder:
         searched(log := Path(folder) / "log.json", given.target, given.size, given.trials)
         figures = winner(log, given.target, given.size)
     rows = [[k, *v] if isinstance(v, list) else [k, v, "", ""] for k, v in figures.items()]
     report.table(rows, ["", *map(str, SEEDS)])
-    report.write_json(given.json, figures, report.gpu() if given.target == "cuda" else None)
+    report.write_json(given.json, figures, device)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -154,6 +154,7 @@ def main() -> None:
     p.add_argument("--export-only", type=Path, metavar="FOLDER", help="write the ONNX files and stop")
     p.add_argument("--full-size", action="store_true", help="of --export-only: images of 224 x 224, all layers")
     options = p.parse_args()
+    report.require_packages(*PACKAGES)
     models, exporters = options.model or list(MODELS), options.exporter or list(EXPORTERS)
     folder = options.export_only or options.exported
     if folder is not None:
@@ -167,4 +168,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)

@@ -5,6 +5,7 @@ python -m benchmarks.zoo_check FOLDER MODEL EXPORTER...      # one JSON line an 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import sys
@@ -23,6 +24,7 @@ import onnxruntime
 
 import relay_lite as relay
 from ansor.core.target import Target
+from benchmarks import report
 from benchmarks.zoo_models import MODELS, Input, live_model
 from relay_lite.compiler.extract import group_uses
 from relay_lite.compiler.group_programs import choose_program, wanted
@@ -234,11 +236,16 @@ def _parts(e: Expr, number: Mapping[int, int]) -> tuple[Any, ...]:
 
 
 def main() -> None:
-    folder, name, *exporters = sys.argv[1:]
-    checker = Checker(name, Path(folder))
-    for exporter in exporters:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("folder", type=Path, metavar="FOLDER", help="where ONNX files are, or are written to")
+    p.add_argument("model", choices=MODELS, metavar="MODEL", help="one of the models of `benchmarks.zoo`")
+    p.add_argument("exporters", nargs="+", choices=EXPORTERS, metavar="EXPORTER", help=f"of {', '.join(EXPORTERS)}")
+    options = p.parse_args()
+    report.require_packages("torch")
+    checker = Checker(options.model, options.folder)
+    for exporter in options.exporters:
         print(json.dumps(asdict(checker.result(exporter))), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    report.run(main)
