@@ -114,7 +114,7 @@ def tutorial() -> dict[str, float]:
 
 def main() -> None:
     p = report.parser(__doc__ or "")
-    p.add_argument("--log", type=Path, default=LOG)
+    p.add_argument("--log", type=report.path_to_read, default=LOG)
     options = p.parse_args()
     device = report.gpu()
     rows = rebuilt(options.log)

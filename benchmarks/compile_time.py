@@ -49,13 +49,15 @@ def main() -> None:
     if options.one:
         print(json.dumps(built(options.one, options.target)))
         return
-    rows = [row for name in options.networks.split(",") for row in both(name, options.target)]
+    rows = []
+    for name in options.networks.split(","):
+        rows += both(name, options.target)
+        report.write_json(options.json, {"target": options.target, "builds": rows})
     columns = ("wall", "cpu", "two cores", *PARTS)
     report.table(
         [[r["network"], r["build"], r["kernels"], *[r[c] for c in columns]] for r in rows],
         ["network", "build", "kernels", *columns],
     )
-    report.write_json(options.json, {"target": options.target, "builds": rows})
 
 
 def both(name: str, target: str) -> Iterator[dict[str, Any]]:

@@ -86,7 +86,9 @@ class SketchSampler:
 
 
 def cases(names: Sequence[str]) -> dict[str, Tensors]:
-    """The computations that `names` ask for.  Raises KeyError for an unknown name."""
+    """The computations that `names` ask for.  Raises TaskError for an unknown name."""
+    shapes = [f"{operator}.{k}" for operator in OPERATORS for k in range(len(SHAPES[operator]))]
+    report.require_names("operator", names, [*OPERATORS, *LAYERS, *shapes])
     out: dict[str, Tensors] = {}
     for name in names:
         operator, _, number = name.partition(".")

@@ -11,7 +11,9 @@ its loops are vectors.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -118,19 +120,29 @@ def softmax_row() -> dict[str, Any]:
     return {"function": f"softmax {ROWS} x {COLUMNS}", "ns": ns, "gb_s": 8 / ns["ours"]}
 
 
+def numbers(text: str) -> tuple[int, int]:
+    """K and N of `K/N`.  Raises ArgumentTypeError."""
+    found = re.fullmatch(r"(\d+)/([1-9]\d*)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} must be K/N, two whole numbers")
+    return int(found[1]), int(found[2])
+
+
 def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("--elements", type=int, default=1 << 20, help="a multiple of 1024")
-    p.add_argument("--numbers", default="0/1021", help="K/N: take errors over the numbers whose bits are K modulo N")
+    p.add_argument(
+        "--numbers", type=numbers, default="0/1021", help="K/N: take errors over the numbers whose bits are K modulo N"
+    )
     options = p.parse_args()
-    part, parts = map(int, options.numbers.split("/"))
+    part, parts = options.numbers
     rows = [function_row(name, options.elements, part, parts) for name in REFERENCES] + [softmax_row()]
     names = ("ours", "libm", "PyTorch")
     report.table(
         [[r["function"], r.get("ulp", "-"), *[r["ns"].get(n, "-") for n in names], r["gb_s"]] for r in rows],
         ["function", "largest error, ulp", *[f"{n}, ns an element" for n in names], "ours, GB/s"],
     )
-    report.write_json(options.json, {"numbers": options.numbers, "elements": options.elements, "rows": rows})
+    report.write_json(options.json, {"numbers": f"{part}/{parts}", "elements": options.elements, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import argparse
 import importlib.util
 import os
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import TracebackType
 
 from ansor.core.errors import TaskError
-from ansor.core.hints import install, python
+from ansor.core.hints import did_you_mean, install, python
 from codegen_cuda.errors import DeviceError
 from codegen_cuda.module import open_device
 from te_lite.errors import InterpError, LowerError, TeError, require
@@ -28,6 +29,13 @@ def require_packages(*names: str) -> None:
     require(not lacking, TaskError, ", ".join(lacking), f"not installed; `{_pip(*lacking)}`")
 
 
+def require_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raises TaskError for a name that is not known, with the one that may be meant."""
+    for name in names:
+        law = f"{did_you_mean(name, known)}the names are {', '.join(known)}"
+        require(name in known, TaskError, f"{kind} {name!r}", law)
+
+
 def gpu(instead: str = "") -> str:
     """The GPU of this process, and its driver.  Raises DeviceError where there is none; `instead` needs none."""
     try:
@@ -42,14 +50,24 @@ def gpu(instead: str = "") -> str:
 
 
 def file_to_write(text: str) -> str:
-    """The name of a file that can be written; its folder is made when it is.  Raises ArgumentTypeError."""
+    """The name of a file that can be written; its folder is made.  Raises ArgumentTypeError."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text!r} must be a file, it is a folder")
-    folder = next(above for above in path.absolute().parents if above.exists())
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise argparse.ArgumentTypeError(f"{text!r} must be in a folder that can be written to, {folder} cannot")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} needs a folder that cannot be made: {error}") from error
+    if not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} must be in a folder that can be written to")
     return text
+
+
+def path_to_read(text: str) -> Path:
+    """A file or folder that is there.  Raises ArgumentTypeError."""
+    if not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"{text!r} must be there, nothing is")
+    return Path(text)
 
 
 def sentence(error: BaseException) -> str | None:

@@ -322,11 +322,16 @@ def _print(results: Sequence[Result]) -> None:
 
 def main() -> None:
     p = report.parser(__doc__ or "")
-    p.add_argument("--data", type=Path, metavar="FOLDER", help="onnx/backend/test/data/node of onnx 1.18")
+    p.add_argument(
+        "--data", type=report.path_to_read, metavar="FOLDER", help="onnx/backend/test/data/node of onnx 1.18"
+    )
     p.add_argument("--only", default="", metavar="TEXT", help="tests whose name contains TEXT")
     p.add_argument("--losses", action="store_true", help="count the tests of the loss operators too")
     p.add_argument(
-        "--shared", type=Path, metavar="FOLDER", help="also count the tests that FOLDER of another onnx holds"
+        "--shared",
+        type=report.path_to_read,
+        metavar="FOLDER",
+        help="also count the tests that FOLDER of another onnx holds",
     )
     p.add_argument("--target", choices=TARGETS, default="reference", help="compile, or run the graph in NumPy")
     p.add_argument("--why", action="store_true", help="print the sentence of every refusal")

@@ -352,7 +352,9 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--target", choices=TARGETS, default="c")
     p.add_argument("--trials", type=int, default=128)
     p.add_argument("--rows", nargs="+", default=[], help="parts, names or patterns (default: all)")
-    p.add_argument("--csv", type=Path, default=OWN, help="a file of rows (default: benchmarks/operators.csv)")
+    p.add_argument(
+        "--csv", type=report.path_to_read, default=OWN, help="a file of rows (default: benchmarks/operators.csv)"
+    )
     p.add_argument("--log", type=Path, default=Path("operator_logs"), help="the folder of the searches")
     p.add_argument("--resume", nargs="+", default=[], metavar="FILE", help="JSON files of other runs")
     p.add_argument("--time-limit", type=float, metavar="S", default=float("inf"))

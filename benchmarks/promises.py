@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import ansor
-from ansor.core.errors import MeasureError, TaskError
-from ansor.core.hints import did_you_mean
+from ansor.core.errors import MeasureError
 from ansor.core.measure_values import MeasureErrorNo
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import promises_gpu, promises_tests, report
@@ -240,9 +239,7 @@ def main() -> None:
     options = report.parser(__doc__ or "")
     options.add_argument("promises", nargs="*", default=QUICK, help=f"of {', '.join(PROMISES)}")
     given = options.parse_args()
-    for name in given.promises:
-        law = f"{did_you_mean(name, PROMISES)}the promises that print figures are {', '.join(PROMISES)}"
-        require(name in PROMISES, TaskError, f"promise {name!r}", law)
+    report.require_names("promise", given.promises, PROMISES)
     promises_gpu.check_needs(given.promises)
     figures, broken = {}, []
     for name in given.promises:

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from ansor.core.hints import python
-from benchmarks.needs import file_to_write, gpu, require_packages, sentence
+from benchmarks.needs import file_to_write, gpu, path_to_read, require_names, require_packages, sentence
 from te_lite.errors import TeError
 
 __all__ = [
-    "circumstances", "gpu", "is_there", "let_blas_choose", "parser", "processor", "require_packages", "run", "table",
-    "words_of", "write_json",
+    "circumstances", "gpu", "is_there", "let_blas_choose", "parser", "path_to_read", "processor", "require_names",
+    "require_packages", "run", "table", "words_of", "write_json",
 ]  # fmt: skip
 
 

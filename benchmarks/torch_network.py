@@ -129,7 +129,7 @@ def main() -> None:
     p.add_argument("--batch-size", type=int, default=1)
     p.add_argument("--layout", default="NHWC")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--ours", help="our result for the same weights and the same input")
+    p.add_argument("--ours", type=report.path_to_read, help="our result for the same weights and the same input")
     options = p.parse_args()
     torch = exact_torch()
     network = load_network(NAME, options.batch_size, options.layout, (options.image_size,), seed=options.seed)

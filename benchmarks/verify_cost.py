@@ -32,7 +32,7 @@ from ansor.measure.jobs import Workbench
 from ansor.measure.payload import task_payload
 from ansor.sketch import generate_sketches
 from benchmarks import report
-from relay_lite.testing.by_name import get_workload
+from relay_lite.testing.by_name import NETWORKS, get_workload
 from te_lite.lower import unverified
 from te_lite.state import State
 from te_lite.step import to_json
@@ -62,6 +62,7 @@ def main() -> None:
     p.add_argument("--trials", type=int, default=24)
     p.add_argument("--networks", default="resnet-18,bert-base", help="names, with commas between; none: empty")
     options = p.parse_args()
+    report.require_names("network", filter(None, options.networks.split(",")), NETWORKS)
     costs = [cost_row(name, target, options.programs) for name in CASES for target in TARGETS]
     report.table(costs, ["program", "lower ms", "verify ms", "ratio", "worst ratio"])
     trials = [trial_row(target, options.trials) for target in TRIALS]

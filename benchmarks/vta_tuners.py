@@ -204,10 +204,10 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--seeds", type=int, default=5)
     p.add_argument("--first-seed", type=int, default=100)
     p.add_argument("--trials", type=int, default=200)
-    p.add_argument("--table", type=Path, metavar="FILE", help="times, as vta_exhaustive wrote them")
+    p.add_argument("--table", type=report.path_to_read, metavar="FILE", help="times, as vta_exhaustive wrote them")
     p.add_argument("--figures", type=Path, metavar="DIR")
     p.add_argument("--budget", action="store_true")
-    p.add_argument("--journal", type=Path, metavar="FILE", help="the journal of vta_exhaustive")
+    p.add_argument("--journal", type=report.path_to_read, metavar="FILE", help="the journal of vta_exhaustive")
     p.add_argument("--real", nargs="+", choices=list(LAYERS), default=[])
     return p.parse_args()
 
@@ -218,10 +218,12 @@ def main() -> None:
     times = read_times(options.table) if options.table else read_times()
     tasks = {name: layer_task(LAYERS[name]) for name in options.layers}
     if options.budget:
-        require(options.journal is not None, BackendError, "vta_tuners", "--budget needs the --journal of trials")
+        require(options.journal is not None, BackendError, "--budget", "the --journal of trials is needed, too")
         seconds: dict[str, dict[int, float]] = {}
         for o in read_journal(options.journal):
             seconds.setdefault(o.layer, {})[o.index] = o.cpu_s
+        law = "it must have the trials of all layers, as vta_exhaustive writes it"
+        require(seconds.keys() >= tasks.keys(), BackendError, "--journal", law, lacks=sorted(tasks.keys() - seconds))
         rows = [budget(task, name, times[name], seconds[name]) for name, task in tasks.items()]
         load = os.getloadavg()
         real = [tune_for_real(tasks[name], name) for name in options.real]
