@@ -41,11 +41,9 @@ def gpu(instead: str = "") -> str:
     try:
         cuda = open_device().cuda
     except DeviceError as error:
-        law = f"an NVIDIA GPU with its driver and PyCUDA (`{install('cuda')}`) is needed" + (
-            instead and f", or {instead}"
-        )
+        law = f"an NVIDIA GPU with its driver and PyCUDA (`{install('cuda')}`) is needed"
         why = str(error.__cause__ or error).splitlines()[0]
-        raise DeviceError(f"target 'cuda': {law}; here: {why}") from error
+        raise DeviceError(f"target 'cuda': {law}{instead and f', or {instead}'}; here: {why}") from error
     return f"{cuda.Device(0).name()}, driver {cuda.get_driver_version()}"
 
 

@@ -26,6 +26,7 @@ from ansor.core.measure_values import MeasureErrorNo
 from ansor.records.journal import append_lines, scan_lines
 from benchmarks import promises_gpu, promises_tests, report
 from benchmarks.winner import searched, winner
+from codegen_c.compile import compiler_command
 from te_lite.errors import require
 from tests.ansor import test_resume as resume
 from tests.ansor.search_case import MODELS, TARGETS
@@ -45,7 +46,7 @@ def faults(trials: int, words: list[str], folder: Path) -> tuple[int, int, float
     script = [words[k // 5 % len(words)] if k % 5 == 0 else "good" for k in range(trials)]
     (folder / "script").write_text("\n".join(script))
     (folder / "spin.c").write_text("volatile int x; void spin(void) { for (;;) x = x + 1; }")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "spin.so", folder / "spin.c"], check=True)
+    subprocess.run([*compiler_command(), "-shared", "-fPIC", "-o", folder / "spin.so", folder / "spin.c"], check=True)
     os.environ["FAULTS"] = str(folder)
     before = ansor.register_backend("c", "tests.ansor.faulty_backend")
     task = ansor.SearchTask("matmul", (64, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
