@@ -346,7 +346,7 @@ def of_target(rows: Sequence[Row], target: str) -> list[Row]:
     """The rows that a target can compute; those left out are told in one line.  Raises TaskError where none is left."""
     left = [r for r in rows if target == "cuda" or not r.arithmetic]
     kinds = ", ".join(sorted({r.arithmetic for r in rows} - {r.arithmetic for r in left}))
-    law = f"{kinds} is for GPUs only: --target cuda"
+    law = f"products in {kinds} are for GPUs only: --target cuda"
     require(left or not rows, TaskError, f"the {len(rows)} rows", law)
     if len(left) < len(rows):
         print(f"{len(rows) - len(left)} of {len(rows)} rows are left out: {law}", file=sys.stderr, flush=True)

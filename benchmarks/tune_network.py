@@ -32,7 +32,7 @@ from ansor.measure import MeasureErrorNo
 from ansor.records.journal import scan_lines
 from ansor.records.lines import Record
 from ansor.scheduler.restore import restore
-from benchmarks import report, torch_network
+from benchmarks import pytorch, report, torch_network
 from relay_lite.tuning.network import Network, in_precision, load_network
 from relay_lite.tuning.network_times import NetworkTimes, network_times, total_text
 from relay_lite.tuning.tune_network import ROUND, check, compile_best, tune
@@ -180,6 +180,7 @@ def main() -> None:
     options.target = str(target)
     tasks, weights = ansor.extract_tasks(network.graph, network.params, options.target)
     print(f"{network.name}: {len(tasks)} tasks; {join_logs(Path(options.log), options.resume)} records resumed")
+    beside_torch = "torch" in options.parts and options.network == torch_network.NAME and pytorch.available()
     figures: dict[str, Any] = {"network": network.name, "target": options.target, "tasks": len(tasks)}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -188,7 +189,7 @@ def main() -> None:
         if "network" in options.parts:
             figures["compiled"] = measured(options, network, tasks, weights, records, folder / "ours.npy")
             report.write_json(options.json, figures, device)
-        if "torch" in options.parts and options.network == torch_network.NAME:
+        if beside_torch:
             figures["torch"] = torch_figures(options, folder / "ours.npy", folder / "torch.json")
             report.write_json(options.json, figures, device)
 

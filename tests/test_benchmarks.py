@@ -138,7 +138,7 @@ def test_rows_for_gpus_are_left_out_in_one_line(capsys: pytest.CaptureFixture[st
     assert left and not any(r.arithmetic for r in left)
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and f"{len(rows) - len(left)} of {len(rows)} rows are left out: " in said
-    with pytest.raises(TaskError, match="is for GPUs only: --target cuda"):
+    with pytest.raises(TaskError, match="tf32 are for GPUs only: --target cuda"):
         operator_rows.of_target([r for r in rows if r.arithmetic == "tf32"], "c")
 
 
