@@ -69,6 +69,12 @@ class TaskSummary:
         return self.baselines.get(Baseline.UNTUNED)
 
     @property
+    def untuned_settled(self) -> float | None:
+        """The same as the log is believed: by its figures in turns where there are some."""
+        steps = next((steps for steps, which in self.unsearched.items() if which is Baseline.UNTUNED), ())
+        return self.ranked[steps][1].cost if steps in self.ranked else self.untuned
+
+    @property
     def best(self) -> float | None:
         return self.curve[-1] if self.curve else None
 

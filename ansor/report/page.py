@@ -137,8 +137,9 @@ def _best(own: Own) -> float | None:
 
 
 def _against(own: Own, best: float | None) -> str:
-    untuned = [one.untuned for one in own.values() if one.untuned is not None]
-    return f"{min(untuned) / best:.2f}" if untuned and best else ""
+    untuned = [one.untuned_settled for one in own.values()]
+    known = [seconds for seconds in untuned if seconds is not None]
+    return f"{min(known) / best:.2f}" if known and best else ""
 
 
 def _rate(one: TaskSummary, seconds: float) -> str:

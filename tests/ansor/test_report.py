@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import ansor
 from ansor.cli.main import main
+from ansor.core.baseline import Baseline
 from ansor.records.summary import summary_of
 from ansor.report.curves import PAUSE, active_seconds, steps_of
 from ansor.report.decisions import decisions, names_of, numbers_of
@@ -104,6 +105,17 @@ def test_the_programs_are_those_that_the_log_believes(task: ansor.SearchTask, st
     text, _ = page_of(log)
     for name, seconds, steps in (("best program", "6 ms", steady), ("runner-up", "8 ms", lucky)):
         assert f"the {name}: {seconds} in turns, trial {before.trial_of(steps)}" in text
+
+
+def test_the_untuned_program_is_no_faster_than_itself(task: ansor.SearchTask, log: Path) -> None:
+    """Its single figure was 2 ms; in turns it is the best, and took 0.5 ms."""
+    untuned = ansor.MeasureInput(task, task.compute_dag.init_state)
+    recorder = ansor.RecordToFile(log)
+    recorder.baseline(None, Baseline.UNTUNED, untuned, ansor.MeasureResult((2e-3,), 0, "", 0.1, 200))
+    recorder.confirmed([untuned], [[5e-4, 5e-4, 5e-4]])
+    (summary,) = summary_of(log).tasks.values()
+    assert (summary.untuned, summary.untuned_settled, summary.settled) == (2e-3, 5e-4, 5e-4)
+    assert re.search(r">\s*1\.00\s*<", page_of(log)[0]) and "4.00" not in page_of(log)[0]
 
 
 def test_text_from_logs_is_escaped(task: ansor.SearchTask, states: list[Any], tmp_path: Path) -> None:
