@@ -8,6 +8,7 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.errors import TaskError
+from ..core.wording import counted
 
 LIMIT = "stop tuning after so many seconds"
 
@@ -45,4 +46,4 @@ def new_trials(args: argparse.Namespace, done: int, log: str) -> int:
 
 def all_done(done: int, log: str) -> str:
     """The sentence of a log that holds all that was asked for."""
-    return f"{log} holds {done} trials already, all that --trials asks for; --more N measures N more"
+    return f"{log} holds {counted(done, 'trial')} already, all that --trials asks for; --more N measures N more"

@@ -12,6 +12,7 @@ from ..autotvm.log_summary import believed_text, log_summary
 from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
+from ..core.wording import counted
 from ..measure.progress import rate_text, seconds_text, spread_text
 from ..records.summary import LogSummary, TaskSummary, is_one_of, names_of
 
@@ -54,8 +55,8 @@ def chosen(summary: LogSummary, workload: str | None) -> LogSummary:
 
 def listed(summary: LogSummary) -> Iterator[str]:
     """A log in lines."""
-    tasks = f"{len(summary.tasks)} task{'' if len(summary.tasks) == 1 else 's'}"
-    yield f"{summary.name}: {summary.trials} trials of {tasks}, {summary.seconds:.1f} s of building and measuring"
+    held = f"{counted(summary.trials, 'trial')} of {counted(len(summary.tasks), 'task')}"
+    yield f"{summary.name}: {held}, {summary.seconds:.1f} s of building and measuring"
     for run in summary.runs:
         yield f"  written by: {run.get('command')} (seed {run.get('seed')})"
     for one in summary.tasks.values():
@@ -67,7 +68,7 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     failed = ", ".join(f"{count} {name}" for name, count in one.failures.most_common())
     best = "no valid program" if one.best is None else f"best {best_text(one)} at trial {one.found_at}"
     yield f"{one.title} for {one.target}"
-    yield f"  {len(one.curve)} trials in {one.seconds:.1f} s, {best}; failed: {failed or 'none'}"
+    yield f"  {counted(len(one.curve), 'trial')} in {one.seconds:.1f} s, {best}; failed: {failed or 'none'}"
     for name, reason in one.reasons.items():
         if name in one.failures:
             yield f"  {name}, the first: {reason}"
@@ -107,8 +108,8 @@ def compared(a: LogSummary, b: LogSummary) -> Iterator[str]:
     """
     both = [key for key in a.tasks if key in b.tasks]
     require(both, NoRecordError, f"{a.name} and {b.name}", "have no task in common")
-    yield f"A: {a.name}, {a.trials} trials, {a.seconds:.1f} s"
-    yield f"B: {b.name}, {b.trials} trials, {b.seconds:.1f} s"
+    yield f"A: {a.name}, {counted(a.trials, 'trial')}, {a.seconds:.1f} s"
+    yield f"B: {b.name}, {counted(b.trials, 'trial')}, {b.seconds:.1f} s"
     for key in both:
         yield from _beside(a.tasks[key], b.tasks[key])
     for name, own, other in (("A", a, b), ("B", b, a)):
@@ -121,7 +122,7 @@ def _beside(a: TaskSummary, b: TaskSummary) -> Iterator[str]:
     yield f"{a.title} for {a.target}"
     same = min(len(a.curve), len(b.curve))
     rows = [
-        (f"after {same} trials", a.after(same), b.after(same)),
+        (f"after {counted(same, 'trial')}", a.after(same), b.after(same)),
         (f"in all ({len(a.curve)} and {len(b.curve)})", a.best, b.best),
     ]
     if a.turns or b.turns:

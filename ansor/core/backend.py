@@ -33,6 +33,7 @@ from .kernel_store import KernelStore
 from .measure_values import DeviceInfo, MeasureInput, Refusal, RunOptions
 from .network_plan import ExecutionPlan, KernelCode
 from .protocols import Builder
+from .wording import counted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -274,7 +275,7 @@ class Backend(ABC):
 
     def devices(self) -> list[DeviceInfo]:
         """The devices of this machine: one, the processor.  Raises the backend's error when there are none."""
-        return [DeviceInfo(self.kind, 0, processor(), f"{host_cores()} cores")]
+        return [DeviceInfo(self.kind, 0, processor(), counted(host_cores(), "core"))]
 
     def hardware(self, target: str) -> HardwareParams:
         """The numbers of the first device of `target`.  Raises the backend's error when there is none.

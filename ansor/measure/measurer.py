@@ -30,6 +30,7 @@ from ..core.protocols import (
     Runner,
 )
 from ..core.task import SearchTask
+from ..core.wording import counted
 from ..records.baselines import baselines_of
 from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
@@ -167,7 +168,7 @@ class ProgramMeasurer:
 
     def _say_measuring(self, programs: int) -> None:
         first = "computing the right result, " if self.count == 0 else ""
-        self.display.phase(f"{first}building and running {programs} programs")
+        self.display.phase(f"{first}building and running {counted(programs, 'program')}")
 
     def _start(self, batch: Batch) -> None:
         self._read.clear()
@@ -319,7 +320,7 @@ class ProgramMeasurer:
             return None
         (_, trial, winner), figures = timed[0]
         cost = float(np.median(figures))
-        self.display.note(f"{heading}: best {spread_text(figures)}, of {len(leaders)} programs", cost)
+        self.display.note(f"{heading}: best {spread_text(figures)}, of {counted(len(leaders), 'program')}", cost)
         doubt = unsteady([figures for _, figures in [*first, *timed]])
         better = nothing_better([leader for leader, _ in timed], self._ran(task))
         for text in filter(None, (slower_text(slower), doubt, better)):

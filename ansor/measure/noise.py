@@ -16,6 +16,7 @@ import numpy as np
 from ..core.hardware import host_cores
 from ..core.hints import ansor
 from ..core.steady import far_apart, greatest_factor
+from ..core.wording import counted
 from .progress import seconds_text
 
 SECONDS = 0.5
@@ -50,7 +51,7 @@ class Noise:
     def __str__(self) -> str:
         """What was found, for people."""
         low, middle, high = [seconds_text(float(q)) for q in np.quantile(self.figures, (0.1, 0.5, 0.9))]
-        cores = "1 core" if self.cores == 1 else f"{self.cores} cores"
+        cores = counted(self.cores, "core")
         return f"the same work took {low} to {high} (median {middle}), load average {self.load:.1f} on {cores}"
 
 

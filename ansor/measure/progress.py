@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.task import SearchTask
+from ..core.wording import counted
 
 PLAIN_EVERY = 8
 MOST_DEVICES = 8
@@ -54,7 +55,7 @@ def seconds_text(seconds: float) -> str:
 def spread_text(figures: Sequence[float]) -> str:
     """The median of several times and how far they reach: `1.25 ms (1.2 ms to 1.41 ms in 5 figures)`."""
     low, middle, high = min(figures), float(np.median(figures)), max(figures)
-    return f"{seconds_text(middle)} ({seconds_text(low)} to {seconds_text(high)} in {len(figures)} figures)"
+    return f"{seconds_text(middle)} ({seconds_text(low)} to {seconds_text(high)} in {counted(len(figures), 'figure')})"
 
 
 def rate_text(flops: float, seconds: float) -> str:
@@ -77,7 +78,7 @@ def use_lines(uses: Sequence[DeviceUse]) -> list[str]:
         lost = sum(u.lost for u in uses)
         uses = [DeviceUse(f"{len(uses)} devices", sum(u.trials for u in uses), busy, seconds, lost)]
     return [
-        f"{u.device}: {u.trials} programs, {u.rate:.3g} programs/s, {u.share:.0%} busy"
+        f"{u.device}: {counted(u.trials, 'program')}, {u.rate:.3g} programs/s, {u.share:.0%} busy"
         + (f", {u.lost} workers lost" if u.lost else "")
         for u in uses
     ]
@@ -150,14 +151,15 @@ class PlainDisplay:
     @contextmanager
     def run(self, task: SearchTask, trials: int) -> Iterator[None]:
         self.tally, self.trials = _Tally(), trials
-        self.say(f"tuning {task.title} for {task.target}: {trials} trials")
+        self.say(f"tuning {task.title} for {task.target}: {counted(trials, 'trial')}")
         try:
             yield
         finally:
             best = "no valid program" if self.tally.best is None else f"best {self._best(task)}"
             bad = self.tally.failures()
             elapsed = time.monotonic() - self.tally.start
-            self.say(f"{self.tally.done} trials in {elapsed:.1f} s, {best}" + (f"; failed: {bad}" if bad else ""))
+            done = f"{counted(self.tally.done, 'trial')} in {elapsed:.1f} s, {best}"
+            self.say(done + (f"; failed: {bad}" if bad else ""))
             if self.tally.best is None and bad:
                 self.say(f"the first that failed: {self.tally.first_failure}")
             for line in use_lines(self.usage()):

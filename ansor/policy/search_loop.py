@@ -17,6 +17,7 @@ from te_lite.state import State
 
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
+from ..core.wording import counted
 from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from ..measure.time_limit import TimeLimit
@@ -90,7 +91,7 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
     Raises SearchFailed, and PartError for a policy of the user's own that raises, or gives what are no programs of the
     task.
     """
-    measurer.display.phase(f"choosing {num_measure} programs to measure")
+    measurer.display.phase(f"choosing {counted(num_measure, 'program')} to measure")
     with reporting(task, policy, "ask"):
         if isinstance(policy, Announces):
             policy.announce(measurer.runner)

@@ -17,6 +17,7 @@ from ansor.core.errors import BudgetError
 from ansor.core.sealed_folder import require_new
 from ansor.core.target import STRICT, Target
 from ansor.core.task import SearchTask
+from ansor.core.wording import counted
 from ansor.measure.noise import unsteady
 from ansor.policy.search_failure import SearchFailed
 from te_lite.errors import require
@@ -60,7 +61,8 @@ def tune_network(args: argparse.Namespace) -> int:
     done, new = sum(s.trials for s in known), sum(s.rounds == 0 for s in known)
     args.trials = total_trials(args, done)
     require_enough(args.trials, done, new)
-    say(f"{network.name} has {len(tasks)} tasks; {log} holds {done} trials, {args.trials} are asked for")
+    held = f"{counted(len(tasks), 'task')}; {log} holds {counted(done, 'trial')}"
+    say(f"{network.name} has {held}, {args.trials} are asked for")
     if done >= args.trials > 0:
         say(all_done(done, str(log)))
     say("Tune...")
@@ -70,7 +72,7 @@ def tune_network(args: argparse.Namespace) -> int:
         print(f"stopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED
     say("Compile...")
-    module = compile_best(network, target, log)
+    module = compile_best(network, target, log if log.exists() else ())
     say("Check...")
     print(f"{network.name}: {check(module, network, np.random.default_rng(seed))}")
     say("Evaluate inference time cost...")

@@ -46,7 +46,7 @@ def test_what_a_log_holds(write: Any, capsys: Any) -> None:
     assert [line.split() for line in lines[5:8]] == [
         ["2", "trials", "4", "ms", "#" * 10], ["4", "trials", "4", "ms", "#" * 10], ["7", "trials", "1", "ms", "#" * 40]
     ]  # fmt: skip
-    assert lines[8:] == ["norm(1, 4, 4) for c", "  1 trials in 0.5 s, no valid program; failed: 1 RUN_TIMEOUT"]
+    assert lines[8:] == ["norm(1, 4, 4) for c", "  1 trial in 0.5 s, no valid program; failed: 1 RUN_TIMEOUT"]
     assert main(["log", "log.json", "--workload", "norm"]) == 0
     assert "matmul" not in "\n".join(capsys.readouterr().out.splitlines()[3:])
     for name in ("norm(1,4,4)", "norm( 1, 4, 4 )", '["norm",1,4,4]'):
@@ -126,8 +126,8 @@ def test_what_nobody_searched_for_is_named(
     recorder.confirmed([inp, other], [[3e-3], [4e-3]])
     assert main(["log", "log.json"]) == 0
     out = capsys.readouterr().out
-    assert "1 trials of 1 task" in out and f"\n  {which.value}: 2 ms\n" in out
-    assert f"in turns: 3 ms (3 ms to 3 ms in 1 figures), {which.phrase}\n" in out
+    assert "1 trial of 1 task" in out and f"\n  {which.value}: 2 ms\n" in out
+    assert f"in turns: 3 ms (3 ms to 3 ms in 1 figure), {which.phrase}\n" in out
     assert f"\n  best, export and apply_best take: 3 ms in turns, {which.phrase}\n" in out
     assert main(["best", "log.json"]) == 0
     assert capsys.readouterr().out.endswith(f"  ({which.value})\n")
@@ -181,7 +181,7 @@ def test_the_program_of_the_turns_is_named_by_its_trial(
     recorder.callback(None, [first, second], [ansor.MeasureResult((c,), 0, "", 0.5, 1_700_000_000) for c in (1.0, 2.0)])
     recorder.confirmed([first, second], [[4e-3], [3e-3]])
     assert main(["log", "log.json"]) == 0
-    assert "in turns: 3 ms (3 ms to 3 ms in 1 figures), trial 2\n" in capsys.readouterr().out
+    assert "in turns: 3 ms (3 ms to 3 ms in 1 figure), trial 2\n" in capsys.readouterr().out
 
 
 def test_the_name_that_tune_takes_stands_for_that_of_its_function(write: Any, capsys: Any) -> None:

@@ -61,7 +61,7 @@ def test_no_resume_measures_all_trials_beside_a_full_log(tmp_path: Path, monkeyp
     monkeypatch.setattr(ansor.SearchTask, "tune", lambda self, options, **_: asked.append(options.num_measure_trials))
     for more in ([], ["--no-resume"], ["--no-resume", "--more", "2"]):
         assert main(["tune", "matmul", "--shape", "8,8,8", "--trials", "1", "--log", str(log), *more]) == 0
-    assert asked == [1, 2] and capsys.readouterr().out.count("holds 1 trials already") == 1
+    assert asked == [1, 2] and capsys.readouterr().out.count("holds 1 trial already") == 1
 
 
 def test_one_order_for_convolutions() -> None:

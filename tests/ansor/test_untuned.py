@@ -154,7 +154,7 @@ def test_slower_than_untuned_is_said_and_the_untuned_program_is_the_best(
     assert capsys.readouterr().out == "matmul(13, 11, 7) for c: 1 ms  0.0 GFLOP/s  (untuned)\n"
     assert main(["log", str(log)]) == 0
     out = capsys.readouterr().out
-    assert "  untuned: 1 ms\n" in out and "in turns: 1 ms (1 ms to 1 ms in 1 figures)" in out
+    assert "  untuned: 1 ms\n" in out and "in turns: 1 ms (1 ms to 1 ms in 1 figure)" in out
     assert runner.compared == [5]
 
 
@@ -175,7 +175,7 @@ def test_slower_than_the_default_schedule_is_said_and_that_is_the_best(
     assert main(["log", str(log)]) == 0
     out = capsys.readouterr().out
     took = "  best, export and apply_best take: 1 ms in turns, the default schedule\n"
-    assert f"in 1 figures), the default schedule\n{took}  untuned: {1e3 * untuned:g} ms\n" in out
+    assert f"in 1 figure), the default schedule\n{took}  untuned: {1e3 * untuned:g} ms\n" in out
     assert "\n  default schedule: 1 ms\n" in out
 
 
