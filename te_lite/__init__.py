@@ -3,7 +3,7 @@
 Read the modules in this order; none imports one that comes after it.
 
     tensor cores        errors, fragment, fragment_text, mma
-    expressions         dtype, hooks, laws, arithmetic, storage, misuse, node, element, expr, intrin
+    expressions         dtype, hooks, laws, arithmetic, storage, spelling, instead, misuse, node, element, expr, intrin
     their ranges        interval, visit, reduction, linear, simplify
     computations        tensor, text, access, computation
     states and steps    lanes, fragment_storage, swizzle, region, step, state, derive, online, loop_value

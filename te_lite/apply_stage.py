@@ -208,7 +208,9 @@ def _require_factorable(state: State, step: RFactor) -> None:
     subject = f"rfactor {stage.op.name}"
     require(stage.op.reduction is not None, ScheduleError, subject, "is for reductions")
     ok = 0 <= step.iter < len(stage.leaf) and stage.vars[stage.leaf[step.iter]].kind == REDUCE
-    require(ok, ScheduleError, subject, "the loop must be a reduction loop", loop=step.iter)
+    known = ", ".join([it.name for it in stage.iters if it.kind == REDUCE])
+    loop = stage.iters[step.iter].name if step.iter < len(stage.leaf) else step.iter
+    require(ok, ScheduleError, subject, f"the loop must be a reduction loop; they are {known}", loop=loop)
     rank = len(stage.op.axis)
     ok = 0 <= step.factor_iter <= rank
     require(ok, ScheduleError, subject, f"the position must be 0 to {rank}", got=step.factor_iter)

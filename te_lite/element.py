@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, NoReturn
 
-from .dtype import INDEX, INTEGER_BITS
+from .dtype import INDEX, INTEGER_BITS, python_number
 from .errors import ExprError, require
 from .hooks import Hook
 from .misuse import NoArray
@@ -73,8 +73,6 @@ class Tensor(NoArray):
     """One output of an operation; `tensor[i, j]` (or `tensor(i, j)`) reads an element."""
 
     __slots__ = ("op", "value_index")
-    __array_priority__ = 1000.0
-    __array_ufunc__ = None
 
     def __init__(self, op: Operation, value_index: int = 0) -> None:
         self.op = op
@@ -100,12 +98,18 @@ class Tensor(NoArray):
         items = indices if isinstance(indices, tuple | list) else (indices,)
         if len(items) != self.ndim or any(isinstance(i, slice | EllipsisType | None) for i in items):
             raise self._misread(items)
-        read = Load(self, tuple([as_expr(i, INDEX) for i in items]))
-        for index in read.indices:
-            law = "an index must be an integer; write te.floor(x).astype('int32') or the like"
-            require(index.dtype in INTEGER_BITS, ExprError, self.name, law, index=index, dtype=index.dtype)
+        read = Load(self, tuple([self._index(i) for i in items]))
         self._require_inside(read.indices)
         return read
+
+    def _index(self, value: Any) -> Expr:
+        law = "an index must be an integer; write te.floor(x).astype('int32') or the like"
+        number = python_number(value)
+        whole = isinstance(number, Expr | int) or (isinstance(number, float) and number.is_integer())
+        require(whole, ExprError, self.name, law, index=number)
+        index = as_expr(number, INDEX)
+        require(index.dtype in INTEGER_BITS, ExprError, self.name, law, index=index, dtype=index.dtype)
+        return index
 
     def _require_inside(self, indices: Sequence[Expr]) -> None:
         """Raise ExprError for a constant that is no index; what varies is looked at when a program is made."""

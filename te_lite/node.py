@@ -27,7 +27,7 @@ from .dtype import DTYPES, FLOATS, INDEX, INTEGER_BITS, STORED, is_unsigned, pro
 from .errors import ExprError, require
 from .hooks import Hook
 from .laws import OTHER, fold, fold_cast, fold_compare, law, stored
-from .misuse import Unvalued, no_truth, truth_of_equality
+from .misuse import Unvalued, no_truth, operand_law, truth_of_equality
 
 ExprLike = Union["Expr", int, float, bool]
 
@@ -307,8 +307,8 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
     """`value` as an expression; Python numbers take `dtype`."""
     if isinstance(value, Expr):
         return value
-    number, needed = python_number(value), "a number or an expression is needed (of a tensor an element, a[i, j])"
-    require(isinstance(number, int | float), ExprError, "expression", needed, value=number)
+    number = python_number(value)
+    require(isinstance(number, int | float), ExprError, "expression", operand_law(number), value=number)
     return const(number, dtype)
 
 
@@ -333,7 +333,8 @@ def _computable(a: Expr, b: Expr) -> tuple[Expr, Expr]:
 
 def _number_like(value: int | float, other: Expr) -> Expr:
     if isinstance(value, float) and other.dtype not in FLOATS and not value.is_integer():
-        raise ExprError(f"constant {value!r}: does not fit the other operand, which is {other.dtype}")
+        instead = "write x.astype('float32') for arithmetic of floats, and // instead of fractions in an index"
+        raise ExprError(f"constant {value!r}: does not fit the other operand, {other!r}, of {other.dtype}; {instead}")
     return as_expr(value, None if other.dtype == "bool" else other.dtype)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from .dtype import INTEGER_BITS, largest
+from .dtype import INTEGER_BITS, largest, python_number
 from .errors import ExprError, require
 from .expr import (
     DTYPES,
@@ -36,11 +36,12 @@ def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
     """Declare a reduction axis over `range(*dom)`; `dom` must start at 0."""
     pair = isinstance(dom, tuple | list) and len(dom) == 2
     require(pair, ExprError, name, "a pair is needed, as in te.reduce_axis((0, n), 'k')", dom=dom)
-    lo, hi = dom
-    require(isinstance(lo, int) and lo == 0, ExprError, name, "a reduction axis must start at 0", dom=dom)
-    extent = hi.value if isinstance(hi, Const) else hi
-    if not isinstance(extent, Expr):
-        require(isinstance(extent, int) and extent > 0, ExprError, name, "the extent must be positive", dom=dom)
+    lo, extent = (python_number(x.value if isinstance(x, Const) else x) for x in dom)
+    law = "a reduction axis starts at 0; write te.reduce_axis((0, stop - start), 'k') and read at start + k"
+    require(isinstance(lo, int) and lo == 0, ExprError, name, law, dom=dom)
+    whole = isinstance(extent, int) and extent > 0
+    whole = extent.dtype in INTEGER_BITS if isinstance(extent, Expr) else whole
+    require(whole, ExprError, name, "the extent must be a positive integer, or an expression of one", dom=dom)
     return IterVar(name, INDEX, extent if isinstance(extent, Expr) else int(extent), "reduce")
 
 

@@ -17,11 +17,13 @@ from operator import attrgetter
 from typing import Any
 
 from .dag import ComputeDAG
+from .dtype import python_number
 from .errors import ScheduleError, require
 from .expr import IterVar
 from .fragment import Digit
 from .mma import OPERANDS, mma
 from .replay import apply
+from .spelling import Primitives
 from .state import Iter, Stage, State
 from .step import (
     Annotate,
@@ -93,7 +95,7 @@ def _is_positive(x: Any) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and 0 < x <= MAX_FACTOR
 
 
-class Schedule:
+class Schedule(Primitives, written="s"):
     """A growing list of steps on the computation of a DAG."""
 
     def __init__(self, start: State | ComputeDAG) -> None:
@@ -158,10 +160,9 @@ class Schedule:
 
     def rfactor(self, tensor: Tensor, axis: Axis, factor_axis: int = 0) -> Any:
         """Factor a reduction loop out into an axis of partial results; returns `<op>.rf`."""
-        handle = self[tensor]
         k = self.stage_id(tensor)
         rank = len(self.state.stages[k].op.axis)
-        self.apply(RFactor(k, handle.position(axis), factor_axis if factor_axis >= 0 else rank + 1 + factor_axis))
+        self.apply(RFactor(k, self[tensor].position(axis), factor_axis if factor_axis >= 0 else rank + 1 + factor_axis))
         op = self.state.stages[k].op
         return op.output() if op.num_outputs == 1 else [op.output(i) for i in range(op.num_outputs)]
 
@@ -176,7 +177,7 @@ class Schedule:
         return str(self.state)
 
 
-class StageHandle:
+class StageHandle(Primitives, written="s[C]"):
     """The primitives of one stage."""
 
     def __init__(self, schedule: Schedule, key: Any) -> None:
@@ -210,7 +211,8 @@ class StageHandle:
         for uid, v in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
             if v is axis:
                 return stage.vars[uid]
-        raise ScheduleError(f"{stage.op.name}: {self._misnamed(axis)}; its loops are {_names(stage.iters)}")
+        loops = ", ".join([it.name for it in stage.iters])
+        raise ScheduleError(f"{stage.op.name}: {self._misnamed(axis)}; its loops are {loops}")
 
     def _misnamed(self, axis: object) -> str:
         """Why something is no axis of the stage."""
@@ -236,11 +238,11 @@ class StageHandle:
         Before: `for i in 0..n`.  After `factor=f`: `for i.0 in 0..ceil(n/f): for i.1 in 0..f`, guarded when f does
         not divide n; `nparts=p` makes the outer loop p long instead.
         """
-        given = [x for x in (factor, nparts) if x is not None]
+        given = [python_number(x) for x in (factor, nparts) if x is not None]
         name = f"split {self.op.name}.{self._iter(axis).name}"
         require(len(given) == 1, ScheduleError, name, "either factor or nparts is needed", factor=factor, nparts=nparts)
-        ok = _is_positive(given[0])
-        require(ok, ScheduleError, name, "a positive integer is needed", factor=factor, nparts=nparts)
+        got = {"nparts" if factor is None else "factor": given[0]}
+        require(_is_positive(given[0]), ScheduleError, name, "a positive integer is needed", **got)
         position, extent = self.position(axis), self._iter(axis).extent
         advisory = extent if isinstance(extent, int) else 0
         self.schedule.apply(Split(self.id, position, advisory, (given[0],), factor is not None))
@@ -380,10 +382,6 @@ class StageHandle:
     def compute_root(self) -> None:
         """Compute the whole stage before its consumers."""
         self.schedule.apply(ComputeRoot(self.id))
-
-
-def _names(loops: Sequence[Iter]) -> str:
-    return ", ".join([it.name for it in loops])
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable
 from pathlib import Path
+
+from te_lite.spelling import did_you_mean
+
+__all__ = ["EXTRAS", "ansor", "did_you_mean", "install", "python"]
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "cuda": ("pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl"),
@@ -49,16 +50,3 @@ def _ansor() -> str:
 def install(extra: str) -> str:
     """The command that installs the packages of an extra."""
     return f"{python()} -m pip install {' '.join(EXTRAS[extra])}"
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean resnet-18? ` for `resnet18`: the one of `known` that is most like it; empty when none is."""
-    plain: dict[str, str] = {}
-    for one in known:
-        plain.setdefault(_plain(one), one)
-    found = difflib.get_close_matches(_plain(name), plain, 1, 0.6)
-    return f"did you mean {plain[found[0]]}? " if found else ""

@@ -22,6 +22,7 @@ from ..expr import (
     select,
 )
 from ..expr import logical_not as expr_not
+from ..misuse import operands_law
 from ..tensor import Tensor
 from .tag import BROADCAST, ELEMWISE
 from .utils import ax_compute, get_const_tuple
@@ -82,7 +83,7 @@ def _broadcast(name: str, f: Scalar) -> Broadcast:
 def _scalar(value: Any, what: str) -> Any:
     value = python_number(value)
     ok = isinstance(value, Expr | int | float)
-    require(ok, ExprError, what, "the operands must be tensors, expressions or numbers", got=type(value).__name__)
+    require(ok, ExprError, what, operands_law(value), got=type(value).__name__)
     return value
 
 

@@ -18,11 +18,13 @@ import codegen_c
 import te_lite as te
 from codegen_cuda.emit import emit as emit_cuda
 from te_lite import misuse, topi
+from te_lite.expr import CALLS
 from te_lite.schedule import Schedule, StageHandle
 
 ROOT = Path(__file__).parent.parent.parent
 A = te.placeholder((4, 5), name="A")
 V = te.placeholder((4,), name="V")
+N = te.placeholder((4,), "int32", name="N")
 K = te.reduce_axis((0, 5), "k")
 OTHER = te.compute((4,), lambda z: A[z, 0], name="O").op.axis[0]
 
@@ -47,7 +49,22 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (lambda i: te.sum(A[i, K], axis=K) + 1.0, "give it a te.compute of its own"),
     (lambda i: np.exp(A[i, 0]), r"np.exp: works on arrays, and A\[i, 0\] .*write te.exp"),
     (lambda i: np.maximum(A[i, 0], 0), "np.maximum: .*te.maximum"),
-    (lambda i: np.sum(A[i, 0]), "np.add.reduce: .*te.sum"),
+    (lambda i: np.sum(A[i, 0]), "np.sum: .*te.sum"),
+    (lambda i: np.add.reduce(A[i, 0]), "np.add.reduce: .*te.sum"),
+    (lambda i: np.dot(A[i, 0], A[i, 1]), r"np.dot: .*te.sum\(a\[i, k\]"),
+    (lambda i: np.where(i > 1, V[i], 0.0), "np.where: .*te.if_then_else"),
+    (lambda i: np.linalg.norm(V[i]), "np.linalg.norm: .*a function of te"),
+    (lambda i: np.ones(4)[i], "no value in Python.*index a te.placeholder instead of an array"),
+    (lambda i: np.array([V[i], V[i]]), "no value in Python.*a list of expressions instead of an array"),
+    (lambda i: V[i] * [1, 2, 3], r"an array is neither; make it a te.placeholder .*got value=\[1, 2, 3\]"),
+    (lambda i: np.longdouble(2) * V[i], "multiply: a number or an expression is needed"),
+    (lambda i: te.max(np.ones(4), V[i]), "an array is neither; make it a te.placeholder"),
+    (lambda i: V[i * 0.5], r"constant 0.5: does not fit the other operand, i, of int32; .*astype.*//"),
+    (lambda i: np.float32(1.5) * N[i], r"constant 1.5: does not fit the other operand, N\[i\], of int32; .*astype"),
+    (lambda i: A[i, 0.5], "A: an index must be an integer; .*got index=0.5"),
+    (lambda i: A["x", i], "A: an index must be an integer; .*got index='x'"),
+    (lambda i: V[np.arange(3)], r"V: an index must be an integer; .*got index=array\(\[0, 1, 2\]\)"),
+    (lambda i: V[V], r"V: an index must be an integer; .*got index=Tensor\(V"),
     (lambda i: np.float32(2) ** A[i, 0], "np.power: .*te.power"),
     (lambda i: math.exp(A[i, 0]), "no value in Python.*te.exp"),
     (lambda i: A[int(i), 0], "no value in Python.*astype"),
@@ -77,7 +94,7 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (lambda i: V[A[i, 0]], "an index must be an integer.*astype"),
     (lambda i: A, r"of a tensor an element, a\[i, j\]"),
     (lambda i: te.exp(A), r"of a tensor an element, a\[i, j\]"),
-    (lambda i: np.ones(3), "a number or an expression is needed"),
+    (lambda i: np.ones(3), "a number or an expression is needed, and an array is neither; make it a te.placeholder"),
     (lambda i: te.exp(i), r"a float is needed; write x.astype\('float32'\)"),
 ]
 
@@ -93,6 +110,56 @@ def test_a_reduction_axis_is_a_pair() -> None:
     for bad in (5, (5,), "k", None):
         with pytest.raises(te.ExprError, match=r"a pair is needed, as in te.reduce_axis\(\(0, n\), 'k'\)"):
             te.reduce_axis(bad)  # type: ignore[arg-type]
+    for bad in ((1, 5), ("a", 4), (0.0, 4)):
+        with pytest.raises(
+            te.ExprError, match=r"k: a reduction axis starts at 0; write .* and read at start \+ k, got"
+        ):
+            te.reduce_axis(bad, "k")  # type: ignore[arg-type]
+    for bad in ((0, 0), (0, -1), (0, 2.5), (0, A), (0, V[0])):
+        with pytest.raises(
+            te.ExprError, match="k: the extent must be a positive integer, or an expression of one, got"
+        ):
+            te.reduce_axis(bad, "k")  # type: ignore[arg-type]
+    assert te.reduce_axis((np.int64(0), np.int64(4)), "k").extent == 4  # type: ignore[arg-type]
+
+
+OPERATIONS: list[tuple[str, Callable[[Any, Any], Any], str]] = [
+    ("x << n", operator.lshift, r"x \* 2\*\*n"), ("x >> n", operator.rshift, r"x // 2\*\*n"),
+    ("x & y", operator.and_, "bit.*_and"),
+    ("x | y", operator.or_, "bit.*_or"), ("x ^ y", operator.xor, "bit.*_xor.* for a power"),
+    ("x ** y", operator.pow, r"power\(x, y\), or x \* x"), ("x @ y", operator.matmul, r"te.sum\(a\[i, k\]"),
+    ("divmod(x, y)", divmod, "x // y and x % y"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("python", "operation", "instead"), OPERATIONS)
+@pytest.mark.parametrize("x", [A, V[0], N[0], V[0] > 1.0])
+def test_an_operator_that_there_is_not(
+    python: str, operation: Callable[[Any, Any], Any], instead: str, x: te.Tensor | te.Expr
+) -> None:
+    for operands in ((x, 1), (1, x), (x, x)):
+        with pytest.raises(te.ExprError, match=rf"^{re.escape(python)} is not for .*; write .*{instead}"):
+            operation(*operands)
+
+
+@pytest.mark.parametrize("x", [A, V[0]])
+@pytest.mark.parametrize("function", [operator.pos, operator.invert, round, abs, math.trunc, math.floor, int, math.exp])
+def test_a_function_of_python_that_there_is_not(function: Callable[[Any], Any], x: te.Tensor | te.Expr) -> None:
+    with pytest.raises(te.ExprError, match=r"; write ") as info:
+        function(x)
+    assert "\n" not in str(info.value)
+
+
+def test_an_array_beside_an_expression_or_tensor() -> None:
+    functions = (operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod)
+    comparisons = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
+    for array in (np.ones(4), np.arange(3), np.ones((4, 5)), np.zeros(0), np.array(["a", "b"])):
+        for x, law in ((V[0], "an array is neither"), (A, "make a te.placeholder of an array")):
+            for f in (*functions, *(comparisons if x is not A else ())):
+                for operands in ((array, x), (x, array)):
+                    with pytest.raises(te.ExprError, match=law):
+                        f(*operands)
+        assert [array.__eq__(A), array.__ne__(A), A in [array]] == [False, True, False]
 
 
 @pytest.mark.parametrize("number", [np.float32(2), np.float64(2), np.int64(2), np.array(2.0), 2])
@@ -119,16 +186,30 @@ def test_equality_of_expressions_serves_dictionaries_everywhere() -> None:
     assert A[0, 0] != A[0, 1], "an element that fails ends the writing"
 
 
+MATMUL = "topi.nn.matmul(x, y), or a te.compute of te.sum(a[i, k] * b[k, j], axis=k) over a te.reduce_axis k"
+ELEMENTS = "te.compute, with the expression of an element, or a function of topi"
+
+
 @pytest.mark.parametrize(
     ("function", "instead"),
     [
-        (lambda: A @ A, "topi.nn.matmul(x, y)"), (lambda: np.ones((3, 4)) @ A, "topi.nn.matmul(x, y)"),
-        (lambda: A**2, "topi.power(x, y), or x * x"), (lambda: abs(A), "topi.abs(x)"),
+        (lambda: A @ A, MATMUL), (lambda: np.ones((3, 4)) @ A, MATMUL), (lambda: np.dot(A, A), MATMUL),
+        (lambda: np.matmul(A, A), MATMUL), (lambda: np.dot(A, np.ones((5, 2))), MATMUL),
+        (lambda: np.einsum("ij,jk->ik", A, A), MATMUL), (lambda: A**2, "topi.power(x, y), or x * x"),
+        (lambda: abs(A), "topi.abs(x)"), (lambda: A > 0, "topi.greater(x, y)"),
+        (lambda: A >= 2, "topi.greater_equal(x, y)"),
+        (lambda: np.greater(A, 0), "topi.greater(x, y)"), (lambda: np.exp(A), "topi.exp(x)"),
+        (lambda: np.sum(A, axis=0), "topi.sum(x, axis)"), (lambda: np.maximum(A, 0), "topi.maximum(x, y)"),
+        (lambda: np.concatenate([A, A]), "topi.concatenate((x, y), axis)"),
+        (lambda: np.reshape(A, 20), "topi.reshape(x, shape)"),
+        (lambda: np.cumsum(A), ELEMENTS), (lambda: np.add(A, A, out=np.ones(1)), ELEMENTS),
+        (lambda: np.asarray(A), ELEMENTS), (lambda: np.array([A, A]), ELEMENTS),
     ],
 )  # fmt: skip
 def test_a_tensor_is_no_array(function: Callable[[], Any], instead: str) -> None:
-    with pytest.raises(te.ExprError, match=rf"is not for tensors such as .*; write {re.escape(instead)}$"):
+    with pytest.raises(te.ExprError, match=rf"Tensor\(A, .*; write {re.escape(instead)}$") as info:
         function()
+    assert "\n" not in str(info.value)
 
 
 def test_what_arrays_have_and_tensors_lack() -> None:
@@ -137,16 +218,21 @@ def test_what_arrays_have_and_tensors_lack() -> None:
         with pytest.raises(AttributeError, match=rf"A, .* is no array and has no .{name}; write {re.escape(instead)}$"):
             getattr(A, name)
         assert callable(operator.attrgetter(instead.partition("(")[0].removeprefix("topi."))(topi))
-    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'shap'"):
+    with pytest.raises(AttributeError, match=r"'Tensor' object has no attribute 'shap'; did you mean shape\?$"):
         A.shap  # noqa: B018
     assert copy.copy(A) == A
 
 
 def test_what_is_written_instead_exists() -> None:
-    for name, instead in misuse.INSTEAD.items():
-        assert isinstance(getattr(np, name), np.ufunc) or name == "clip"
-        for word in re.findall(r"te\.(\w+)", instead):
-            assert word in te.__all__
+    for table in (misuse.INSTEAD, misuse.OF_TENSORS):
+        for name, instead in table.items():
+            assert callable(getattr(np, name, getattr(np.ndarray, name, None)))
+            for word in re.findall(r"\bte\.(\w+)", instead):
+                assert word in te.__all__
+            for word in re.findall(r"\btopi\.((?:nn\.)?\w+)", instead):
+                assert callable(operator.attrgetter(word)(topi))
+            for word in re.findall(r"te.call\('(\w+)'", instead):
+                assert word in CALLS
 
 
 def test_the_reference_names_all_of_the_language() -> None:
@@ -163,6 +249,31 @@ def test_the_reference_names_all_of_the_language() -> None:
 
 
 C = te.compute((4,), lambda i: A[i, 0] + 1.0, name="C")
+
+
+@pytest.mark.parametrize(
+    ("primitive", "text"),
+    [
+        (lambda s: s[C].vectorise, "s[C] has no 'vectorise'; did you mean vectorize? it has bind, compute_at, "),
+        (lambda s: s[C].spilt, "s[C] has no 'spilt'; did you mean split? "),
+        (lambda s: s[C].nothing_alike, "s[C] has no 'nothing_alike'; it has bind, "),
+        (lambda s: s.cache_wirte, "s has no 'cache_wirte'; did you mean cache_write? it has apply, "),
+        (lambda s: s.split, "s has no 'split'; write s[C].split(...)"),
+        (lambda s: s[C].rfactor, "s[C] has no 'rfactor'; write s.rfactor(...)"),
+    ],
+)
+def test_a_misspelt_primitive(primitive: Callable[[Any], object], text: str) -> None:
+    s = te.create_schedule(C.op)
+    with pytest.raises(AttributeError) as info:
+        primitive(s)
+    assert str(info.value).startswith(text) and not hasattr(s[C], "vectorise")
+    assert copy.copy(s).state is s.state
+
+
+def test_a_factor_may_be_a_number_of_numpy() -> None:
+    s = te.create_schedule(C.op)
+    s[C].split(C.op.axis[0], factor=np.int64(2))  # type: ignore[arg-type]
+    assert [loop.extent for loop in s.state.stages[s.stage_id(C)].iters] == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,8 @@ MISUSES: dict[str, tuple[str, Misuse]] = {
         lambda p: p.s[p.c].unroll(p.s[p.d].split(p.d.op.axis[0], factor=2)[0]),
     ),
     "split twice": ("C: i is split or fused already", lambda p: in_turn(*2 * [lambda: p.s[p.c].split(p.i, factor=2)])),
-    "no factor": ("split C.i: a positive integer is needed", lambda p: p.s[p.c].split(p.i, factor=0)),
+    "no factor": ("split C.i: a positive integer is needed, got factor=0", lambda p: p.s[p.c].split(p.i, factor=0)),
+    "no parts": ("split C.i: a positive integer is needed, got nparts=0", lambda p: p.s[p.c].split(p.i, nparts=0)),
     "negative factor": ("got factor=-3", lambda p: p.s[p.c].split(p.i, factor=-3)),
     "broken factor": ("got factor=1.5", lambda p: p.s[p.c].split(p.i, factor=1.5)),  # type: ignore[arg-type]
     "factor of truth": ("got factor=True", lambda p: p.s[p.c].split(p.i, factor=True)),
@@ -152,7 +153,7 @@ MISUSES: dict[str, tuple[str, Misuse]] = {
         "cache before moving the stage",
         lambda p: in_turn(lambda: attach(p), lambda: p.s.cache_write(p.c, "local")),
     ),
-    "rfactor of a spatial loop": ("must be a reduction loop", lambda p: p.s.rfactor(p.c, p.i)),
+    "rfactor of a spatial loop": ("a reduction loop; they are k, got loop='i'", lambda p: p.s.rfactor(p.c, p.i)),
     "rfactor of no reduction": ("rfactor D: is for reductions", lambda p: p.s.rfactor(p.d, p.d.op.axis[0])),
     "rfactor to nowhere": ("the position must be 0 to 2", lambda p: p.s.rfactor(p.c, p.k, 7)),
     "rfactor that would lose a split": (
