@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from te_lite.errors import require
+from te_lite.spelling import did_you_mean
 
 from ..ir.errors import GraphError
 from . import (
@@ -87,6 +88,11 @@ NETWORKS: Mapping[str, Entry] = {
 }
 
 
+def names_law(name: str) -> str:
+    """What is said of a name that is none of `NETWORKS`."""
+    return f"{did_you_mean(str(name), NETWORKS)}networks are {', '.join(NETWORKS)}"
+
+
 def get_workload(
     name: str,
     batch_size: int = 1,
@@ -103,7 +109,7 @@ def get_workload(
     network's own `get_workload`.  Raises GraphError for an unknown name or layout, and for an image that the network
     cannot take.
     """
-    require(name in NETWORKS, GraphError, "network", f"names are {', '.join(NETWORKS)}", name=name)
+    require(name in NETWORKS, GraphError, "network", names_law(name), name=name)
     entry = NETWORKS[name]
     known = layout in _LAYOUTS or (len(entry.image) == 4 and layout in ("NDHWC", "NCDHW"))
     require(known, GraphError, name, f"layouts are {' and '.join(_LAYOUTS)}", layout=layout)

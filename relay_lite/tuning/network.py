@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ansor.core.hints import did_you_mean
 from ansor.core.target import HALVES, STRICT, Target
 from te_lite.errors import require
 
@@ -25,7 +24,7 @@ from ..frontend.torch.importer import from_exported_program
 from ..ir.errors import GraphError
 from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Array
-from ..testing.by_name import NETWORKS, get_workload
+from ..testing.by_name import NETWORKS, get_workload, names_law
 from ..testing.live import calm_scores, live_inputs, live_params
 from ..transform import (
     ConvertLayout,
@@ -84,8 +83,7 @@ def load_network(
         law = f"a model is a file that ends in {SUFFIX} or {EXPORTED}"
         is_other = Path(source).suffix[1:].isalpha() and not source.endswith(SUFFIX)
         require(not is_other, GraphError, "network", law, got=source)
-        names = f"{did_you_mean(source, NETWORKS)}networks are {', '.join(NETWORKS)}"
-        law = f"{names}, or the path of a model that ends in {SUFFIX} or {EXPORTED}"
+        law = f"{names_law(source)}, or the path of a model that ends in {SUFFIX} or {EXPORTED}"
         require(source.endswith(SUFFIX), GraphError, "network", law, name=source)
         return _from_onnx(Path(source), batch_size, layout, image_size, shapes or {})
     require(not shapes, GraphError, source, "shapes of inputs are for ONNX models", shapes=shapes)

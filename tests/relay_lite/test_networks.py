@@ -331,7 +331,8 @@ def test_the_layout_is_the_one_that_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("resnet", {}, "network: names are resnet-18"),
+        ("resnet18", {}, "network: did you mean resnet-18\\? networks are resnet-18, .* got name='resnet18'"),
+        ("abacus", {}, "network: networks are resnet-18, .* got name='abacus'"),
         ("resnet-18", {"layout": "NWHC"}, "layouts are NHWC and NCHW"),
         ("resnet-18", {"layout": "NDHWC"}, "layouts are NHWC and NCHW"),
         ("resnet-18", {"image_shape": (28, 28, 3)}, "6n \\+ 2 layers"),
