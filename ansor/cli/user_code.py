@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +19,7 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from ..core.hints import did_you_mean
+from ..core.place import said
 from ..core.workloads import make_workload_key, register_workload, registered_name
 
 IMPORT = "Python to run first, a module or a .py file, for what it registers; may be given again"
@@ -43,10 +43,8 @@ def run_module(text: str) -> ModuleType:
         sys.path.insert(0, folder)
     try:
         return _imported_file(path.resolve()) if is_file else importlib.import_module(text)
-    except TaskError:
-        raise
     except (Exception, SystemExit) as error:
-        raise TaskError(f"{text}: cannot be imported: {_place(error)}{type(error).__name__}: {error}") from error
+        raise TaskError(f"{text}: cannot be imported: {said(error)}") from error
 
 
 def _imported_file(path: Path) -> ModuleType:
@@ -64,13 +62,6 @@ def _imported_file(path: Path) -> ModuleType:
         del sys.modules[path.stem]
         raise
     return module
-
-
-def _place(error: BaseException) -> str:
-    """Where the user's file failed; empty for a module that is not there."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    inside = [f for f in frames if f.filename != __file__ and not f.filename.startswith(importlib.__path__[0])]
-    return f"{Path(inside[-1].filename).name}, line {inside[-1].lineno}: " if inside else ""
 
 
 def workload_key(text: str, args: str | None) -> str:

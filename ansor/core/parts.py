@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from .errors import PASSING, PartError
+from .place import place
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -39,5 +40,6 @@ def asking_own(subject: str, method: str) -> Iterator[None]:
     except PASSING:
         raise
     except Exception as error:
-        text = " ".join(str(error).split())
-        raise PartError(f"{subject}: {method} raised {type(error).__name__}" + (f": {text}" if text else "")) from error
+        text, where = " ".join(str(error).split()), place(error)
+        raised = f"{method} raised {type(error).__name__}" + (f": {text}" if text else "")
+        raise PartError(f"{subject}: {raised}" + (f" ({where})" if where else "")) from error

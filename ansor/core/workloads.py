@@ -23,6 +23,7 @@ from te_lite.errors import TeError, require
 
 from .errors import TaskError
 from .hints import did_you_mean
+from .place import said
 
 WorkloadFunc = Callable[..., Sequence[Tensor]]
 
@@ -196,7 +197,9 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     try:
         tensors = func(*map(_from_json, data[1:]))
     except Exception as error:
-        raise TaskError(f"workload {data[0]!r}: its function refuses the arguments {data[1:]}: {error}") from error
+        raise TaskError(
+            f"workload {data[0]!r}: its function refuses the arguments {data[1:]}: {said(error)}"
+        ) from error
     ok = isinstance(tensors, list | tuple) and all(isinstance(t, Tensor) for t in tensors) and tensors
     law = "its function must give a list of tensors, inputs and outputs"
     require(ok, TaskError, f"workload {data[0]!r}", law, got=tensors)

@@ -28,6 +28,19 @@ def two(n, m):
 
 def broken(n):
     return [te.placeholder((n,), name="A")].no_such_thing
+
+def element(a):
+    return lambda i: a[i, i]
+
+def misread(n):
+    a = te.placeholder((n,), name="A"); return [a, te.compute((n,), element(a), name="B")]
+def empty(n): assert n < 0
+
+def long(n):
+    raise ValueError("one\\ntwo")
+
+def library(n):
+    return __import__("json").loads("x")
 """
 
 
@@ -86,7 +99,15 @@ def test_other_commands_know_it_by_an_import(name, record, capsys, monkeypatch):
         (["NAME.py:product_NAME", "--args", "1)(2"], "--args: numbers, texts and tuples with commas between them"),
         (["NAME.py:product_NAME", "--args", "open('x')"], "--args: numbers, texts and tuples with commas between them"),
         (["NAME.py:product_NAME", "--args", "1,tag=2"], "--args: arguments that have only names cannot be recorded"),
-        (["NAME.py:broken", "--args", "1"], "workload 'broken': its function refuses the arguments [1]"),
+        (
+            ["NAME.py:broken", "--args", "1"],
+            "'broken': its function refuses the arguments [1]: NAME.py, line 14: AttributeError: 'list' object has no",
+        ),
+        (["NAME.py:misread", "--args", "4"], "[4]: NAME.py, line 17: A: 1 index is needed, as in A[i], got indices=2"),
+        (["NAME.py:empty", "--args", "4"], "[4]: NAME.py, line 21: AssertionError\n"),
+        (["NAME.py:long", "--args", "4"], "[4]: NAME.py, line 24: ValueError: one two\n"),
+        (["NAME.py:library", "--args", "4"], "[4]: NAME.py, line 27: JSONDecodeError: Expecting value"),
+        (["matmul", "--import", "twice.py"], "cannot be imported: twice.py, line 4: workload 'f': another function is"),
         (["NAME.py:brokn"], "has no function 'brokn'; did you mean broken? its functions are"),
         (
             ["NAME.py"],
@@ -106,6 +127,9 @@ def test_other_commands_know_it_by_an_import(name, record, capsys, monkeypatch):
 )
 def test_mistakes_are_one_sentence(name, capsys, words, text):
     Path("fails.py").write_text("x = 1\nx / 0\n")
+    Path("twice.py").write_text(
+        "import ansor\nansor.register_workload('f', lambda: 1)\n\nansor.register_workload('f', print)\n"
+    )
     Path("exits.py").write_text("raise SystemExit(3)\n")
     Path("folder").mkdir()
     Path("folder/json.py").write_text("")

@@ -153,7 +153,8 @@ RAISES = {
 @pytest.mark.parametrize("text", RAISES)
 def test_a_part_that_raises_is_named(tasks: dict[str, ansor.SearchTask], text: str, target: str) -> None:
     error = raised(lambda: RAISES[text](tasks[target]))
-    assert str(error) == f"{text} IndexError: list index out of range"
+    line = fails.__code__.co_firstlineno + 1
+    assert str(error) == f"{text} IndexError: list index out of range (test_parts_that_raise.py, line {line})"
     assert isinstance(error.__cause__, IndexError)
 
 
