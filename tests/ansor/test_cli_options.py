@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +124,18 @@ def test_what_was_not_measured_is_not_compared(tmp_path: Path, capsys: Any) -> N
     assert not log.exists()
 
 
-def test_reads_of_what_is_not_there_end_a_search_before_it_begins(tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "mine.py").write_text(
+def test_reads_of_what_is_not_there_end_a_search_before_it_begins(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "reads_outside", None)
+    monkeypatch.delitem(sys.modules, "reads_outside")
+    (tmp_path / "reads_outside.py").write_text(
         "import te_lite as te\n\n\ndef shifted(n):\n    a = te.placeholder((n, n), name='a')\n"
         "    return [a, te.compute((n, n), lambda i, j: a[i, j + 1], name='b')]\n"
     )
     log = tmp_path / "log.json"
-    assert main(["tune", f"{tmp_path}/mine.py:shifted", "--args", "16", "--trials", "4", "--log", str(log)]) != 0
+    words = ["--args", "16", "--trials", "4", "--log", str(log)]
+    assert main(["tune", f"{tmp_path}/reads_outside.py:shifted", *words]) == 2
     out = capsys.readouterr()
     assert "index 16 of dimension 1 in `a[i, (j + 1)]`" in out.err and out.err.count("\n") == 1
     assert "[0]" not in out.out and not log.exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from ansor.cli.main import main
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A log of three records."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "mine", None)
+    monkeypatch.delitem(sys.modules, "mine")
     task = ansor.SearchTask("matmul", (8, 8, 8), target="c")
     inp = ansor.MeasureInput(task, task.compute_dag.init_state)
     results = [ansor.MeasureResult((c,), 0, "", 0.5, 1_700_000_000) for c in (3e-3, 1e-3, 2e-3)]

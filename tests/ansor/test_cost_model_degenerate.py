@@ -58,7 +58,7 @@ def test_degenerate_training_sets(features, costs, matmul_task, caplog):
     if not learnable:
         assert len(set(scores)) == 20
     warnings = [r.message for r in caplog.records if r.levelno == logging.WARNING]
-    assert len([m for m in warnings if "apart" in m]) == (not learnable)
+    assert len([m for m in warnings if "to learn from" in m]) == (not learnable)
     assert len([m for m in warnings if "left out" in m]) == (len(usable) < len(seconds))
 
 

@@ -12,6 +12,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
+from ansor.policy import task_actions
 from ansor.records.failures import MOST_REASON, failure_line, read_failure
 from ansor.records.summary import summary_of
 
@@ -33,11 +34,14 @@ REASON = "REFUSED: UnsafeError: B: in_bounds: index 16 of dimension 0 in `A["
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(MINE)
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.setitem(sys.modules, "mine", None)
+    monkeypatch.delitem(sys.modules, "mine")
     return tmp_path
 
 
-def test_a_workload_that_reads_outside(capsys: Any) -> None:
+def test_a_workload_whose_programs_are_all_refused(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads outside, which is refused at the door, too; nobody stands there."""
+    monkeypatch.setattr(task_actions, "require_reads_inside", lambda dag: None)
     command = ["tune", "mine.py:outside", "--args", "16", "--seed", "0", "--log", "log.json"]
     for options, place in ((["--trials", "2"], "out"), (["--trials", "3", "--verbose", "0"], "err"), ([], "err")):
         assert main([*command, *(options or ["--trials", "3"])]) == 1
