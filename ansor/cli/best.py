@@ -18,6 +18,7 @@ from ..records.best import best_first, best_records
 from ..records.confirmed import SettledReader
 from ..records.lines import believed
 from .log import is_called
+from .workload import add_chosen
 
 NAME = "best"
 Best = Mapping[tuple[str, str], tuple[MeasureInput, MeasureResult]]
@@ -28,7 +29,7 @@ def add_parser(commands: Any) -> Any:
     """Add the command to the subcommands of a parser, and give its parser."""
     parser = commands.add_parser(NAME, help="show the best program of each workload in a log")
     parser.add_argument("log")
-    parser.add_argument("--workload", help="only the workload of this name, or this workload key")
+    add_chosen(parser)
     text = "also print the program: schedule, or the target's kind (c, cuda, ...) for its source"
     parser.add_argument("--print", dest="mode", metavar="WHAT", help=text)
     return parser

@@ -17,10 +17,10 @@ from ..policy.default_schedule import default_state
 from ..sketch import generate_sketches
 from ..sketch.plain import untuned_state
 from .best import best_of
-from .workload import add_workload, workload_key
+from .workload import CHOSEN, add_workload, workload_key
 
 ALSO = "; or a LOG, for its best program"
-OF_LOG = "only the workload of this name, or this workload key, of a LOG"
+OF_LOG = f"of a LOG, {CHOSEN}"
 TARGET = "what a workload is compiled for (default: c)"
 SKETCH = "of a workload, number N (from 0) of Ansor's sketches, with open lengths, and not the default schedule"
 

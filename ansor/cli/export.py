@@ -13,6 +13,7 @@ from ..core.sealed_folder import require_new
 from ..core.target import Target
 from ..records.baselines import known_baselines
 from .best import Best, best_of, summary_text
+from .workload import add_chosen
 
 NAME = "export"
 
@@ -23,7 +24,7 @@ def add_parser(commands: Any) -> Any:
     parser = commands.add_parser(NAME, help=text)
     parser.add_argument("log")
     parser.add_argument("folder", metavar="DIR", help="a new or empty folder")
-    parser.add_argument("--workload", help="the workload of this name, or this workload key, where a log has several")
+    add_chosen(parser)
     target = "what to compile for (default: as recorded); with -arch=sm_90 a program for GPUs is compiled without one"
     parser.add_argument("--target", help=target)
     return parser

@@ -15,6 +15,7 @@ from ..core.task import SearchTask
 from ..core.wording import counted
 from ..measure.progress import rate_text, seconds_text, spread_text
 from ..records.summary import LogSummary, TaskSummary, is_one_of, names_of
+from .workload import add_chosen
 
 NAME = "log"
 BAR = 40
@@ -25,7 +26,7 @@ def add_parser(commands: Any) -> Any:
     parser = commands.add_parser(NAME, help="what a log holds: tasks, trials, failures, the best over the trials")
     parser.add_argument("logs", nargs="+", metavar="LOG")
     parser.add_argument("--compare", action="store_true", help="put the tasks of two logs beside each other")
-    parser.add_argument("--workload", help="only the tasks of this name, or this workload key")
+    add_chosen(parser)
     return parser
 
 

@@ -28,6 +28,7 @@ from ..records.lines import Record, RecordReader, workload_of
 from ..records.recorder import RecordToFile
 from . import devices as cli_devices
 from .log import is_called
+from .workload import add_chosen
 
 NAME = "remeasure"
 WIDTH = max(len(which.value) for which in Baseline)
@@ -42,7 +43,7 @@ def add_parser(commands: Any) -> Any:
     parser = commands.add_parser(NAME, help=text)
     parser.add_argument("log")
     parser.add_argument("--best", type=int, default=FINALISTS, metavar="K", help=f"how many (default: {FINALISTS})")
-    parser.add_argument("--workload", help="only the workload of this name, or this workload key")
+    add_chosen(parser)
     parser.add_argument("--devices", help=cli_devices.OPTION)
     return parser
 

@@ -11,6 +11,7 @@ from te_lite.errors import require
 
 from ..core.errors import NoRecordError, TaskError
 from ..report.page import write_report
+from .workload import add_chosen
 from .written import require_folder, require_like
 
 NAME = "report"
@@ -21,7 +22,7 @@ def add_parser(commands: Any) -> Any:
     parser = commands.add_parser(NAME, help="write a page on one or several logs: curves, decisions, best programs")
     parser.add_argument("logs", nargs="+", metavar="LOG")
     parser.add_argument("-o", "--output", default="report.html", help="the file to write (default: report.html)")
-    parser.add_argument("--workload", help="only the workload of this name, or this workload key")
+    add_chosen(parser)
     text = "write it again every S seconds (default 10) until Ctrl-C; a browser that shows it loads it again"
     parser.add_argument("--follow", nargs="?", const=10, type=int, metavar="S", help=text)
     return parser

@@ -12,6 +12,8 @@ from ..core.errors import TaskError
 from ..core.hints import did_you_mean
 from . import user_code
 
+CHOSEN = 'only the workload of this name, like matmul or "matmul(64,64,64)", or of this workload key'
+
 CATALOGUE = "\n".join(["workloads and their usual shapes:", *[f"  {n:<17} {e.text}" for n, e in CATALOG.items()]])
 SHAPE = "all numbers in order, or some by name (N=1,H=7), the others as usual; without it, the usual shape (below)"
 NAMED = f"{', '.join(CATALOG)}; or FILE.py:FUNCTION or MODULE:FUNCTION, a function that gives tensors"
@@ -23,6 +25,11 @@ def add_workload(parser: Any, also: str = "") -> None:
     parser.add_argument("--shape", help=SHAPE)
     text = "the arguments of a FUNCTION of your own, as Python writes them: 1,(2,2) or n=1,m=2"
     parser.add_argument("--args", metavar="ARGS", help=text)
+
+
+def add_chosen(parser: Any) -> None:
+    """Give a command that reads a log the option `--workload`."""
+    parser.add_argument("--workload", help=CHOSEN)
 
 
 def workload_key(args: argparse.Namespace) -> str:
