@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from te_lite.errors import TeError, require
+from te_lite.verify_reads import require_reads_inside
 
 from ..core.backends import backend
 from ..core.catalog import CATALOG
@@ -152,6 +153,7 @@ def tune(args: argparse.Namespace) -> int:
         check_torch(task)
     log = checked_log(args.log or f"{args.workload.rpartition(':')[2]}.json")
     policy = SketchPolicy(task, XGBModel(seed=args.seed), seed=args.seed, verbose=args.verbose)
+    require_reads_inside(task.compute_dag)
     if none:
         return _show_choice(policy, log if args.resume else None)
     trials = cli_budget.new_trials(args, _recorded(log, task) if args.resume else 0, str(log))

@@ -11,19 +11,27 @@ from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..sketch.plain import untuned_state
 from .default_schedule import default_state
-from .search_failure import failing
+from .search_failure import SearchFailed, failing
 
 
 def start_baselines(task: SearchTask, policy: Any, measurer: ProgramMeasurer) -> None:
     """Begin to measure the programs of a task that nobody searched for, those that the measurer does not know yet.
 
-    Raises SearchFailed where the default schedule cannot be drawn up, and what `ProgramMeasurer.start` raises.
+    Raises SearchFailed, when the others are begun, where the default schedule cannot be drawn up, and what
+    `ProgramMeasurer.start` raises.
     """
+    failure: SearchFailed | None = None
     for which in measurer.missing_baselines(task):
-        with failing(task, policy):
-            state = _state(task, which)
+        try:
+            with failing(task, policy):
+                state = _state(task, which)
+        except SearchFailed as error:
+            failure = error
+            continue
         if state is not None:
             measurer.start_baseline(task, policy, which, state)
+    if failure is not None:
+        raise failure
 
 
 def _state(task: SearchTask, which: Baseline) -> State | None:

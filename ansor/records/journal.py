@@ -39,19 +39,16 @@ def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
 
 
 def ensure_writable(path: str | os.PathLike[str]) -> None:
-    """Make the directories of `path`, if missing.  Raises JournalError where nothing can be added.
-
-    A file that was missing is made to see whether it can be, and removed: it comes with its first line.
-    """
+    """Make the directories of `path` and the file, if missing.  Raises JournalError where nothing can be added."""
     path = Path(path)
     _require_plain_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        missing = not path.exists()
-        with _locked(path) as fd:
+        fd = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
             _require_unpacked(fd, path)
-            if missing and os.fstat(fd).st_size == 0:
-                path.unlink()
+        finally:
+            os.close(fd)
     except OSError as error:
         raise _cannot(path, "written", error) from error
 
