@@ -68,7 +68,7 @@ def fastest(record: Callable[[Way], Callable[[int], float]]) -> Way:
 def _least(record: Callable[[Way], Callable[[int], float]], ways: Sequence[Way]) -> Way:
     timed: Mapping[Way, Callable[[int], float]] = {way: record(way) for way in ways}
     runs = {way: max(1, round(RUN_SECONDS / max(seconds(1), 1e-6))) for way, seconds in timed.items()}
-    figures = {way: [] for way in ways}  # type: dict[Way, list[float]]
+    figures: dict[Way, list[float]] = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way, seconds in timed.items():
             figures[way].append(seconds(runs[way]) / runs[way])
