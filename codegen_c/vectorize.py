@@ -5,18 +5,35 @@ has a power of two as its extent, or any number where vectors can be read and wr
 of 8, of which one lane is not used).  Its stores are contiguous in the lane, and its values can be written as vector
 arithmetic (functions of float32 are, see functions.py): operands are contiguous, equal in all lanes, or - in
 accumulations only, where registers matter more than anything else - gathered lane by lane.  Loops that do not fit stay
-as they are, for the compiler's own vectorizer.
+as they are, for the compiler's own vectorizer.  Arrays that an iteration has for itself (the values of a reduction of
+several, until all of them are known) become arrays of all iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from te_lite.c_text import BYTES
 from te_lite.expr import Binary, BufferLoad, Call, Cast, Const, Expr, Select, Var, binary, const
 from te_lite.register_tile import MASKED_DTYPES, VECTOR_DTYPES, vector_pieces
-from te_lite.stmt import For, ForKind, If, Seq, Stmt, Store, bodies, map_exprs, seq, with_bodies
+from te_lite.stmt import (
+    Alloc,
+    Buffer,
+    For,
+    ForKind,
+    If,
+    Seq,
+    Stmt,
+    Store,
+    allocated,
+    bodies,
+    exprs_of,
+    map_exprs,
+    seq,
+    stmts_of,
+    with_bodies,
+)
 from te_lite.visit import children, free_vars, substitute, walk
 
 from .functions import in_vectors
@@ -45,11 +62,24 @@ class Vectorizer:
             zero = {s.var: const(0, s.var.dtype)}
             return self.stmt(map_exprs(s.body, lambda e: substitute(e, zero)))
         if s.kind is ForKind.VECTORIZED:
-            dtypes = self._dtypes(s)
+            arrays, loop = self._with_arrays_outside(s)
+            dtypes = self._dtypes(loop)
             if dtypes:
                 in_part = self.options.masks and dtypes <= set(MASKED_DTYPES)
-                return self._pieces(s, self.options.vector_bytes // max(BYTES[d] for d in dtypes), in_part)
+                lanes = self.options.vector_bytes // max(BYTES[d] for d in dtypes)
+                return allocated(arrays, self._pieces(loop, lanes, in_part))
         return with_bodies(s, (self.stmt(s.body),))
+
+    def _with_arrays_outside(self, loop: For) -> tuple[list[Buffer], For]:
+        """The arrays that an iteration allocates, if each lane has an element of its own, and the loop without them."""
+        arrays, body = [], loop.body
+        while isinstance(body, Alloc):
+            arrays.append(body.buffer)
+            body = body.body
+        own = all(b.size == loop.extent for b in arrays)
+        if not own or not all(self.indices.contiguous(i, loop.var, loop.extent) for i in _indices_of(body, arrays)):
+            return [], loop
+        return arrays, replace(loop, body=body)
 
     def _dtypes(self, loop: For) -> set[str]:
         """The types of the elements that the loop computes with; none when it cannot be a vector."""
@@ -131,6 +161,15 @@ def has_vector_form(e: Expr, var: Var) -> bool:
         case Call():
             return in_vectors(e)
     return False
+
+
+def _indices_of(s: Stmt, arrays: Sequence[Buffer]) -> Iterator[Expr]:
+    """Where the arrays are read and written."""
+    for inner in stmts_of(s):
+        if isinstance(inner, Store) and inner.buffer in arrays:
+            yield inner.index
+        for e in exprs_of(inner):
+            yield from [load.index for load in walk(e) if isinstance(load, BufferLoad) and load.buffer in arrays]
 
 
 def _gathered_well(offsets: list[int]) -> bool:

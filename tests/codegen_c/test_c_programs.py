@@ -9,7 +9,7 @@ import pytest
 
 import codegen_c
 from te_lite.expr import call, cast, const, if_then_else, maximum, minimum, select
-from te_lite.stmt import Alloc, Buffer, If, Store, seq
+from te_lite.stmt import Alloc, Buffer, If, Store, allocated, seq
 
 from .c_programs import P, S, U, V, assert_close, check, conv2d, conv2d_numpy, func, matmul, nest, random_array, v
 
@@ -366,3 +366,30 @@ def test_scalar_results_agree_with_float64():
     assert_close(np.array([1.0], "float32"), np.array([1.00001]), "float32")
     with pytest.raises(AssertionError):
         assert_close(np.array([1.0], "float32"), np.array([1.01]), "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("lanes", [3, 8, 24, 64])
+@pytest.mark.parametrize("place", ["own", "own, two deep", "turned", "one for all"])
+def test_values_kept_until_all_are_known(lanes: int, dtype: str, place: str) -> None:
+    """sums + x, weighted + sums * x: through arrays of an iteration, in vectors where lanes own them."""
+    rows = 5
+    a = Buffer("a", dtype, (rows, lanes))
+    outs = [Buffer(n, dtype, (lanes,)) for n in ("sums", "weighted")]
+    shape = {"own": (lanes,), "own, two deep": (lanes, 1), "turned": (lanes,), "one for all": (1,)}[place]
+    kept = [Buffer(f"{b.name}_next", dtype, shape, "local") for b in outs]
+    r, j, i = v("r", "j", "i")
+    at = {"turned": const(lanes - 1) - j, "one for all": const(0)}.get(place, j)
+    x, (old, weighted) = a[r * lanes + j], [b[j] for b in outs]
+    stores = [Store(kept[0], at, old + x), Store(kept[1], at, weighted + old * x)]
+    stores += [Store(b, j, t[at]) for b, t in zip(outs, kept, strict=True)]
+    first = nest((i, lanes, V), seq(*[Store(b, i, const(0, dtype)) for b in outs]))
+    f = func([a, *outs], seq(first, nest((r, rows, S), (j, lanes, V), allocated(kept, seq(*stores)))))
+    data = random_array(np.random.default_rng(lanes), a)
+    sums, total = np.zeros(lanes, dtype), np.zeros(lanes, dtype)
+    for row in data:
+        sums, total = sums + row, total + sums * row
+    check(f, [data], [sums, total])
+    if lanes == 24 and dtype == "float32":
+        source = codegen_c.emit(f, options=codegen_c.Options(vector_bytes=32))
+        assert ("f32x8 sums_next0, sums_next1, sums_next2;" in source) == place.startswith("own")
