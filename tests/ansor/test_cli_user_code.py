@@ -107,7 +107,7 @@ def test_other_commands_know_it_by_an_import(name, record, capsys, monkeypatch):
         (["NAME.py:empty", "--args", "4"], "[4]: NAME.py, line 21: AssertionError\n"),
         (["NAME.py:long", "--args", "4"], "[4]: NAME.py, line 24: ValueError: one two\n"),
         (["NAME.py:library", "--args", "4"], "[4]: NAME.py, line 27: JSONDecodeError: Expecting value"),
-        (["matmul", "--import", "twice.py"], "cannot be imported: twice.py, line 4: workload 'f': another function is"),
+        (["matmul", "--import", "twice.py"], "twice.py, line 4: workload 'NAME_twice': another function is"),
         (["NAME.py:brokn"], "has no function 'brokn'; did you mean broken? its functions are"),
         (
             ["NAME.py"],
@@ -128,7 +128,8 @@ def test_other_commands_know_it_by_an_import(name, record, capsys, monkeypatch):
 def test_mistakes_are_one_sentence(name, capsys, words, text):
     Path("fails.py").write_text("x = 1\nx / 0\n")
     Path("twice.py").write_text(
-        "import ansor\nansor.register_workload('f', lambda: 1)\n\nansor.register_workload('f', print)\n"
+        f"import ansor\nansor.register_workload('{name}_twice', lambda: 1)\n\n"
+        f"ansor.register_workload('{name}_twice', print)\n"
     )
     Path("exits.py").write_text("raise SystemExit(3)\n")
     Path("folder").mkdir()
