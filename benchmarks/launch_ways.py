@@ -10,15 +10,13 @@ called in a row.  The way that a network takes on its own is named below the tab
 from __future__ import annotations
 
 import statistics
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ansor.core.target import PRECISIONS, STRICT
 from benchmarks import report
-from codegen_cuda.launch_ways import TIMED, Way
+from codegen_cuda.launch_ways import WAYS, Way, figures_of
 from relay_lite.tuning.network import in_precision, load_network
 from relay_lite.tuning.tune_network import compile_best
 
@@ -43,20 +41,14 @@ def main() -> None:
     module = compile_best(network, target, options.log or [])
     module.run(**network.inputs(np.random.default_rng(0)))
     executor: Any = module._executor
-    ways = [w for way in TIMED for w in (replace(way, fetches=False), way)]
-    timed = {way: partial(executor.seconds_of, executor.recorded(way).launch) for way in ways}
-    runs = {way: max(1, round(SECONDS / seconds(1))) for way, seconds in timed.items()}
-    figures: dict[Way, list[float]] = {way: [] for way in ways}
-    for _ in range(ROUNDS):
-        for way, seconds in timed.items():
-            figures[way].append(1e6 * seconds(runs[way]) / runs[way])
-    rows: list[list[Any]] = [[way_text(way), statistics.median(figures[way]), min(figures[way])] for way in ways]
+    figures = figures_of(executor.timed, WAYS, ROUNDS, SECONDS)
+    rows: list[list[Any]] = [[way_text(w), 1e6 * statistics.median(f), 1e6 * min(f)] for w, f in figures.items()]
     report.table(rows, ["kernels follow each other", "us", "least us"])
     alone = 1e6 * sum(seconds for _, seconds in module.profile(20))
     print(f"all kernels alone: {alone:.1f} us; taken: {way_text(executor.way)}")
     found = {
-        "network": network.name, "precision": options.precision, "us": {way_text(w): figures[w] for w in ways},
-        "alone_us": alone, "taken": way_text(executor.way),
+        "network": network.name, "precision": options.precision, "alone_us": alone, "taken": way_text(executor.way),
+        "us": {way_text(w): [1e6 * x for x in f] for w, f in figures.items()},
     }  # fmt: skip
     report.write_json(options.json, found, device)
 

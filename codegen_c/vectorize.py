@@ -11,7 +11,7 @@ several, until all of them are known) become arrays of all iterations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from te_lite.c_text import BYTES
@@ -28,14 +28,13 @@ from te_lite.stmt import (
     Store,
     allocated,
     bodies,
-    exprs_of,
     map_exprs,
     seq,
-    stmts_of,
     with_bodies,
 )
 from te_lite.visit import children, free_vars, substitute, walk
 
+from .accesses import accesses
 from .functions import in_vectors
 from .host import Options
 from .indices import Indices
@@ -76,8 +75,9 @@ class Vectorizer:
         while isinstance(body, Alloc):
             arrays.append(body.buffer)
             body = body.body
+        places = [index for b in arrays for index, _ in accesses(body, b)]
         own = all(b.size == loop.extent for b in arrays)
-        if not own or not all(self.indices.contiguous(i, loop.var, loop.extent) for i in _indices_of(body, arrays)):
+        if not own or not all(self.indices.contiguous(index, loop.var, loop.extent) for index in places):
             return [], loop
         return arrays, replace(loop, body=body)
 
@@ -161,15 +161,6 @@ def has_vector_form(e: Expr, var: Var) -> bool:
         case Call():
             return in_vectors(e)
     return False
-
-
-def _indices_of(s: Stmt, arrays: Sequence[Buffer]) -> Iterator[Expr]:
-    """Where the arrays are read and written."""
-    for inner in stmts_of(s):
-        if isinstance(inner, Store) and inner.buffer in arrays:
-            yield inner.index
-        for e in exprs_of(inner):
-            yield from [load.index for load in walk(e) if isinstance(load, BufferLoad) and load.buffer in arrays]
 
 
 def _gathered_well(offsets: list[int]) -> bool:

@@ -137,7 +137,7 @@ class CudaDevice:
     """Device number `index`; an `ansor.core.backend.Device` that checks arrays itself (`ChecksArrays`)."""
 
     def __init__(self, index: int) -> None:
-        self.cuda = driver()
+        self._index, self.cuda = index, driver()
         self.arch = architecture(index)
         self.context = self.cuda.Device(index).retain_primary_context()
         self.context.push()
@@ -200,17 +200,9 @@ class CudaDevice:
         )
 
     @cached_property
-    def multiprocessors(self) -> int:
-        """How many there are."""
-        return self._number("MULTIPROCESSOR_COUNT")
-
-    @cached_property
-    def l2_bytes(self) -> int:
-        """The size of the cache that all multiprocessors share."""
-        return self._number("L2_CACHE_SIZE")
-
-    def _number(self, name: str) -> int:
-        return int(self.context.get_device().get_attribute(getattr(self.cuda.device_attribute, name)))
+    def numbers(self) -> DeviceNumbers:
+        """What the driver says of it."""
+        return device_numbers(self._index)
 
     @cached_property
     def stopwatch(self) -> Stopwatch:
@@ -254,8 +246,8 @@ class DeviceProgram:
         for n, (f, k) in enumerate(self._kernels):
             values = [pointers[a] for a in k["arguments"]]
             if self.told:
-                here = ahead if n == 0 else ahead.without_weights
-                values += here.arguments(math.prod(k["grid"]), self.device.multiprocessors)
+                here = ahead if n == 0 else Ahead(ahead.trigger)
+                values += here.arguments(math.prod(k["grid"]), self.device.numbers.multiprocessors)
             calls.append((f, tuple(k["grid"]), tuple(k["block"]), values, int(k["dynamic_bytes"])))
         return calls
 

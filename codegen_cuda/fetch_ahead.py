@@ -8,6 +8,7 @@ what a step fetches is then one range of bytes, that of the parameters first use
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -62,13 +63,12 @@ def laid_out(plan: ExecutionPlan, alignment: int, cache_bytes: int) -> Weights:
     The first step fetches for the steps up to `AHEAD`, each other one for that `AHEAD` steps later, at most a
     `CACHE_SHARE`th of a cache of `cache_bytes`.
     """
-    params = list(dict.fromkeys([place.storage for place in plan.params]))
-    used = {s: k for k, step in reversed(list(enumerate(plan.steps))) for s in step.storages}
     steps = len(plan.steps)
-    order = sorted(params, key=lambda s: used.get(s, steps))
-    sizes = [-(-plan.storages[s].nbytes // alignment) * alignment for s in order]
-    ends = list(accumulate(sizes, initial=0))
-    until = [sum(size for s, size in zip(order, sizes, strict=True) if used.get(s, steps) <= k) for k in range(steps)]
+    used = {s: k for k, step in reversed(list(enumerate(plan.steps))) for s in step.storages}
+    order = sorted(dict.fromkeys([place.storage for place in plan.params]), key=lambda s: used.get(s, steps))
+    ends = list(accumulate([-(-plan.storages[s].nbytes // alignment) * alignment for s in order], initial=0))
+    firsts = [used.get(s, steps) for s in order]
+    until = [ends[bisect_right(firsts, k)] for k in range(steps)]
     most = cache_bytes // CACHE_SHARE // UNIT * UNIT
     fetched = []
     for k in range(steps):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from .early_launch import Trigger
 from .fetch_ahead import share
@@ -26,11 +25,6 @@ class Ahead:
     trigger: Trigger = Trigger.END
     address: int = 0
     nbytes: int = 0
-
-    @cached_property
-    def without_weights(self) -> Ahead:
-        """The same, fetching nothing."""
-        return replace(self, address=0, nbytes=0)
 
     def arguments(self, blocks: int, multiprocessors: int) -> list[int]:
         """The values of `early_launch.PARAMS` for a kernel of `blocks` blocks."""
@@ -53,6 +47,8 @@ PLAIN = Way(False, Trigger.END, False)
 UNTOLD = Way(True, Trigger.START, False)
 """That of kernels that take no word: they begin the next one at their start."""
 TIMED = (replace(PLAIN, fetches=True), *[Way(True, trigger, True) for trigger in Trigger])
+WAYS = (*TIMED, *[replace(way, fetches=False) for way in TIMED])
+"""All that kernels that take a word know."""
 
 
 def fastest(record: Callable[[Way], Callable[[int], float]]) -> Way:
@@ -66,10 +62,19 @@ def fastest(record: Callable[[Way], Callable[[int], float]]) -> Way:
 
 
 def _least(record: Callable[[Way], Callable[[int], float]], ways: Sequence[Way]) -> Way:
-    timed: Mapping[Way, Callable[[int], float]] = {way: record(way) for way in ways}
-    runs = {way: max(1, round(RUN_SECONDS / max(seconds(1), 1e-6))) for way, seconds in timed.items()}
-    figures: dict[Way, list[float]] = {way: [] for way in ways}
-    for _ in range(ROUNDS):
-        for way, seconds in timed.items():
-            figures[way].append(seconds(runs[way]) / runs[way])
+    figures = figures_of(record, ways)
     return min(ways, key=lambda way: min(figures[way]))
+
+
+def figures_of(
+    record: Callable[[Way], Callable[[int], float]], ways: Sequence[Way], rounds: int = ROUNDS,
+    seconds: float = RUN_SECONDS,
+) -> Mapping[Way, list[float]]:  # fmt: skip
+    """The seconds of a run by way, a figure a round, each the mean of runs for so many `seconds`; ways take turns."""
+    timed = {way: record(way) for way in ways}
+    runs = {way: max(1, round(seconds / max(of(1), 1e-6))) for way, of in timed.items()}
+    figures: dict[Way, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, of in timed.items():
+            figures[way].append(of(runs[way]) / runs[way])
+    return figures

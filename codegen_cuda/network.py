@@ -55,7 +55,7 @@ class CudaExecutor:
             for name, kernel in network.kernels.items()
         }
         self._arena = self.device.empty((self.plan.arena_bytes,), np.uint8)
-        self._weights = laid_out(self.plan, ALIGNMENT, self.device.l2_bytes)
+        self._weights = laid_out(self.plan, ALIGNMENT, self.device.numbers.l2_bytes)
         self._pool = self.device.empty((self._weights.nbytes,), np.uint8)
         self._memory: list[Any] = [self._external(k) for k in range(self.plan.externals)]
         for place in self.plan.params:
@@ -103,7 +103,11 @@ class CudaExecutor:
             return PLAIN
         if not all(program.told for program in programs):
             return UNTOLD
-        return fastest(lambda way: partial(self.seconds_of, self.recorded(way).launch))
+        return fastest(self.timed)
+
+    def timed(self, way: Way) -> Callable[[int], float]:
+        """What gives the seconds of so many runs in a way."""
+        return partial(self.seconds_of, self.recorded(way).launch)
 
     @cached_property
     def graph(self) -> LaunchGraph:

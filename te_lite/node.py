@@ -308,7 +308,8 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
     if isinstance(value, Expr):
         return value
     number = python_number(value)
-    require(isinstance(number, int | float), ExprError, "expression", operand_law(number), value=number)
+    if not isinstance(number, int | float):
+        raise ExprError(f"expression: {operand_law(number)}, got value={number!r}")
     return const(number, dtype)
 
 

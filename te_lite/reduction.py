@@ -39,8 +39,7 @@ def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
     lo, extent = (python_number(x.value if isinstance(x, Const) else x) for x in dom)
     law = "a reduction axis starts at 0; write te.reduce_axis((0, stop - start), 'k') and read at start + k"
     require(isinstance(lo, int) and lo == 0, ExprError, name, law, dom=dom)
-    whole = isinstance(extent, int) and extent > 0
-    whole = extent.dtype in INTEGER_BITS if isinstance(extent, Expr) else whole
+    whole = extent.dtype in INTEGER_BITS if isinstance(extent, Expr) else isinstance(extent, int) and extent > 0
     require(whole, ExprError, name, "the extent must be a positive integer, or an expression of one", dom=dom)
     return IterVar(name, INDEX, extent if isinstance(extent, Expr) else int(extent), "reduce")
 

@@ -71,7 +71,6 @@ def compare(
     arrays = [aligned_copy(inputs[t] if t in inputs else poison(t.shape, t.dtype)) for t in tensors]
     schedule, args = task.apply_best(str(log))
     best = build_function(schedule, args, task.target, "best")
-    untuned = build_function(untuned_state(task), tensors, task.target, "untuned")
     best(*arrays)
     right = accepted_values(task.compute_dag, inputs, task.target.precision)
     for t, array in zip(tensors, arrays, strict=True):
@@ -83,6 +82,7 @@ def compare(
     nothing_found = baseline_among(known_baselines(log), found) is Baseline.UNTUNED
     runs: dict[str, Callable[[], object]] = {"best": lambda: best(*arrays)}
     if not nothing_found:
+        untuned = build_function(untuned_state(task), tensors, task.target, "untuned")
         runs["untuned"] = lambda: untuned(*arrays)
     runs[NUMPY] = numpy
     if library == TORCH:

@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any
 
 from te_lite.errors import require
+from te_lite.spelling import did_you_mean
 
 from ..core.errors import TaskError
-from ..core.hints import did_you_mean
 from ..core.place import said
 from ..core.workloads import make_workload_key, register_workload, registered_name
 

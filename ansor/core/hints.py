@@ -1,4 +1,4 @@
-"""What a sentence tells people to type: commands as they are found here, packages that exist, names that are known."""
+"""What a sentence tells people to type: commands as they are found here, packages that exist."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-
-from te_lite.spelling import did_you_mean
-
-__all__ = ["EXTRAS", "ansor", "did_you_mean", "install", "python"]
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "cuda": ("pycuda", "cuda-bindings", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl"),

@@ -11,9 +11,9 @@ from functools import cached_property
 
 from te_lite import mma
 from te_lite.errors import require
+from te_lite.spelling import did_you_mean
 
 from .errors import TaskError
-from .hints import did_you_mean
 from .registry import family_of, is_known, known_kinds
 from .target_options import check_option, known_words
 

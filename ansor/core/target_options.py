@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from te_lite.errors import require
+from te_lite.spelling import did_you_mean
 
 from .errors import TaskError
-from .hints import did_you_mean
 
 DESCRIBE = ("keys", "libs", "device", "model", "tag", "runtime", "executor", "interface-api", "link-params",
             "system-lib")  # fmt: skip

@@ -20,9 +20,9 @@ from te_lite import ComputeDAG, Tensor, placeholder
 from te_lite.computation import require_workload
 from te_lite.dag_difference import first_difference
 from te_lite.errors import TeError, require
+from te_lite.spelling import did_you_mean
 
 from .errors import TaskError
-from .hints import did_you_mean
 from .place import said
 
 WorkloadFunc = Callable[..., Sequence[Tensor]]

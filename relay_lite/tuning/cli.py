@@ -72,7 +72,7 @@ def tune_network(args: argparse.Namespace) -> int:
         print(f"stopped; everything measured is in {log}", file=sys.stderr)
         return INTERRUPTED
     say("Compile...")
-    module = compile_best(network, target, log if log.exists() else ())
+    module = compile_best(network, target, log)
     say("Check...")
     print(f"{network.name}: {check(module, network, np.random.default_rng(seed))}")
     say("Evaluate inference time cost...")

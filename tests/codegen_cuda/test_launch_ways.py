@@ -46,4 +46,4 @@ def test_what_a_kernel_is_told() -> None:
     ahead = Ahead(Trigger.AFTER_WAIT, 4096, 1600)
     told = dict(zip(PARAMS, ahead.arguments(blocks=10, multiprocessors=4), strict=True))
     assert len(TYPES) == len(told) and list(told.values()) == [4096, 400, 1600, 1]
-    assert ahead.without_weights.arguments(10, 4) == [0, 0, 0, 1] and NOTHING.arguments(10, 4) == [0, 0, 0, 0]
+    assert Ahead(ahead.trigger).arguments(10, 4) == [0, 0, 0, 1] and NOTHING.arguments(10, 4) == [0, 0, 0, 0]

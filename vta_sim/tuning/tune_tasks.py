@@ -20,8 +20,8 @@ from ansor.autotvm.measure import MeasureInput, MeasureResult, OpensMeasurer
 from ansor.autotvm.record import PathLike, load_from_file, save
 from ansor.autotvm.task import Task
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
-from ansor.core.hints import did_you_mean
 from te_lite.errors import require
+from te_lite.spelling import did_you_mean
 
 from ..backend import Trials
 from ..core.config import Config

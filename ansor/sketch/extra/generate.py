@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from te_lite.dag import ComputeDAG
 from te_lite.errors import require
+from te_lite.spelling import did_you_mean
 from te_lite.state import State
 
 from ...core.errors import TaskError
 from ...core.hardware import HardwareParams
-from ...core.hints import did_you_mean
 from ...core.options import SketchOptions
 from ...core.target import Target
 from ..generate import generate_sketches
