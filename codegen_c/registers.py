@@ -7,6 +7,7 @@ that makes it one; `register_slots` tells the emitter the vectors of such a buff
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,19 +24,38 @@ from te_lite.stmt import (
     Stmt,
     Store,
     bodies,
+    exprs_of,
     map_exprs,
     seq,
     stmts_of,
     with_bodies,
 )
-from te_lite.visit import free_vars, transform
+from te_lite.visit import children, free_vars, transform
 
-from .accesses import accesses
 from .host import Options
 from .indices import Indices, Linear
 from .unroll import unroll, unrolled_size
 
 MAX_EXTENT = 64
+
+
+def accesses(s: Stmt, buffer: Buffer, lane: For | None = None) -> Iterator[tuple[Expr, For | None]]:
+    """The indices at which `buffer` is read and written, each with the vector loop around it."""
+    if isinstance(s, Store) and s.buffer is buffer:
+        yield s.index, lane
+    for e in exprs_of(s):
+        for index in _loaded(e, buffer):
+            yield index, lane
+    around = s if isinstance(s, For) and s.kind is ForKind.VECTORIZED else lane
+    for b in bodies(s):
+        yield from accesses(b, buffer, around)
+
+
+def _loaded(e: Expr, buffer: Buffer) -> Iterator[Expr]:
+    if isinstance(e, BufferLoad) and e.buffer is buffer:
+        yield e.index
+    for k in children(e):
+        yield from _loaded(k, buffer)
 
 
 def register_slots(s: Alloc, lanes: set[Var], indices: Indices) -> dict[int, int] | None:

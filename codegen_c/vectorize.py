@@ -34,7 +34,6 @@ from te_lite.stmt import (
 )
 from te_lite.visit import children, free_vars, substitute, walk
 
-from .accesses import accesses
 from .functions import in_vectors
 from .host import Options
 from .indices import Indices
@@ -70,16 +69,16 @@ class Vectorizer:
         return with_bodies(s, (self.stmt(s.body),))
 
     def _with_arrays_outside(self, loop: For) -> tuple[list[Buffer], For]:
-        """The arrays that an iteration allocates, if each lane has an element of its own, and the loop without them."""
+        """The arrays that an iteration allocates, if they have an element a lane, and the loop without them.
+
+        Where the stores of the loop are contiguous, that element is a lane's own.
+        """
         arrays, body = [], loop.body
         while isinstance(body, Alloc):
             arrays.append(body.buffer)
             body = body.body
-        places = [index for b in arrays for index, _ in accesses(body, b)]
         own = all(b.size == loop.extent for b in arrays)
-        if not own or not all(self.indices.contiguous(index, loop.var, loop.extent) for index in places):
-            return [], loop
-        return arrays, replace(loop, body=body)
+        return (arrays, replace(loop, body=body)) if own else ([], loop)
 
     def _dtypes(self, loop: For) -> set[str]:
         """The types of the elements that the loop computes with; none when it cannot be a vector."""

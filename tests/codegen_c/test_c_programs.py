@@ -370,18 +370,25 @@ def test_scalar_results_agree_with_float64():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("lanes", [3, 8, 24, 64])
-@pytest.mark.parametrize("place", ["own", "own, two deep", "turned", "one for all"])
+@pytest.mark.parametrize("place", ["own", "own, two deep", "turned", "one for all", "two each"])
 def test_values_kept_until_all_are_known(lanes: int, dtype: str, place: str) -> None:
     """sums + x, weighted + sums * x: through arrays of an iteration, in vectors where lanes own them."""
     rows = 5
     a = Buffer("a", dtype, (rows, lanes))
     outs = [Buffer(n, dtype, (lanes,)) for n in ("sums", "weighted")]
-    shape = {"own": (lanes,), "own, two deep": (lanes, 1), "turned": (lanes,), "one for all": (1,)}[place]
+    shape = {
+        "own": (lanes,),
+        "own, two deep": (lanes, 1),
+        "turned": (lanes,),
+        "one for all": (1,),
+        "two each": (lanes + 1,),
+    }[place]
     kept = [Buffer(f"{b.name}_next", dtype, shape, "local") for b in outs]
     r, j, i = v("r", "j", "i")
     at = {"turned": const(lanes - 1) - j, "one for all": const(0)}.get(place, j)
     x, (old, weighted) = a[r * lanes + j], [b[j] for b in outs]
     stores = [Store(kept[0], at, old + x), Store(kept[1], at, weighted + old * x)]
+    stores += [Store(t, j + 1, const(0, dtype)) for t in kept if place == "two each"]
     stores += [Store(b, j, t[at]) for b, t in zip(outs, kept, strict=True)]
     first = nest((i, lanes, V), seq(*[Store(b, i, const(0, dtype)) for b in outs]))
     f = func([a, *outs], seq(first, nest((r, rows, S), (j, lanes, V), allocated(kept, seq(*stores)))))
