@@ -15,6 +15,7 @@ from ansor.cli.main import main
 from ansor.core import hints
 from ansor.core.catalog import CATALOG
 from relay_lite.testing.by_name import NETWORKS
+from te_lite.spelling import did_you_mean
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -68,7 +69,7 @@ def test_words_are_quoted() -> None:
      ("gpt-2", "gpt2"), ("squeezenet1.1", "squeezenet_v1.1"), ("zzz", None)],
 )  # fmt: skip
 def test_names_that_are_meant(name: str, meant: str | None) -> None:
-    assert hints.did_you_mean(name, NETWORKS) == ("" if meant is None else f"did you mean {meant}? ")
+    assert did_you_mean(name, NETWORKS) == ("" if meant is None else f"did you mean {meant}? ")
 
 
 @pytest.mark.parametrize(
