@@ -25,7 +25,7 @@ ROUNDS, SECONDS = 7, 0.05
 
 def way_text(way: Way) -> str:
     """One way in words."""
-    begins = f"early, {way.trigger.name.lower().replace('_', ' ')}" if way.early else "one after the other"
+    begins = "launched early" if way.early else "one after the other"
     return f"{begins}{', weights ahead' if way.fetches else ''}"
 
 

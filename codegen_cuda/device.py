@@ -22,9 +22,8 @@ from te_lite.errors import require
 
 from .array_checks import ARRAY_CHECKS, JUDGED, ArrayChecks
 from .compile import compile_source
-from .early_launch import TYPES
 from .errors import DeviceError
-from .launch_ways import NOTHING, Ahead
+from .fetch_ahead import NOTHING, TYPES, Ahead
 from .timing import SPIN_SOURCE, FirstCall, Stopwatch, Wanted
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -213,8 +212,7 @@ class CudaDevice:
 class DeviceProgram:
     """Loaded kernels with their scratch memory; `facts` is the JSON that `facts.program_facts` makes.
 
-    `waits`: the kernels wait for those before them (`early_launch.py`), and where `told` is said, too, they take
-    arguments that tell when the next one may begin and what they fetch (`launch_ways.Ahead`).
+    `ahead`: the kernels wait for those before them (`early_launch.py`), and take what they fetch for later ones.
     """
 
     def __init__(self, device: CudaDevice, cubin: bytes, facts: dict[str, Any]) -> None:
@@ -223,11 +221,11 @@ class DeviceProgram:
         self._module = module
         self._scratch = [device.cuda.mem_alloc(max(int(n), 1)) for n in facts["scratch_bytes"]]
         self._arguments = int(facts["arguments"])
-        self.waits, self.told = bool(facts.get("waits")), bool(facts.get("told"))
+        self.ahead = bool(facts.get("ahead"))
         self._kernels = []
         for k in facts["kernels"]:
             function = module.get_function(k["name"])
-            function.prepare("P" * len(k["arguments"]) + (TYPES if self.told else ""))
+            function.prepare("P" * len(k["arguments"]) + (TYPES if self.ahead else ""))
             if k["dynamic_bytes"]:
                 attribute = device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(attribute, int(k["dynamic_bytes"]))
@@ -237,7 +235,7 @@ class DeviceProgram:
     def launches(self, args: Sequence[Any], ahead: Ahead = NOTHING) -> list[tuple[Any, ...]]:
         """What each kernel is called with: `(function, grid, block, arguments, dynamic bytes)`.
 
-        The first kernel fetches what `ahead` says, if the kernels are `told`.
+        The first kernel fetches what `ahead` says, if they take it.
         """
         require(
             len(args) == self._arguments, DeviceError, "launch", f"{self._arguments} arrays are needed", got=len(args)
@@ -245,8 +243,8 @@ class DeviceProgram:
         pointers, calls = [a.pointer for a in args] + [int(s) for s in self._scratch], []
         for n, (f, k) in enumerate(self._kernels):
             values = [pointers[a] for a in k["arguments"]]
-            if self.told:
-                here = ahead if n == 0 else Ahead(ahead.trigger)
+            if self.ahead:
+                here = ahead if n == 0 else NOTHING
                 values += here.arguments(math.prod(k["grid"]), self.device.numbers.multiprocessors)
             calls.append((f, tuple(k["grid"]), tuple(k["block"]), values, int(k["dynamic_bytes"])))
         return calls

@@ -1,13 +1,14 @@
 """Kernels that are launched before the one before them has ended: programmatic dependent launch, from sm_90 on.
 
-A kernel of a graph may let the next one begin before it ends; that one waits for its end (and for what it waited for)
-before it touches memory.  So launches and first instructions overlap with the last blocks of the kernel before.  The
-pointers of a kernel come out of the wait: nothing that is read through them can be moved before it.  Before it the
-kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
+Where all blocks of a kernel have ended or let it, the next one of the graph is launched; it waits for the end of the
+kernel (and for what that waited for) before it touches memory.  The pointers of a kernel come out of the wait: nothing
+that is read through them can be moved before it.  Before it the kernel fetches the weights of later ones
+(`fetch_ahead.py`), which none writes.
 
-When the next kernel had best begin is another matter (`Trigger`).  Its blocks are put where room is: those of a product
-that was searched for one block on each multiprocessor pile up where the kernel before has few.  `launch_ways.py`
-chooses.
+No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
+those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
+left.  Begun at the start of the kernel before, those of ViT-B/16 take 2.75 ms on an H200, and 1.56 ms begun at its end
+(`benchmarks/launch_ways.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import ctypes
 from collections import Counter
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from typing import Any
 
 from . import fetch_ahead
@@ -24,17 +24,6 @@ LEAST_ARCHITECTURE = 90
 _NEEDED = "cuGraphGetEdges_v2", "cuGraphRemoveDependencies_v2", "cuGraphAddDependencies_v2", "cuGraphNodeGetType"
 _KERNEL_NODE = 0
 Check = Callable[[int, str], None]
-PARAMS = [*fetch_ahead.PARAMS, "unsigned begin_next"]
-TYPES = f"{fetch_ahead.TYPES}I"
-"""The types of the arguments that a waiting kernel takes behind its pointers, for PyCUDA."""
-
-
-class Trigger(IntEnum):
-    """When all blocks of a kernel have come so far, the next one begins."""
-
-    END = 0
-    AFTER_WAIT = 1
-    START = 2
 
 
 def may_wait(architecture: str) -> bool:
@@ -48,21 +37,15 @@ def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str]
     held = [f'  asm volatile("" : "+l"({p}));' for p in pointers]
     return "\n".join([
         f"static __device__ __forceinline__ void {name}_body({', '.join(params)}) {{", *lines, "}", "",
-        f"{head}{name}({', '.join([*unrestricted, *PARAMS])}) {{",
+        f"{head}{name}({', '.join([*unrestricted, *fetch_ahead.PARAMS])}) {{",
         fetch_ahead.FETCH,
         "#ifdef __CUDA_ARCH__",
-        _begin_next(Trigger.START),
         '  asm volatile("griddepcontrol.wait;" ::: "memory");',
-        _begin_next(Trigger.AFTER_WAIT),
         *held,
         "#endif",
         f"  {name}_body({', '.join(pointers)});",
         "}",
     ])  # fmt: skip
-
-
-def _begin_next(trigger: Trigger) -> str:
-    return f'  if (begin_next == {trigger:d}) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");'
 
 
 class _Edge(ctypes.Structure):
@@ -77,7 +60,7 @@ _PROGRAMMATIC = 1
 
 
 def begin_early(driver: Any, graph: Any, check: Check) -> None:
-    """Let each kernel of a graph that follows one other kernel alone begin when that one lets it.
+    """Let each kernel of a graph that follows one other kernel alone be launched when the blocks of that one end.
 
     All kernels must be `waiting` ones.  A driver before CUDA 12.3 has no such edges, and the graph stays as it is.
     """

@@ -11,6 +11,8 @@ from te_lite.errors import require
 
 from .cuda_program import CudaKernel, CudaProgram
 
+NEEDED = "arguments", "scratch_bytes", "kernels"
+
 
 def program_facts(program: CudaProgram) -> dict[str, Any]:
     """What a launch needs to know, as JSON."""
@@ -22,12 +24,18 @@ def program_facts(program: CudaProgram) -> dict[str, Any]:
 
 
 def facts_from_json(data: Any) -> dict[str, Any]:
-    """What `program_facts` made, from a file.  Raises GraphError, in one sentence, for anything else."""
-    facts = record(data, ("arguments", "scratch_bytes", "kernels"), "launch")
+    """What `program_facts` made, from a file; `ahead`: the kernels take what `fetch_ahead.PARAMS` says.
+
+    Kernels of before that only wait (`waits`) are launched like others.  Raises GraphError, in one sentence, for
+    anything else.
+    """
+    facts = record(data, NEEDED, "launch")
     arguments, scratch = size(facts["arguments"], "arguments"), sizes(facts["scratch_bytes"], "scratch_bytes")
     kernels = [_launch(k, arguments + len(scratch)) for k in items(facts["kernels"], "kernels")]
-    said = {name: True for name in ("waits", "told") if facts.get(name) is True}
-    return {"arguments": arguments, "scratch_bytes": list(scratch), "kernels": kernels, **said}
+    known = set(facts) <= {*NEEDED, "waits", "ahead"}
+    require(known, GraphError, "launch", "another version made these kernels; export them again", facts=sorted(facts))
+    ahead = {"ahead": True} if facts.get("ahead") is True else {}
+    return {"arguments": arguments, "scratch_bytes": list(scratch), "kernels": kernels, **ahead}
 
 
 def _launch(data: Any, pointers: int) -> dict[str, Any]:

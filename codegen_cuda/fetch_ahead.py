@@ -22,7 +22,7 @@ CACHE_SHARE = 4
 """A step fetches at most this part of the cache."""
 PARAMS = ["const char *weights_ahead", "unsigned share_ahead", "unsigned bytes_ahead"]
 TYPES = "PII"
-"""Those of these parameters, for PyCUDA."""
+"""Those of these parameters, which a waiting kernel takes behind its pointers, for PyCUDA."""
 FETCH = "  fetch_ahead(weights_ahead, share_ahead, bytes_ahead);"
 HELPER = f"""static __device__ __forceinline__ void fetch_ahead({", ".join(PARAMS)}) {{
 #ifdef __CUDA_ARCH__
@@ -38,6 +38,21 @@ HELPER = f"""static __device__ __forceinline__ void fetch_ahead({", ".join(PARAM
 #endif
 }}"""
 """Block by block `share_ahead` of `bytes_ahead` bytes are fetched, until there are no more."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a kernel fetches for later ones: `nbytes` bytes from `address` on."""
+
+    address: int = 0
+    nbytes: int = 0
+
+    def arguments(self, blocks: int, multiprocessors: int) -> list[int]:
+        """The values of `PARAMS` for a kernel of `blocks` blocks."""
+        return [self.address, share(self.nbytes, blocks, multiprocessors), self.nbytes]
+
+
+NOTHING = Ahead()
 
 
 @dataclass(frozen=True)

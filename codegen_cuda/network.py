@@ -24,8 +24,8 @@ from .device import CudaDevice, DeviceArray, DeviceProgram
 from .early_launch import may_wait
 from .emit import emit
 from .facts import facts_from_json, program_facts
-from .fetch_ahead import laid_out
-from .launch_ways import PLAIN, UNTOLD, Ahead, Way, fastest
+from .fetch_ahead import NOTHING, Ahead, laid_out
+from .launch_ways import PLAIN, Way, fastest
 from .limits import Limits, require_limits
 from .module import Pointer, open_device
 from .streams import dependencies, queues
@@ -76,9 +76,7 @@ class CudaExecutor:
 
     def _launches(self, step: int, way: Way = PLAIN) -> tuple[DeviceProgram, list[tuple[Any, ...]]]:
         found, weights = self.plan.steps[step], self._weights.fetched[step]
-        ahead = Ahead(way.trigger)
-        if way.fetches:
-            ahead = Ahead(way.trigger, self._pool.pointer + weights.start, weights.nbytes)
+        ahead = Ahead(self._pool.pointer + weights.start, weights.nbytes) if way.fetches else NOTHING
         program = self._programs[found.kernel]
         return program, program.launches([self._pointer(s) for s in found.storages], ahead)
 
@@ -98,12 +96,7 @@ class CudaExecutor:
     @cached_property
     def way(self) -> Way:
         """How kernels follow each other; what the first run finds out."""
-        programs = self._programs.values()
-        if not all(program.waits for program in programs):
-            return PLAIN
-        if not all(program.told for program in programs):
-            return UNTOLD
-        return fastest(self.timed)
+        return fastest(self.timed) if all(program.ahead for program in self._programs.values()) else PLAIN
 
     def timed(self, way: Way) -> Callable[[int], float]:
         """What gives the seconds of so many runs in a way."""
@@ -212,8 +205,7 @@ class CudaNetworkBackend:
         facts = program_facts(program)
         scratch = tuple(facts["scratch_bytes"])
         given = {
-            "arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"], "waits": waits,
-            "told": waits,
+            "arguments": len(program.buffers), "scratch_bytes": [], "kernels": facts["kernels"], "ahead": waits,
         }  # fmt: skip
         return KernelCode(func.name, program.source, scratch, given)
 

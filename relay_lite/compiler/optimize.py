@@ -28,6 +28,7 @@ from ..transform import (
     SimplifyExpr,
     SimplifyExprPostAlterOp,
     SimplifyInference,
+    TurnProducts,
 )
 
 
@@ -47,7 +48,7 @@ def optimize(
 
 def pipeline(target: Target, for_build: bool = False) -> Pass:
     """All passes for a target as one."""
-    rows = target.kind.name in ("c", "cuda")
+    rows, moves = target.kind.name in ("c", "cuda"), target.kind.name == "cuda"
     passes = [
         RealizeQuantized(),
         Legalize(),
@@ -64,6 +65,7 @@ def pipeline(target: Target, for_build: bool = False) -> Pass:
         FastMath(),
         *([RowShapes()] if rows else []),
         FoldConstant(),
-        FuseOps(rows=rows),
+        *([TurnProducts()] if moves else []),
+        FuseOps(rows=rows, moves=moves),
     ]
     return Sequential([*passes, AutoSchedulerLayoutRewrite(target)] if for_build else passes, name="optimize")

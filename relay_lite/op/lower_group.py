@@ -14,8 +14,10 @@ from te_lite.errors import ExprError, require
 
 from ..ir.errors import GraphError
 from ..ir.nodes import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from ..ir.op_registry import OpPattern
 from ..ir.types import TupleType
 from ..ir.visit import post_order
+from .moved import moved
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ def _tensors(node: Expr, values: dict[Expr, list[Tensor]], target_kind: str) -> 
             )
             assert op.compute is not None
             given = [values[a] if isinstance(a.type, TupleType) else values[a][0] for a in args]
+            if op.pattern == OpPattern.OUT_ELEMWISE_FUSABLE:
+                given = [moved(t) if isinstance(t, Tensor) else t for t in given]
             return op.compute(given, attrs, target_kind)
         case Constant(value=value):
             require(value.ndim == 0, GraphError, "constant in a group", "it must be a scalar", shape=value.shape)

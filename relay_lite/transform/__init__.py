@@ -17,6 +17,7 @@ from .fold_constant import FoldConstant
 from .fold_scale_axis import FoldScaleAxis
 from .fold_scale_axis_backward import BackwardFoldScaleAxis
 from .fold_scale_axis_forward import ForwardFoldScaleAxis
+from .fuse_moves import TurnProducts
 from .fuse_ops import FuseOps
 from .layout_rewrite import AutoSchedulerLayoutRewrite
 from .legalize import Legalize
@@ -54,5 +55,6 @@ __all__ = [
     "SimplifyExprPostAlterOp",
     "SimplifyInference",
     "ToMixedPrecision",
+    "TurnProducts",
     "register_config",
 ]

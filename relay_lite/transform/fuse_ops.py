@@ -14,48 +14,53 @@ from ..ir.op_registry import OpPattern
 from ..ir.visit import is_op, post_order, rewrite
 from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
+from .fuse_moves import fuse_moves
 from .fuse_rows import fuse_rows
 from .fused_function import call_groups
 from .sequential import Pass
 from .simplify_movement import RESHAPES, TRANSPOSITIONS
 
 MAX_DEPTH = 256
-MOVES = *RESHAPES, *TRANSPOSITIONS
+MERE_MOVES = *RESHAPES, *TRANSPOSITIONS
 Accepts = Callable[[OpPattern, bool], bool]
 
 
-def FuseOps(fuse_opt_level: int = -1, rows: bool = False) -> Pass:
+def FuseOps(fuse_opt_level: int = -1, rows: bool = False, moves: bool = False) -> Pass:
     """`fuse_ops` as a pass: at optimisation level 0 every operator stays alone; -1 takes the level of the context."""
 
     def run(function: Function) -> Function:
         context = PassContext.current()
         level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
-        return fuse_ops(function, context.option("relay.FuseOps.max_depth", MAX_DEPTH), level > 0, rows)
+        return fuse_ops(function, context.option("relay.FuseOps.max_depth", MAX_DEPTH), level > 0, rows, moves)
 
     return Pass("FuseOps", 0, (), run)
 
 
-def fuse_ops(function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True, rows: bool = False) -> Function:
+def fuse_ops(
+    function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True, rows: bool = False, moves: bool = False
+) -> Function:
     """Partition a graph into primitive functions, and call those.
 
     `max_depth` bounds the nodes of a group; without `fuse` every operator is a group of its own; with `rows` what folds
-    rows and spreads the results over them again is one.  Groups of equal structure share one function, whose `attrs`
+    rows and spreads the results over them again is one, and with `moves` a product and what only moves its operands.
+    Groups of equal structure share one function, whose `attrs`
     are `primitive`, a unique `name`, and `reshape_only` for one that moves no data.
     """
     own = own_movements(own_scalars(function)) if fuse else own_scalars(function)
     graph = flow_graph(own)
-    return call_groups(own, graph, partition(graph, max_depth, rows) if fuse else list(range(len(graph.nodes))))
+    return call_groups(own, graph, partition(graph, max_depth, rows, moves) if fuse else list(range(len(graph.nodes))))
 
 
-def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False) -> list[int]:
-    """The number of the last node of its group, for every node; with `rows` groups of rows, too."""
+def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False, moves: bool = False) -> list[int]:
+    """The number of the last node of its group, for every node; with `rows` groups of rows, with `moves` moves, too."""
     tree = post_dominators(graph)
     groups = _Groups(graph, tree, max_depth)
     for phase in range(3):
         for k in range(len(graph.nodes)):
             groups.try_to_grow(k, phase)
     roots = [groups.root(k) for k in range(len(graph.nodes))]
-    return fuse_rows(graph, tree, roots, max_depth) if rows else roots
+    roots = fuse_rows(graph, tree, roots, max_depth) if rows else roots
+    return fuse_moves(graph, roots) if moves else roots
 
 
 def own_scalars(function: Function) -> Function:
@@ -98,12 +103,12 @@ def _moves(node: Expr) -> bool:
 
 def _picks(node: Expr) -> bool:
     """Whether a node begins a kernel that reads some elements of its arguments: it is injective, and no mere move."""
-    return isinstance(node, Call) and node.op.pattern == OpPattern.INJECTIVE and node.op.name not in MOVES
+    return isinstance(node, Call) and node.op.pattern == OpPattern.INJECTIVE and node.op.name not in MERE_MOVES
 
 
 def _copied(node: Expr) -> Expr:
     """A node and those before it that only move elements, anew."""
-    return Call(node.op, tuple([_copied(a) for a in node.args]), node.attrs) if is_op(node, *MOVES) else node
+    return Call(node.op, tuple([_copied(a) for a in node.args]), node.attrs) if is_op(node, *MERE_MOVES) else node
 
 
 def _injective(pattern: OpPattern, is_end: bool) -> bool:

@@ -22,7 +22,7 @@ from ..ir.nodes import (
 from ..ir.types import TupleType
 from ..ir.visit import post_order
 from .dominator import FlowGraph
-from .simplify_movement import RESHAPES
+from .simplify_movement import MOVES, PRODUCTS, RESHAPES
 
 LONGEST_NAME = 80
 Key: TypeAlias = tuple[Any, ...]
@@ -41,7 +41,7 @@ class Library:
         if key not in self._by_structure:
             ops = [node.op.name for node in post_order(function.body) if isinstance(node, Call)]
             attrs = {
-                **function.attrs, "primitive": True, "name": self._fresh(ops),
+                **function.attrs, "primitive": True, "name": self._fresh(_telling(ops)),
                 "reshape_only": bool(ops) and set(RESHAPES).issuperset(ops),
             }  # fmt: skip
             self._by_structure[key] = Function(function.params, function.body, attrs)
@@ -55,6 +55,12 @@ class Library:
             name = f"{base}_{count}"
         self._names.add(name)
         return name
+
+
+def _telling(ops: Sequence[str]) -> list[str]:
+    """The operators that a group is named after: without the moves before a product."""
+    first = next((k for k, name in enumerate(ops) if name in PRODUCTS), 0)
+    return [*[name for name in ops[:first] if name not in MOVES], *ops[first:]]
 
 
 def fused_name(ops: Sequence[str]) -> str:

@@ -14,6 +14,9 @@ from ..ir.visit import is_op
 RESHAPES = "reshape", "expand_dims", "squeeze", "nn.batch_flatten"
 """Operators that leave every element where it lies."""
 TRANSPOSITIONS = "transpose", "layout_transform"
+MOVES = *RESHAPES, *TRANSPOSITIONS, "strided_slice"
+"""Operators each of whose results is one element of the argument."""
+PRODUCTS = "nn.batch_matmul", "nn.matmul", "nn.dense"
 
 
 def merge_reshapes(node: Call) -> Expr | None:
@@ -27,7 +30,7 @@ def merge_reshapes(node: Call) -> Expr | None:
 def as_reshape(node: Call) -> Expr | None:
     """A transposition that leaves the dimensions longer than 1 in their order is a reshape."""
     (data,) = node.args
-    long = [axis for axis in _order(node) if data.shape[axis] != 1]
+    long = [axis for axis in permutation(node) if data.shape[axis] != 1]
     return call("reshape", data, newshape=node.shape) if long == sorted(long) else None
 
 
@@ -62,13 +65,13 @@ def _loses_nothing(source: str, target: str) -> bool:
 def merge_permutations(node: Call) -> Expr | None:
     """Two transpositions (transpose or layout_transform) are one or cancel; one that keeps the order is nothing."""
     (data,) = node.args
-    order = _order(node)
+    order = permutation(node)
     if order == tuple(range(len(order))):
         return data
     if not is_op(data, *TRANSPOSITIONS):
         return None
     (inner,) = data.args
-    first = _order(data)
+    first = permutation(data)
     if is_op(data, "layout_transform") and is_op(node, "layout_transform"):
         source, middle, target = data.attrs["src_layout"], data.attrs["dst_layout"], node.attrs["dst_layout"]
         if middle == node.attrs["src_layout"] and source != target:
@@ -77,8 +80,8 @@ def merge_permutations(node: Call) -> Expr | None:
     return inner if both == tuple(range(len(both))) else call("transpose", inner, axes=both)
 
 
-def _order(node: Call) -> tuple[int, ...]:
-    """Dimension k of the result is dimension `order[k]` of the argument."""
+def permutation(node: Call) -> tuple[int, ...]:
+    """Dimension k of what a transposition gives is dimension `permutation[k]` of its argument."""
     if node.op.name == "layout_transform":
         return tuple(node.attrs["src_layout"].index(letter) for letter in node.attrs["dst_layout"])
     rank, axes = len(node.shape), node.attrs["axes"]

@@ -96,8 +96,8 @@ def test_every_way_gives_the_same_bits(module: GraphModule) -> None:
     executor: Any = module._executor
     module.run(**drawn(3))
     right = [module.get_output(k).numpy() for k in range(2)]
-    if not all(program.told for program in executor._programs.values()):
-        pytest.skip("the kernels of this device take no word")
+    if not all(program.ahead for program in executor._programs.values()):
+        pytest.skip("the kernels of this device follow each other in one way")
     for way in WAYS:
         poison(module)
         executor.recorded(way).launch()

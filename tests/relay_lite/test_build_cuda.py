@@ -18,7 +18,7 @@ from ansor.sketch.plain import plain_state
 from codegen_cuda import available_compilers, emulator
 from codegen_cuda import emit as emit_cuda
 from codegen_cuda.architecture import runs_on
-from codegen_cuda.launch_ways import NOTHING
+from codegen_cuda.fetch_ahead import NOTHING
 from codegen_cuda.network import CudaNetworkBackend
 from relay_lite import reference
 from relay_lite.compiler.build import build
@@ -69,7 +69,7 @@ def emulate(library: NetworkLibrary, inputs: dict[str, Array]) -> list[Array]:
         ]
         for launch in code.facts["kernels"]:
             args: list[Any] = [memory[a] for a in launch["arguments"]]
-            if code.facts.get("told"):
+            if code.facts.get("ahead"):
                 args += [np.zeros(16, np.int8), *[np.uint32(n) for n in NOTHING.arguments(1, 1)[1:]]]
             emulator.run(code.source, launch["name"], tuple(launch["grid"]), tuple(launch["block"]), args,
                          launch["dynamic_bytes"], check=False)  # fmt: skip
