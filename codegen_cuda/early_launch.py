@@ -2,8 +2,9 @@
 
 Where all blocks of a kernel have ended or let it, the next one of the graph is launched; it waits for the end of the
 kernel (and for what that waited for) before it touches memory.  The pointers of a kernel come out of the wait: nothing
-that is read through them can be moved before it.  Before it the kernel fetches the weights of later ones
-(`fetch_ahead.py`), which none writes.
+that is read through them can be moved before it.  Out of an instruction they could point anywhere; that they point to
+global memory is said again, or every load would wait for the stores to shared memory before it.  Before the wait the
+kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
 
 No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
 those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
@@ -34,7 +35,7 @@ def may_wait(architecture: str) -> bool:
 def waiting(head: str, name: str, params: Sequence[str], pointers: Sequence[str], lines: Sequence[str]) -> str:
     """A kernel that waits before it computes `lines`; `head` is all of its declaration before its name."""
     unrestricted = [p.replace("__restrict__ ", "") for p in params]
-    held = [f'  asm volatile("" : "+l"({p}));' for p in pointers]
+    held = [f'  asm volatile("" : "+l"({p})); __builtin_assume(__isGlobal({p}));' for p in pointers]
     return "\n".join([
         f"static __device__ __forceinline__ void {name}_body({', '.join(params)}) {{", *lines, "}", "",
         f"{head}{name}({', '.join([*unrestricted, *fetch_ahead.PARAMS])}) {{",

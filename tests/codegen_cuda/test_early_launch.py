@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from codegen_cuda import cuda_graph
+from codegen_cuda.compile import compile_source
 from codegen_cuda.early_launch import begin_early, may_wait
 from codegen_cuda.emit import emit
-from te_lite import create_schedule, placeholder, thread_axis, topi
+from te_lite import compute, create_schedule, placeholder, thread_axis, topi
 from te_lite.lower import lower
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 KERNEL, COPY = 0, 1
 
@@ -92,3 +94,20 @@ def test_only_kernels_behind_one_other_kernel_begin_early() -> None:
 
 def test_a_driver_without_such_edges_leaves_a_graph_alone() -> None:
     begin_early(object(), None, cuda_graph._check)
+
+
+@pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+def test_a_kernel_that_waits_fetches_as_much_at_once() -> None:
+    """Loads of a tile need not wait for the stores of others to shared memory: they hold as many registers."""
+    x = placeholder((64, 32), name="x")
+    y = compute((64, 32), lambda i, j: x[63 - i, j] * 2.0, "y")
+    s = create_schedule(y.op)
+    tile = s.cache_read(x, "shared", [y.op])
+    s[y].bind(s[y].op.axis[1], thread_axis("threadIdx.x"))
+    s[tile].bind(s[tile].op.axis[1], thread_axis("threadIdx.x"))
+    s[tile].unroll(s[tile].op.axis[0])
+    func = lower(s, [x, y], "f")
+    (plain,), (waiting,) = [
+        compile_source(emit(func, waits=waits).source, "sm_90", use_cache=False).resources for waits in (False, True)
+    ]
+    assert waiting.registers > plain.registers - 8 > 16
