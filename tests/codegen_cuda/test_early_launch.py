@@ -99,11 +99,14 @@ def test_a_driver_without_such_edges_leaves_a_graph_alone() -> None:
 @pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 def test_a_kernel_that_waits_fetches_as_much_at_once() -> None:
     """Loads of a tile need not wait for the stores of others to shared memory: they hold as many registers."""
-    x = placeholder((64, 32), name="x")
-    y = compute((64, 32), lambda i, j: x[63 - i, j] * 2.0, "y")
+    x = placeholder((128, 32), name="x")
+    y = compute((128, 32), lambda i, j: x[127 - i, j] * 2.0, "y")
     s = create_schedule(y.op)
     tile = s.cache_read(x, "shared", [y.op])
+    outer, _ = s[y].split(s[y].op.axis[0], factor=64)
+    s[y].bind(outer, thread_axis("blockIdx.x"))
     s[y].bind(s[y].op.axis[1], thread_axis("threadIdx.x"))
+    s[tile].compute_at(s[y], outer)
     s[tile].bind(s[tile].op.axis[1], thread_axis("threadIdx.x"))
     s[tile].unroll(s[tile].op.axis[0])
     func = lower(s, [x, y], "f")
