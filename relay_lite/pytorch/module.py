@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from te_lite.errors import require
 
+from ..frontend.torch.traced import decomposed
 from ..ir.errors import GraphError
 from .dynamo import device_of, refuse_training
 from .options import SUBJECT, Options, PathLike
@@ -83,7 +84,7 @@ def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None =
     """
     try:
         with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-            return torch.export.export(model, args, dict(kwargs or {}), strict=False).run_decompositions()
+            return decomposed(torch.export.export(model, args, dict(kwargs or {}), strict=False))
     except Exception as error:  # the tracer runs the code of the model, which raises what it likes
         reason = " ".join(str(error).split())[:300]
         law = "the model must be traceable by torch.export; torch.compile(model, backend='ansor') takes any"

@@ -15,7 +15,7 @@ _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 
 def identity(node: Call) -> Expr | None:
-    """x - 0, x * 1, x / 1 and, for integers, x + 0 are x, for a constant of one element: the laws of its dtype."""
+    """x - 0, x + -0.0, x * 1, x / 1 and, for integers, x + 0 are x: the laws of a dtype, of constants of one number."""
     left, right = node.args
     for constant, side, other in ((right, "right", left), (left, "left", right)):
         number = _number(constant)
@@ -84,9 +84,20 @@ def merge_clips(node: Call) -> Expr | None:
 
 
 def _number(node: Expr) -> int | float | bool | None:
-    """The only element of a constant."""
+    """What all elements of a constant are."""
     value = constant_value(node)
-    return python_number(value) if value is not None and value.size == 1 else None
+    if value is None or value.size == 0:
+        return None
+    first = value.flat[0]
+    same = value.size == 1 or bool(np.all((value == first) & (np.signbit(value) == np.signbit(first))))
+    return python_number(first) if same else None
+
+
+def where_known(node: Call) -> Expr | None:
+    """where(c, x, y) of a constant that is true everywhere, or nowhere."""
+    condition, x, y = node.args
+    number = _number(condition)
+    return None if number is None else (x if number else y)
 
 
 def _fill(node: Expr) -> Expr | None:

@@ -24,6 +24,7 @@ from .simplify_arithmetic import (
     merge_constants,
     multiply_first,
     reciprocal_root,
+    where_known,
 )
 from .simplify_movement import RESHAPES, as_reshape, merge_casts, merge_permutations, merge_reshapes, take_one
 
@@ -50,6 +51,7 @@ ALL: Rules = {
     "transpose": (merge_permutations, as_reshape),
     "layout_transform": (merge_permutations, as_reshape),
     "take": (take_one,),
+    "where": (where_known,),
     "add": (fill_to_scalar, identity, add_twice, merge_constants),
     "subtract": (fill_to_scalar, identity),
     "multiply": (fill_to_scalar, identity, merge_constants, multiply_first),

@@ -15,6 +15,10 @@ from .product import product
 from .select import narrow, pick
 
 AFTER_BIAS, AFTER_SOFTMAX = 2, 3
+NOTHING = -0.0
+"""What does not even change the sign of a zero where it is added, so that a mask that hides nothing can be left out."""
+ROOMY = "float32", "float64"
+"""Scores of these dtypes do not overflow before they are scaled, which costs less than to scale both operands."""
 
 
 def attention(node: Node) -> list[Expr]:
@@ -70,7 +74,7 @@ def _bias(node: Node, query: Expr, keys: Expr) -> Expr | None:
     bias, seen = _mask(node, query.dtype, keys.shape[2]), _seen(node, query.shape[2], keys.shape[2])
     if seen is None:
         return bias
-    hidden = call("where", seen, const(0, query.dtype), const(-np.inf, query.dtype))
+    hidden = call("where", seen, const(NOTHING, query.dtype), const(-np.inf, query.dtype))
     return hidden if bias is None else add(bias, hidden)
 
 
@@ -110,7 +114,7 @@ def _mask(node: Node, dtype: str, columns: int) -> Expr | None:
     if mask is None:
         return None
     if mask.dtype == "bool":
-        mask = call("where", mask, const(0, dtype), const(-np.inf, dtype))
+        mask = call("where", mask, const(NOTHING, dtype), const(-np.inf, dtype))
     missing = columns - mask.shape[-1]
     if missing <= 0:
         return mask
@@ -120,8 +124,12 @@ def _mask(node: Node, dtype: str, columns: int) -> Expr | None:
 
 def _scores(node: Node, query: Expr, keys: Expr, bias: Expr | None) -> tuple[Expr, Expr]:
     """What the values are weighted with, and the scores at the stage that the last output shows."""
-    scale = sqrt(node.number("scale", 1 / sqrt(query.shape[3])))
-    stages = [product(mul(query, scale), transpose(mul(keys, scale), (0, 1, 3, 2)))]
+    scale = node.number("scale", 1 / sqrt(query.shape[3]))
+    turned = transpose(keys, (0, 1, 3, 2))
+    if query.dtype in ROOMY:
+        stages = [mul(product(query, turned), scale)]
+    else:
+        stages = [product(mul(query, sqrt(scale)), mul(turned, sqrt(scale)))]
     cap = node.number("softcap", 0.0)
     stages.append(mul(call("tanh", div(stages[0], const(cap, query.dtype))), cap) if cap > 0 else stages[0])
     stages.append(stages[1] if bias is None else add(stages[1], bias))

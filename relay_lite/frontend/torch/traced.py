@@ -1,12 +1,13 @@
 """A graph that torch traced as plain values: the one file that knows how torch's objects look.
 
-It imports nothing of torch: nodes, tensors and dtypes are those of the object that it is handed.
+Nodes, tensors and dtypes are those of the object that it is handed; torch is imported for one table alone.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,11 @@ SKIPPED = ("device", "layout", "memory_format")
 
 
 def read_program(program: Any) -> AtenGraph:
-    """The program of a `torch.export.ExportedProgram`, which is decomposed to core ATen first.
+    """The program of a `torch.export.ExportedProgram`, which is decomposed to core ATen first, all but attention.
 
     Raises GraphError for programs that write to their inputs or buffers, and for inputs that are no tensors.
     """
-    program = program.run_decompositions()
+    program = decomposed(program)
     signature = program.graph_signature
     written = sorted({spec.kind.name for spec in signature.output_specs} - {"USER_OUTPUT"})
     require(not written, GraphError, SUBJECT, WRITES_NOTHING, outputs=written)
@@ -39,6 +40,18 @@ def read_program(program: Any) -> AtenGraph:
             stored = program.state_dict if spec.target in program.state_dict else program.constants
             weights[spec.arg.name] = array_of(stored[spec.target])
     return read_graph(program.graph.nodes, inputs, weights)
+
+
+def decomposed(program: Any) -> Any:
+    """A `torch.export.ExportedProgram` in core ATen; attention stays an operator, which has a converter.
+
+    Decomposed it would scale both operands, and look for rows that are masked where there is no mask.
+    """
+    table = import_module("torch.export").default_decompositions()
+    whole = [op for op in table if str(op).startswith("aten.scaled_dot_product_attention.")]
+    for op in whole:
+        del table[op]
+    return program.run_decompositions(table)
 
 
 def read_graph(nodes: Iterable[Any], inputs: Sequence[str], weights: Mapping[str, Array]) -> AtenGraph:
