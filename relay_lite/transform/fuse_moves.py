@@ -29,12 +29,12 @@ def TurnProducts() -> Pass:
 def _turn(node: Expr) -> Expr:
     if not is_op(node, *PRODUCTS[:2]):
         return node
-    args, attrs = list(node.args), dict(node.attrs)
-    for k, name in enumerate(TURNED):
-        turned = _other_way_round(args[k])
-        if turned is not None:
-            args[k], attrs[name] = turned, not attrs[name]
-    return call(node.op.name, *args, **attrs)
+    found = [_other_way_round(a) for a in node.args]
+    if all(turned is None for turned in found):
+        return node
+    args = [a if turned is None else turned for a, turned in zip(node.args, found, strict=True)]
+    flags = {name: bool(node.attrs[name]) != (turned is not None) for name, turned in zip(TURNED, found, strict=True)}
+    return call(node.op.name, *args, **{**node.attrs, **flags})
 
 
 def _other_way_round(matrix: Expr) -> Expr | None:

@@ -191,3 +191,28 @@ def test_a_long_chain_collapses() -> None:
     after = SimplifyExpr()(before)
     assert ops(after) == {"multiply": 1, "add": 1} or ops(after) == {"add": 1}
     assert_same_meaning(before, after)
+
+
+def simplified(body: Expr) -> Expr:
+    return SimplifyExpr()(function(body)).body
+
+
+def test_a_mask_that_hides_nothing_is_left_out() -> None:
+    """A tensor of zeros that keep the sign of a zero; others, and those that enlarge, stay."""
+    for value, left in ((-0.0, True), (0.0, False), (1.0, False)):
+        mask = Constant(np.full((4, 5), value))
+        assert (simplified(add(X, mask)) is X) == left
+    mixed = Constant(np.array([-0.0, 0.0, -0.0, -0.0, -0.0]))
+    assert isinstance(simplified(add(X, mixed)), Call)
+    assert isinstance(simplified(add(X, Constant(np.full((2, 2, 3, 4, 5), -0.0)))), Call)
+    assert simplified(mul(X, Constant(np.ones((4, 1))))) is X
+    assert isinstance(simplified(add(X, Constant(np.full((4, 5), np.nan)))), Call)
+
+
+def test_a_choice_that_is_known_is_none() -> None:
+    y = var("y", (2, 3, 4, 5), "float64")
+    for value, left in ((True, X), (False, y)):
+        assert simplified(call("where", Constant(np.full((3, 1, 5), value)), X, y)) is left
+    assert isinstance(simplified(call("where", Constant(np.array([True, False, True, True, True])), X, y)), Call)
+    enlarging = Constant(np.zeros((2, 2, 3, 4, 5), dtype=bool))
+    assert isinstance(simplified(call("where", enlarging, X, y)), Call)
