@@ -23,7 +23,8 @@ from te_lite.errors import LowerError
 GPU = r"target 'cuda': an NVIDIA GPU .* is needed.*; here: No module named"
 HIDDEN = sorted(needs.PACKAGES - {"hypothesis", "pytest", "scipy"})
 LACKING: dict[str, tuple[str, str]] = {
-    "beside_torch": ("--model bert --log log.json", GPU), "codegen_vs_tvm": ("", GPU), "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
+    "beside_torch": ("--model bert --log log.json", GPU),
+    "codegen_vs_tvm": ("", GPU), "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
     "extra_rules": ("", GPU), "fleet_gpus": ("", GPU), "launch_ways": ("", GPU), "measure_overhead": ("", GPU),
     "product_ladder": ("", GPU), "promises": ("R4 R3", GPU), "random_search": ("", GPU), "sanitized": ("", GPU),
     "search_quality": ("--logs logs --target cuda", GPU), "sliced_tiles": ("", GPU), "tensor_cores": ("", GPU),
