@@ -15,13 +15,30 @@ _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 
 
 def identity(node: Call) -> Expr | None:
-    """x - 0, x + -0.0, x * 1, x / 1 and, for integers, x + 0 are x: the laws of a dtype, of constants of one number."""
+    """x - 0, x * 1, x / 1 and, for integers, x + 0 are x, for a constant of one element: the laws of its dtype."""
     left, right = node.args
     for constant, side, other in ((right, "right", left), (left, "left", right)):
         number = _number(constant)
         if number is not None and law(_OPERATORS[node.op.name], side, number, node.dtype) == OTHER:
             return other
     return None
+
+
+def empty_mask(node: Call) -> Expr | None:
+    """x + m is x for a constant of -0.0 everywhere, as a mask is that hides nothing."""
+    x, mask = node.args
+    value = constant_value(mask)
+    nothing = value is not None and value.dtype.kind == "f" and np.all((value == 0) & np.signbit(value))
+    return x if nothing else None
+
+
+def known_choice(node: Call) -> Expr | None:
+    """where(c, x, y) of a constant that is true everywhere, or nowhere."""
+    condition, x, y = node.args
+    value = constant_value(condition)
+    if value is None or (np.any(value) and not np.all(value)):
+        return None
+    return x if np.any(value) else y
 
 
 def fill_to_scalar(node: Call) -> Expr | None:
@@ -84,20 +101,9 @@ def merge_clips(node: Call) -> Expr | None:
 
 
 def _number(node: Expr) -> int | float | bool | None:
-    """What all elements of a constant are."""
+    """The only element of a constant."""
     value = constant_value(node)
-    if value is None or value.size == 0:
-        return None
-    first = value.flat[0]
-    same = value.size == 1 or bool(np.all((value == first) & (np.signbit(value) == np.signbit(first))))
-    return python_number(first) if same else None
-
-
-def where_known(node: Call) -> Expr | None:
-    """where(c, x, y) of a constant that is true everywhere, or nowhere."""
-    condition, x, y = node.args
-    number = _number(condition)
-    return None if number is None else (x if number else y)
+    return python_number(value) if value is not None and value.size == 1 else None
 
 
 def _fill(node: Expr) -> Expr | None:

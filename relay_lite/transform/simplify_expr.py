@@ -17,14 +17,15 @@ from ..ir.visit import rewrite
 from .sequential import Pass
 from .simplify_arithmetic import (
     add_twice,
+    empty_mask,
     fill_like,
     fill_to_scalar,
     identity,
+    known_choice,
     merge_clips,
     merge_constants,
     multiply_first,
     reciprocal_root,
-    where_known,
 )
 from .simplify_movement import RESHAPES, as_reshape, merge_casts, merge_permutations, merge_reshapes, take_one
 
@@ -51,8 +52,8 @@ ALL: Rules = {
     "transpose": (merge_permutations, as_reshape),
     "layout_transform": (merge_permutations, as_reshape),
     "take": (take_one,),
-    "where": (where_known,),
-    "add": (fill_to_scalar, identity, add_twice, merge_constants),
+    "where": (known_choice,),
+    "add": (fill_to_scalar, identity, empty_mask, add_twice, merge_constants),
     "subtract": (fill_to_scalar, identity),
     "multiply": (fill_to_scalar, identity, merge_constants, multiply_first),
     "divide": (fill_to_scalar, identity, reciprocal_root),

@@ -20,5 +20,6 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("relay_lite.frontend.onnx.model", "onnx.external_data_helper"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.inliner"): "comes with the extra [onnx]",
     ("relay_lite.frontend.onnx.model", "onnx.numpy_helper"): "comes with the extra [onnx]",
+    ("relay_lite.frontend.torch.traced", "torch.export"): "is there where a program of it is; gives a table of rules",
 }
 """(importing module, imported module): the reason.  `<module>` stands for a name that is known when it runs."""

@@ -205,7 +205,7 @@ def test_a_mask_that_hides_nothing_is_left_out() -> None:
     mixed = Constant(np.array([-0.0, 0.0, -0.0, -0.0, -0.0]))
     assert isinstance(simplified(add(X, mixed)), Call)
     assert isinstance(simplified(add(X, Constant(np.full((2, 2, 3, 4, 5), -0.0)))), Call)
-    assert simplified(mul(X, Constant(np.ones((4, 1))))) is X
+    assert isinstance(simplified(mul(X, Constant(np.ones((4, 1))))), Call)
     assert isinstance(simplified(add(X, Constant(np.full((4, 5), np.nan)))), Call)
 
 
