@@ -58,13 +58,14 @@ def test_what_grows_a_program_much_stays_rolled() -> None:
     check(f)
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(17, "1"), (18, "1")])
-def test_loops_around_arrays_in_memory_are_not_unrolled_far(rows: int, expected: str) -> None:
-    assert rows * 17 * 4 > MAX_ARRAY_BYTES
-    f = tile(rows, 17, 3)
+@pytest.mark.parametrize(("rows", "columns", "terms", "sum_loop"), [(17, 17, 3, "all"), (17, 17, 9, "1")])
+def test_loops_around_arrays_in_memory_are_not_unrolled_far(rows: int, columns: int, terms: int, sum_loop: str) -> None:
+    assert rows * columns * 4 > MAX_ARRAY_BYTES
+    f = tile(rows, columns, terms)
     loops = pragmas(emit(f).source)
-    assert rows * 17 * 3 > MAX_MEMORY_STATEMENTS >= rows * 17
-    assert loops["k"] == expected and loops["i"] == loops["j"] == "all"
+    assert rows * columns > MAX_MEMORY_STATEMENTS >= columns
+    assert (columns * terms <= MAX_MEMORY_STATEMENTS) == (sum_loop == "all")
+    assert (loops["k"], loops["i"], loops["j"]) == (sum_loop, "1", "all")
     check(f)
 
 
