@@ -43,6 +43,32 @@ def scaled_rows(m: int, n: int, k: int) -> list[Tensor]:
     return [a, b, te.compute((m, n), lambda i, j: te.sum(twice[i, r] * b[r, j], axis=r), name="C")]
 
 
+def scores(heads: int, tokens: int, width: int) -> list[Tensor]:
+    """Queries times keys by head, both slices of one matrix [tokens, 2*heads*width], scaled."""
+    packed = te.placeholder((tokens, 2 * heads * width), name="P")
+    queries, keys = [
+        te.compute((heads, tokens, width), lambda h, i, k, at=at: packed[i, h * width + k + at], name=name)
+        for name, at in (("Q", 0), ("K", heads * width))
+    ]
+    product = te.topi.nn.batch_matmul(queries, keys)
+    return [packed, te.compute(product.shape, lambda h, i, j: product[h, i, j] * 0.5, name="C")]
+
+
+def side_by_side(heads: int, tokens: int, width: int, columns: int) -> list[Tensor]:
+    """Rows by head side by side [tokens, heads*width], times a matrix, and an epilogue."""
+    a, b = te.placeholder((heads, tokens, width), name="A"), te.placeholder((heads * width, columns), name="B")
+    rows = te.compute((tokens, heads * width), lambda i, k: a[k // width, i, k % width], name="R")
+    product = te.topi.nn.matmul(rows, b)
+    return [a, b, te.compute(product.shape, lambda i, j: product[i, j] + 1.0, name="C")]
+
+
+def turned(m: int, n: int, k: int) -> list[Tensor]:
+    """A factor that is read across its memory."""
+    a, b = te.placeholder((k, m), name="A"), te.placeholder((k, n), name="B")
+    rows = te.compute((m, k), lambda i, j: a[j, i], name="R")
+    return [a, b, te.topi.nn.matmul(rows, b)]
+
+
 def differences(m: int, n: int, k: int) -> list[Tensor]:
     """No product, but a sum over two factors all the same; zeros beyond the edge of one alone would count."""
     a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k), name="B")
@@ -61,6 +87,10 @@ PRODUCTS: dict[str, tuple[Callable[[], list[Tensor]], bool]] = {
     "parts and an epilogue": (lambda: biased(40, 61, 256), True),
     "turns of no power of two": (lambda: matmul(40, 64, 100), True),
     "differences": (lambda: differences(37, 41, 45), True),
+    "factors that are moved": (lambda: scores(2, 61, 40), True),
+    "a moved factor and an epilogue": (lambda: side_by_side(3, 37, 20, 52), True),
+    "parts of a moved factor": (lambda: side_by_side(4, 40, 64, 40), True),
+    "a transposed factor": (lambda: turned(45, 64, 50), True),
     "an inlined factor": (lambda: scaled_rows(64, 64, 64), False),
     "one row": (lambda: matmul(1, 256, 64), False),
     "few terms": (lambda: matmul(64, 64, 15), False),

@@ -27,14 +27,14 @@ from itertools import product as combinations
 from math import gcd, prod
 from operator import itemgetter
 
-from te_lite.expr import Reduce
+from te_lite.expr import Load, Reduce
 from te_lite.reads import Read, reads_by_producer
 from te_lite.schedule import Loop, Schedule, StageHandle
-from te_lite.state import INLINED, State
+from te_lite.state import INLINED, Stage, State
 from te_lite.step import RFactor
 from te_lite.tensor import Tensor
 
-from ..predicates import elementwise_reader, is_untouched
+from ..predicates import consumers, elementwise_reader, is_untouched
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
 from .own_stages import PartsOverBlocks, rules_around
@@ -120,7 +120,15 @@ def _shape(state: State, reads: Sequence[tuple[int, Read]], extents: Sequence[in
 
 
 def _is_mine(ctx: SketchContext, state: State, k: int) -> bool:
-    return shape_of(ctx, state, k) is not None
+    """Whether stage `k` is such a product, or a factor of one that only moves elements: the tile is read through it."""
+    if shape_of(ctx, state, k) is not None:
+        return True
+    readers = consumers(state, k) if _moves(state.stages[k]) else []
+    return len(readers) == 1 and shape_of(ctx, state, readers[0]) is not None
+
+
+def _moves(stage: Stage) -> bool:
+    return not stage.is_placeholder and is_untouched(stage) and all(isinstance(e, Load) for e in stage.compute.body)
 
 
 # --------------------------------------------------------------------------------------------- which tiles
@@ -259,6 +267,9 @@ def _staged(s: Schedule, k: int, shape: Shape, tile: Tile) -> Made:
     else:
         sums = _in_registers(s, result, reader is None)
     a, b = [s.cache_read(x, "shared", [sums]) for x in sources]
+    for x in sources:
+        if _moves(s[x].stage):
+            s[x].compute_inline()
     return Made(root, total, parts, sums, (a, b))
 
 
