@@ -8,7 +8,7 @@ kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
 
 No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
 those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has
-left.  Begun at the start of the kernel before, those of ViT-B/16 take 2.75 ms on an H200, and 1.56 ms begun at its end
+left.  Begun at the start of the kernel before, those of ViT-B/16 took 2.75 ms on an H200, and 1.56 ms begun at its end
 (`benchmarks/launch_ways.py`).
 """
 

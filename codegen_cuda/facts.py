@@ -32,8 +32,8 @@ def facts_from_json(data: Any) -> dict[str, Any]:
     facts = record(data, NEEDED, "launch")
     arguments, scratch = size(facts["arguments"], "arguments"), sizes(facts["scratch_bytes"], "scratch_bytes")
     kernels = [_launch(k, arguments + len(scratch)) for k in items(facts["kernels"], "kernels")]
-    known = set(facts) <= {*NEEDED, "waits", "ahead"}
-    require(known, GraphError, "launch", "another version made these kernels; export them again", facts=sorted(facts))
+    law = "another version made these kernels, which take more; export the network again"
+    require(not facts.get("told"), GraphError, "launch", law, facts=sorted(facts))
     ahead = {"ahead": True} if facts.get("ahead") is True else {}
     return {"arguments": arguments, "scratch_bytes": list(scratch), "kernels": kernels, **ahead}
 

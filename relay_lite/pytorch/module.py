@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from te_lite.errors import require
@@ -78,12 +77,13 @@ def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def traced(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> Any:
-    """The `torch.export.ExportedProgram` of a model for such arguments, in core ATen.
+    """The `torch.export.ExportedProgram` of a model for such arguments, in core ATen
+    and attention.
 
     Raises GraphError for a model that cannot be traced.
     """
     try:
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        with torch.no_grad():
             return decomposed(torch.export.export(model, args, dict(kwargs or {}), strict=False))
     except Exception as error:  # the tracer runs the code of the model, which raises what it likes
         reason = " ".join(str(error).split())[:300]

@@ -50,21 +50,28 @@ def _other_way_round(matrix: Expr) -> Expr | None:
     last = len(axes) - 1
     if axes[-2] != last:
         return None
-    return call("transpose", matrix.args[0], axes=(*axes[:-2], axes[-1], axes[-2]))
+    order = (*axes[:-2], axes[-1], axes[-2])
+    (source,) = matrix.args
+    return source if order == tuple(range(len(axes))) else call("transpose", source, axes=order)
 
 
-def fuse_moves(graph: FlowGraph, roots: Sequence[int]) -> list[int]:
-    """The partition `roots` (the number of the last node of its group, for every node), moves with their products."""
+def fuse_moves(graph: FlowGraph, roots: Sequence[int], max_depth: int) -> list[int]:
+    """The partition `roots` (the number of the last node of its group, for every node), moves with their products.
+
+    `max_depth` bounds the nodes of a group.
+    """
     members: dict[int, list[int]] = {}
     for k, root in enumerate(roots):
         members.setdefault(root, []).append(k)
-    joined = dict[int, int]()
+    joined, sizes = dict[int, int](), {root: len(group) for root, group in members.items()}
     for root, group in members.items():
         readers = {edge.reader for edge in graph.readers[root]}
         if root != graph.result and len(readers) == 1 and _only_moves([graph.nodes[k] for k in group]):
             (reader,) = readers
-            if is_op(graph.nodes[reader], *PRODUCTS):
-                joined[root] = roots[reader]
+            end = roots[reader]
+            if is_op(graph.nodes[reader], *PRODUCTS) and sizes[root] + sizes[end] <= max_depth:
+                joined[root] = end
+                sizes[end] += sizes[root]
     return [joined.get(root, root) for root in roots]
 
 

@@ -2,6 +2,7 @@
 
 A convolution takes the elementwise operators after it, elementwise operators take each other and join a reduction,
 injective operators join each other.  A group holds at most one operator of kind `OUT_ELEMWISE_FUSABLE`, its anchor.
+Rows of a tensor (`fuse_rows.py`), and what only moves the operands of a product (`fuse_moves.py`), join afterwards.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def fuse_ops(
 
     `max_depth` bounds the nodes of a group; without `fuse` every operator is a group of its own; with `rows` what folds
     rows and spreads the results over them again is one, and with `moves` a product and what only moves its operands.
-    Groups of equal structure share one function, whose `attrs`
-    are `primitive`, a unique `name`, and `reshape_only` for one that moves no data.
+    Groups of equal structure share one function, whose `attrs` are `primitive`, a unique `name`, and `reshape_only` for
+    one that moves no data.
     """
     own = own_movements(own_scalars(function)) if fuse else own_scalars(function)
     graph = flow_graph(own)
@@ -60,7 +61,7 @@ def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False, 
             groups.try_to_grow(k, phase)
     roots = [groups.root(k) for k in range(len(graph.nodes))]
     roots = fuse_rows(graph, tree, roots, max_depth) if rows else roots
-    return fuse_moves(graph, roots) if moves else roots
+    return fuse_moves(graph, roots, max_depth) if moves else roots
 
 
 def own_scalars(function: Function) -> Function:

@@ -33,6 +33,15 @@ def test_facts_come_back() -> None:
     assert facts_from_json(json.loads(json.dumps(made))) == made
 
 
+def test_kernels_of_before() -> None:
+    """Those that wait only are called like others; those that took one argument more are refused."""
+    assert facts_from_json({**facts(), "waits": True}) == facts()
+    assert facts_from_json({**facts(), "waits": False, "told": False}) == facts()
+    assert facts_from_json({**facts(), "ahead": True})["ahead"] is True
+    with pytest.raises(GraphError, match="launch: another version made these kernels"):
+        facts_from_json({**facts(), "waits": True, "told": True})
+
+
 def test_changed_facts() -> None:
     rng, made, refused = random.Random(0), facts(), 0
     for _ in range(500):

@@ -15,7 +15,7 @@ from relay_lite.ir.reference import run
 from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.op.lower_group import lower_group
 from relay_lite.testing.transformer import Shape, attention
-from relay_lite.transform import FuseOps, TurnProducts
+from relay_lite.transform import FuseOps, PassContext, TurnProducts
 from te_lite import ComputeOp
 from tests.relay_lite.test_fuse_meaning import check_group
 
@@ -115,7 +115,7 @@ def test_a_matrix_is_read_along_its_rows() -> None:
     x, y = var("x", (2, 5, 3)), var("y", (2, 5, 4))
     body = call("nn.batch_matmul", transposed(x, 0, 2, 1), y, transpose_a=False, transpose_b=False)
     turned = TurnProducts()(Function([x, y], body)).body
-    assert isinstance(turned, Call) and turned.attrs["transpose_a"]
+    assert isinstance(turned, Call) and turned.attrs["transpose_a"] and turned.args[0] is x
     rows = call("nn.batch_matmul", transposed(x, 1, 0, 2), transposed(y, 1, 0, 2), transpose_a=True, transpose_b=False)
     assert TurnProducts()(Function([x, y], rows)).body is rows
 
@@ -131,5 +131,8 @@ def test_what_others_read_stays_a_kernel() -> None:
     plain = call("nn.matmul", call("reshape", var("z", (20,)), newshape=(4, 5)), y)
     assert len(group_uses(FuseOps(moves=True)(Function(free_vars(plain), plain)))) == 2
     assert kernels(FuseOps(moves=True)(Function([x], moved))) == ["fused_transpose"]
-    alone = call("nn.matmul", moved, y)
-    assert len(kernels(FuseOps()(Function([x, y], alone)))) == 2
+    alone = Function([x, y], call("nn.matmul", moved, y))
+    assert len(kernels(FuseOps()(alone))) == 2
+    for depth, count in ((1, 2), (2, 1)):
+        with PassContext(config={"relay.FuseOps.max_depth": depth}):
+            assert len(kernels(FuseOps(moves=True)(alone))) == count

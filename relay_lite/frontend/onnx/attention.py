@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from math import sqrt
+from math import copysign, sqrt
 
 import numpy as np
 
@@ -129,7 +129,8 @@ def _scores(node: Node, query: Expr, keys: Expr, bias: Expr | None) -> tuple[Exp
     if query.dtype in ROOMY:
         stages = [mul(product(query, turned), scale)]
     else:
-        stages = [product(mul(query, sqrt(scale)), mul(turned, sqrt(scale)))]
+        root = sqrt(abs(scale))
+        stages = [product(mul(query, copysign(root, scale)), mul(turned, root))]
     cap = node.number("softcap", 0.0)
     stages.append(mul(call("tanh", div(stages[0], const(cap, query.dtype))), cap) if cap > 0 else stages[0])
     stages.append(stages[1] if bias is None else add(stages[1], bias))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.nodes import Expr
-from ..onnx.emit import add, call, const, mul, reshape, transpose
+from ..onnx.emit import add, broadcast_to, call, const, mul, reshape, transpose
 from ..onnx.product import product
 from .node import Aten, Converter, Converters
 
@@ -164,20 +164,50 @@ def _averaged(x: Expr, axis: int, count: int) -> Expr:
 
 
 def attention(mask: str | None) -> Converter:
-    """Scaled dot products, of which only the first result is given; argument `mask` is added or selects."""
+    """Scaled dot products, of which only the first result is given; argument `mask` is added or selects.
+
+    Queries, keys and values have any number of axes before sequence and size: the last is heads, the others are batch.
+    """
 
     def convert(node: Aten) -> Sequence[Expr | None]:
         node.require(node.number("dropout_p", 0) == 0, "dropout must be 0: this is inference")
         node.flag("compute_log_sumexp"), node.flag("return_debug_mask")
-        query, key, value = (node.tensor(name) for name in ("query", "key", "value"))
-        heads = {"q_num_heads": query.shape[1], "kv_num_heads": key.shape[1]}
-        given = None if mask is None else node.optional(mask)
+        given = [_with_heads(node.tensor(name)) for name in ("query", "key", "value")]
+        batch = np.broadcast_shapes(*[x.shape[:-3] for x in given])
+        heads = [x.shape[-3] for x in given]
+        if not node.flag("enable_gqa"):
+            heads = [max(heads)] * len(heads)
+        query, key, value = (_in_batch(x, batch, h) for x, h in zip(given, heads, strict=True))
+        seen = None if mask is None else node.optional(mask)
+        seen = None if seen is None else _mask_of(seen, batch, heads[0], key.shape[2])
         scale = float(node.number("scale", 1 / np.sqrt(query.shape[-1])))
-        causal = int(node.flag("is_causal"))
-        out = node.onnx("Attention", query, key, value, given, **heads, scale=scale, is_causal=causal)[0]
-        return [out, *[None] * (len(node.result) - 1)]
+        causal, counts = int(node.flag("is_causal")), {"q_num_heads": heads[0], "kv_num_heads": heads[1]}
+        out = node.onnx("Attention", query, key, value, seen, **counts, scale=scale, is_causal=causal)[0]
+        return [reshape(out, node.shape), *[None] * (len(node.result) - 1)]
 
     return convert
+
+
+def _with_heads(x: Expr) -> Expr:
+    """(..., heads, sequence, size); a matrix is one head."""
+    return x if len(x.shape) > 2 else reshape(x, (1, *x.shape))
+
+
+def _in_batch(x: Expr, batch: tuple[int, ...], heads: int) -> Expr:
+    """(batch, heads, sequence, size) of what has fewer items or heads, which serve all, or more batch axes."""
+    whole = broadcast_to(x, (*batch, heads, *x.shape[-2:]))
+    return reshape(whole, (prod(batch), *whole.shape[-3:]))
+
+
+def _mask_of(mask: Expr, batch: tuple[int, ...], heads: int, columns: int) -> Expr:
+    """A mask that broadcasts to (*batch, heads, sequence, columns), with all columns and at most one batch axis."""
+    if len(mask.shape) <= 1:
+        return broadcast_to(mask, (1, columns))
+    mask = broadcast_to(mask, (*mask.shape[:-1], columns))
+    rows = mask.shape[-2:]
+    if mask.shape == rows or len(batch) <= 1:
+        return mask
+    return reshape(broadcast_to(mask, (*batch, heads, *rows)), (prod(batch), heads, *rows))
 
 
 def resized(mode: str, vec: bool) -> Converter:
