@@ -27,27 +27,16 @@ import numpy as np
 
 import ansor
 from ansor.cli.torch_side import allow_tf32
-from ansor.core.target import HALVES, PRECISIONS, STRICT, TF32
+from ansor.core.target import TF32
 from benchmarks import report
 from benchmarks.pytorch import captured, exact_torch, formats
 from benchmarks.torch_models import PICTURES, TEXTS, drawn
 from benchmarks.torch_network import seconds_per_call
-from benchmarks.tune_network import join_logs, measured, tuned
+from benchmarks.tune_network import add_tuning, join_logs, measured, tuned
 from relay_lite.tuning.network import Network, from_program, in_precision
-from relay_lite.tuning.tune_network import TOLERANCE, compile_best, largest_difference
+from relay_lite.tuning.tune_network import TOLERANCE, largest_difference
 
 IMAGE_RANK = 4
-
-
-def in_batch(torch: Any, inputs: Sequence[Any], batch: int) -> tuple[Any, ...]:
-    """As many different samples as asked for: each sample is the first one with its values in another order."""
-    generator = torch.Generator().manual_seed(2)
-    flat = [x[:1].reshape(-1) for x in inputs]
-    orders = [[torch.randperm(len(x), generator=generator) for _ in range(batch - 1)] for x in flat]
-    return tuple([
-        torch.cat([given[:1], *[x[order].reshape(given[:1].shape) for order in more]])
-        for given, x, more in zip(inputs, flat, orders, strict=True)
-    ])  # fmt: skip
 
 
 def exported(torch: Any, model: Any, inputs: tuple[Any, ...], name: str, layout: str) -> Network:
@@ -110,16 +99,7 @@ def parsed() -> argparse.Namespace:
     """What the command line says."""
     p = report.parser(__doc__ or "")
     p.add_argument("--model", required=True, choices=[*PICTURES, *TEXTS])
-    p.add_argument("--target", default="cuda")
-    p.add_argument("--precision", default=STRICT, choices=(*PRECISIONS, *HALVES))
-    p.add_argument("--layout", default="NHWC")
-    p.add_argument("--batch-size", type=int, default=1)
-    p.add_argument("--trials", type=int, default=600)
-    p.add_argument("--time-limit", type=float, metavar="S")
-    p.add_argument("--log", required=True)
-    p.add_argument("--resume", nargs="*", default=[], metavar="LOG")
-    p.add_argument("--repeat", type=int, default=5)
-    p.add_argument("--seed", type=int, default=0)
+    add_tuning(p, trials=600)
     return p.parse_args()
 
 
@@ -128,8 +108,7 @@ def main() -> None:
     options.parts = ("tune",)
     device = report.gpu()
     torch = exact_torch()
-    model, inputs = drawn(torch, options.model)
-    inputs = in_batch(torch, inputs, options.batch_size)
+    model, inputs = drawn(torch, options.model, options.batch_size)
     network = exported(torch, model, inputs, f"{options.model}-B{options.batch_size}", options.layout)
     network, target = in_precision(network, options.target, options.precision)
     options.target = str(target)
@@ -138,10 +117,8 @@ def main() -> None:
     figures: dict[str, Any] = {"model": options.model, "target": options.target, "precision": options.precision}
     records, figures["tuning"] = tuned(options, tasks, weights)
     with tempfile.TemporaryDirectory() as folder:
-        figures["compiled"] = measured(options, network, tasks, weights, records, Path(folder) / "ours.npy")
+        module, figures["compiled"] = measured(options, network, tasks, weights, records, Path(folder) / "ours.npy")
     report.write_json(options.json, figures, device)
-    module = compile_best(network, target, records)
-    module.run(**network.inputs(np.random.default_rng(options.seed)))
 
     def ours() -> float:
         return float(module.benchmark(repeat=1, min_repeat_ms=300).median)

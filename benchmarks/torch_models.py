@@ -48,13 +48,13 @@ def text_model(torch: Any, name: str) -> Any:
     return Hidden().eval()
 
 
-def drawn(torch: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
-    """A model and its inputs."""
+def drawn(torch: Any, name: str, batch: int = 1) -> tuple[Any, tuple[Any, ...]]:
+    """A model and its inputs, `batch` samples."""
     generator = torch.Generator().manual_seed(1)
     if name in TEXTS:
-        return text_model(torch, name), (torch.randint(0, WORDS, (1, TOKENS), generator=generator),)
+        return text_model(torch, name), (torch.randint(0, WORDS, (batch, TOKENS), generator=generator),)
     model, inputs = live_model(name, full_size=True)
-    return model, tuple([i.draw(torch, generator) for i in inputs])
+    return model, tuple([i.draw(torch, generator, batch) for i in inputs])
 
 
 def least(run: Callable[[], Any]) -> float:

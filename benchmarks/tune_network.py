@@ -33,6 +33,7 @@ from ansor.records.journal import scan_lines
 from ansor.records.lines import Record
 from ansor.scheduler.restore import restore
 from benchmarks import pytorch, report, torch_network
+from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.tuning.network import Network, in_precision, load_network
 from relay_lite.tuning.network_times import NetworkTimes, network_times, total_text
 from relay_lite.tuning.tune_network import ROUND, check, compile_best, tune
@@ -93,8 +94,11 @@ def tuned(
 def measured(
     options: argparse.Namespace, network: Network, tasks: Sequence[ansor.SearchTask], weights: Sequence[int],
     records: Sequence[Record], result: Path,
-) -> dict[str, Any]:  # fmt: skip
-    """Compile, check, time, print the tables; our result for the first input goes into the file `result`."""
+) -> tuple[GraphModule, dict[str, Any]]:  # fmt: skip
+    """Compile, check, time, print the tables; the compiled network, and what was found.
+
+    Our result for the first input goes into the file `result`.
+    """
     start = time.perf_counter()
     module = compile_best(network, options.target, records)
     print(f"compiled in {time.perf_counter() - start:.1f} s", flush=True)
@@ -109,7 +113,7 @@ def measured(
     rows = beside_cudnn(times)
     report.table(rows, ["task", "weight", "trials", "ours us", "in network us", "cuDNN us", "ours / cuDNN"])
     print(total_text(times))
-    return {
+    return module, {
         "end_to_end_us": 1e6 * timing.median, "figures_us": [1e6 * s for s in timing.results],
         "estimated_us": None if times.estimated is None else 1e6 * times.estimated, "difference": times.difference,
         "error": checked.error, "limit": checked.limit, "contrast": checked.contrast, "tasks": rows,
@@ -156,21 +160,26 @@ def torch_figures(options: argparse.Namespace, result: Path, figures: Path) -> M
     return {**found, "failure": failure} if failure else found
 
 
-def main() -> None:
-    p = report.parser(__doc__ or "")
-    p.add_argument("--network", default="resnet-18")
+def add_tuning(p: argparse.ArgumentParser, trials: int) -> None:
+    """The options of how a network is tuned and timed; `trials` by default."""
     p.add_argument("--target", default="cuda")
     p.add_argument("--precision", default=STRICT, choices=(*PRECISIONS, *HALVES))
     p.add_argument("--layout", default="NHWC")
     p.add_argument("--batch-size", type=int, default=1)
-    p.add_argument("--image-size", type=int)
-    p.add_argument("--trials", type=int, default=4992)
+    p.add_argument("--trials", type=int, default=trials)
     p.add_argument("--log", required=True)
     p.add_argument("--resume", nargs="*", default=[], metavar="LOG")
     p.add_argument("--time-limit", type=float, metavar="S")
-    p.add_argument("--torch-limit", type=float, default=300, metavar="S")
     p.add_argument("--repeat", type=int, default=5)
     p.add_argument("--seed", type=int, default=0)
+
+
+def main() -> None:
+    p = report.parser(__doc__ or "")
+    p.add_argument("--network", default="resnet-18")
+    add_tuning(p, trials=4992)
+    p.add_argument("--image-size", type=int)
+    p.add_argument("--torch-limit", type=float, default=300, metavar="S")
     p.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS)
     options = p.parse_args()
     device = report.gpu("--target c") if ansor.Target(options.target).is_gpu else None
@@ -187,7 +196,7 @@ def main() -> None:
         records, figures["tuning"] = tuned(options, tasks, weights)
         report.write_json(options.json, figures, device)
         if "network" in options.parts:
-            figures["compiled"] = measured(options, network, tasks, weights, records, folder / "ours.npy")
+            _, figures["compiled"] = measured(options, network, tasks, weights, records, folder / "ours.npy")
             report.write_json(options.json, figures, device)
         if beside_torch:
             figures["torch"] = torch_figures(options, folder / "ours.npy", folder / "torch.json")

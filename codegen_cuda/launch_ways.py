@@ -7,7 +7,7 @@ there are are timed in turns, on whatever the memory holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -30,18 +30,17 @@ WAYS = tuple([Way(early, fetches) for early, fetches in product((True, False), r
 
 def fastest(record: Callable[[Way], Callable[[int], float]]) -> Way:
     """The way in which a run takes least time; `record` makes a function that gives the seconds of so many runs."""
-    figures = figures_of(record, WAYS)
+    figures = figures_of(record)
     return min(WAYS, key=lambda way: min(figures[way]))
 
 
 def figures_of(
-    record: Callable[[Way], Callable[[int], float]], ways: Sequence[Way], rounds: int = ROUNDS,
-    seconds: float = RUN_SECONDS,
-) -> Mapping[Way, list[float]]:  # fmt: skip
+    record: Callable[[Way], Callable[[int], float]], rounds: int = ROUNDS, seconds: float = RUN_SECONDS
+) -> Mapping[Way, list[float]]:
     """The seconds of a run by way, a figure a round, each the mean of runs for so many `seconds`; ways take turns."""
-    timed = {way: record(way) for way in ways}
+    timed = {way: record(way) for way in WAYS}
     runs = {way: max(1, round(seconds / max(of(1), 1e-6))) for way, of in timed.items()}
-    figures: dict[Way, list[float]] = {way: [] for way in ways}
+    figures: dict[Way, list[float]] = {way: [] for way in WAYS}
     for _ in range(rounds):
         for way, of in timed.items():
             figures[way].append(of(runs[way]) / runs[way])
