@@ -14,6 +14,7 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     row_sums MxN, column_sums MxN       over the last axis, over the leading one
     argmax MxN                          the position in each row, int32
     global_avg_pool NxCxHxW             NCHW
+    attention BxHxTxD                   softmax(Q K^T / sqrt(D)) V of H heads and T tokens, each [B, H, T, D]
 
 Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (of floats, ours in two TF32 parts,
 PyTorch's in float32) or ` fp16` (halves, summed up in float32).
@@ -182,6 +183,27 @@ def _torch_layer_norm(torch: Any, m: int, n: int) -> Library:
     return Library(lambda data, gamma, beta: norm(data, (n,), gamma, beta))
 
 
+def _attention(b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
+    return _attention_of("float32", b * h, t, d)
+
+
+def _half_attention(b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
+    """Of halves: scores, softmax and sums in float32, shares and results rounded to halves."""
+    return _attention_of("float16", b * h, t, d)
+
+
+def _attention_of(dtype: str, heads: int, t: int, d: int) -> Sequence[Tensor]:
+    q, k, v = [placeholder((heads, t, d), name=name, dtype=dtype) for name in "QKV"]
+    scores = nn.batch_matmul(q, k, out_dtype="float32")
+    shares = topi.cast(nn.softmax(topi.multiply(scores, d**-0.5)), dtype)
+    return [q, k, v, topi.cast(nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), dtype)]
+
+
+def _torch_attention(torch: Any, b: int, h: int, t: int, d: int) -> Library:
+    attention = torch.nn.functional.scaled_dot_product_attention
+    return Library(attention, lambda *heads: [x.unflatten(0, (b, h)) for x in heads], lambda x: x.flatten(0, 1))
+
+
 def _of_data(f: Callable[[Tensor], Tensor]) -> Callable[..., Sequence[Tensor]]:
     """The computation `f` of one input."""
 
@@ -215,6 +237,7 @@ OPERATORS: Mapping[str, Operator] = {
     "row_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 1)), lambda torch, *_: Library(lambda x: x.sum(1))),
     "column_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 0)), lambda torch, *_: Library(lambda x: x.sum(0))),
     "argmax": Operator("NxN", _of_data(lambda x: topi.argmax(x, 1)), lambda torch, *_: Library(lambda x: x.argmax(1))),
+    "attention": Operator("NxNxNxN", _attention, _torch_attention, _half_attention),
     "global_avg_pool": Operator(
         "NxNxNxN", _of_data(lambda x: nn.global_pool(x, "avg")),
         lambda torch, *_: Library(lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1)),

@@ -12,9 +12,9 @@ one gets the others.  Inputs are random in [-1, 1], the same on both sides, and 
 caches are as warm as they get; both results are first compared with PyTorch's in float64 (`TOLERANCE` tells TF32 from
 float32).
 Every program of the search was compared with NumPy's result before.  Rows of TF32, of halves and of floats in two parts
-(parts D to F) are for GPUs, whose shared memory they may use up (`HardwareParams.from_device`); PyTorch has TF32 on for
-the first.  Parts G and H are for the CPU, where NumPy's products count among the variants: OPENBLAS_CORETYPE, if it is
-set, may hold its library back.
+(parts D to F, I) are for GPUs, whose shared memory they may use up (`HardwareParams.from_device`); PyTorch has TF32 on
+for the first.  Parts G and H are for the CPU, where NumPy's products count among the variants: OPENBLAS_CORETYPE, if
+it is set, may hold its library back.
 
 The JSON file is written after every row and read at the start: a row that it has of this commit, target and machine,
 with as many trials, is not measured again unless `--again` is given.  The log holds what the search measures, a file a

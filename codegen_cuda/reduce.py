@@ -56,6 +56,8 @@ class Group:
 def group_of(s: ThreadReduce, nest: KernelNest) -> Group:
     axis = THREAD_TAGS.index(nest.tag_of(s.thread))
     block = nest.block
+    if s.lanes:
+        return Group(s.lanes, 1, s.lanes, prod(block))
     return Group(block[axis], prod(block[:axis]), s.extent, prod(block))
 
 

@@ -6,8 +6,8 @@ Read the modules in this order; none imports one that comes after it.
     expressions         dtype, hooks, laws, arithmetic, storage, spelling, instead, misuse, node, element, expr, intrin
     their ranges        interval, visit, reduction, linear, simplify
     computations        tensor, text, access, computation
-    states and steps    lanes, fragment_storage, swizzle, region, step, state, derive, online, loop_value
-    schedules           apply_loop, apply_stage, replay, dag, schedule
+    states and steps    lanes, fragment_storage, swizzle, region, step, state, derive, online, carried, loop_value
+    schedules           apply_loop, apply_stage, replay, dag, thread_axes, schedule
     loop programs       stmt, perfect_nest, register_tile, stmt_text, mma_meaning, names, width, stored_text, c_text
     bounds              data_arithmetic, reads, loop_scope, overrun, bounds, nest, index_span, footprint
     verifier            verify_span, verify_points, verify_form, verify_common, verify_bounds
@@ -15,7 +15,7 @@ Read the modules in this order; none imports one that comes after it.
     accesses            verify_access, verify_reads
     verdicts            verify_clash, verify_guards, verify_digits, verify_phases, verify_races, verify
     dependence          interp_expr, independent
-    lowering            zero_terms, lower_facts, edges, lower_point
+    lowering            zero_terms, lower_along, lower_facts, edges, lower_point
     its nests           lower_operand, lower_mma, lower_matrix_load, lower_nest, double_buffer, thread_parts
     passes              vthread, unroll, whole_turns, sync, lower
     meaning             reference_expr, reference, interp_memory, interp_scope, warp_operation, interp
@@ -76,10 +76,11 @@ from .intrin import (
 )
 from .lower import lower
 from .reduction import argmax, argmin, comm_reducer, max, max_value, min, min_value, prod, reduce_axis, sum
-from .schedule import Schedule, create_schedule, thread_axis
+from .schedule import Schedule, create_schedule
 from .state import State
 from .stmt import LoweredFunc
 from .tensor import ComputeOp, PlaceholderOp, Tensor, compute, placeholder
+from .thread_axes import thread_axis
 
 methods.install()
 

@@ -1,5 +1,5 @@
 """Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; and our own: double_buffer,
-pipeline, set_scope, reindex, join_reductions.
+pipeline, set_scope, reindex, join_reductions, compute_along, postpone_division.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from .carried import postponed
 from .derive import (
     REMEMBERED,
     cache_name,
@@ -20,24 +21,24 @@ from .derive import (
 )
 from .errors import ScheduleError, require
 from .expr import Expr, Var, compare, logical_and
+from .fragment_storage import ANY_SCOPE, SCOPES, is_scope
 from .loop_value import loop_names, root_values, split_guards
 from .online import joined_ops
 from .state import ATTACHED, INLINED, REDUCE, ROOT, Attach, Iter, Stage, State, fresh_stage
 from .step import (
-    ANY_SCOPE,
-    SCOPES,
     CacheRead,
     CacheWrite,
+    ComputeAlong,
     ComputeAt,
     ComputeInline,
     ComputeRoot,
     DoubleBuffer,
     JoinReductions,
     Pipeline,
+    PostponeDivision,
     Reindex,
     RFactor,
     SetScope,
-    is_scope,
 )
 from .storage import storage_class
 from .tensor import ComputeOp
@@ -66,7 +67,18 @@ def apply_compute_at(state: State, step: ComputeAt) -> State:
     law = f"{target.op.name} has {len(target.leaf)} loops"
     require(ok, ScheduleError, subject, law, loop=step.target_iter)
     attach = Attach(step.target, target.leaf[step.target_iter], len(state.steps))
-    return state.with_stage(step.stage, replace(_forget_extents(stage), where=ATTACHED, attach=attach))
+    return state.with_stage(step.stage, replace(_forget_extents(stage), where=ATTACHED, attach=attach, along=False))
+
+
+def apply_compute_along(state: State, step: ComputeAlong) -> State:
+    """What the stage is to its target, and what else refers to it, is looked at when it is lowered."""
+    stage, target = state.stages[step.stage], state.stages[step.target]
+    subject = f"compute_along {stage.op.name}"
+    law = "it and the target must be reductions over axes of the same extents"
+    extents = [[v.extent for v in s.op.reduce_axis] for s in (stage, target)]
+    require(bool(extents[0]) and extents[0] == extents[1], ScheduleError, subject, law, extents=extents)
+    state = apply_compute_at(state, ComputeAt(step.stage, step.target, step.target_iter))
+    return state.with_stage(step.stage, replace(state.stages[step.stage], along=True))
 
 
 def apply_compute_inline(state: State, step: ComputeInline) -> State:
@@ -77,13 +89,13 @@ def apply_compute_inline(state: State, step: ComputeInline) -> State:
     require(not state.access.is_output(step.stage), ScheduleError, subject, "an output cannot be inlined")
     attached = _attached_names(state, step.stage)
     require(not attached, ScheduleError, subject, "other stages are attached to it", attached=attached)
-    return state.with_stage(step.stage, replace(stage, where=INLINED, attach=None))
+    return state.with_stage(step.stage, replace(stage, where=INLINED, attach=None, along=False))
 
 
 def apply_compute_root(state: State, step: ComputeRoot) -> State:
     stage = state.stages[step.stage]
     require(not stage.is_placeholder, ScheduleError, f"compute_root {stage.op.name}", "an input is not computed")
-    return state.with_stage(step.stage, replace(_forget_extents(stage), where=ROOT, attach=None))
+    return state.with_stage(step.stage, replace(_forget_extents(stage), where=ROOT, attach=None, along=False))
 
 
 def apply_double_buffer(state: State, step: DoubleBuffer) -> State:
@@ -267,3 +279,22 @@ def apply_join_reductions(state: State, step: JoinReductions) -> State:
         old = state.stages[k]
         state = state.with_stage(k, replace(fresh_stage(op), where=old.where, attach=old.attach))
     return _insert(state, step.stage, fresh_stage(found[0]))
+
+
+def apply_postpone_division(state: State, step: PostponeDivision) -> State:
+    part, total = state.stages[step.stage], state.stages[step.total]
+    subject = f"postpone_division {part.op.name}"
+    require(not part.is_placeholder, ScheduleError, subject, "an input is not computed")
+    require(total.op.reduction is not None, ScheduleError, subject, "the total must be a sum", total=total.op.name)
+    attached = _attached_names(state, step.total)
+    require(not attached, ScheduleError, subject, "other stages are attached to the sum", attached=attached)
+    _require_unscheduled(total, range(len(total.vars)), subject)
+    found = postponed(part.compute, total.compute, state.ops)
+    if found is None:
+        raise ScheduleError(
+            f"{subject}: {total.op.name} must sum up products with shares of a whole (te_lite/carried.py)"
+        )
+    undivided, sums, quotient = found
+    state = state.with_stage(step.stage, replace(part, op=undivided))
+    state = state.with_stage(step.total, replace(fresh_stage(quotient), where=total.where, attach=total.attach))
+    return _insert(state, step.total, fresh_stage(sums))

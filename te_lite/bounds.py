@@ -135,18 +135,31 @@ class _Inference:
             if stage.is_placeholder or stage.where == INLINED:
                 continue
             spatial = self._region(k)
-            reduce = [Region(ZERO, root_extent(v, stage.op.axis)) for v in stage.op.reduce_axis]
+            reduce = self._along(k) if stage.along else self._reduced(k)
             self.regions[k] = (*spatial, *reduce)
             self.stages[k] = fill_extents(stage, self.regions[k])
-            if self._accumulates(k):
+            if self._keeps_tiles(k):
                 self._round_up(k)
         return Bounds(replace(self.state, stages=tuple(self.stages)), tuple(self.regions), tuple(self.scopes))
 
-    def _accumulates(self, k: int) -> bool:
-        """Whether stage k is a reduction that runs over, in tiles that threads do not share out."""
+    def _reduced(self, k: int) -> list[Region]:
+        op = self.stages[k].op
+        return [Region(ZERO, root_extent(v, op.axis)) for v in op.reduce_axis]
+
+    def _along(self, k: int) -> list[Region]:
+        """What a stage folds in a turn of the loop that it is computed along: what the stage of the loop does there."""
+        attach = self.stages[k].attach
+        assert attach is not None
+        fixed = frozenset(enclosing_loops(self.stages, k))
+        axes = self._axis_regions(attach.stage, fixed, self.keepers[k])
+        return list(axes[len(self.stages[attach.stage].op.axis) :])
+
+    def _keeps_tiles(self, k: int) -> bool:
+        """Whether stage k runs over in whole tiles: in fragments, or a reduction that threads do not share out."""
         stage = self.stages[k]
         threads = any(it.annotation in BLOCKS + THREADS for it in stage.iters)
-        return bool(stage.op.reduce_axis and runs_over(self.state, k, self.listed) and not threads)
+        tiles = storage_class(self.scopes[k]) == "fragment" or (stage.op.reduce_axis and not threads)
+        return bool(tiles and runs_over(self.state, k, self.listed))
 
     def _round_up(self, k: int) -> None:
         """Give stage k room for whole tiles where its own do not divide its region."""
@@ -173,10 +186,17 @@ class _Inference:
         assert dims is not None
         return tuple(dims)
 
-    def _check_inside(self, k: int) -> None:
+    def _computed_with(self, k: int) -> int:
+        """The stage at whose place stage k is complete: itself, or the one whose loop it is computed along."""
         attach = self.stages[k].attach
-        assert attach is not None
-        around = set(enclosing_loops(self.stages, k))
+        return attach.stage if self.stages[k].along and attach is not None else k
+
+    def _check_inside(self, k: int) -> None:
+        computed = self._computed_with(k)
+        attach = self.stages[computed].attach
+        if attach is None:
+            return
+        target, around = self.stages[attach.stage], set(enclosing_loops(self.stages, computed))
         for read in self.reads[k]:
             inside = read.reader == attach.stage or around <= set(enclosing_loops(self.stages, read.reader))
             require(
@@ -184,7 +204,7 @@ class _Inference:
                 LowerError,
                 self.stages[k].op.name,
                 "every consumer must be inside the loop it is computed at",
-                loop=f"{self.stages[attach.stage].op.name}.{self.stages[attach.stage].vars[attach.iter].name}",
+                loop=f"{target.op.name}.{target.vars[attach.iter].name}",
                 consumer=self.stages[read.reader].op.name,
             )
 

@@ -69,21 +69,22 @@ ALIGNMENT = 16
 
 
 def _in_turn(it: Iter) -> bool:
-    return it.kind == REDUCE and it.annotation in ("none", "unroll")
+    return it.annotation in ("none", "unroll")
 
 
 def tile_loops(state: State, k: int) -> tuple[int, ...]:
     """The loops, outermost first, whose turns each use one tile of stage k: uids of the stage it is computed in.
 
-    They end with the loop that it is computed at, and begin below the first loop outside that is no plain reduction
-    loop or at which anything else is computed.
+    They end with the loop that it is computed at.  Of reduction loops, they begin below the first loop outside that is
+    no plain reduction loop or at which anything else is computed.
     """
     attach = state.stages[k].attach
     assert attach is not None
     target = state.stages[attach.stage]
     found = [attach.iter]
-    for it in reversed(target.iters[: target.position(attach.iter)]):
-        if not _in_turn(it) or state.attached_to(attach.stage, it.uid):
+    outside = target.iters[: target.position(attach.iter)] if target.vars[attach.iter].kind == REDUCE else ()
+    for it in reversed(outside):
+        if it.kind != REDUCE or not _in_turn(it) or state.attached_to(attach.stage, it.uid):
             break
         found.append(it.uid)
     return tuple(reversed(found))
@@ -126,7 +127,7 @@ class Pipeline:
 def double_buffered(facts: Facts, root: int, nest: Stmt) -> Stmt:
     """The nest of root stage `root` with its double-buffered stages fetched one turn ahead.
 
-    Raises LowerError for a stage that cannot be: not in shared memory, not computed at a reduction loop, or fed
+    Raises LowerError for a stage that cannot be: not in shared memory, not computed at a loop in turn, or fed
     through shared memory or by other stages of the same loop.
     """
     found = {p.loops[0]: p for p in _pipelines(facts, root)}
@@ -139,7 +140,7 @@ def check_double_buffers(facts: Facts) -> None:
         if not stage.double_buffer:
             continue
         subject = f"double_buffer {stage.op.name}"
-        attach, law = stage.attach, "it must be computed at a reduction loop that runs in turn"
+        attach, law = stage.attach, "it must be computed at a loop that runs in turn"
         require(stage.where == ATTACHED and attach is not None, LowerError, subject, law, where=stage.where)
         assert attach is not None
         it = facts.stages[attach.stage].vars[attach.iter]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .expr import Call, Compare, Const, Expr, Load, Reduce, Select, Var, binary, compare, same
+from .fragment_storage import fragment_storage
 from .laws import stored
-from .loop_scope import across_threads
+from .loop_scope import across_threads, lanes_of_rows
 from .lower_facts import Facts
 from .overrun import runs_over
 from .state import ATTACHED
@@ -47,7 +48,7 @@ class Edges:
         """The stages, producers first; what reads no memory reads only what is there beyond the edge, too."""
         arguments = [t.op.key for t in low.args]
         for k, stage in enumerate(low.stages):
-            if over and runs_over(low.state, k, arguments) and not across_threads(stage):
+            if over and runs_over(low.state, k, arguments) and (not across_threads(stage) or lanes_of_rows(stage)):
                 kept = [n for n in self._read(k) if low.stages[n].where == ATTACHED]
                 if self._copies_memory(k) or self.beyond.issuperset(kept):
                     self.beyond.add(k)
@@ -63,11 +64,17 @@ class Edges:
 
     def copies(self, k: int) -> bool:
         """Whether stage k is zero beyond the edge."""
-        return k in self.beyond and self._copies_memory(k)
+        return k in self.beyond and (self._copies_memory(k) or self._is_factor(k))
+
+    def _is_factor(self, k: int) -> bool:
+        """Whether stage k computes, element by element, what tensor cores multiply: its terms may run over."""
+        held = fragment_storage(self.low.bounds.scopes[k])
+        body = self.low.bodies[k][0]
+        return held is not None and held.operand != "d" and not isinstance(body, Load | Reduce)
 
     def _holds_zeros(self, k: int) -> bool:
         """Whether stage k has zeros beyond the edge: its own, or those of a copy that it copies as it is."""
-        if k not in self.beyond or self._copies_memory(k):
+        if k not in self.beyond or self.copies(k):
             return self.copies(k)
         body, axes = self.low.bodies[k][0], self.low.state.ops[k].axis
         as_it_is = isinstance(body, Load) and all(map(same, body.indices, axes))

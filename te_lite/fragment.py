@@ -23,7 +23,8 @@ LANES = 32
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """`extent` values; one more is `row` rows and `column` columns further, of which one is 0."""
+    """`extent` values; one more is `row` rows and `column` columns further, of which one is 0, or both: all have the
+    same element."""
 
     extent: int
     row: int
@@ -59,15 +60,18 @@ class Fragment:
                 number = number // d.extent
         return row, column
 
-    def holder(self, row: Any, column: Any) -> tuple[Any, Any]:
-        """The lane that has an element, and the number of its value: the inverse of `place`."""
-        return _number(self.lane, row, column), _number(self.value, row, column)
+    def holder(self, row: Any, column: Any, asking: Any = 0) -> tuple[Any, Any]:
+        """The lane that has an element, and the number of its value: the inverse of `place`.
+
+        Of lanes that have the same element it is the one with the digits of the lane `asking`.
+        """
+        return _number(self.lane, row, column, asking), _number(self.value, row, column, 0)
 
 
-def _number(digits: Sequence[Digit], row: Any, column: Any) -> Any:
+def _number(digits: Sequence[Digit], row: Any, column: Any, asking: Any) -> Any:
     number: Any = 0
     weight = 1
     for d in digits:
-        at = row // d.row if d.row else column // d.column
+        at = row // d.row if d.row else column // d.column if d.column else asking // weight
         number, weight = number + at % d.extent * weight, weight * d.extent
     return number

@@ -145,6 +145,8 @@ class _Program:
         meet = _meeting(here)
         src = [here.value(e).run for e in s.src]
         axis, active = _reduced_axis(s, scope)
+        count = 1 if axis is None else s.lanes or s.extent
+        first = np.arange(s.extent) // s.lanes * s.lanes if s.lanes else np.zeros(1, int)
         slots = [self._slot() for _ in (*s.combiner.lhs, *s.combiner.rhs)]
         pairs = zip((*s.combiner.lhs, *s.combiner.rhs), slots, strict=True)
         bound = {**scope.vars, **{v: self._slot_code(k) for v, k in pairs}}
@@ -161,8 +163,8 @@ class _Program:
             wanted = mask if active is None else active if mask is None else active & mask
             values = [np.broadcast_to(f(wanted), scope.shape) for f in src]
             meet(mask)
-            for t in range(s.extent if axis is not None else 1):
-                new = values if axis is None else [np.take(x, [t], axis) for x in values]
+            for t in range(count):
+                new = values if axis is None else [np.take(x, first + t, axis) for x in values]
                 for k, x in zip(right if t else left, new, strict=True):
                     env[k] = x
                 if t:

@@ -21,8 +21,10 @@ Bound inference, lowering, features and analytical models all ask here.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import takewhile
+from math import prod
 
-from .state import ATTACHED, REDUCE, SPATIAL, Attach, FuseRel, SplitRel, Stage, State
+from .state import ATTACHED, MIXED, REDUCE, SPATIAL, Attach, FuseRel, SplitRel, Stage, State
 from .storage import scope_rank, storage_class
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -101,8 +103,22 @@ def standing_loops(stages: Sequence[Stage], scopes: Sequence[str], k: int) -> li
 
 
 def across_threads(stage: Stage) -> bool:
-    """Whether threads fold their parts of a reduction together."""
-    return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters)
+    """Whether threads fold their parts of a reduction together: all along an axis, or the lanes that share a row."""
+    return any(it.kind == REDUCE and it.annotation in THREADS for it in stage.iters) or bool(lanes_of_rows(stage))
+
+
+def lanes_of_rows(stage: Stage) -> int:
+    """How many neighbouring lanes fold a row of fragments together; 0 where none do.
+
+    Their loop is fused of spatial loops and, innermost, reduction loops, and bound to the lanes of a warp.
+    """
+    for it in stage.iters:
+        if it.kind == MIXED and it.annotation == WARP:
+            (rel,) = [r for r in stage.relations if isinstance(r, FuseRel) and r.fused == it.uid]
+            inner = list(takewhile(lambda uid: stage.vars[uid].kind == REDUCE, reversed(rel.parts)))
+            outer = [stage.vars[uid].kind for uid in rel.parts[: len(rel.parts) - len(inner)]]
+            return prod([stage.vars[uid].length for uid in inner]) if all(kind == SPATIAL for kind in outer) else 0
+    return 0
 
 
 def thread_ranks(stage: Stage, tags: Collection[str]) -> dict[int, int]:

@@ -10,8 +10,9 @@ from .errors import LowerError, require
 from .expr import Expr, Var, as_expr, binary, cast, index_xor
 from .fragment_storage import fragment_storage
 from .lanes import row_major
-from .loop_scope import BLOCKS, THREADS, kernel_of
+from .loop_scope import BLOCKS, THREADS, WARP, kernel_of
 from .loop_value import all_values
+from .lower_along import Grown, checked
 from .reads import expanded_bodies, reads_all, reads_by_producer
 from .region import ZERO, DivAtom, Linear, Region
 from .simplify import Simplifier
@@ -46,11 +47,15 @@ class Facts:
         self.index_of = {op.key: k for k, op in enumerate(self.state.ops)}
         self.arg_buffers = {t: Buffer(t.name, t.dtype, t.shape) for t in args}
         self.buffers: dict[tuple[int, int], Buffer] = {}
+        self.grown: dict[int, Grown] = {}
+        self.followers = checked(self.state)
         self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
         self.unroll_steps: dict[Var, int] = {}
         for k in range(len(self.stages)):
             self._check_storage(k)
             self._make_buffers(k)
+        for k in {k for k, _ in self.followers.values()}:
+            self.grown[k] = Grown.of(self.buffers[k, 0])
 
     # ------------------------------------------------------------------------------------------- facts
 
@@ -151,7 +156,8 @@ class Facts:
 
     def own_buffers(self, k: int) -> list[Buffer]:
         """The storage of stage k that is not an argument."""
-        return [b for (s, _), b in self.buffers.items() if s == k and b not in self.arg_buffers.values()]
+        own = [b for (s, _), b in self.buffers.items() if s == k and b not in self.arg_buffers.values()]
+        return own + ([self.grown[k].running, self.grown[k].scale] if k in self.grown else [])
 
     def flat_index(self, k: int, output: int, indices: Sequence[Expr], local: bool = False) -> Expr:
         """The flat index of a point; `local` when the indices count from the start of the region already.
@@ -167,7 +173,9 @@ class Facts:
         fragments = fragment_storage(buffer.scope)
         if fragments is not None:
             stage, regions = self.stages[k], self.regions(k)[: len(indices)]
-            return as_expr(fragments.index(stage.stored([int(r.extent) for r in regions]), stage.stored(indices)))
+            lane = self.thread_vars.get((self.roots[k], WARP), 0)
+            extents = stage.stored([int(r.extent) for r in regions])
+            return as_expr(fragments.index(extents, stage.stored(indices), lane))
         total: Expr = as_expr(0)
         strides = buffer.strides or row_major(buffer.shape)
         large = buffer.size > 2**31 - 1

@@ -11,9 +11,11 @@ refused: the instruction then computes what the loops do, as `mma_meaning.py` ha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from .errors import LowerError, require
 from .expr import Expr, Load, Reduce, Var, as_expr, same
+from .loop_scope import WARP
 from .lower_facts import Facts
 from .lower_operand import Operand, first_turn, operand
 from .lower_point import Points
@@ -43,6 +45,27 @@ def tile_start(points: Points, k: int, variables: Mapping[int, Expr], depth: int
     inner = {it.uid: as_expr(0) for it in stage.iters[depth:]}
     spatial = {u: v for u, v in {**variables, **inner}.items() if stage.vars[u].kind != REDUCE}
     return operand(points.low, k, points.at(k, spatial).local, {}).first().index
+
+
+@dataclass(frozen=True)
+class HeldTile:
+    """What a lane holds of a tile of sums: `value` counts its `values`, `loops` are those over rows and columns, by
+    uid, in terms of it and of the lane."""
+
+    value: Var
+    values: int
+    loops: dict[int, Expr]
+
+
+def element_of_tile(points: Points, k: int, depth: int) -> HeldTile:
+    """What a lane holds of the tile of sums that the loops of stage k from position `depth` on fill."""
+    low, stage = points.low, points.low.stages[k]
+    d = operand(low, k, points.at(k, low.vars[k]).local, first_turn(low, k, depth))
+    fragment = d.storage.fragment
+    value, lane = low.new_var("value", fragment.values), low.thread_vars[low.roots[k], WARP]
+    at = dict(zip(d.moves(), fragment.place(lane, value), strict=True))
+    loops = [(it.uid, low.vars[k][it.uid]) for it in stage.iters[depth:]]
+    return HeldTile(value, fragment.values, {uid: at[var] for uid, var in loops if var in at})
 
 
 def _factors(low: Facts, d: Operand, env: Mapping[Var, Expr]) -> tuple[Operand, Operand]:

@@ -19,17 +19,18 @@ from .expr import (
     compare,
     if_then_else,
     logical_and,
+    select,
 )
 from .fragment import LANES
 from .fragment_storage import FragmentStorage, fragment_storage
 from .laws import stored
-from .loop_scope import BLOCKS, THREADS, WARP, across_threads
+from .loop_scope import BLOCKS, THREADS, WARP, across_threads, lanes_of_rows
 from .lower_facts import Facts
 from .lower_matrix_load import warp_load
-from .lower_mma import tile_start, warp_multiply
+from .lower_mma import element_of_tile, tile_start, warp_multiply
 from .lower_point import Point, Points
 from .reads import reads_by_producer
-from .state import MIXED, REDUCE, Iter, Stage
+from .state import MIXED, REDUCE, SPATIAL, Iter, Stage
 from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
 from .storage import storage_class
 from .visit import transform
@@ -66,7 +67,9 @@ class NestBuilder:
         if first == depth and stage.op.reduce_axis:
             body = seq(self._init_nest(k, depth), body)
         for p, it in reversed(list(enumerate(stage.iters[:depth]))):
+            body = seq(self._moved(k, p), body) if p == first and k in self.low.followers else body
             body = self._loop(k, it, self._with_attached(k, it.uid, body))
+            body = self._with_along(k, it.uid, body)
             if p == first:
                 body = seq(self._init_nest(k, p), body)
         return body
@@ -86,7 +89,8 @@ class NestBuilder:
 
     def _check_loops(self, stage: Stage) -> None:
         for it in stage.iters:
-            require(it.kind != MIXED, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
+            apart = it.kind != MIXED or (it.annotation == WARP and bool(lanes_of_rows(stage)))
+            require(apart, LowerError, stage.op.name, "spatial and reduction loops are fused", loop=it.name)
             fits = self.tensorized or it.annotation != "tensorize" or storage_class(stage.op.scope) == "fragment"
             require(fits, LowerError, stage.op.name, "no intrinsic fits here", loop=it.name)
 
@@ -127,8 +131,54 @@ class NestBuilder:
     def _with_attached(self, k: int, uid: int, body: Stmt) -> Stmt:
         """Put the stages attached to a loop before its body, producers first."""
         for child in sorted(self.low.state.attached_to(k, uid), reverse=True):
-            body = allocated(self.low.own_buffers(child)[::-1], seq(self.stage_nest(child), body))
+            body = allocated(self._storage(child), seq(self.stage_nest(child), body))
         return body
+
+    def _storage(self, k: int) -> list[Buffer]:
+        """What is allocated around the nest of stage k: its storage, and that of stages computed along its loops."""
+        low = self.low
+        along = [c for c, s in enumerate(low.stages) if s.along and s.attach is not None and s.attach.stage == k]
+        return [b for c in (*along, *([] if low.stages[k].along else [k])) for b in low.own_buffers(c)[::-1]]
+
+    # ------------------------------------------------------------------------------ what is computed along a loop
+
+    def _with_along(self, k: int, uid: int, body: Stmt) -> Stmt:
+        """A loop of stage k after what is computed along it has become neutral."""
+        along = [c for c in sorted(self.low.state.attached_to(k, uid)) if self.low.stages[c].along]
+        return seq(*[self._neutral(c) for c in along], body)
+
+    def _neutral(self, k: int) -> Stmt:
+        """Set stage k, computed along a loop, to the identity."""
+        held = [it for it in self.low.stages[k].iters if it.kind == SPATIAL]
+        variables = self._fresh(k, held, "init")
+        point = self._spatial_point(k, variables)
+        kept = self.low.grown[k].running if k in self.low.grown else self.low.buffers[k, 0]
+        own = self._own(k, 0, point)
+        return self._nested(k, held, variables, Store(kept, own.index, self._reduction(k).combiner.identity[0]))
+
+    def _spatial_point(self, k: int, variables: Mapping[int, Expr]) -> Point:
+        """The point of stage k where no reduction loop stands anywhere."""
+        stage = self.low.stages[k]
+        return self.points.at(k, {u: v for u, v in variables.items() if stage.vars[u].kind != REDUCE})
+
+    def _scale(self, k: int, point: Point) -> Expr:
+        """What a sum of stage k is multiplied by at a point, since the extreme that it follows has grown."""
+        extreme, follows = self.low.followers[k]
+        at = self.points.value(follows.at, point)
+        assert isinstance(at, BufferLoad)
+        return BufferLoad(self.low.grown[extreme].scale, at.index)
+
+    def _moved(self, k: int, first: int) -> Stmt:
+        """The sums of stage k, over the loops from position `first` on, carried to what their extreme has become."""
+        stage, depth = self.low.stages[k], self._depth(self.low.stages[k])
+        inner = [it for it in stage.iters[first:depth] if it.kind != REDUCE]
+        tile = element_of_tile(self.points, k, depth) if depth < len(stage.iters) else None
+        variables = self._fresh(k, inner, "moved") | ({} if tile is None else tile.loops)
+        point = self._spatial_point(k, variables)
+        own = self._own(k, 0, point)
+        body: Stmt = Store(self.low.buffers[k, 0], own.index, binary("*", own, self._scale(k, point)))
+        body = body if tile is None else For(tile.value, tile.values, ForKind.UNROLLED, body)
+        return self._nested(k, inner, variables, body)
 
     def _loop(self, k: int, it: Iter, body: Stmt, var: Expr | None = None) -> Stmt:
         var = self.low.vars[k][it.uid] if var is None else var
@@ -150,7 +200,7 @@ class NestBuilder:
         index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
         return Store(self.low.buffers[k, output], index, value)
 
-    def _own(self, k: int, output: int, point: Point) -> Expr:
+    def _own(self, k: int, output: int, point: Point) -> BufferLoad:
         index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
         return BufferLoad(self.low.buffers[k, output], index)
 
@@ -180,7 +230,7 @@ class NestBuilder:
             stores = [self._store(k, o, point, self._zero_beyond(k, e, point)) for o, e in enumerate(bodies)]
             return self._guarded(k, point.guards, seq(*stores))
         sources = [self.points.value(s, point) for s in first.sources]
-        own = [self._own(k, o, point) for o in range(len(sources))]
+        own: list[Expr] = [self._own(k, o, point) for o in range(len(sources))]
         combine = self._combine(k, first.combiner, own, sources, point)
         return self._guarded(k, point.guards, combine, self.points.folded_where(k, first, point))
 
@@ -233,8 +283,8 @@ class NestBuilder:
         """Each thread folds its parts into registers, one for each turn of the spatial loops inside the reduction; the
         threads then fold theirs together."""
         low, stage = self.low, self.low.stages[k]
-        first = next(p for p, it in enumerate(stage.iters) if it.kind == REDUCE)
-        held = [it for it in stage.iters[first:] if it.kind != REDUCE and it.annotation not in BLOCKS + THREADS]
+        first = next(p for p, it in enumerate(stage.iters) if it.kind in (REDUCE, MIXED))
+        held = [it for it in stage.iters[first:] if it.kind == SPATIAL and it.annotation not in BLOCKS + THREADS]
         virtual = [it.name for it in held if it.annotation == "vthread"]
         require(
             not virtual, LowerError, stage.op.name, "virtual threads inside a reduction across threads", loops=virtual
@@ -248,7 +298,7 @@ class NestBuilder:
         starts = self._fresh(k, held, "init")
         init = [Store(b, _flat(held, starts), e) for b, e in zip(part, reduction.combiner.identity, strict=True)]
         turns = self._fresh(k, held, "met")
-        spatial = self.points.at(k, {u: v for u, v in turns.items() if stage.vars[u].kind != REDUCE})
+        spatial = self._spatial_point(k, turns)
         met = self._nested(k, held, turns, self._meet(k, reduction, part, _flat(held, turns), spatial))
         body = allocated(part, seq(self._nested(k, held, starts, seq(*init)), fold, met))
         return self._loops(k, stage.iters[:first], body)
@@ -293,15 +343,37 @@ class NestBuilder:
         """The reduction of element `at` of the parts over each bound thread axis, then the store by one thread."""
         low, stage = self.low, self.low.stages[k]
         total = [Buffer(b.name.removesuffix(".part") + ".total", b.dtype, (1,), "local") for b in part]
-        bound = [it for it in stage.iters if it.kind == REDUCE and it.annotation in THREADS]
+        bound = [it for it in stage.iters if it.kind in (REDUCE, MIXED) and it.annotation in THREADS]
         threads = [low.thread_vars[low.roots[k], it.annotation] for it in bound]
         steps: list[Stmt] = []
         for var, it in zip(threads, bound, strict=True):
             values = tuple([b[0] for b in total] if steps else [BufferLoad(b, at) for b in part])
-            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length))
+            lanes = lanes_of_rows(stage) if it.kind == MIXED else 0
+            steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length, lanes))
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
-        alone = [] if low.bounds.storage(k) == "local" else [compare("==", var, 0) for var in threads]
+        if stage.along:
+            stores = self._folded_in(k, reduction.combiner, total[0][0], spatial)
+        alone = [] if low.bounds.storage(k) in ("local", "fragment") else [compare("==", var, 0) for var in threads]
         return allocated(total, seq(*steps, self._guarded(k, [*spatial.guards, *alone], seq(*stores))))
+
+    def _folded_in(self, k: int, combiner: Combiner, value: Expr, point: Point) -> list[Stmt]:
+        """Fold the value of a tile into stage k, which is computed along a loop (`lower_along.py`)."""
+        low, main = self.low, self._own(k, 0, point)
+        if k not in low.grown:
+            kept = binary("*", main, self._scale(k, point)) if k in low.followers else main
+            return [self._store(k, 0, point, combined(combiner, [kept], [value])[0])]
+        grown, at = low.grown[k], main.index
+        old = BufferLoad(grown.running, at)
+        (new,) = combined(combiner, [old], [value])
+        law = next(follows.law for extreme, follows in low.followers.values() if extreme == k)
+        one, zero, neutral = Const(1.0, value.dtype), Const(0.0, value.dtype), combiner.identity[0]
+        scale = select(compare("==", old, new), one, law.carry(one, old, new))
+        attach = low.stages[k].attach
+        assert attach is not None
+        turn, turns = low.vars[attach.stage][attach.iter], low.stages[attach.stage].vars[attach.iter].length
+        empty = logical_and(compare("==", old, neutral), compare("<", turn, turns - 1))
+        stores = [Store(grown.scale, at, scale), Store(grown.running, at, new)]
+        return [*stores, Store(low.buffers[k, 0], at, select(empty, zero, old))]
 
 
 def _flat(loops: Sequence[Iter], variables: Mapping[int, Expr]) -> Expr:

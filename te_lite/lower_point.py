@@ -45,9 +45,9 @@ class Points:
         env: dict[Var, Expr] = {}
         for d, axis in enumerate((*stage.op.axis, *stage.op.reduce_axis)):
             if d in values:
-                value = binary("+", low.minima[k][d], values[d]) if d < len(local) else values[d]
-                env[axis] = low.simplifier.simplify(value)
-        bounded = [v for v in stage.op.reduce_axis if v in env and isinstance(v.extent, Expr)]
+                env[axis] = low.simplifier.simplify(binary("+", low.minima[k][d], values[d]))
+        reduce = [v for v in stage.op.reduce_axis if v in env]
+        bounded = [v for v in reduce if isinstance(v.extent, Expr) or stage.along]
         reduced = [compare("<", env[v], substitute(as_expr(v.extent), env)) for v in bounded]
         edges, over = self._edges(k, env), k in self.edges.beyond
         inside = [guard for edge in edges for guard in edge.guards]

@@ -26,6 +26,8 @@ from .errors import ScheduleError
 from .fragment import Digit, Fragment
 
 OPERANDS = ("a", "b", "d")
+ROWS = "rows"
+"""What a warp can keep beside operands: one value of each row of `d`, which all lanes with elements of the row have."""
 REGISTER_BYTES = 4
 ROW_BYTES = 16
 """Of a matrix that `ldmatrix` loads: 8 rows of 16 bytes."""
@@ -102,8 +104,13 @@ class Mma:
         return f"mma.sync.aligned.m{self.m}n{self.n}k{self.k}.row.col.{types}"
 
     def fragment(self, operand: str) -> Fragment:
-        """The fragment of operand `a`, `b` or `d`."""
-        return {"a": self.a, "b": self.b, "d": self.d}[operand]
+        """The fragment of operand `a`, `b` or `d`, or of a value for each of the `rows` of `d`."""
+        return {"a": self.a, "b": self.b, "d": self.d}[operand] if operand != ROWS else self._rows
+
+    @property
+    def _rows(self) -> Fragment:
+        lane = tuple([digit if digit.row else replace(digit, column=0) for digit in self.d.lane])
+        return Fragment(self.m, 1, lane, tuple([digit for digit in self.d.value if digit.row]))
 
     def held(self, operand: str) -> Element:
         """What the elements of an operand are."""

@@ -89,7 +89,7 @@ def _joined(law: Law, first: ComputeOp, second: ComputeOp) -> Joined:
 def _law_of(first: ComputeOp, second: ComputeOp, inlined: Mapping[object, ComputeOp]) -> Law | None:
     """The law by which `second` sums up terms of `first`."""
     one, two = first.reduction, second.reduction
-    if one is None or two is None or first.shape != second.shape or not (_is_plain(one) and _is_plain(two)):
+    if one is None or two is None or first.shape != second.shape or not (is_plain(one) and is_plain(two)):
         return None
     if [v.extent for v in one.axes] != [v.extent for v in two.axes] or two.combiner.name != "sum":
         return None
@@ -104,7 +104,8 @@ def _law_of(first: ComputeOp, second: ComputeOp, inlined: Mapping[object, Comput
     return None
 
 
-def _is_plain(e: Reduce) -> bool:
+def is_plain(e: Reduce) -> bool:
+    """Whether it folds one value over axes of known extents, all points of them, from the identity on."""
     fixed = all(isinstance(v.extent, int) for v in e.axes)
     return len(e.sources) == 1 and e.condition is None and not e.init and fixed
 

@@ -17,6 +17,7 @@ from .step import (
     Annotate,
     CacheRead,
     CacheWrite,
+    ComputeAlong,
     ComputeAt,
     ComputeInline,
     ComputeRoot,
@@ -28,6 +29,7 @@ from .step import (
     JoinReductions,
     NewStage,
     Pipeline,
+    PostponeDivision,
     Pragma,
     Reindex,
     Reorder,
@@ -180,6 +182,9 @@ class _Printer:
             case ComputeAt(target=target, target_iter=p):
                 at = self._loop(before, target, p)
                 self._call(k, f"compute_at(s[{self._tensor(before.stages[target].op)}], {at})")
+            case ComputeAlong(target=target, target_iter=p):
+                at = self._loop(before, target, p)
+                self._call(k, f"compute_along(s[{self._tensor(before.stages[target].op)}], {at})")
             case ComputeInline():
                 self._call(k, "compute_inline()")
             case ComputeRoot():
@@ -190,7 +195,7 @@ class _Printer:
                 self._call(k, f"pipeline({tiles})")
             case SetScope(scope=scope):
                 self._call(k, f'set_scope("{scope}")')
-            case CacheRead() | Reindex() | CacheWrite() | RFactor() | JoinReductions():
+            case CacheRead() | Reindex() | CacheWrite() | RFactor() | JoinReductions() | PostponeDivision():
                 self._new_stage(before, step)
 
     def _assign(self, names: str, k: int, call: str) -> None:
@@ -233,6 +238,8 @@ class _Printer:
                 self._rfactor(before, step, old)
             case JoinReductions():
                 self._join_reductions(before, step, old)
+            case PostponeDivision():
+                self._postpone_division(before, step, old)
 
     def _named(self, before: State, stages: Iterable[int]) -> str:
         return ", ".join([self._tensor(before.stages[k].op) for k in stages])
@@ -264,6 +271,12 @@ class _Printer:
         self._axes(new, f"{name}.op")
         for k, text in ((step.stage, old), (step.other, other)):
             self._axes(self.state.stages[k + 1].op, f"s[{text}].op")
+
+    def _postpone_division(self, before: State, step: PostponeDivision, old: str) -> None:
+        new, total = self.state.stages[step.total].op, self._tensor(before.stages[step.total].op)
+        self.lines.append(f"{self._tensor(new)} = s.postpone_division({old}, {total})")
+        self._axes(new, f"{self._tensor(new)}.op")
+        self._axes(self.state.stages[step.total + 1].op, f"s[{total}].op")
 
 
 def _annotation_call(loop: str, annotation: str) -> str:

@@ -14,6 +14,7 @@ from .step import (
     Annotate,
     CacheRead,
     CacheWrite,
+    ComputeAlong,
     ComputeAt,
     ComputeInline,
     ComputeRoot,
@@ -24,6 +25,7 @@ from .step import (
     Fuse,
     JoinReductions,
     Pipeline,
+    PostponeDivision,
     Pragma,
     Reindex,
     Reorder,
@@ -59,6 +61,8 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     Pipeline: apply_stage.apply_pipeline,
     SetScope: apply_stage.apply_set_scope,
     JoinReductions: apply_stage.apply_join_reductions,
+    ComputeAlong: apply_stage.apply_compute_along,
+    PostponeDivision: apply_stage.apply_postpone_division,
 }
 
 

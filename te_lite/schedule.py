@@ -29,6 +29,7 @@ from .step import (
     Annotate,
     CacheRead,
     CacheWrite,
+    ComputeAlong,
     ComputeAt,
     ComputeInline,
     ComputeRoot,
@@ -37,6 +38,7 @@ from .step import (
     Fuse,
     JoinReductions,
     Pipeline,
+    PostponeDivision,
     Pragma,
     Reindex,
     Reorder,
@@ -49,6 +51,7 @@ from .step import (
     Swizzled,
 )
 from .tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from .thread_axes import ThreadAxis, is_positive, thread_axis
 
 
 @dataclass(frozen=True)
@@ -63,36 +66,7 @@ class Loop:
     name: str
 
 
-@dataclass(frozen=True)
-class ThreadAxis:
-    """A thread axis to bind loops to: `blockIdx.x`, `threadIdx.x`, `vthread`, ..."""
-
-    tag: str
-    extent: int | None = None
-
-
 Axis = Loop | IterVar
-MAX_FACTOR = 2**31 - 1
-THREAD_TAGS = tuple(f"{kind}.{d}" for kind in ("blockIdx", "threadIdx") for d in "xyz") + ("vthread",)
-
-
-def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> ThreadAxis:
-    """A thread axis by its tag; called as `thread_axis("threadIdx.x")` or `thread_axis((0, 64), "threadIdx.x")`.
-
-    An axis with a domain is bound only to loops of that extent.  `cthread` is another word for `vthread`.
-    """
-    if isinstance(dom, str):
-        dom, tag = None, dom
-    tag = "vthread" if tag == "cthread" else tag
-    law = f"the tag must be one of {', '.join(THREAD_TAGS)}"
-    require(tag in THREAD_TAGS, ScheduleError, "thread_axis", law, tag=tag)
-    ok = dom is None or (isinstance(dom, tuple | list) and len(dom) == 2 and dom[0] == 0 and _is_positive(dom[1]))
-    require(ok, ScheduleError, "thread_axis", "a domain is (0, extent)", domain=dom)
-    return ThreadAxis(tag, None if dom is None else dom[1])
-
-
-def _is_positive(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and 0 < x <= MAX_FACTOR
 
 
 class Schedule(Primitives, written="s"):
@@ -173,6 +147,12 @@ class Schedule(Primitives, written="s"):
         op = self.state.stages[k].op
         return [op.output(i) for i in range(op.num_outputs)]
 
+    def postpone_division(self, part: Tensor, total: Tensor) -> Tensor:
+        """Divide `total`, a sum of products with `part`, instead of `part`; returns the sum `<total>.undivided`."""
+        k = self.stage_id(total)
+        self.apply(PostponeDivision(self.stage_id(part), k))
+        return self.state.stages[k].op.output()
+
     def __str__(self) -> str:
         return str(self.state)
 
@@ -242,7 +222,7 @@ class StageHandle(Primitives, written="s[C]"):
         name = f"split {self.op.name}.{self._iter(axis).name}"
         require(len(given) == 1, ScheduleError, name, "either factor or nparts is needed", factor=factor, nparts=nparts)
         got = {"nparts" if factor is None else "factor": given[0]}
-        require(_is_positive(given[0]), ScheduleError, name, "a positive integer is needed", **got)
+        require(is_positive(given[0]), ScheduleError, name, "a positive integer is needed", **got)
         position, extent = self.position(axis), self._iter(axis).extent
         advisory = extent if isinstance(extent, int) else 0
         self.schedule.apply(Split(self.id, position, advisory, (given[0],), factor is not None))
@@ -324,6 +304,12 @@ class StageHandle(Primitives, written="s[C]"):
         ok = isinstance(target, StageHandle)
         require(ok, ScheduleError, f"compute_at {self.op.name}", "the target must be a stage, s[...]", target=target)
         self.schedule.apply(ComputeAt(self.id, target.id, target.position(axis)))
+
+    def compute_along(self, target: StageHandle, axis: Axis) -> None:
+        """Compute the stage, an extreme or a sum, along a loop over the same points in which `target` is summed up."""
+        ok = isinstance(target, StageHandle)
+        require(ok, ScheduleError, f"compute_along {self.op.name}", "the target must be a stage, s[...]", target=target)
+        self.schedule.apply(ComputeAlong(self.id, target.id, target.position(axis)))
 
     def compute_inline(self) -> None:
         """Put the stage's expression where it is read."""

@@ -85,7 +85,7 @@ class Attach:
 
 @dataclass(frozen=True)
 class Stage:
-    """The loops of one operation."""
+    """The loops of one operation; what is computed `along` a loop is kept from turn to turn."""
 
     op: Operation
     vars: tuple[Iter, ...] = ()
@@ -99,6 +99,7 @@ class Stage:
     pragmas: tuple[tuple[str, str], ...] = ()
     tiles: int = 1
     swizzled: bool = False
+    along: bool = False
 
     @property
     def double_buffer(self) -> bool:

@@ -59,6 +59,8 @@ def marks_of(stage: Stage) -> Iterable[str]:
         yield "swizzled"
     if stage.double_buffer:
         yield "double_buffer" if stage.tiles == 2 else f"pipeline: {stage.tiles}"
+    if stage.along:
+        yield "along"
 
 
 def _range(starts: _Starts, it: Iter) -> str:

@@ -4,7 +4,7 @@
          | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR
          | CacheRead CHR | CacheWrite CHW | RFactor RF
          | FreePragma PRX | DoubleBuffer DBF | SetScope SSC | JoinReductions JRD | StorageOrder STO | Swizzled SWZ
-         | Pipeline PIP | Reindex RIX (ours)
+         | Pipeline PIP | Reindex RIX | ComputeAlong CAL | PostponeDivision PDV (ours)
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .errors import RecordError, ScheduleError, require
-from .mma import MMA, OPERANDS
+from .fragment_storage import ANY_SCOPE, SCOPES, is_scope
 
 Length = int | np.ndarray | None
 
@@ -28,17 +28,6 @@ ANNOTATIONS = (
     "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
     "blockIdx.z", "threadIdx.z", "tensorize",
 )  # fmt: skip
-SCOPES = ("global", "shared", "local")
-ANY_SCOPE = f"{', '.join(SCOPES)}, local.<name> or fragment.<instruction>.<operand>"
-
-
-def is_scope(text: str) -> bool:
-    """Whether `text` names storage: one of SCOPES, `local.<name>`, a private memory of an accelerator, or
-    `fragment.<instruction>.<operand>`, registers of a warp."""
-    base, _, name = text.partition(".")
-    instruction, _, operand = name.partition(".")
-    fragment = base == "fragment" and instruction in MMA and operand in OPERANDS
-    return text in SCOPES or (base == "local" and name.isidentifier()) or fragment
 
 
 class StepBase:
@@ -55,8 +44,8 @@ class StepBase:
 
     @property
     def stages(self) -> tuple[int, ...]:
-        """The stages that must be there: the one it works on, and the one it moves it to."""
-        return (self.stage,)
+        """The stages that must be there: the one it works on, and the other one that it is about."""
+        return tuple([getattr(self, name) for name in ("stage", "target", "other", "total") if hasattr(self, name)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +171,6 @@ class ComputeAt(StepBase):
     target: int
     target_iter: int
 
-    @property
-    def stages(self) -> tuple[int, ...]:
-        return (self.stage, self.target)
-
 
 @dataclass(frozen=True, slots=True)
 class ComputeInline(StepBase):
@@ -280,9 +265,24 @@ class JoinReductions(StepBase):
     stage: int
     other: int
 
-    @property
-    def stages(self) -> tuple[int, ...]:
-        return (self.stage, self.other)
+
+@dataclass(frozen=True, slots=True)
+class ComputeAlong(StepBase):
+    """Compute a reduction along a loop of `target`, whose terms refer to it; a letter of our own (see `carried.py`)."""
+
+    tag: ClassVar[str] = "CAL"
+    stage: int
+    target: int
+    target_iter: int
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeDivision(StepBase):
+    """Divide the sum `total` instead of the factors `stage` of its terms; a letter of our own (see `carried.py`)."""
+
+    tag: ClassVar[str] = "PDV"
+    stage: int
+    total: int
 
 
 Step = (
@@ -308,8 +308,10 @@ Step = (
     | Pipeline
     | SetScope
     | JoinReductions
+    | ComputeAlong
+    | PostponeDivision
 )
-NewStage = CacheRead | Reindex | CacheWrite | RFactor | JoinReductions
+NewStage = CacheRead | Reindex | CacheWrite | RFactor | JoinReductions | PostponeDivision
 STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}
 
 

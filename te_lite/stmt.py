@@ -110,7 +110,8 @@ class Barrier:
 class ThreadReduce:
     """`dst` are local buffers of one element, `src` expressions; `thread` is the variable of a THREAD loop.
 
-    Only threads with `thread < extent` contribute, all receive the result.
+    Only threads with `thread < extent` contribute, all receive the result.  With `lanes`, every group of so many
+    neighbours in a warp has a result of its own.
     """
 
     combiner: Combiner
@@ -118,6 +119,7 @@ class ThreadReduce:
     src: tuple[Expr, ...]
     thread: Var
     extent: int
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

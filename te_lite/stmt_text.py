@@ -127,10 +127,11 @@ def _head(s: Stmt, name: Name) -> str:
             return f"if {_text(cond, name)}:"
         case Barrier(publishes=publishes, left=groups):
             return f"barrier(publish{f' all but {groups}' if groups else ''})" if publishes else "barrier()"
-        case ThreadReduce(combiner=combiner, dst=dst, src=src, thread=thread, extent=extent):
+        case ThreadReduce(combiner=combiner, dst=dst, src=src, thread=thread, extent=extent, lanes=lanes):
             left = ", ".join(f"{name(b)}[0]" for b in dst)
             right = ", ".join(_text(e, name) for e in src)
-            return f"{left} = thread_{combiner.name}({right}; {name(thread)} in 0..{extent})"
+            by = f" by {lanes}" if lanes else ""
+            return f"{left} = thread_{combiner.name}({right}; {name(thread)} in 0..{extent}{by})"
         case WarpMultiply(op=op, d=d, a=a, b=b):
             return f"mma.{op.name}({', '.join(_text(e, name) for e in (d, a, b))})"
         case WarpLoad(form=form, to=to, row=row):

@@ -27,6 +27,12 @@ BANK_BYTES = 4
 BANKS = 32
 
 
+def can_be_swizzled(row: int) -> bool:
+    """Whether rows of so many bytes can be swizzled: of 1, 2, 4 or a multiple of 8 chunks."""
+    chunks, rest = divmod(row, CHUNK_BYTES)
+    return rest == 0 and (chunks in (1, 2, 4) or (chunks > 0 and chunks % LINE == 0))
+
+
 @dataclass(frozen=True)
 class Swizzle:
     """Of rows of `chunks` chunks of `width` elements."""
@@ -40,11 +46,10 @@ class Swizzle:
 
         Raises LowerError unless these are 1, 2, 4 or a multiple of 8 chunks.
         """
-        chunks, rest = divmod(elements * nbytes, CHUNK_BYTES)
-        fits = rest == 0 and (chunks in (1, 2, 4) or (chunks > 0 and chunks % LINE == 0))
+        row = elements * nbytes
         law = "rows of 16, 32, 64 or a multiple of 128 bytes can be swizzled"
-        require(fits, LowerError, name, law, bytes=elements * nbytes)
-        return cls(CHUNK_BYTES // nbytes, chunks)
+        require(can_be_swizzled(row), LowerError, name, law, bytes=row)
+        return cls(CHUNK_BYTES // nbytes, row // CHUNK_BYTES)
 
     def place(self, index: Any, xor: Callable[[Any, Any], Any]) -> Any:
         """Where the element is that stands at `index`, counted in elements, without a swizzle."""

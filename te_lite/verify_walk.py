@@ -32,7 +32,7 @@ from .expr import (
     Reduce,
     Var,
 )
-from .step import SCOPES, is_scope
+from .fragment_storage import SCOPES, is_scope
 from .stmt import (
     Alloc,
     Barrier,

@@ -75,7 +75,7 @@ def product_cycles(held: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
     """Busy and alone cycles of one block of the sums among the fragments of a kernel; 0 for none."""
     busy: Any = 0.0
     alone: Any = 0.0
-    for sums in [x for x in held if x.storage.operand == "d"]:
+    for sums in [x for x in held if x.storage.operand == "d" and x.nest.stage.op.reduce_axis]:
         attach = [x for x in held if x.nest.stage.attach is not None and x.nest.stage.attach.stage == sums.nest.k]
         more, longer = _of_sums(sums, attach, machine)
         busy, alone = busy + more, alone + longer
@@ -99,11 +99,11 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     issue = share * (instructions * _issued(op) + steps * (2 * loads + cut * CUT_INSTRUCTIONS))
     shared = warps * steps * brought / SHARED_BYTES
     busy = np.maximum(np.maximum(tensor, shared), issue)
-    tiles = max(n.tiles for n in _shared(sums.nest))
+    tiles = max([n.tiles for n in _shared(sums.nest)], default=0)
     working = np.maximum(ceildiv(warps, machine.schedulers) * instructions * cost, busy)
     waits = steps if op.warps == 1 else turns
     working = working + waits * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
-    late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0)
+    late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0) if tiles else 0.0
     return busy, working + turns * (TURN + late)
 
 

@@ -22,11 +22,13 @@ import numpy as np
 from te_lite.errors import RecordError, TeError, require
 from te_lite.fragment_storage import element_of
 from te_lite.step import (
+    ComputeAlong,
     DoubleBuffer,
     FreePragma,
     JoinReductions,
     NewStage,
     Pipeline,
+    PostponeDivision,
     Reindex,
     SetScope,
     Step,
@@ -49,7 +51,8 @@ from .notes import learn_workload
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
-_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled, Reindex)
+_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled, Reindex,
+              ComputeAlong, PostponeDivision)  # fmt: skip
 _LAST_OF_TVM = MeasureErrorNo.UNKNOWN_ERROR
 _MAX_STEPS = 2_000
 _MAX_NEW_STAGES = 256

@@ -2,7 +2,8 @@
 
 A convolution takes the elementwise operators after it, elementwise operators take each other and join a reduction,
 injective operators join each other.  A group holds at most one operator of kind `OUT_ELEMWISE_FUSABLE`, its anchor.
-Rows of a tensor (`fuse_rows.py`), and what only moves the operands of a product (`fuse_moves.py`), join afterwards.
+Rows of a tensor (`fuse_rows.py`), what only moves the operands of a product (`fuse_moves.py`), and the products of
+attention (`fuse_attention.py`) join afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ..ir.op_registry import OpPattern
 from ..ir.visit import is_op, post_order, rewrite
 from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
+from .fuse_attention import fuse_attention
 from .fuse_moves import fuse_moves
 from .fuse_rows import fuse_rows
 from .fused_function import call_groups
@@ -61,7 +63,7 @@ def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False, 
             groups.try_to_grow(k, phase)
     roots = [groups.root(k) for k in range(len(graph.nodes))]
     roots = fuse_rows(graph, tree, roots, max_depth) if rows else roots
-    return fuse_moves(graph, roots, max_depth) if moves else roots
+    return fuse_attention(graph, fuse_moves(graph, roots, max_depth), max_depth) if moves else roots
 
 
 def own_scalars(function: Function) -> Function:

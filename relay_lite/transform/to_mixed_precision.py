@@ -15,7 +15,8 @@ reads, whose kernels begin with it, is stored in float32.  Casts of weights fold
 cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
 
 Matrix products whose number of terms is no multiple of 8 get zeros behind them, so that the rows of both factors begin
-at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.
+at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.  Products with what
+a softmax gives have none: they are part of attention, in one kernel with that (`fuse_attention.py`).
 
 TVM computes operators that follow in 16 bits, and rounds after each.  As there, batch norms should be gone before, and
 weights be constants, so that scales go into them first:
@@ -35,7 +36,7 @@ from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function, Tuple, children, rebuild
 from ..ir.op_registry import OPS, OpPattern
 from ..ir.types import TensorType
-from ..ir.visit import post_order, readers, with_body
+from ..ir.visit import is_op, post_order, readers, with_body
 from .sequential import Pass
 
 MIXED = ("float16", "bfloat16")
@@ -110,6 +111,8 @@ class _Lists:
 def _whole_vectors(product: Call, args: Sequence[Expr]) -> tuple[Expr, ...]:
     """The factors of a product; of matrices, with zeros behind their terms where these are no whole vectors."""
     turns = {"nn.dense": (False, True)}.get(product.op.name)
+    if is_op(product, "nn.batch_matmul") and is_op(product.args[0], "nn.softmax"):
+        return tuple(args)
     if product.op.name in ("nn.matmul", "nn.batch_matmul"):
         turns = product.attrs["transpose_a"], product.attrs["transpose_b"]
     if turns is None:

@@ -168,7 +168,7 @@ def test_refusals_of_the_step() -> None:
 
 
 def test_refusals_of_the_place() -> None:
-    law = "it must be computed at a reduction loop that runs in turn"
+    law = "it must be computed at a loop that runs in turn"
     text = refusal(LowerError, lambda s, t: s[attached(s, t, "shared", "j")].double_buffer())
     assert text.startswith(f"double_buffer A.shared: {law}, got loop='j'")
 

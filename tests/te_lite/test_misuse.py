@@ -254,7 +254,7 @@ C = te.compute((4,), lambda i: A[i, 0] + 1.0, name="C")
 @pytest.mark.parametrize(
     ("primitive", "text"),
     [
-        (lambda s: s[C].vectorise, "s[C] has no 'vectorise'; did you mean vectorize? it has bind, compute_at, "),
+        (lambda s: s[C].vectorise, "s[C] has no 'vectorise'; did you mean vectorize? it has bind, compute_along, "),
         (lambda s: s[C].spilt, "s[C] has no 'spilt'; did you mean split? "),
         (lambda s: s[C].nothing_alike, "s[C] has no 'nothing_alike'; it has bind, "),
         (lambda s: s.cache_wirte, "s has no 'cache_wirte'; did you mean cache_write? it has apply, "),

@@ -179,7 +179,7 @@ def combined_in_place(m: pytest.MonkeyPatch) -> None:
 
 def last_thread_left_out(m: pytest.MonkeyPatch) -> None:
     original = lower_nest.ThreadReduce
-    m.setattr(lower_nest, "ThreadReduce", lambda c, d, s, t, extent: original(c, d, s, t, max(extent - 1, 1)))
+    m.setattr(lower_nest, "ThreadReduce", lambda c, d, s, t, extent, lanes: original(c, d, s, t, max(extent - 1, 1)))
 
 
 def unrolled_once_too_few(m: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from ...core.options import SketchOptions
 from ...core.target import Target
 from ..generate import generate_sketches
 from ..rule import SketchContext
+from .attention import attention_sketches
 from .double_buffer import double_buffered
 from .injective import injective_sketches
 from .long_rows import long_row_sketches
@@ -72,6 +73,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "register_tiles": _register_tiles,
     "sliced_tiles": sliced_sketches,
     "tensor_core": tensor_core_sketches,
+    "attention": attention_sketches,
     "split_reduction_transposed_ahead": _changed(split_reduction_sketches, transposed, double_buffered),
 }
 

@@ -26,24 +26,22 @@ Where few blocks have work, there are also sketches whose sums are split into pa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
-from te_lite.mma import ROW_BYTES
-from te_lite.schedule import Loop, Schedule, StageHandle
+from te_lite.schedule import Loop, Schedule
 from te_lite.state import State
-from te_lite.step import FollowFusedSplit, Length, RFactor, Split
+from te_lite.step import RFactor
 from te_lite.tensor import Tensor
 
 from ..predicates import elementwise_reader
 from ..rule import SketchContext, SketchRule
 from .own_stages import PartsOverBlocks, rules_around
+from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
 from .product_roles import Factor, Roles, roles_of, terms_of_groups
 from .split_reduction import NOMINAL_SMS, derive, is_part_of_split
 
 TILES = (2, 3, 4)
 """Tiles in the pipeline, of which one is in use and the others are on their way."""
-WORDS, PAD_WORDS = 32, 8
-LANES = 32
 
 BLOCK = 64
 """Rows and columns of a block that is worth having, of which split sums make more."""
@@ -139,10 +137,10 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool)
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
             s[tile].compute_at(s[product.sums], turn)
-            _fetched(s, product, k, sources, tiles)
+            fetched(s[tile], product.factors[k], product.roles.op, Warps(sources), tiles)
         for k, part in enumerate(product.parts):
             s[part].compute_at(s[product.sums], step)
-            _loaded(s, product, k)
+            loaded(s[part], product.factors[k], product.roles.op, "ab"[k])
     return s.state
 
 
@@ -162,10 +160,7 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, groups: bool) -> Parts:
     else:
         root, sums = s.state.stages[reader].op.output(), result
         s[sums].set_scope(f"{scope}d")
-    a, b = [
-        s.reindex(x, "shared", sums) if factor.reindexed else s.cache_read(x, "shared", [sums])
-        for factor, x in zip((roles.a, roles.b), sources, strict=True)
-    ]
+    a, b = [shared_copy(s, factor, x, sums) for factor, x in zip((roles.a, roles.b), sources, strict=True)]
     parts = [s.cache_read(x, f"{scope}{name}", [sums]) for x, name in ((a, "a"), (b, "b"))]
     return Parts(roles, root, sums, (a, b), (parts[0], parts[1]))
 
@@ -173,24 +168,17 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, groups: bool) -> Parts:
 # --------------------------------------------------------------------------------------------------------- loops
 
 
-def _split(s: Schedule, stage: StageHandle, axis: Loop, lengths: tuple[Length, ...]) -> list[Loop]:
-    """Split a loop, the rest outermost; None is an undecided length."""
-    position, extent = stage.position(axis), stage.stage.vars[axis.uid].extent
-    s.apply(Split(stage.id, position, extent if isinstance(extent, int) else 0, lengths))
-    return list(stage.leaf_iter_vars[position : position + len(lengths) + 1])
-
-
 def _stored(s: Schedule, made: Parts) -> tuple[Loop, tuple[int, int]]:
     """Blocks, warps and lanes of the result; gives the loop over warps and the positions of the splits into them."""
     root, roles = s[made.root], made.roles
     loops = list(root.leaf_iter_vars)
     (rows, i), (columns, j) = (
-        _split(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
+        split_loop(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
     )
     outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n)]
     sources, parts = [], []
     for loop in (rows, columns):
-        parts.append(_split(s, root, loop, (None, None)))
+        parts.append(split_loop(s, root, loop, (None, None)))
         sources.append(len(s.state.steps) - 1)
     (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
     root.reorder(*outer, block_i, block_j, warp_i, warp_j, tile_i, tile_j, i, j)
@@ -208,55 +196,13 @@ def _multiplied(s: Schedule, made: Parts) -> tuple[Loop, Loop]:
     sums, roles, op = s[made.sums], made.roles, made.roles.op
     loops, space = list(sums.leaf_iter_vars), len(sums.op.axis)
     outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n, roles.k)]
-    tile_i, i = _split(s, sums, loops[roles.m], (op.m,))
-    tile_j, j = _split(s, sums, loops[roles.n], (op.n,))
-    steps, k = _split(s, sums, loops[roles.k], (op.k,))
-    turn, step = _split(s, sums, steps, (None,))
+    tile_i, i = split_loop(s, sums, loops[roles.m], (op.m,))
+    tile_j, j = split_loop(s, sums, loops[roles.n], (op.n,))
+    steps, k = split_loop(s, sums, loops[roles.k], (op.k,))
+    turn, step = split_loop(s, sums, steps, (None,))
     kept, summed = [x for x in outer if x in loops[:space]], [x for x in outer if x in loops[space:]]
     sums.reorder(*summed, turn, step, *kept, tile_i, tile_j, i, j, k)
     sums.tensorize(i)
     if (roles.m, roles.n) != (space - 2, space - 1):
         sums.storage_order(*[d for d in range(space) if d not in (roles.m, roles.n)], roles.m, roles.n)
     return turn, step
-
-
-def _fetched(s: Schedule, made: Parts, k: int, warps: tuple[int, int], tiles: int) -> None:
-    """All threads of a block fetch a tile of factor `k`, in vectors that rows of the factor are multiples of."""
-    tile, factor, nbytes = s[made.shared[k]], made.factors[k], made.roles.op.element.nbytes
-    if not _by_matrices(made, k):
-        tile.storage_align(tile.leaf_iter_vars[factor.terms], WORDS * 4 // nbytes, PAD_WORDS * 4 // nbytes)
-    loop = tile.fuse(*tile.leaf_iter_vars)
-    loop, vector = tile.split(loop, gcd(ROW_BYTES // nbytes, tile.op.shape[-1]))
-    loop, lane = tile.split(loop, LANES)
-    position = tile.position(loop)
-    s.apply(FollowFusedSplit(tile.id, position, warps, 0, True))
-    tile.bind(tile.leaf_iter_vars[position + 1], "threadIdx.y")
-    tile.bind(lane, "threadIdx.x")
-    tile.vectorize(vector)
-    if _by_matrices(made, k):
-        tile.swizzle()
-    tile.pipeline(tiles)
-
-
-def _by_matrices(made: Parts, k: int) -> bool:
-    """Whether `ldmatrix` can load factor `k`: neighbours in memory are terms, or have two bytes and are transposed."""
-    factor = made.factors[k]
-    return factor.last == factor.terms or (factor.last == factor.side and made.roles.op.element.nbytes == 2)
-
-
-def _loaded(s: Schedule, made: Parts, k: int) -> None:
-    """Fragments of factor `k`, by `ldmatrix` (two tiles of B at a time) or each lane its values."""
-    part, factor, op = s[made.parts[k]], made.factors[k], made.roles.op
-    fragment = op.fragment("ab"[k])
-    rows, columns = (factor.side, factor.terms) if k == 0 else (factor.terms, factor.side)
-    loops = list(part.leaf_iter_vars)
-    if (rows, columns) != (len(loops) - 2, len(loops) - 1):
-        part.storage_order(*[d for d in range(len(loops)) if d not in (rows, columns)], rows, columns)
-    if not _by_matrices(made, k):
-        part.split_fragment(loops[rows], loops[columns], f"{op.name}.{'ab'[k]}")
-        return
-    tile_i, i = part.split(loops[rows], fragment.rows)
-    tile_j, j = part.split(loops[columns], fragment.columns * (2 if k == 1 else 1))
-    outer = [loop for d, loop in enumerate(loops) if d not in (rows, columns)]
-    part.reorder(*outer, tile_i, tile_j, i, j)
-    part.tensorize(i)

@@ -1,0 +1,74 @@
+"""Attention as one kernel: softmax(Q K^T, scaled and masked) V, where tensor cores multiply elements of two bytes.
+
+    batch_matmul, multiply     softmax, cast     batch_matmul, cast          three groups, which become one
+
+On a GPU the scores then never leave the registers (docs/extra_rules.md, rule `attention`).  The first product must be
+read by the softmax alone, and this, along its last axis, by the second product alone, as its first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeGuard
+
+from ..ir.nodes import Call, Expr
+from ..ir.types import TensorType
+from ..ir.visit import is_op
+from .dominator import FlowGraph
+
+PRODUCT, SOFTMAX = "nn.batch_matmul", "nn.softmax"
+DTYPES = ("float16", "bfloat16")
+Groups = Mapping[int, Sequence[int]]
+
+
+def fuse_attention(graph: FlowGraph, roots: Sequence[int], max_depth: int) -> list[int]:
+    """The partition `roots` (the number of the last node of its group, for every node) with attention in one group.
+
+    `max_depth` bounds the nodes of a group.
+    """
+    members: dict[int, list[int]] = {}
+    for k, root in enumerate(roots):
+        members.setdefault(root, []).append(k)
+    joined: dict[int, int] = {}
+    for root, group in members.items():
+        if not _is_softmax(graph, group):
+            continue
+        end, scores = _product_after(graph, roots, root), _product_before(graph, members, group)
+        if end is not None and scores is not None and end not in joined:
+            size = sum([len(members[r]) for r in (scores, root, end)])
+            joined |= {scores: end, root: end} if size <= max_depth else {}
+    return [joined.get(root, root) for root in roots]
+
+
+def _is_softmax(graph: FlowGraph, group: Sequence[int]) -> bool:
+    """Whether a group has one softmax, along its last axis."""
+    found = [node for k in group for node in [graph.nodes[k]] if isinstance(node, Call) and node.op.name == SOFTMAX]
+    return len(found) == 1 and int(found[0].attrs["axis"]) in (-1, len(found[0].shape) - 1)
+
+
+def _is_product(node: Expr) -> TypeGuard[Call]:
+    """Whether a node is a product of elements of two bytes, in batches."""
+    if not isinstance(node, Call) or not is_op(node, PRODUCT):
+        return False
+    return all(isinstance(a.type, TensorType) and a.type.dtype in DTYPES for a in node.args)
+
+
+def _product_after(graph: FlowGraph, roots: Sequence[int], root: int) -> int | None:
+    """The group of the product whose first operand the group of `root` is, if nothing else reads that."""
+    readers = {edge.reader for edge in graph.readers[root]}
+    if root == graph.result or len(readers) != 1:
+        return None
+    (reader,) = readers
+    node, made = graph.nodes[reader], graph.nodes[root]
+    first = _is_product(node) and node.args[0] is made and node.args[1] is not made and not node.attrs["transpose_a"]
+    return roots[reader] if first else None
+
+
+def _product_before(graph: FlowGraph, members: Groups, group: Sequence[int]) -> int | None:
+    """The group of the only product whose result `group` reads, if nothing else reads that."""
+    found, inside = [], set(group)
+    for root, others in members.items():
+        readers = {edge.reader for edge in graph.readers[root]}
+        if root not in inside and root != graph.result and readers and readers <= inside:
+            found += [root] if any(_is_product(graph.nodes[k]) for k in others) else []
+    return found[0] if len(found) == 1 else None
