@@ -23,6 +23,7 @@ from .layout_rewrite import AutoSchedulerLayoutRewrite
 from .legalize import Legalize
 from .realize_quantized import RealizeQuantized
 from .row_shapes import RowShapes
+from .scores_in_batches import ScoresInBatches
 from .sequential import InferType, Pass, RemoveUnusedFunctions, Sequential
 from .simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from .simplify_inference import SimplifyInference
@@ -50,6 +51,7 @@ __all__ = [
     "RealizeQuantized",
     "RemoveUnusedFunctions",
     "RowShapes",
+    "ScoresInBatches",
     "Sequential",
     "SimplifyExpr",
     "SimplifyExprPostAlterOp",

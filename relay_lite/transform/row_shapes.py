@@ -34,7 +34,7 @@ def _run(function: Function) -> Function:
     seen = _Seen()
 
     def change(node: Expr) -> Expr:
-        if not _is_elementwise(node):
+        if not is_elementwise(node):
             return node
         rows = [a for a in node.args if is_op(a, "reshape") and seen.folds(a.args[0]) and a.shape == node.shape]
         refined = _Refined.of(rows[0].args[0].shape, node.shape, seen) if rows else None
@@ -46,7 +46,7 @@ def _run(function: Function) -> Function:
     return rewrite(function, change)
 
 
-def _is_elementwise(e: Expr) -> TypeGuard[Call]:
+def is_elementwise(e: Expr) -> TypeGuard[Call]:
     """An operator without axes that reads its arguments at the place of its result, or broadcasts them."""
     if not isinstance(e, Call) or not isinstance(e.type, TensorType) or not e.args:
         return False
@@ -69,7 +69,7 @@ class _Seen:
         """Whether an expression is a reduction that keeps its dimensions, or elementwise from one."""
         if e not in self.folding:
             kept = _is_fold(e) and bool(e.attrs["keepdims"])
-            self.folding[e] = kept or (_is_elementwise(e) and any(map(self.folds, e.args)))
+            self.folding[e] = kept or (is_elementwise(e) and any(map(self.folds, e.args)))
         return self.folding[e]
 
 
@@ -107,7 +107,7 @@ class _Refined:
         shape = self.shape(e.shape, whole)
         if is_op(e, "reshape") and self.seen.folds(e.args[0]) and e.args[0].shape in self.parts:
             return self.moved(e.args[0], e.args[0].shape)
-        if _is_elementwise(e) and self.seen.folds(e):
+        if is_elementwise(e) and self.seen.folds(e):
             return call(e.op.name, *[self.moved(a, whole) for a in e.args], **e.attrs)
         if _is_fold(e) and e.attrs["keepdims"] and e.args[0].shape == whole:
             inner = self.moved(e.args[0], whole)

@@ -31,6 +31,7 @@ from ..transform import (
     FoldConstant,
     FoldScaleAxis,
     PassContext,
+    ScoresInBatches,
     Sequential,
     SimplifyInference,
     ToMixedPrecision,
@@ -104,7 +105,13 @@ def in_precision(network: Network, target: Target | str, precision: str) -> tupl
         IRModule.from_expr(bind_params(main_function(x), network.params)) for x in (network.graph, network.original)
     ]
     rows = target.kind.name in ("c", "cuda")
-    passes = [SimplifyInference(keep_rows=rows), FoldConstant(), FoldScaleAxis(), ToMixedPrecision(HALVES[precision])]
+    passes = [
+        SimplifyInference(keep_rows=rows),
+        FoldConstant(),
+        FoldScaleAxis(),
+        ScoresInBatches(),
+        ToMixedPrecision(HALVES[precision]),
+    ]
     with PassContext(opt_level=3):
         mixed = Sequential(passes)(graph)
     return Network(network.name, mixed, {}, original, precision), target.with_precision(STRICT)
