@@ -4,6 +4,8 @@
 # make tune-vta   tune the ten convolutions of ResNet-18 on a simulated accelerator, run the network in int8, check it
 # make test   set up the environment and run the checks and tests
 # make test-torch   the tests that need PyTorch (several GB, which are installed)
+# make notebooks   write the chapters of docs/chapters as notebooks
+# make teach   execute those notebooks whole (Jupyter's kernel is installed)
 # make test-long   whole runs: a fleet, tutorial pages, networks, every sketch compiled
 PYTHON ?= python3
 VENV ?= .venv
@@ -23,7 +25,7 @@ LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 # The tests start hundreds of processes, each of which would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long lint fuzz bench clean
+.PHONY: tune tune-cuda tune-network tune-vta test test-torch test-long notebooks teach lint fuzz bench clean
 
 $(VENV)/.installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +61,16 @@ $(VENV)/.installed-torch: $(VENV)/.installed
 
 test-torch: $(VENV)/.installed-torch
 	$(RUN) -m pytest -m torch -p no:logging tests/torch
+
+notebooks: $(VENV)/.installed
+	$(RUN) -m tests.notebooks
+
+$(VENV)/.installed-notebooks: $(VENV)/.installed
+	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[notebooks]"
+	touch $@
+
+teach: $(VENV)/.installed-notebooks
+	$(RUN) -m tests.teach
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

@@ -1,97 +1,64 @@
-"""The pictures of the documents, drawn of what the code in them makes.
+"""The pictures of the documents, drawn by the code in them or of what it makes.
 
-python -m tests.document_pictures      draws docs/pictures anew
+python -m tests.document_pictures [NAME ...]     draws docs/pictures anew, or only those of documents of such names
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import te_lite as te
-from ansor.policy.default_schedule import default_state
 from ansor.viz.banks_picture import draw_banks
-from ansor.viz.dag_picture import draw_dag
 from ansor.viz.fragment_picture import draw_fragments
-from ansor.viz.nest_picture import draw_nest
 from ansor.viz.swizzle_picture import draw_swizzle
-from ansor.viz.tile import tile_of
-from ansor.viz.tile_picture import draw_tile
 from te_lite.mma import mma
-from tests.test_docs import ROOT, blocks
-from vta_sim.sim import picture, spans
-
-FOLDER = ROOT / "docs" / "pictures"
-
-
-def names_of(document: str, until: str) -> dict[str, Any]:
-    """What the code of a document has defined after its first block with the text `until`."""
-    names: dict[str, Any] = {}
-    for block in blocks((ROOT / "docs" / document).read_text()):
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(block.code, document, "exec"), names)
-        if until in block.code:
-            return names
-    raise LookupError(f"{document}: no block has {until!r}")
-
-
-def _dag() -> str:
-    return draw_dag(names_of("01_from_expression_to_c.md", "dag = ")["dag"], "a product and a relu")
-
-
-def _nest() -> str:
-    state = names_of("01_from_expression_to_c.md", "print(s.state)")["s"].state
-    return draw_nest(state, "the schedule by hand")
-
-
-def _sketch() -> str:
-    return draw_nest(names_of("02_from_a_sketch_to_a_search.md", "print(sketches[0])")["sketches"][0], "a sketch")
-
-
-def _tile() -> str:
-    task = names_of("02_from_a_sketch_to_a_search.md", "print(sketches[0])")["task"]
-    state = default_state(task)
-    assert state is not None
-    return draw_tile(tile_of(state), "the default schedule of the task")
-
-
-def _layer() -> str:
-    task = names_of("03_a_whole_network.md", "ansor.extract_tasks(")["tasks"][0]
-    return draw_dag(task.compute_dag, task.desc)
+from tests.documents import DOCUMENTS, PICTURES, ROOT, blocks, run
 
 
 def _kernel() -> te.LoweredFunc:
-    func: te.LoweredFunc = names_of("05_tensor_cores.md", "func = te.lower(s, [A, B, C])")["func"]
+    """The kernel of docs/tensor_cores.md."""
+    names: dict[str, Any] = {}
+    for block in blocks((ROOT / "docs" / "tensor_cores.md").read_text()):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(block.code, "tensor_cores.md", "exec"), names)
+        if "func = te.lower(s, [A, B, C])" in block.code:
+            break
+    func: te.LoweredFunc = names["func"]
     return func
 
 
-def _timeline() -> str:
-    launch = names_of("vta.md", "text(spans(launch")["launch"]
-    return picture(spans(launch.columns, launch.timing()), "the program of this page")
-
-
 DRAWN: dict[str, Callable[[], str]] = {
-    "dag_product": _dag,
-    "nest_by_hand": _nest,
-    "nest_sketch": _sketch,
-    "tile_product": _tile,
-    "dag_layer": _layer,
     "fragment_f16": lambda: draw_fragments(mma("m16n8k16_f16_f32")),
     "swizzle_64": lambda: draw_swizzle(64),
     "banks_tensor_core": lambda: draw_banks(_kernel(), "the schedule of this page"),
-    "vta_timeline": _timeline,
 }
-"""The pictures by the names of their files."""
+"""The pictures that no block draws, by the names of their files."""
 
 
-def path_of(name: str) -> Path:
-    """The file of a picture."""
-    return FOLDER / f"{name}.svg"
+def drawn_by_blocks() -> dict[Path, list[str]]:
+    """The documents whose blocks draw, with the names of their pictures."""
+    named = {path: [block.picture for block in blocks(path.read_text()) if block.picture] for path in DOCUMENTS}
+    return {path: names for path, names in named.items() if names}
+
+
+def redraw(document: Path, names: list[str]) -> None:
+    """Runs a document and keeps its pictures."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(document, Path(folder) / "run")
+        for name in names:
+            shutil.copyfile(Path(folder) / "run" / f"{name}.svg", PICTURES / f"{name}.svg")
 
 
 if __name__ == "__main__":
-    for name, drawn in DRAWN.items():
-        path_of(name).write_text(drawn())
+    for document, names in drawn_by_blocks().items():
+        if not sys.argv[1:] or document.name in sys.argv[1:]:
+            redraw(document, names)
+    for name, drawn in DRAWN.items() if not sys.argv[1:] else ():
+        (PICTURES / f"{name}.svg").write_text(drawn())

@@ -21,7 +21,7 @@ def table() -> str:
     rows, before = ["| chapter | read first | exercise | about | minutes |", "|---|---|---|---|---:|"], 0
     for name, e in catalogue().items():
         chapter = CHAPTERS[e.chapter]
-        pages = ", ".join(f"[{page.partition('#')[0]}]({page})" for page in chapter.pages)
+        pages = ", ".join(f"[{page.partition('#')[0].rpartition('/')[2]}]({page})" for page in chapter.pages)
         head = f"{e.chapter} {chapter.title} | {pages}" if e.chapter != before else " | "
         rows.append(f"| {head} | [`{name}`](../exercises/starters/{name}.py) | {e.title} | {e.minutes} |")
         before = e.chapter

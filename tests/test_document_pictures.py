@@ -6,18 +6,22 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from tests.document_pictures import DRAWN, FOLDER, path_of
-from tests.test_docs import DOCUMENTS
+from tests.document_pictures import DRAWN, drawn_by_blocks
+from tests.documents import DOCUMENTS, PICTURES
 
 
 @pytest.mark.parametrize("name", sorted(DRAWN))
 def test_a_picture_is_up_to_date(name: str) -> None:
-    drawn = DRAWN[name]()
-    assert path_of(name).read_text() == drawn, "run `python -m tests.document_pictures`"
-    assert ElementTree.fromstring(drawn).tag.endswith("svg")
+    assert (PICTURES / f"{name}.svg").read_text() == DRAWN[name](), "run `python -m tests.document_pictures`"
 
 
 def test_every_picture_is_drawn_and_shown() -> None:
-    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(DRAWN)
+    names = sorted([*DRAWN, *[name for names in drawn_by_blocks().values() for name in names]])
+    assert sorted(path.stem for path in PICTURES.iterdir()) == names
     text = "".join(document.read_text() for document in DOCUMENTS)
-    assert [name for name in DRAWN if f"](pictures/{name}.svg)" not in text] == []
+    assert [name for name in names if f"pictures/{name}.svg)" not in text] == []
+
+
+def test_every_picture_is_a_picture_in_grey() -> None:
+    for path in PICTURES.iterdir():
+        assert ElementTree.fromstring(path.read_text()).tag.endswith("svg"), path

@@ -9,13 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from ..viz.svg import rule, text
+from ..viz.svg import Svg, picture, rule, text
 from .scale import Scale
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 10, 42
 MOST_CHARACTERS = 24
 DASHES = ("", "6 3", "2 3", "9 3 2 3")
+STYLE = """
+line.grid { stroke: #ccc }
+polyline { fill: none; stroke: #000; stroke-width: 2 }
+circle { stroke: none; fill: #000 }
+"""
 Text = Callable[[float], str]
 
 
@@ -53,8 +58,15 @@ class Chart:
 
     def svg(self, label: str) -> str:
         """The picture; `label` says what it shows to those who do not see it."""
+        return _picture(WIDTH, HEIGHT, label, self._parts())
+
+    def picture(self, label: str) -> Svg:
+        """The same as a file of its own, in black, white and grey."""
+        return picture(WIDTH, HEIGHT, label, self._parts(), STYLE)
+
+    def _parts(self) -> list[str]:
         parts = [*self._axes(), *[self._line(line) for line in self.lines], *[self._dot(dot) for dot in self.dots]]
-        return _picture(WIDTH, HEIGHT, label, [*parts, *self._legend()])
+        return [*parts, *self._legend()]
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
         across = LEFT + self.x.place(x) * (WIDTH - LEFT - RIGHT)

@@ -12,7 +12,7 @@ from te_lite.swizzle import BANK_BYTES, BANKS
 
 from .accesses import Access, accesses
 from .boxes import PAD
-from .svg import LINE, picture, rectangle, shortened, text
+from .svg import LINE, Svg, picture, rectangle, shortened, text
 
 WIDE, HIGH, LEFT = 28, 17, 74
 """Pixels of a cell, and of what stands left of the cells."""
@@ -66,7 +66,7 @@ def _request(asked: Sequence[tuple[int, int]], nbytes: int) -> Request:
     return Request({word: tuple(threads) for word, threads in sorted(words.items())})
 
 
-def draw_banks(func: LoweredFunc, title: str = "") -> str:
+def draw_banks(func: LoweredFunc, title: str = "") -> Svg:
     """The accesses of shared memory as an SVG file, those with most conflicts first.
 
     Raises LowerError for a program that has none.

@@ -11,7 +11,7 @@ from te_lite.text import op_lines
 
 from .boxes import PAD, Box
 from .layers import Layered, layered
-from .svg import LINE, picture, shortened, text, width_of
+from .svg import LINE, Svg, picture, shortened, text, width_of
 
 MOST, MOST_LINES = 48, 4
 """Letters of a line of text, and lines of a definition."""
@@ -30,7 +30,7 @@ path.tip { fill: #000 }
 """
 
 
-def draw_dag(dag: Computation, title: str = "") -> str:
+def draw_dag(dag: Computation, title: str = "") -> Svg:
     """The computation as an SVG file: inputs grey, results in thick frames."""
     edges = [(p, k) for k in range(len(dag.ops)) for p in dag.access.read_from[k]]
     graph = layered(len(dag.ops), edges)

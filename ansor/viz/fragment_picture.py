@@ -8,7 +8,7 @@ from te_lite.fragment import Fragment
 from te_lite.mma import Mma
 
 from .boxes import PAD
-from .svg import LINE, picture, rectangle, text
+from .svg import LINE, Svg, picture, rectangle, text
 
 WIDE, HIGH = 30, 18
 STYLE = """
@@ -19,7 +19,7 @@ rect.first { fill: #333; stroke: #888; stroke-width: 0.5 }
 QUAD = 4
 
 
-def draw_fragments(op: Mma) -> str:
+def draw_fragments(op: Mma) -> Svg:
     """The instruction as an SVG file: A on the left, B above, the sums D where their rows and columns meet."""
     across, down = op.k * WIDE + 2 * LINE, op.k * HIGH + 2 * LINE
     left, top = float(PAD), PAD + 2.0 * LINE

@@ -8,7 +8,7 @@ from te_lite.state import State
 
 from .boxes import GAP, PAD, Box, column, stacked
 from .nest import LoopBox, Node, ReadFact, StageBox, Statement, nest_of
-from .svg import picture, shortened
+from .svg import Svg, picture, shortened
 
 MOST = 72
 """Letters of a line of text."""
@@ -36,7 +36,7 @@ rect.instruction { stroke-width: 2; stroke-dasharray: 9 3 2 3 }
 """
 
 
-def draw_nest(state: State, title: str = "") -> str:
+def draw_nest(state: State, title: str = "") -> Svg:
     """The loop nest of a state as an SVG file; extents that are undecided are written as `?`.
 
     Raises LowerError for a state without undecided lengths that has no loop nest.

@@ -23,6 +23,13 @@ rect.ground { fill: #fff; stroke: none }
 """
 
 
+class Svg(str):
+    """The text of a file, which a notebook shows as a picture."""
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
 def text(x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> str:
     """Words at a point of their base line: their `start`, `middle` or `end`."""
     style = f' class="{kind}"' if kind else ""
@@ -50,9 +57,9 @@ def shortened(words: str, most: int) -> str:
     return words if len(words) <= most else f"{words[: most // 2 - 1]}..{words[len(words) - most + most // 2 + 1 :]}"
 
 
-def picture(width: float, height: float, label: str, parts: Sequence[str], style: str = "") -> str:
+def picture(width: float, height: float, label: str, parts: Sequence[str], style: str = "") -> Svg:
     """A file of its own; `label` says what it shows to those who do not see it."""
-    return drawing(width, height, label, [f"<style>{STYLE}{style}</style>", *parts]) + "\n"
+    return Svg(drawing(width, height, label, [f"<style>{STYLE}{style}</style>", *parts]) + "\n")
 
 
 def drawing(width: float, height: float, label: str, parts: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from te_lite.swizzle import CHUNK_BYTES, LINE, Swizzle, bank_conflicts
 
 from .boxes import PAD
 from .svg import LINE as TEXT_LINE
-from .svg import picture, rectangle, text
+from .svg import Svg, picture, rectangle, text
 
 MOST_BYTES = 1024
 ROWS = 8
@@ -42,7 +42,7 @@ def times_asked(row_bytes: int, swizzled: bool) -> int:
     return max([bank_conflicts(own, CHUNK_BYTES) for own in starts])
 
 
-def draw_swizzle(row_bytes: int) -> str:
+def draw_swizzle(row_bytes: int) -> Svg:
     """Rows of so many bytes as an SVG file: on the left as they come, on the right swizzled.
 
     Raises LowerError for rows that cannot be swizzled, and for longer ones than fit a picture.

@@ -8,7 +8,7 @@ from te_lite.tensor import ComputeOp, Operation
 
 from .boxes import PAD
 from .grid import HATCH, STYLE, Grid, dims_text
-from .svg import LINE, picture, shortened, text, width_of
+from .svg import LINE, Svg, picture, shortened, text, width_of
 from .tile import Tile
 from .touched import Mask
 
@@ -31,7 +31,7 @@ class Panel:
         return max(self.grid.size[0], *[width_of(line) for line in self.lines])
 
 
-def draw_tile(tile: Tile, title: str = "") -> str:
+def draw_tile(tile: Tile, title: str = "") -> Svg:
     """The tile as an SVG file: a panel for its own array and one for each input."""
     ops = tile.state.ops
     panels = [_panel(ops[tile.stage], tile.own, "computes")]

@@ -12,7 +12,7 @@ from ..core.schedules import loops, needs_right, product
 from ..core.verdict import function, need
 
 HINT = """Write down the loops after every step: i, j, k; then i.0, i.1, j, k; and so on. `print(s.state)` after a
-schedule by hand, and `to_json` of its steps (chapter 1), show what you are after."""
+schedule by hand, and `to_json` of its steps, show what you are after."""
 
 WANTED = [("i.0", 12, "parallel"), ("j.0", 2, "none"), ("k", 20, "none"), ("i.1", 4, "none"), ("j.1", 16, "vectorize")]
 

@@ -13,18 +13,16 @@ class Chapter(NamedTuple):
 
 
 CHAPTERS = {
-    1: Chapter("an expression and its meaning", ("01_from_expression_to_c.md#say-what-to-compute", "te_lite.md")),
-    2: Chapter("a schedule is a list of steps", ("01_from_expression_to_c.md#schedule-it-by-hand",)),
-    3: Chapter("bound inference", ("01_from_expression_to_c.md#schedule-it-by-hand", "architecture.md")),
-    4: Chapter("lowering and the oracle", ("01_from_expression_to_c.md#lower-it-and-run-it", "verifier.md")),
-    5: Chapter("C, vectors and registers", ("01_from_expression_to_c.md#print-it-as-c",)),
-    6: Chapter(
-        "CUDA on the emulator", ("01_from_expression_to_c.md#the-same-language-on-a-gpu", "05_tensor_cores.md#banks")
-    ),
-    7: Chapter("sketches and rules", ("02_from_a_sketch_to_a_search.md", "replacing_a_part.md#sketch-rule")),
-    8: Chapter("populations, features, models, evolution", ("02_from_a_sketch_to_a_search.md#many-rows-at-once",)),
-    9: Chapter("measuring honestly", ("measuring.md",)),
-    10: Chapter("networks and the task scheduler", ("03_a_whole_network.md",)),
-    11: Chapter("an accelerator: VTA", ("vta.md",)),
-    12: Chapter("research: your own part", ("replacing_a_part.md#a-fair-comparison",)),
+    1: Chapter("an expression and its meaning", ("chapters/01_expressions.md", "te_lite.md")),
+    2: Chapter("a schedule is a list of steps", ("chapters/02_steps.md",)),
+    3: Chapter("bound inference", ("chapters/03_bounds.md",)),
+    4: Chapter("lowering and the oracle", ("chapters/04_lowering.md", "verifier.md")),
+    5: Chapter("C, vectors and registers", ("chapters/05_c.md",)),
+    6: Chapter("CUDA on the emulator", ("chapters/06_cuda.md", "tensor_cores.md#banks")),
+    7: Chapter("sketches and rules", ("chapters/07_sketches.md", "replacing_a_part.md#sketch-rule")),
+    8: Chapter("populations, features, models, evolution", ("chapters/08_search.md",)),
+    9: Chapter("measuring honestly", ("chapters/09_measuring.md", "measuring.md")),
+    10: Chapter("networks and the task scheduler", ("chapters/10_networks.md",)),
+    11: Chapter("an accelerator: VTA and templates", ("chapters/11_accelerator.md", "vta.md")),
+    12: Chapter("research: your own part", ("chapters/12_research.md", "replacing_a_part.md#a-fair-comparison")),
 }

@@ -29,8 +29,8 @@ from te_lite.state import State
 from te_lite.step import FreePragma
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
+from tests.documents import blocks
 from tests.oracle import Oracle
-from tests.test_docs import blocks
 
 ROOT = Path(__file__).parents[2]
 SMALL = {

@@ -302,7 +302,7 @@ def test_by_name(name: str) -> None:
 
 def test_every_name_is_documented() -> None:
     """In full, or as the first of a family with its depth behind."""
-    text = (Path(__file__).parents[2] / "docs" / "03_a_whole_network.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "networks.md").read_text()
     for name in NETWORKS:
         family, _, depth = name.rpartition("-")
         assert f"`{name}`" in text or (f"`{family}-" in text and f"`-{depth}`" in text), name

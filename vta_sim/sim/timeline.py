@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from ansor.viz.svg import Svg
+
 from ..core.kinds import Module
 from ..isa.columns import Columns
 from ..isa.disassemble import operation_text
@@ -75,7 +77,7 @@ def _letters(own: Sequence[Span], begin: float, scale: float, width: int) -> str
     return "".join(letter for _, letter in busiest)
 
 
-def picture(chosen: Sequence[Span], title: str = "") -> str:
+def picture(chosen: Sequence[Span], title: str = "") -> Svg:
     """An SVG drawing: a lane for each module, a box with its letter for each instruction, and its text as a tip."""
     begin, end = _limits(chosen)
     scale = _WIDTH / (end - begin)
@@ -92,7 +94,7 @@ def picture(chosen: Sequence[Span], title: str = "") -> str:
     size = f'width="{_LEFT + _WIDTH + 10}" height="{bottom + 30}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
     parts.insert(0, '<rect width="100%" height="100%" fill="#fff"/>')
-    return "\n".join([head, *parts, "</svg>"]) + "\n"
+    return Svg("\n".join([head, *parts, "</svg>"]) + "\n")
 
 
 def _box(span: Span, begin: float, scale: float, y: int) -> str:
