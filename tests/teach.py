@@ -57,7 +57,8 @@ def main(wanted: list[str]) -> int:
         late = [f"{document.name} took {seconds:.0f} s of {LIMIT}"] if seconds > LIMIT else []
         print(f"{path.name}: {seconds:.1f} s", flush=True)
         wrong += found + late
-    print("\n".join(wrong), file=sys.stderr)
+    for sentence in wrong:
+        print(sentence, file=sys.stderr)
     return bool(wrong)
 
 
