@@ -22,6 +22,6 @@ def test_every_picture_is_drawn_and_shown() -> None:
     assert [name for name in names if f"pictures/{name}.svg)" not in text] == []
 
 
-def test_every_picture_is_a_picture_in_grey() -> None:
+def test_every_picture_is_a_file_of_svg() -> None:
     for path in PICTURES.iterdir():
         assert ElementTree.fromstring(path.read_text()).tag.endswith("svg"), path
