@@ -77,7 +77,8 @@ def start(exercise: Exercise) -> int:
             file.write(exercise.starter.read_text())
     except FileExistsError as error:
         raise Refused(f"{target.name} is there already, and is left alone") from error
-    print(f"{exercise.statement}\n\n{target.name} is yours; then: ansor exercise check {exercise.name}")
+    print(f"{exercise.statement}\n\nRead first: docs/{CHAPTERS[exercise.chapter].pages[0]}")
+    print(f"{target.name} is yours; then: ansor exercise check {exercise.name}")
     return 0
 
 
