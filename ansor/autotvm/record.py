@@ -122,7 +122,7 @@ def _defined(template: Template, task: str, args: Workload, target: str) -> tupl
         return None  # a template is given what a line says
 
 
-def _target_text(target: str) -> str:
+def target_text(target: str) -> str:
     """The text of the target as it is known here: TVM's `ext_dev -device=vta` is `vta`."""
     try:
         return str(Target.recorded(target))
@@ -136,7 +136,7 @@ def _known(inp: MeasureInput) -> tuple[ConfigSpace, float] | bool | None:
         template = inp.task.func
     except TemplateError:
         return False
-    return _defined(template, inp.task.name, inp.task.workload[1:], _target_text(inp.target))
+    return _defined(template, inp.task.name, inp.task.workload[1:], target_text(inp.target))
 
 
 def least_of(inp: MeasureInput) -> float:
@@ -171,14 +171,25 @@ def save(filename: PathLike, inputs: Sequence[MeasureInput], results: Sequence[M
 # --------------------------------------------------------------------------------------------------- the best
 
 
+def is_of(inp: MeasureInput, task: Task) -> bool:
+    """Whether a record is one of a task: of its workload, and measured for its target."""
+    return inp.workload == task.workload and is_for(inp, task.target_text)
+
+
+def is_for(inp: MeasureInput, target: str) -> bool:
+    """Whether a record was measured for a target: the same kind, processor and model (`target_key`)."""
+    return target_key(inp.target) == target_key(target)
+
+
 def target_key(target: str) -> tuple[str, str]:
-    """Kind and model of a target's text; TVM's `ext_dev -device=vta` is of kind `vta`."""
+    """Kind, with a processor that is named, and model of a target's text; TVM's `ext_dev -device=vta` is of `vta`."""
     words = target.split()
     options = dict(w.lstrip("-").partition("=")[::2] for w in words[1:])
     if words[:1] == ["ext_dev"]:
         return options.get("device", ""), options.get("model", "")
     try:
-        return Target.recorded(target).kind.name, options.get("model", "")
+        known = Target.recorded(target).key.split()
+        return " ".join([w for w in known if not w.startswith("-model=")]), options.get("model", "")
     except TaskError:
         return (words[0] if words else ""), options.get("model", "")
 

@@ -47,11 +47,13 @@ def export(args: argparse.Namespace) -> int:
 
 
 def _only(log: str, found: Best, target: Target | None) -> Any:
-    """The record, of those of the target's kind.  Raises TaskError unless there is one."""
-    fits = {key: pair for key, pair in found.items() if target is None or pair[0].task.target.kind == target.kind}
+    """The record, of those for the target, else of those of its kind.  Raises TaskError unless there is one."""
+    kind = {key: pair for key, pair in found.items() if target is None or pair[0].task.target.kind == target.kind}
+    own = {key: pair for key, pair in kind.items() if target is not None and target.takes(pair[0].task.target)}
+    fits = own or kind
     kinds = ", ".join(dict.fromkeys([kind for kind, _ in found]))
     require(fits, TaskError, "--target", f"the best records of {log} are for {kinds}", got=str(target))
     names = ", ".join([f"{pair[0].task.title} for {kind}" for (kind, _), pair in fits.items()])
-    law = "one workload is exported, name it with its arguments by --workload (and its kind by --target)"
+    law = "one workload is exported, name it with its arguments by --workload (and its target by --target)"
     require(len(fits) == 1, TaskError, log, f"{law}; the workloads are {names}")
     return next(iter(fits.values()))

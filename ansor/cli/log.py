@@ -108,7 +108,9 @@ def compared(a: LogSummary, b: LogSummary) -> Iterator[str]:
     Raises NoRecordError when they share no task.
     """
     both = [key for key in a.tasks if key in b.tasks]
-    require(both, NoRecordError, f"{a.name} and {b.name}", "have no task in common")
+    targets = [", ".join(dict.fromkeys([t.target for t in log.tasks.values()])) for log in (a, b)]
+    law = f"have no task in common, A is for {targets[0]}, B for {targets[1]}"
+    require(both, NoRecordError, f"{a.name} and {b.name}", law)
     yield f"A: {a.name}, {counted(a.trials, 'trial')}, {a.seconds:.1f} s"
     yield f"B: {b.name}, {counted(b.trials, 'trial')}, {b.seconds:.1f} s"
     for key in both:

@@ -34,7 +34,8 @@ from ..policy.tuning_options import TuningOptions, usual_runner
 from ..records.baselines import known_baselines
 from ..records.best import load_best_record
 from ..records.failures import first_failure
-from ..records.lines import RecordReader, believed_records, workload_of
+from ..records.lines import RecordReader, believed_records
+from ..records.of_task import is_of
 from ..records.recorder import RecordToFile
 from . import best as cli_best
 from . import budget as cli_budget
@@ -115,8 +116,7 @@ def _recorded(log: Path, task: SearchTask) -> int:
     """How many records of a task a log holds."""
     if not log.is_file():
         return 0
-    own = task.workload_key, task.target.results
-    return sum(workload_of(inp) == (own[1], own[0]) for inp, _ in RecordReader(log))
+    return sum(is_of(inp, task) for inp, _ in RecordReader(log))
 
 
 def _show_choice(policy: SketchPolicy, log: Path | None) -> int:

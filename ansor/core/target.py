@@ -7,7 +7,7 @@ Target("cuda -precision=tf32").precision == "tf32"     Target("cuda").precision 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from te_lite import mma
 from te_lite.errors import require
@@ -15,7 +15,7 @@ from te_lite.spelling import did_you_mean
 
 from .errors import TaskError
 from .registry import family_of, is_known, known_kinds
-from .target_options import check_option, known_words
+from .target_options import check_option, decisive, known_words
 
 ALIASES = {"cpu": "c", "llvm": "c"}
 STRICT, TF32, FP32X3 = "strict", "tf32", "fp32x3"
@@ -26,6 +26,8 @@ ELEMENTS = {FP32X3: mma.TF32X3, TF32: mma.TF32}
 """What tensor cores read floats as."""
 HALVES = {"fp16": "float16", "bf16": "bfloat16"}
 """Precisions of networks whose products are of 16 bits, and the dtype in their workloads."""
+OF_THE_DEVICE = ("arch", "model")
+"""Options that say of the device what it is anyway: where one is not named, it may be any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Target:
         return target if isinstance(target, Target) else Target(target)
 
     @staticmethod
+    @lru_cache(maxsize=256)
     def recorded(text: str) -> Target:
         """The target of a record, which may have been written elsewhere: without the options that are not known here.
 
@@ -111,6 +114,29 @@ class Target:
     def results(self) -> str:
         """What tells results of targets apart: the kind, and a precision that is not strict (`cuda tf32`)."""
         return self.kind.name if self.precision == STRICT else f"{self.kind.name} {self.precision}"
+
+    @cached_property
+    def _decisive(self) -> dict[str, str]:
+        """The options that figures depend on, beside the precision."""
+        model = {"model": self.model} if self.model else {}
+        return decisive(self.kind.name, self.attrs) | model
+
+    @cached_property
+    def key(self) -> str:
+        """What tells figures of targets apart, as the text of a target: that of `llvm -keys=cpu` is `c`."""
+        precision = [] if self.precision == STRICT else [f"-precision={self.precision}"]
+        return " ".join([self.kind.name, *precision, *[f"-{k}={v}" for k, v in sorted(self._decisive.items())]])
+
+    def takes(self, other: Target) -> bool:
+        """Whether what was measured for another target counts for this one: kind, precision and processor are the same.
+
+        `c` compiles for the processor at hand, which is another thing than `c -march=haswell`.  A GPU or a model that
+        only one of the two names may be the same.
+        """
+        mine, theirs = self._decisive, other._decisive
+        loose = [name for name in OF_THE_DEVICE if name not in mine or name not in theirs]
+        same = all(mine.get(name) == theirs.get(name) for name in {*mine, *theirs}.difference(loose))
+        return same and self.results == other.results
 
     @property
     def device_name(self) -> str:

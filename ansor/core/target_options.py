@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from te_lite.errors import require
 from te_lite.spelling import did_you_mean
@@ -15,6 +16,8 @@ DESCRIBE = ("keys", "libs", "device", "model", "tag", "runtime", "executor", "in
 
 HONOURED: dict[str, tuple[str, ...]] = {"c": ("march", "mcpu"), "cuda": ("arch",), "vta": ()}
 """What a program depends on; each needs a value.  A kind that is not here judges its options itself."""
+NATIVE = "native"
+"""The processor at hand, which is meant where none is named."""
 
 JUDGED = ("precision",)
 """What `Target` itself judges, for every kind."""
@@ -43,6 +46,18 @@ def check_option(text: str, kind: str, word: str) -> None:
     require(name in known, TaskError, subject, law, option=word)
     ok = name not in HONOURED[kind] or re.fullmatch(r"[A-Za-z0-9_.+-]+", value) is not None
     require(ok, TaskError, subject, f"-{name} needs a value of letters, digits and . _ + -", option=word)
+
+
+def decisive(kind: str, attrs: Mapping[str, str]) -> dict[str, str]:
+    """Those of a target's options that its programs depend on; the processor of target `c` by one name, `march`.
+
+    Of a kind that judges its options itself, all that do not only describe.
+    """
+    if kind == "c":
+        processor = next((attrs[name] for name in HONOURED[kind] if attrs.get(name)), NATIVE)
+        return {} if processor == NATIVE else {"march": processor}
+    free = [name for name in attrs if name not in (*DESCRIBE, *JUDGED)]
+    return {name: attrs[name] for name in HONOURED.get(kind, free) if name in attrs}
 
 
 def known_words(kind: str, words: list[str]) -> list[str]:

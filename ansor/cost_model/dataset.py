@@ -15,7 +15,7 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from ..core.task import SearchTask
-from ..records.lines import target_results
+from ..records.lines import recorded_key
 from .api import Array
 
 
@@ -75,7 +75,7 @@ class Samples:
         require(rows.shape[1] == width, TaskError, "features", law, columns=rows.shape[1])
         self._rows.append(rows)
         self._costs.append(float(cost))
-        key = (task.workload_key, target_results(task))
+        key = (task.workload_key, recorded_key(task))
         self._tasks.append(self._numbers.setdefault(key, len(self._numbers)))
         return True
 

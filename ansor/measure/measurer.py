@@ -49,8 +49,8 @@ TaskKey = tuple[str, str]
 
 
 def key_of(task: SearchTask) -> TaskKey:
-    """Workload key and target kind."""
-    return task.workload_key, task.target.results
+    """Workload key and the key of the target."""
+    return task.workload_key, task.target.key
 
 
 @dataclass

@@ -14,7 +14,7 @@ from te_lite.step import Step, to_json
 from ..core.errors import MeasureError, TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..core.workloads import key_text
-from ..records.lines import Record, believed_records, target_results
+from ..records.lines import Record, believed_records, recorded_key
 from ..space.duplicates import program_text
 from .common import NoBuilder, ProgramKey, failed_build, program_key
 
@@ -42,7 +42,7 @@ class ReplayRunner:
         if isinstance(log, str | os.PathLike):
             self.name = os.fspath(log)
             log = believed_records(log)
-        self._known = {program_key(inp): res for inp, res in log if target_results(inp.task)}
+        self._known = {program_key(inp): res for inp, res in log if recorded_key(inp.task)}
         self._by_loops: dict[tuple[str, str], dict[str | None, MeasureResult]] = {}
 
     def __len__(self) -> int:

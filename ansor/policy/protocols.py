@@ -89,4 +89,4 @@ def require_own_task(subject: str, policy: Any, task: SearchTask) -> None:
 
 def same_task(a: SearchTask, b: SearchTask) -> bool:
     """Whether the records of one task are those of the other."""
-    return a.workload_key == b.workload_key and a.target.results == b.target.results
+    return a.workload_key == b.workload_key and a.target.takes(b.target)

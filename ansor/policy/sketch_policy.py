@@ -38,7 +38,8 @@ from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
 from ..evolve.neighbours import neighbours
 from ..measure.measurer import ProgramMeasurer
-from ..records.lines import Record, believed_records, target_results
+from ..records.lines import Record, believed_records
+from ..records.of_task import is_of
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra import EXTRA_RULES, extra_rules, extra_sketches
 from ..space.choices import Group
@@ -331,13 +332,13 @@ class SketchPolicy:
     def preload_measured_states(self, filename: str | os.PathLike[str], records: Iterable[Record] | None = None) -> int:
         """Take what a log holds of this task as measured, and give the number of records that were.
 
-        Lines of the same workload and target kind count; failed ones too, so that they are not tried again.
+        Records of this workload count, measured for this target (`ansor.records.of_task`); failed ones too, so that
+        they are not tried again.
         `records` are those of the log that are believed, where they were read already.
         """
         count, self._began = 0, True
-        results = self.task.target.results
         for inp, res in believed_records(filename) if records is None else records:
-            if inp.task.workload_key != self.task.workload_key or target_results(inp.task) != results:
+            if not is_of(inp, self.task):
                 continue
             try:
                 same = inp.task.compute_dag is self.task.compute_dag

@@ -36,6 +36,7 @@ from ..records.belief import is_program
 from ..records.best import load_best_record
 from ..records.failures import first_failure
 from ..records.lines import RecordReader, workload_of
+from ..records.of_task import is_for
 from ..records.recorder import RecordToFile
 from .baselines import start_baselines
 from .exchange import searching
@@ -140,16 +141,16 @@ class Actions:
 
 def _lacking(log_file: str | os.PathLike[str], task: SearchTask) -> str:
     """What a log without a valid program of a task holds instead."""
-    tasks = {workload_of(inp): inp.task for inp, _ in RecordReader(log_file)}
+    tasks = {workload_of(inp): inp for inp, _ in RecordReader(log_file)}
     if not tasks:
         return "it holds no record"
     keys = task.workload_key, task.compute_dag.workload_key()
-    targets = [target for target, key in tasks if key in keys]
-    if not targets:
-        titles = ", ".join(dict.fromkeys([one.title for one in tasks.values()]))
+    same = {target: inp for (target, key), inp in tasks.items() if key in keys}
+    if not same:
+        titles = ", ".join(dict.fromkeys([inp.task.title for inp in tasks.values()]))
         return f"it holds no record of this workload; its workloads are {titles}"
-    if task.target.results not in targets:
-        return f"its records of this workload are for {', '.join(targets)}, and the task is for {task.target.results}"
+    if not any(is_for(inp, task.target) for inp in same.values()):
+        return f"its records of this workload are for {', '.join(same)}, and the task is for {task.target.key}"
     return f"none of its records of this workload is valid{first_failure(log_file, task)}"
 
 

@@ -22,6 +22,7 @@ from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, dump_record_to_string, record_from_json, workload_of
 from .notes import DEFAULT, UNTUNED, read_note
+from .of_task import is_of
 
 KINDS = {Baseline.UNTUNED: UNTUNED, Baseline.DEFAULT: DEFAULT}
 Program = tuple[tuple[str, str], tuple[Step, ...]]
@@ -47,8 +48,7 @@ def read_baseline(line: bytes) -> tuple[Baseline, Record] | None:
 
 def baselines_of(filename: PathLike, task: SearchTask) -> dict[Baseline, Record]:
     """What a log says last of each such program of a task.  Raises JournalError when it cannot be read."""
-    own = task.target.results, task.workload_key
-    return {which: record for which, record in _baselines(filename) if workload_of(record[0]) == own}
+    return {which: record for which, record in _baselines(filename) if is_of(record[0], task)}
 
 
 def _baselines(filename: PathLike) -> Iterator[tuple[Baseline, Record]]:

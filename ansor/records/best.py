@@ -17,8 +17,9 @@ from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import Believed, is_program
 from .confirmed import SettledReader
 from .files import PathLike, best_of, distill
-from .lines import JUDGE, Record, believed, dump_record_to_string, target_results, workload_of
+from .lines import JUDGE, Record, believed, dump_record_to_string, logger, recorded_key, workload_of
 from .notes import workload_line
+from .of_task import is_for, is_of, left_aside
 
 
 def settled_records(filename: PathLike) -> Believed[MeasureInput]:
@@ -38,13 +39,18 @@ def load_best_record(
 ) -> tuple[MeasureInput | None, MeasureResult | None]:
     """The error-free record of the least mean cost that is believed, and that `fits` where this is given.
 
-    `(None, None)` when there is none.  Of `target` kind and precision are compared.  With `include_compatible` records
-    of smaller, dividing shapes count too, their cost multiplied by the ratio of the sizes.
+    `(None, None)` when there is none.  With a `target` only records count that were measured for it (`of_task.py`); a
+    warning tells of others.  With `include_compatible` records of smaller, dividing shapes count too, their cost
+    multiplied by the ratio of the sizes.
     """
-    results = None if target is None else Target.of(target).results
+    wanted = None if target is None else Target.of(target)
+    found = list(believed(best_first(SettledReader(filename)), str(filename)))
+    keys = [recorded_key(inp.task) for inp, _ in found if workload_key in (None, inp.task.workload_key)]
+    if wanted is not None and (text := left_aside(str(filename), keys, wanted)):
+        logger.warning("%s", text)
     best: tuple[float, Record] | None = None
-    for inp, res in believed(best_first(SettledReader(filename)), str(filename)):
-        if not res.ok or (results is not None and target_results(inp.task) != results):
+    for inp, res in found:
+        if not res.ok or (wanted is not None and not is_for(inp, wanted)):
             continue
         factor = 1.0 if workload_key is None else _distance(workload_key, inp.task.workload_key)
         if factor != 1.0 and not (include_compatible and math.isfinite(factor)):
@@ -81,14 +87,14 @@ def best_few(ranked: Iterable[Record], task: SearchTask, most: int) -> list[Reco
     """The first of `ranked` that are programs of a task, up to `most` different ones, as programs of this very task."""
     found: dict[tuple[Step, ...], Record] = {}
     for inp, res in ranked:
-        own = res.ok and workload_of(inp) == (task.target.results, task.workload_key)
+        own = res.ok and is_of(inp, task)
         if len(found) < most and own and inp.steps not in found and is_program(task.compute_dag, inp.steps):
             found[inp.steps] = MeasureInput(task, steps=inp.steps), res
     return list(found.values())
 
 
 def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
-    """The best error-free record of each (target kind, workload key), in order of appearance.
+    """The best error-free record of each (key of the target, workload key), in order of appearance.
 
     `pairs` are taken as they are: give it those that are believed.
     """
@@ -98,7 +104,7 @@ def best_records(pairs: Iterable[Record]) -> dict[tuple[str, str], Record]:
 def history(filename: PathLike) -> tuple[list[Record], dict[tuple[str, str], float]]:
     """The records of a log that are believed, in order, and what the log settled: the least seconds of each workload.
 
-    Workloads are (target kind, workload key); baselines and confirmations are considered in the seconds.
+    Workloads are (key of the target, workload key); baselines and confirmations are considered in the seconds.
     Raises JournalError when the log cannot be read.
     """
     reader = SettledReader(filename)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from te_lite.dag import ComputeDAG
 from te_lite.replay import replay
@@ -15,12 +15,14 @@ from ..core.measure_values import MeasureInput
 from ..core.target import Target
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
 from .belief import is_program
+from .best import best_first
 from .confirmed import SettledReader
 from .files import History, pairs_of
-from .lines import Record, believed, load_records, workload_of
+from .lines import Record, believed, load_records, logger, workload_of
+from .of_task import found_for, left_aside
 
 WorkloadId = tuple[str, str]
-"""Target kind and workload key."""
+"""Key of the target (`Target.key`) and workload key."""
 Source = str | os.PathLike[str] | Iterable[Record] | Sequence[str | os.PathLike[str]]
 
 
@@ -51,13 +53,13 @@ class FallbackContext(DispatchContext):
     """The outermost context: it knows what it was told, and nothing else."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str], State] = {}
+        self._told: dict[WorkloadId, State] = {}
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
-        self._told[Target.of(target).results, workload_key] = state
+        self._told[Target.of(target).key, workload_key] = state
 
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
-        told = self._told.get((target.results, workload_key))
+        told = next(iter(found_for(target, workload_key, self._told)), None)
         return told if told is None or dag is None else replay(dag, told.steps)
 
 
@@ -65,12 +67,15 @@ class ApplyHistoryBest(DispatchContext):
     """The best error-free records that are believed of a log, several logs, or pairs; the least mean cost wins.
 
     `n_lines` limits the records that are read.  With `include_compatible` a workload without a record of its own
-    gets that of a smaller one whose shape divides it.  Targets are told apart by kind and precision (`Target.results`).
+    gets that of a smaller one whose shape divides it.  Records for another processor are left aside, with a warning
+    (`of_task.py`).
     """
 
     def __init__(self, records: Source | None, n_lines: int | None = None, include_compatible: bool = False) -> None:
         self.include_compatible = include_compatible
         self._history: History[WorkloadId, MeasureInput, State] = History()
+        self._names: list[str] = []
+        self._warned: set[str] = set()
         if records is not None:
             self.load(records, n_lines)
 
@@ -83,33 +88,44 @@ class ApplyHistoryBest(DispatchContext):
         name = str(records) if isinstance(records, str | os.PathLike) else "the logs"
         pairs = believed(islice(pairs_of(records, load), n_lines), name)
         self._history.load((workload_of(pair[0]), pair) for pair in pairs)
+        self._names.append(name)
 
     def update(self, target: Target | str, workload_key: str, state: State) -> None:
-        self._history.tell((Target.of(target).results, workload_key), state)
+        self._history.tell((Target.of(target).key, workload_key), state)
 
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
-        key = (target.results, workload_key)
-        told = self._history.told.get(key)
-        if told is not None:
+        self._warn(target)
+        for told in found_for(target, workload_key, self._history.told):
             return told if dag is None else replay(dag, told.steps)
-        for inp in self._history.measured(key) or self._compatible(*key):
+        measured = found_for(target, workload_key, self._history.best)
+        own = [inp for inp, _ in best_first(chain.from_iterable(measured))]
+        for inp in own or self._compatible(target, workload_key):
             if dag is None:
                 return inp.state
             if is_program(dag, inp.steps):
                 return replay(dag, inp.steps)
         return None
 
-    def _compatible(self, kind: str, workload_key: str) -> list[MeasureInput]:
+    def _warn(self, target: Target) -> None:
+        """Say once of a target that there are records for other processors."""
+        if target.key not in self._warned:
+            self._warned.add(target.key)
+            text = left_aside(" and ".join(self._names), [key for key, _ in self._history.best], target)
+            if text:
+                logger.warning("%s", text)
+
+    def _compatible(self, target: Target, workload_key: str) -> list[MeasureInput]:
         """The records of smaller workloads, the one with the least expected cost first."""
         if not self.include_compatible:
             return []
         name, args = decode_workload_key(workload_key)
         candidates = []
-        for (other_kind, key), found in self._history.best.items():
+        for key in dict.fromkeys([key for _, key in self._history.best]):
             other, other_args = decode_workload_key(key)
-            if other_kind == kind and args is not None and other_args is not None:
+            if args is not None and other_args is not None:
                 factor = calc_workload_dis_factor((args, name), (other_args, other))
                 if factor < float("inf"):
+                    found = chain.from_iterable(found_for(target, key, self._history.best))
                     candidates += [(res.cost * factor, inp) for inp, res in found]
         return [inp for _, inp in sorted(candidates, key=lambda candidate: candidate[0])]
 

@@ -17,6 +17,7 @@ from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, dump_record_to_string, record_from_json, workload_of
 from .notes import FAILED, MOST_CHARACTERS, read_note
+from .of_task import is_of
 
 MOST_REASON = 500
 Kind = tuple[tuple[str, str], int]
@@ -57,9 +58,8 @@ def read_failure(line: bytes) -> tuple[Record, str] | None:
 
 def first_failure(log: PathLike, task: SearchTask) -> str:
     """Why a task has no program: `; the first that failed: REFUSED: ...`, or nothing where the log does not tell."""
-    own = task.target.results, task.workload_key
     for _, line in scan_lines(log):
         found = None if line is None else read_failure(line)
-        if found is not None and workload_of(found[0][0]) == own:
+        if found is not None and is_of(found[0][0], task):
             return f"; the first that failed: {cause(found[0][1].error_no)}: {found[1]}"
     return ""

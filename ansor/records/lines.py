@@ -281,14 +281,14 @@ def save_records(filename: PathLike, inputs: Sequence[MeasureInput], results: Se
     append_lines(filename, [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)])
 
 
-def target_results(task: SearchTask) -> str:
-    """Which results a recorded task's are (`Target.results`); empty when its target is none that is known."""
+def recorded_key(task: SearchTask) -> str:
+    """What figures of a recorded task are filed under (`Target.key`); empty when its target is none that is known."""
     try:
-        return task.target.results
+        return task.target.key
     except TeError:
         return ""
 
 
 def workload_of(inp: MeasureInput) -> tuple[str, str]:
-    """What tells workloads apart: target kind, with a precision, and workload key."""
-    return target_results(inp.task), inp.task.workload_key
+    """What tells workloads apart: the key of the target, and the workload key."""
+    return recorded_key(inp.task), inp.task.workload_key

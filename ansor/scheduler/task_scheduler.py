@@ -23,7 +23,7 @@ from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..measure.time_limit import UNLIMITED
 from ..policy.protocols import RoundPolicy
-from ..policy.resume import check_logs, continue_log, log_to_continue
+from ..policy.resume import check_logs, continue_log, log_to_continue, say_left_aside
 from ..policy.search_failure import SearchFailed
 from ..policy.task_actions import require_measurable, say_if_noisy
 from ..policy.tuning_options import TuningOptions, callbacks_with
@@ -199,6 +199,8 @@ class TaskScheduler:
         check_logs(self.tasks, options)
         log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
         records, costs = (None, {}) if log is None else history(log)
+        if log is not None:
+            say_left_aside(log, records or (), self.tasks)
         self._begin(options, _patience(per_task_early_stopping), records or (), costs)
         kinds = tuple(dict.fromkeys(t.target.kind.name for t in self.tasks))
         for kind in kinds:
@@ -310,7 +312,7 @@ def _check_tasks(tasks: Sequence[SearchTask]) -> None:
     require(tasks, TaskError, "TaskScheduler", "at least one task is needed")
     seen: dict[tuple[str, str], int] = {}
     for k, task in enumerate(tasks):
-        first = seen.setdefault((task.workload_key, task.target.results), k)
+        first = seen.setdefault((task.workload_key, task.target.key), k)
         law = f"tasks {first} and {k} are the same, give it once and a weight"
         require(first == k, TaskError, "TaskScheduler", law, workload_key=task.workload_key)
 

@@ -99,7 +99,7 @@ def test_a_log_without_the_layer(tmp_path: Path, capsys: pytest.CaptureFixture[s
     log = tmp_path / "empty.log"
     log.write_text("")
     code, _, err = run(capsys, "timeline", "C2", "--log", str(log))
-    assert code == 2 and err == f"ansor: {log}: holds no valid record of this layer\n"
+    assert code == 2 and err == f"ansor: {log}: holds no valid record of this layer on sim_1x16_i8w8a32_15_15_18_17\n"
 
 
 def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

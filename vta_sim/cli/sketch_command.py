@@ -17,6 +17,7 @@ from ansor.cli.budget import total_trials
 from ansor.core.task import SearchTask
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.records.lines import load_records
+from ansor.records.of_task import is_of
 
 from ..core.environment import Environment, get_env
 from ..graph.machine_kernel import MachineKernel
@@ -49,8 +50,8 @@ def tune_by_sketches(args: argparse.Namespace) -> int:
 
 def _recorded(log: Path, tasks: Mapping[MachineKernel, SearchTask]) -> int:
     """How many records of these tasks a log holds."""
-    own = {task.workload_key for task in tasks.values()}
-    return sum(inp.task.workload_key in own for inp, _ in load_records(str(log))) if log.exists() else 0
+    held = [inp for inp, _ in load_records(str(log))] if log.exists() else []
+    return sum(is_of(inp, task) for inp in held for task in tasks.values())
 
 
 def _run(

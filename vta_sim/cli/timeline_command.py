@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ansor.autotvm.record import best_pairs, load_from_file
+from ansor.autotvm.record import best_pairs, is_for, load_from_file
 from ansor.cli.written import require_picture, write_picture
 from ansor.core.errors import TaskError
 from te_lite.errors import require
@@ -32,7 +32,9 @@ def timeline(args: argparse.Namespace) -> int:
         require_picture(args.output)
     config = get_env(args.config).config
     workload = _workload(args.layer, config)
-    knobs = _knobs(args.knobs) if args.knobs else _recorded(args.log, workload) or default_knobs(workload, config)
+    knobs = (
+        _knobs(args.knobs) if args.knobs else _recorded(args.log, workload, config) or default_knobs(workload, config)
+    )
     launch = launch_layer(workload, knobs, config)
     times = launch.timing()
     drawn = spans(launch.columns, times)
@@ -65,13 +67,13 @@ def _knobs(given: str) -> ConvKnobs:
     return ConvKnobs(1, *_numbers("--knobs", given, 6))
 
 
-def _recorded(log: str | None, workload: Workload) -> ConvKnobs | None:
-    """The knobs of the best record; None without a log.  Raises TaskError when it has none of this layer."""
+def _recorded(log: str | None, workload: Workload, config: Config) -> ConvKnobs | None:
+    """The knobs of the best record; None without a log.  Raises TaskError when it has none for the machine."""
     if log is None:
         return None
-    found = [knobs_of(inp.config) for inp, _ in best_pairs(load_from_file(log)) if inp.workload == workload]
-    require(found, TaskError, log, "holds no valid record of this layer")
-    return found[0]
+    own = [pair for pair in load_from_file(log) if pair[0].workload == workload and is_for(pair[0], config.target_text)]
+    require(own, TaskError, log, f"holds no valid record of this layer on {config.model}")
+    return knobs_of(best_pairs(own)[0][0].config)
 
 
 def _numbers(option: str, given: str, count: int) -> list[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ansor.autotvm import FallbackContext, apply_history_best
-from ansor.autotvm.record import load_from_file
+from ansor.autotvm.record import is_of, load_from_file
 from ansor.autotvm.task import Task
 from ansor.cli.budget import total_trials
 
@@ -29,8 +29,8 @@ from .sketch_command import tune_by_sketches
 
 def _recorded(log: Path, tasks: Sequence[Task]) -> int:
     """How many records of these tasks a log holds."""
-    own = {task.workload for task in tasks}
-    return sum(inp.workload in own for inp, _ in load_from_file(log)) if log.exists() else 0
+    held = [inp for inp, _ in load_from_file(log)] if log.exists() else []
+    return sum(is_of(inp, task) for inp in held for task in tasks)
 
 
 def tune(args: argparse.Namespace) -> int:

@@ -135,6 +135,11 @@ class Config:
         """The name of the machine in records: the target and the hardware image."""
         return f"{self.target}_{self.bitstream}"
 
+    @property
+    def target_text(self) -> str:
+        """The target of programs for the machine, as short as it can be said."""
+        return f"vta -model={self.model}"
+
     def to_json(self) -> dict[str, Any]:
         """The fields as `vta_config.json` names them."""
         return {key.upper(): value for key, value in asdict(self).items()}

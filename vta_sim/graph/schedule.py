@@ -39,7 +39,7 @@ def schedule_kernel(kernel: MachineKernel, config: Config) -> tuple[Schedule | S
     """
     tensors = kernel_tensors(kernel)
     dag = ComputeDAG(tensors)
-    known = SketchPrograms.current.query(f"vta -model={config.model}", dag.workload_key(), dag=dag)
+    known = SketchPrograms.current.query(config.target_text, dag.workload_key(), dag=dag)
     if known is not None:
         return known, tensors
     if kernel.workload is None:
@@ -50,7 +50,7 @@ def schedule_kernel(kernel: MachineKernel, config: Config) -> tuple[Schedule | S
 
 def choose_knobs(workload: Workload, shape: ConvShape, config: Config) -> ConvKnobs:
     """The recorded configuration of a workload where it fits `shape`, else the default one.  Raises CompileError."""
-    found = DispatchContext.current.query(None, workload)
+    found = DispatchContext.current.query(config.target_text, workload)
     recorded = None if found is None or found.is_fallback else knobs_of(found)
     if recorded is not None and broken_rule(shape, recorded, config) is None:
         return recorded

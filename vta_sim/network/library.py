@@ -102,9 +102,10 @@ def build(
     left = {v.name for v in function.params}
     function = bind_params(function, {name: value for name, value in (params or {}).items() if name in left})
     split(function)
-    found = {w: DispatchContext.current.query(None, w) for w in conv_workloads(function)}
+    machine = config or Config()
+    found = {w: DispatchContext.current.query(machine.target_text, w) for w in conv_workloads(function)}
     configs = {w: entity for w, entity in found.items() if entity is not None and not entity.is_fallback}
-    return VtaLibrary(function, configs, config or Config())
+    return VtaLibrary(function, configs, machine)
 
 
 def load_library(path: str | os.PathLike[str]) -> VtaLibrary:

@@ -81,7 +81,7 @@ def on_chip_bytes(config: Config) -> int:
 
 def least_cycles(layer: Layer, config: Config, model: CycleModel) -> float:
     """Cycles of the best program of a layer, the launch counted."""
-    target = Target(f"vta -model={config.model}")
+    target = Target(config.target_text)
     machine, hardware = VtaMachine(config, model), HardwareParams(target=target)
     found = []
     for sketch in generate_sketches(ComputeDAG(tensors_of(layer, config)), target, hardware):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansor.autotvm.config import ConfigEntity
-from ansor.autotvm.record import PathLike, best_pairs, load_from_file
+from ansor.autotvm.record import PathLike, best_pairs, is_of, load_from_file
 from ansor.autotvm.task import Task
 
 from ..core.config import Config
@@ -52,12 +52,12 @@ def layers(
 ) -> list[LayerTimes]:
     """What tuning brought for each task.  Raises JournalError when the log cannot be read."""
     pairs = list(load_from_file(log)) if Path(log).exists() else []
-    best: dict[Workload, ConfigEntity] = {inp.workload: inp.config for inp, _ in best_pairs(pairs)}
     out = []
     for task in tasks:
-        work = task.workload
-        times = [launch_layer(work, k, config).timing(model).ms for k in _choices(work, best.get(work), config)]
-        out.append(LayerTimes(task, counts[work], sum(inp.workload == work for inp, _ in pairs), *times))
+        work, own = task.workload, [pair for pair in pairs if is_of(pair[0], task)]
+        best = next((inp.config for inp, _ in best_pairs(own)), None)
+        times = [launch_layer(work, k, config).timing(model).ms for k in _choices(work, best, config)]
+        out.append(LayerTimes(task, counts[work], len(own), *times))
     return out
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from ansor.autotvm import LocalBuilder, callback, measure_option
 from ansor.autotvm.errors import TemplateError
 from ansor.autotvm.measure import MeasureInput, MeasureResult, OpensMeasurer
-from ansor.autotvm.record import PathLike, load_from_file, save
+from ansor.autotvm.record import PathLike, is_of, load_from_file, save
 from ansor.autotvm.task import Task
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from te_lite.errors import require
@@ -53,7 +53,7 @@ def tune(
         if time.monotonic() >= deadline:
             break
         known = list(load_from_file(log)) if Path(log).exists() else []
-        if trials and not any(inp.workload == task.workload for inp, _ in known):
+        if trials and not any(is_of(inp, task) for inp, _ in known):
             known.append(_default_tiles(task, option, config or Config()))
             save(log, [known[-1][0]], [known[-1][1]])
         made = TUNERS[tuner](task, rng=np.random.default_rng((seed, k)))

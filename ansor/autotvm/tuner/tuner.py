@@ -31,6 +31,7 @@ from ..config import ConfigEntity
 from ..errors import TemplateError
 from ..knob import Array
 from ..measure import MeasureInput, Measurer, MeasureResult, OpensMeasurer
+from ..record import is_of
 from ..task import Task
 from .unseen import Unseen
 
@@ -127,9 +128,7 @@ class Tuner:
 
     def _index_here(self, inp: MeasureInput) -> int | None:
         """The index of a recorded configuration in this space; None for that of another task or space."""
-        if inp.workload != self.task.workload or inp.target != self.task.target_text:
-            return None
-        return self.space.index_of(inp.config)
+        return self.space.index_of(inp.config) if is_of(inp, self.task) else None
 
     # ----------------------------------------------------------------------------------------------------- loop
 

@@ -1,0 +1,47 @@
+"""Which records count for a task: those of its workload that were measured for its target.
+
+What another processor took says nothing of this one, so records for `c -march=haswell` are none of a task for `c`
+(`Target.takes`).  They stay in the log, and are left aside with a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from ..core.measure_values import MeasureInput
+from ..core.target import Target
+from ..core.task import SearchTask
+from .lines import recorded_key
+
+Value = TypeVar("Value")
+
+
+def is_for(inp: MeasureInput, target: Target) -> bool:
+    """Whether a record was measured for a target, or for one whose figures count for it."""
+    return _counts(recorded_key(inp.task), target)
+
+
+def is_of(inp: MeasureInput, task: SearchTask) -> bool:
+    """Whether a record is one of a task."""
+    return inp.task.workload_key == task.workload_key and is_for(inp, task.target)
+
+
+def found_for(target: Target, workload_key: str, found: Mapping[tuple[str, str], Value]) -> list[Value]:
+    """What a mapping by target key and workload key (`workload_of`) has for a workload on a target."""
+    return [value for (key, workload), value in found.items() if workload == workload_key and _counts(key, target)]
+
+
+def left_aside(name: str, keys: Iterable[str], target: Target) -> str:
+    """One sentence when the records of a log, called `name`, are for other processors, too; or nothing.
+
+    `keys` are those of the targets of its records (`recorded_key`), or the texts of such targets.
+    """
+    known = [Target.recorded(key) for key in dict.fromkeys(keys) if key]
+    others = dict.fromkeys([t.key for t in known if t.results == target.results and not target.takes(t)])
+    law = f"are left aside, the target here is {target.key}"
+    return f"{name}: its records for {' and '.join(others)} {law}" if others else ""
+
+
+def _counts(key: str, target: Target) -> bool:
+    return bool(key) and target.takes(Target.recorded(key))
