@@ -14,10 +14,12 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 from te_lite.errors import require
 
-from ..records.journal import ensure_writable
+from ..records.journal import append_lines, ensure_writable, scan_lines
+from ..records.notes import run_line
 from .errors import TemplateError
 from .measure import MeasureInput, MeasureResult
-from .record import PathLike, save
+from .notes import key_of, read_name, workload_line
+from .record import PathLike, encode
 
 logger = logging.getLogger("autotvm")
 SI_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -52,21 +54,39 @@ def si_scale(prefix: str) -> float:
 
 
 class _FileLog:
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    """Appends results; before them the lines on the run, once, and on each task that the log does not name yet."""
+
+    def __init__(self, path: Path, seed: int | None) -> None:
+        self.path, self.seed = path, seed
         ensure_writable(path)
+        self._begun = False
+        self._named: set[str] | None = None
 
     def __call__(self, tuner: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        save(self.path, inputs, results)
+        lines = [encode(inp, res) for inp, res in zip(inputs, results, strict=True)]
+        append_lines(self.path, [*self._notes(inputs), *lines])
+
+    def _notes(self, inputs: Sequence[MeasureInput]) -> list[str]:
+        if self._named is None:
+            names = [read_name(line or b"") for _, line in scan_lines(self.path)] if self.path.is_file() else []
+            self._named = {name[0] for name in names if name is not None}
+        notes = [] if self._begun else [run_line(self)]
+        self._begun = True
+        for task in {key_of(inp.task): inp.task for inp in inputs}.values():
+            if key_of(task) not in self._named:
+                self._named.add(key_of(task))
+                notes.append(workload_line(task))
+        return notes
 
 
-def log_to_file(file_out: PathLike, protocol: str = "json") -> Callback:
+def log_to_file(file_out: PathLike, protocol: str = "json", seed: int | None = None) -> Callback:
     """A callback that appends every result to a file (record.py); missing directories are made.
 
+    The log also gets comment lines on the run and on each task (notes.py); `seed` is what the run was begun with.
     Raises JournalError when the file cannot be written, TemplateError for another protocol than "json".
     """
     require(protocol == "json", TemplateError, "log_to_file", "the protocol must be json", got=protocol)
-    return _FileLog(Path(file_out))
+    return _FileLog(Path(file_out), seed)
 
 
 class ProgressBar:

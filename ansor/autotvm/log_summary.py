@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-
 from te_lite.errors import TeError
 from te_lite.step import Step
 
 from ..measure.progress import seconds_text
 from ..records.failures import cause
-from ..records.files import LineReader, PathLike
+from ..records.files import PathLike
 from ..records.journal import scan_lines
 from ..records.lines import parse_line
+from ..records.notes import RUN, read_note
 from ..records.summary import LogSummary, TaskSummary, is_one_of, summary_of
 from .measure import MeasureInput
-from .record import believed, best_pairs, decode, load_from_file, target_key
+from .notes import key_of
+from .record import ConfigurationReader, believed, best_pairs, load_from_file, target_key
 from .task import Task
 
 
@@ -42,7 +42,7 @@ def believed_text(one: TaskSummary, steps: tuple[Step, ...]) -> str:
 
 
 def _of_templates(filename: PathLike) -> LogSummary:
-    reader = LineReader(filename, decode, logging.getLogger("autotvm"))
+    reader = ConfigurationReader(filename)
     records = believed(reader, str(filename))
     tasks: dict[tuple[str, str], TaskSummary] = {}
     for inp, res in records:
@@ -52,7 +52,9 @@ def _of_templates(filename: PathLike) -> LogSummary:
         tasks[key].add(res)
         if not res.ok and res.error_msg:
             tasks[key].reasons.setdefault(cause(res.error_no), res.error_msg)
-    return LogSummary(str(filename), tasks, [], reader.complaint() or records.complaint())
+    notes = [read_note(line) for _, line in scan_lines(filename) if line is not None and line[:1] == b"#"]
+    runs = [note[1] for note in notes if note is not None and note[0] == RUN]
+    return LogSummary(str(filename), tasks, runs, reader.complaint() or records.complaint())
 
 
 def _of_task(inp: MeasureInput) -> TaskSummary:
@@ -61,18 +63,12 @@ def _of_task(inp: MeasureInput) -> TaskSummary:
         flops = inp.task.flop
     except TeError:
         flops = None
-    return TaskSummary(title_of(inp.task), names_of(inp.task), target_key(inp.target)[0], flops)
+    return TaskSummary(inp.task.title, names_of(inp.task), target_key(inp.target)[0], flops)
 
 
-def names_of(task: Task) -> tuple[str, str, str]:
-    """What a task is called: its template, that with arguments, its workload."""
-    return task.name, title_of(task), repr(task.workload)
-
-
-def title_of(task: Task) -> str:
-    """A task for people: its template, and the shapes and numbers that it was called with."""
-    parts = [list(a[1]) if isinstance(a, tuple) and a[:1] == ("TENSOR",) else a for a in task.workload[1:]]
-    return f"{task.name}({', '.join(str(list(p) if isinstance(p, tuple) else p) for p in parts)})"
+def names_of(task: Task) -> tuple[str, ...]:
+    """What a task is called: by its description, if it has one, its template, that with arguments, its workload."""
+    return *([task.desc] if task.desc else []), task.name, task.call, key_of(task)
 
 
 def best_lines(filename: PathLike, workload: str | None) -> list[str]:
@@ -84,5 +80,5 @@ def best_lines(filename: PathLike, workload: str | None) -> list[str]:
     for inp, res in best_pairs(load_from_file(filename)):
         if workload is None or is_one_of(workload, names_of(inp.task)):
             knobs = ", ".join(f"{name}={value[-1]}" for name, *value in inp.config.values())
-            found.append(f"{title_of(inp.task)} for {target_key(inp.target)[0]}: {1e3 * res.cost:.4g} ms  {knobs}")
+            found.append(f"{inp.task.title} for {target_key(inp.target)[0]}: {1e3 * res.cost:.4g} ms  {knobs}")
     return found

@@ -29,6 +29,7 @@ from ..records.lines import parse_line, read_result, seconds_of
 from .config import ConfigEntity
 from .errors import TemplateError
 from .measure import MeasureInput
+from .notes import key_of, read_name, workload_line
 from .space import ConfigSpace
 from .task import Task, Template, Workload
 
@@ -104,12 +105,31 @@ def _read_input(data: Any, config: ConfigEntity) -> MeasureInput:
 # --------------------------------------------------------------------------------------------------- one file
 
 
+class ConfigurationReader(LineReader[MeasureInput]):
+    """The records of a file; their tasks have the names that the log gives them (`notes.py`)."""
+
+    def __init__(self, filename: PathLike) -> None:
+        super().__init__(filename, self._named, logger)
+        self._names: dict[str, str] = {}
+
+    def comment(self, line: bytes) -> None:
+        """Learn the name of a task."""
+        if (found := read_name(line)) is not None:
+            self._names[found[0]] = found[1]
+
+    def _named(self, row: bytes) -> Pair:
+        inp, res = decode(row)
+        name = self._names.get(key_of(inp.task), "")
+        inp.task.desc = "" if name == inp.task.call else name
+        return inp, res
+
+
 def load_from_file(filename: PathLike) -> Iterator[Pair]:
     """The records of a file that are believed, in order; unreadable lines are skipped, and counted in one warning.
 
     Raises JournalError when the file cannot be read.
     """
-    return iter(believed(LineReader(filename, decode, logger), str(filename)))
+    return iter(believed(ConfigurationReader(filename), str(filename)))
 
 
 @lru_cache(maxsize=64)
@@ -123,7 +143,7 @@ def _defined(template: Template, task: str, args: Workload, target: str) -> tupl
 
 
 def target_text(target: str) -> str:
-    """The text of the target as it is known here: TVM's `ext_dev -device=vta` is `vta`."""
+    """The text of the target as it is known here: TVM's `ext_dev -device=vta` is `vta`; of an unknown one, its kind."""
     try:
         return str(Target.recorded(target))
     except TaskError:
@@ -199,9 +219,14 @@ def best_pairs(pairs: Iterable[Pair]) -> list[Pair]:
     return list(best_of(((*target_key(inp.target), inp.workload), (inp, res)) for inp, res in pairs).values())
 
 
+def _described(inp: MeasureInput, res: MeasureResult) -> str:
+    """The line of a record, after the one on its task if that has a name of its own."""
+    return f"{workload_line(inp.task)}\n{encode(inp, res)}" if inp.task.desc else encode(inp, res)
+
+
 def pick_best(in_file: PathLike, out_file: PathLike) -> int:
     """Write the best record of each workload of `in_file`, and of `out_file` if it exists, to `out_file`.
 
     Gives the number of records written.  Raises JournalError when a file cannot be read or written.
     """
-    return distill(in_file, out_file, load_from_file, best_pairs, encode)
+    return distill(in_file, out_file, load_from_file, best_pairs, _described)

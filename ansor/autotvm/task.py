@@ -132,13 +132,14 @@ class Task:
     """A template with arguments on a target; the space is defined when it is asked for, by running the template once.
 
     Making one needs neither template nor target, so that records of unknown ones can be read.
-    Raises TemplateError for arguments that are no plain values.
+    `desc` is what people call it.  Raises TemplateError for arguments that are no plain values.
     """
 
     def __init__(
-        self, name: str, args: Sequence[Any], target: Target | str, target_host: Target | str | None = None
-    ) -> None:
-        self.name = name
+        self, name: str, args: Sequence[Any], target: Target | str, target_host: Target | str | None = None,
+        desc: str = "",
+    ) -> None:  # fmt: skip
+        self.name, self.desc = name, desc
         self.args = serialize_args(args)
         self.kwargs: dict[str, Any] = {}
         self.target_text = str(target)
@@ -156,6 +157,17 @@ class Task:
         return (self.name, *self.args)
 
     @property
+    def title(self) -> str:
+        """The task for people: its description, or its template with the shapes and numbers that it was called with."""
+        return self.desc or self.call
+
+    @property
+    def call(self) -> str:
+        """The template with shapes and numbers: `matmul([64, 64], 8)`."""
+        parts = [list(a[1]) if _is_tensor(a) else list(a) if isinstance(a, tuple) else a for a in self.args]
+        return f"{self.name}({', '.join(map(str, parts))})"
+
+    @property
     def func(self) -> Template:
         """The template.  Raises TemplateError when it is not registered."""
         known = ", ".join(_TEMPLATES) or "none"
@@ -167,14 +179,14 @@ class Task:
             return self.func(*deserialize_args(self.args))
 
     @cached_property
-    def _defined(self) -> tuple[ConfigSpace, float]:
-        """The space, and the operations of one run."""
+    def _defined(self) -> tuple[ConfigSpace, float, str]:
+        """The space, the operations of one run, and the text of the computation."""
         space = ConfigSpace()
-        made = self._run(space)
-        flop = space.flop or _flop(made)
+        dag = _computation(self._run(space))
+        flop = space.flop or (0.0 if dag is None else max(0.0, dag.flop_ct))
         law = "no operations can be counted, so the template must call add_flop"
         require(flop > 0, TemplateError, f"template {self.name}", law)
-        return space, flop
+        return space, flop, "" if dag is None else str(dag)
 
     @property
     def config_space(self) -> ConfigSpace:
@@ -184,6 +196,11 @@ class Task:
     def flop(self) -> float:
         """Operations of one run, for GFLOPS."""
         return self._defined[1]
+
+    @property
+    def computation_text(self) -> str:
+        """What is computed, as text; empty where the template does not give its tensors."""
+        return self._defined[2]
 
     def instantiate(self, config: ConfigEntity) -> Any:
         """What the template returns for a configuration: `(schedule, tensors)`.
@@ -197,23 +214,24 @@ class Task:
 
 
 def create(
-    task_name: str | Template, args: Sequence[Any], target: Target | str, target_host: Target | str | None = None
-) -> Task:
+    task_name: str | Template, args: Sequence[Any], target: Target | str, target_host: Target | str | None = None,
+    desc: str = "",
+) -> Task:  # fmt: skip
     """The task of a template, given by name or as the decorated function; its space is defined at once.
 
     Raises TemplateError for an unknown template, or one that shows no operations and does not call `add_flop`.
     """
     name = task_name.task_name if isinstance(task_name, Dispatched) else task_name if isinstance(task_name, str) else ""
     require(name, TemplateError, "create", "a template or its name is needed", got=task_name)
-    task = Task(name, args, target, target_host)
+    task = Task(name, args, target, target_host, desc)
     law = "the template defines no knob"
     require(task.config_space.space_map, TemplateError, f"template {name}", law)
     return task
 
 
-def _flop(made: Any) -> float:
-    """The operations of the computation a template returned; 0 when it cannot be told."""
+def _computation(made: Any) -> ComputeDAG | None:
+    """The computation that a template returned, `(schedule, tensors)`; None where it returned something else."""
     tensors = made[1] if isinstance(made, tuple) and len(made) == 2 else ()
     if not isinstance(tensors, list | tuple) or not tensors or not all(isinstance(t, Tensor) for t in tensors):
-        return 0.0
-    return max(0.0, ComputeDAG(tensors).flop_ct)
+        return None
+    return ComputeDAG(tensors)

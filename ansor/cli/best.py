@@ -8,7 +8,7 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
-from ..autotvm.log_summary import best_lines, holds_configurations
+from ..autotvm.log_summary import best_lines, holds_configurations, log_summary
 from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
@@ -17,7 +17,7 @@ from ..records.baselines import Program, baseline_among, known_baselines
 from ..records.best import best_first, best_records
 from ..records.confirmed import SettledReader
 from ..records.lines import believed
-from .log import is_called
+from .log import chosen, is_called
 from .workload import add_chosen
 
 NAME = "best"
@@ -38,9 +38,9 @@ def add_parser(commands: Any) -> Any:
 def best(args: argparse.Namespace) -> int:
     """Print the best record of each target and workload; of a log of templates the best configurations."""
     if holds_configurations(args.log):
-        lines = best_lines(args.log, args.workload)
+        lines = best_lines(chosen(log_summary(args.log), args.workload).name, args.workload)
         require(args.mode is None, TaskError, "--print", "a configuration of a template has no program to print")
-        require(lines, NoRecordError, args.log, "holds no valid record of it", workload=args.workload)
+        require(lines, NoRecordError, args.log, "holds no valid record")
         print("\n".join(lines))
         return 0
     known = known_baselines(args.log)

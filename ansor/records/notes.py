@@ -41,10 +41,10 @@ MOST_CHARACTERS = (1 << 20) - 1
 
 @runtime_checkable
 class HasSeed(Protocol):
-    """A policy whose proposals follow from a seed."""
+    """What makes proposals that follow from a seed."""
 
     @property
-    def seed(self) -> int:
+    def seed(self) -> int | None:
         """The seed."""
 
 
@@ -59,10 +59,10 @@ def workload_line(task: SearchTask) -> str | None:
     return line if len(line) <= MOST_CHARACTERS else None
 
 
-def run_line(policy: Any) -> str:
-    """The line on the run of this process, under a policy."""
+def run_line(source: Any) -> str:
+    """The line on the run of this process, with the seed of its policy or tuner, if that has one."""
     versions = {"ansor": version_of("ansor"), "python": platform.python_version(), "numpy": np.__version__}
-    seed = policy.seed if isinstance(policy, HasSeed) else None
+    seed = source.seed if isinstance(source, HasSeed) else None
     return RUN + json.dumps({"command": shlex.join(sys.argv), "seed": seed, "versions": versions})
 
 

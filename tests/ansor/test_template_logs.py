@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ansor.autotvm import MeasureInput, MeasureResult
+from ansor.autotvm import MeasureInput, MeasureResult, callback
 from ansor.autotvm.log_summary import holds_configurations, log_summary
 from ansor.autotvm.record import load_from_file, save
 from ansor.cli.main import main
+from ansor.records.notes import read_note
 from tests.conformance.tuner import LAYERS, conv_task
 
 FAILED = 1e9
@@ -54,6 +55,31 @@ def test_the_commands_read_it(log: Path, capsys: Any) -> None:
     assert main(["best", "vta.log", "--print", "c"]) == 2 and "has no program to print" in capsys.readouterr().err
     assert main(["report", "vta.log"]) == 0
     assert "no &lt;b&gt;room" in Path("report.html").read_text()
+
+
+def test_it_says_what_it_is_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """One line a run, one a task, whichever process wrote what is there; names are seen in every command."""
+    monkeypatch.chdir(tmp_path)
+    named, plain = conv_task(LAYERS[0]), conv_task(LAYERS[1])
+    named.desc = "a layer\x1b, 3x3"
+    result = MeasureResult((1e-3,), 0, "", 0.5, 7)
+    for seed in (5, 5, None):
+        keep = callback.log_to_file("vta.log", seed=seed)
+        for task in (named, plain):
+            keep(None, [MeasureInput("vta", task, task.config_space.get(0))], [result])
+    lines = Path("vta.log").read_text().splitlines()
+    assert [line.split()[1] for line in lines if line[0] == "#"] == ["run", "workload", "workload", "run", "run"]
+    notes = [note[1] for note in map(read_note, Path("vta.log").read_bytes().splitlines()) if note is not None]
+    assert [note["seed"] for note in notes if "seed" in note] == [5, 5, None] and notes[0]["versions"]["ansor"]
+    assert main(["distill", "vta.log"]) == main(["distill", "vta.log"]) == 0
+    capsys.readouterr()
+    for log in ("vta.log", "vta.log.best.json"):
+        assert main(["log", log]) == main(["best", log, "--workload", "a layer , 3x3"]) == 0
+        printed = capsys.readouterr().out
+        assert printed.count("a layer , 3x3 for vta") == 2 and f"\n{plain.call} for vta\n" in printed
+    assert main(["best", "vta.log", "--workload", "x"]) == 1
+    assert "has no workload 'x'; its workloads are a layer , 3x3, made_up.conv" in capsys.readouterr().err
+    assert [inp.task.title for inp, _ in load_from_file("vta.log")][:2] == ["a layer , 3x3", plain.call]
 
 
 def test_it_is_distilled_and_nothing_is_lost(log: Path, capsys: Any) -> None:

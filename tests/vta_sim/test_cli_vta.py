@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ansor.autotvm import Refusal, Task
+from ansor.autotvm import MeasureInput, MeasureResult, Refusal, Task, apply_history_best
+from ansor.autotvm.record import save
+from ansor.autotvm.task import create
 from ansor.cli.main import main
+from ansor.core.target import Target
 from vta_sim.backend import Trials
+from vta_sim.cli.timeline_command import _workload
+from vta_sim.cli.tune_command import _recorded
 from vta_sim.core.config import Config
+from vta_sim.tuning.layer_times import layers
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -27,7 +33,11 @@ def test_tune_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture
     small = ("tune", "--image-size", "32", "--trials", "20", "--tuner", "random", "--seed", "3", "--log", str(log))
     code, out, err = run(capsys, *small)
     assert code == 0, err
-    assert out.count(" Done.\n") == 10 and len(log.read_text().splitlines()) == 20
+    notes = [line for line in log.read_text().splitlines() if line.startswith("#")]
+    assert out.count(" Done.\n") == 10 and len(log.read_text().splitlines()) - len(notes) == 20
+    assert [line.split()[1] for line in notes] == ["run", *["workload"] * 10]
+    assert all('"text": "arg0 = PLACEHOLDER' in line for line in notes[1:])
+    assert main(["log", str(log)]) == 0 and "\n1x1x512 -> 512, 3x3/1 for vta\n" in capsys.readouterr().out
     assert "output: equals the int8 reference bit for bit" in out
     rows = re.findall(
         r"^\d+x\d+x\d+ -> \d+, \dx\d/\d +(\d) +2 +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+$", out, re.M
@@ -39,7 +49,7 @@ def test_tune_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture
         assert float(total[k]) == pytest.approx(sum(int(row[0]) * float(row[k]) for row in rows), abs=0.02)
     assert all(float(tuned) <= float(default) <= float(fallback) for _, fallback, default, tuned in rows)
     code, again, _ = run(capsys, *small)
-    assert code == 0 and "Done." not in again and len(log.read_text().splitlines()) == 20
+    assert code == 0 and "Done." not in again and len(log.read_text().splitlines()) == 31
     assert again.split("Run and check")[1].split("inference")[0] == out.split("Run and check")[1].split("inference")[0]
 
 
@@ -145,3 +155,20 @@ def test_tune_by_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     rows = re.findall(r"^\d+x\d+x\d+.* operations +(\d) +([\d.]+) +([\d.]+)$", out, re.M)
     assert len(rows) == 19 and all(float(tuned) <= float(default) for _, default, tuned in rows)
     assert sum(line.startswith("{") for line in log.read_text().splitlines()) == 24
+
+
+def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same convolution on a machine with other memories is another task: counted, applied and shown apart."""
+    mine, other = Config(), Config(log_uop_buff_size=14)
+    log, work = tmp_path / "vta.log", _workload("C2", mine)
+    tasks = {c: create(work[0], work[1:], f"vta -device=vta -model={c.model}") for c in (mine, other)}
+    knobs = {mine: 1, other: 2}
+    for c, cost in ((mine, 2e-3), (other, 1e-3)):
+        inp = MeasureInput(tasks[c].target_text, tasks[c], tasks[c].config_space.get(knobs[c]))
+        save(log, [inp], [MeasureResult((cost,), 0, "", 0.1, 7)])
+    for c, task in tasks.items():
+        assert _recorded(log, [task], Target(c.target_text)) == 1
+        assert capsys.readouterr().out.count("are left aside, the target here is vta -model=") == 1
+        with apply_history_best(log) as context:
+            assert context.query(c.target_text, work).index == knobs[c]
+        assert layers([task], {work: 1}, log, c)[0].trials == 1

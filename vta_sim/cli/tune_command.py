@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from ansor.autotvm import FallbackContext, apply_history_best
-from ansor.autotvm.record import is_of, load_from_file
+from ansor.autotvm.record import is_of, load_from_file, target_text
 from ansor.autotvm.task import Task
 from ansor.cli.budget import total_trials
+from ansor.core.target import Target
+from ansor.records.of_task import left_aside
 
 from ..core.environment import get_env
 from ..graph import conv_workloads, extract_from_program
@@ -27,9 +29,11 @@ from .packed_resnet import INTERRUPTED, check, packed_resnet, verdict
 from .sketch_command import tune_by_sketches
 
 
-def _recorded(log: Path, tasks: Sequence[Task]) -> int:
-    """How many records of these tasks a log holds."""
+def _recorded(log: Path, tasks: Sequence[Task], target: Target) -> int:
+    """How many records of these tasks a log holds; it is said when there are others, of another machine."""
     held = [inp for inp, _ in load_from_file(log)] if log.exists() else []
+    if text := left_aside(str(log), [target_text(inp.target) for inp in held], target):
+        print(text, flush=True)
     return sum(is_of(inp, task) for inp in held for task in tasks)
 
 
@@ -43,7 +47,7 @@ def tune(args: argparse.Namespace) -> int:
     tasks, counts = extract_from_program(graph, target=env.target), conv_workloads(graph)
     print(f"ResNet-18 v1 has {len(tasks)} convolutions to tune, which it runs {sum(counts.values())} times", flush=True)
     try:
-        total = total_trials(args, _recorded(log, tasks))
+        total = total_trials(args, _recorded(log, tasks, env.target))
         each = math.ceil(total / len(tasks))
         if each * len(tasks) > total:
             print(f"{total} trials are {each} for each of {len(tasks)} convolutions, rounded up", flush=True)

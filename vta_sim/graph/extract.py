@@ -55,4 +55,11 @@ def extract_from_program(
     function = main_function(mod)
     left = {v.name for v in function.params}
     bound = bind_params(function, {name: value for name, value in (params or {}).items() if name in left})
-    return [create(conv2d_template, args, target, target_host) for _, *args in conv_workloads(bound)]
+    works = conv_workloads(bound)
+    return [create(conv2d_template, work[1:], target, target_host, sizes_text(work)) for work in works]
+
+
+def sizes_text(workload: Workload) -> str:
+    """A packed convolution for people: rows x columns x channels, channels out, kernel, stride."""
+    _, (_, (_, ci, h, w, _, block), _), (_, (co, _, kh, kw, _, _), _), strides = workload[:4]
+    return f"{h}x{w}x{ci * block} -> {co * block}, {kh}x{kw}/{strides[0]}"

@@ -14,6 +14,7 @@ from ansor.autotvm.record import PathLike, best_pairs, is_of, load_from_file
 from ansor.autotvm.task import Task
 
 from ..core.config import Config
+from ..graph.extract import sizes_text
 from ..graph.machine_kernel import Workload
 from ..graph.schedule import knobs_of
 from ..sim import PYNQ, CycleModel
@@ -39,8 +40,7 @@ class LayerTimes:
     @property
     def name(self) -> str:
         """Rows x columns, channels in and out, kernel, stride."""
-        (_, (_, ci, h, w, _, block), _), (_, (co, _, kh, kw, _, _), _), strides = self.task.args[:3]
-        return f"{h}x{w}x{ci * block} -> {co * block}, {kh}x{kw}/{strides[0]}"
+        return sizes_text(self.task.workload)
 
 
 def layers(

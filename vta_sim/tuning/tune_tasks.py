@@ -17,7 +17,7 @@ import numpy as np
 from ansor.autotvm import LocalBuilder, callback, measure_option
 from ansor.autotvm.errors import TemplateError
 from ansor.autotvm.measure import MeasureInput, MeasureResult, OpensMeasurer
-from ansor.autotvm.record import PathLike, is_of, load_from_file, save
+from ansor.autotvm.record import PathLike, is_of, load_from_file
 from ansor.autotvm.task import Task
 from ansor.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner, XGBTuner
 from te_lite.errors import require
@@ -47,6 +47,7 @@ def tune(
     """
     law = f"{did_you_mean(tuner, TUNERS)}it must be one of {', '.join(TUNERS)}"
     require(tuner in TUNERS, TemplateError, "tuner", law, got=tuner)
+    keep = callback.log_to_file(log, seed=seed)
     option = measure_option(LocalBuilder(backend=Trials(config)))
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     for k, task in enumerate(reversed(tasks)):
@@ -55,14 +56,14 @@ def tune(
         known = list(load_from_file(log)) if Path(log).exists() else []
         if trials and not any(is_of(inp, task) for inp, _ in known):
             known.append(_default_tiles(task, option, config or Config()))
-            save(log, [known[-1][0]], [known[-1][1]])
+            keep(None, [known[-1][0]], [known[-1][1]])
         made = TUNERS[tuner](task, rng=np.random.default_rng((seed, k)))
         left = min(trials, len(task.config_space)) - made.load_history(known)
         rest = deadline - time.monotonic()
         if left > 0 and rest > 0:
             bar = callback.progress_bar(left, prefix=f"[Task {k + 1:2d}/{len(tasks):2d}] ")
             limit = None if time_limit is None else rest
-            made.tune(left, option, callbacks=[bar, callback.log_to_file(log)], time_limit=limit)
+            made.tune(left, option, callbacks=[bar, keep], time_limit=limit)
 
 
 def _default_tiles(task: Task, option: OpensMeasurer, config: Config) -> tuple[MeasureInput, MeasureResult]:
