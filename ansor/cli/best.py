@@ -12,7 +12,7 @@ from ..autotvm.log_summary import best_lines, holds_configurations, log_summary
 from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.measure_values import MeasureInput, MeasureResult
-from ..measure.progress import rate_text, seconds_text
+from ..measure.progress import cost_text, rate_text
 from ..records.baselines import Program, baseline_among, known_baselines
 from ..records.best import best_first, best_records
 from ..records.confirmed import SettledReader
@@ -70,7 +70,7 @@ def best_of(log: str, workload: str | None) -> Best:
 
 def summary_text(inp: MeasureInput, res: MeasureResult, known: Mapping[Program, Baseline]) -> str:
     """A record in one line: its workload, target, time, rate where the computation is known; which baseline it is."""
-    text = f"{inp.task.title} for {inp.task.target}: {seconds_text(res.cost)}"
+    text = f"{inp.task.title} for {inp.task.target}: {cost_text(res)}"
     try:
         rate = rate_text(inp.task.compute_dag.flop_ct, res.cost)
     except TeError:

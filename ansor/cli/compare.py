@@ -21,7 +21,7 @@ from ..core.nd import aligned_copy
 from ..core.steady import far_apart
 from ..core.task import SearchTask
 from ..measure.check import accepted_values, mismatch, poison
-from ..measure.progress import seconds_text
+from ..measure.progress import reach_text, seconds_text
 from ..records.baselines import baseline_among, known_baselines
 from ..records.best import load_best_record
 from ..sketch.plain import untuned_state
@@ -88,7 +88,8 @@ def compare(
     if library == TORCH:
         outputs = [array for t, array in zip(tensors, arrays, strict=True) if t in right]
         runs[TORCH] = torch_run(task, [inputs[t] for t in tensors if t in inputs], outputs[0])
-    seconds = {name: statistics.median(t) for name, t in timed_in_turns(runs, ROUNDS).items()}
+    figures = timed_in_turns(runs, ROUNDS)
+    seconds = {name: statistics.median(t) for name, t in figures.items()}
     print("the result agrees with NumPy's, in float64")
     names = {
         "best": f"the best program{', untuned' if nothing_found else ''}",
@@ -97,7 +98,7 @@ def compare(
         TORCH: "PyTorch",
     }
     for run, s in seconds.items():
-        print(f"  {names[run]:<32}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x")
+        print(f"  {names[run]:<32}{seconds_text(s):>10}   {s / seconds['best']:6.2f}x   {reach_text(figures[run])}")
     if name.startswith(REFERENCE):
         print(f"  {REFERENCE} says what is right, array by array, and is not written for speed")
     alone = min(best.time(*arrays, repeat=3, min_repeat_ms=round(1e3 * SLICE)).results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from te_lite.errors import require
@@ -13,12 +13,13 @@ from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
 from ..core.wording import counted
-from ..measure.progress import rate_text, seconds_text, spread_text
+from ..measure.progress import cost_text, rate_text, reach_text, seconds_text, spread_text
 from ..records.summary import LogSummary, TaskSummary, is_one_of, names_of
 from .workload import add_chosen
 
 NAME = "log"
 BAR = 40
+TURNS = "timed again, in turns"
 
 
 def add_parser(commands: Any) -> Any:
@@ -82,7 +83,7 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
         yield f"  best, export and apply_best take: {believed_text(one, steps)}"
     for baseline in Baseline:
         if baseline in one.baselines:
-            yield f"  {baseline.value}: {seconds_text(one.baselines[baseline])}"
+            yield f"  {baseline.value}: {cost_text(one.baselines[baseline])}"
     for trials in checkpoints(len(one.curve)):
         cost = one.after(trials)
         if cost is not None and one.best is not None:
@@ -91,10 +92,10 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
 
 
 def best_text(one: TaskSummary) -> str:
-    """The least time, and the rate where the computation is known."""
-    assert one.best is not None
-    rate = "" if one.flops is None else rate_text(one.flops, one.best)
-    return f"{seconds_text(one.best)} ({rate})" if rate else seconds_text(one.best)
+    """The least time, how far its figures reach if they are several, and the rate where the computation is known."""
+    assert one.best_result is not None
+    rate = "" if one.flops is None else rate_text(one.flops, one.best_result.cost)
+    return f"{cost_text(one.best_result)} ({rate})" if rate else cost_text(one.best_result)
 
 
 def checkpoints(trials: int) -> list[int]:
@@ -129,12 +130,18 @@ def _beside(a: TaskSummary, b: TaskSummary) -> Iterator[str]:
         (f"in all ({len(a.curve)} and {len(b.curve)})", a.best, b.best),
     ]
     if a.turns or b.turns:
-        rows.append(("timed again, in turns", a.confirmed, b.confirmed))
+        rows.append((TURNS, a.confirmed, b.confirmed))
     for text, x, y in rows:
         ratio = f"B takes {y / x:.2f} of A's time" if x is not None and y is not None else ""
         yield f"  {text:<28} A {_time(x):>10}   B {_time(y):>10}   {ratio}".rstrip()
+        if text.startswith(TURNS):
+            yield f"  {'':<28} A {_reach(a.turns):>10}   B {_reach(b.turns):>10}"
     failures = [sum(t.failures.values()) for t in (a, b)]
     yield f"  {'failed':<28} A {failures[0]:>10}   B {failures[1]:>10}"
+
+
+def _reach(figures: Sequence[float]) -> str:
+    return reach_text(figures) if figures else "none"
 
 
 def _time(seconds: float | None) -> str:

@@ -37,7 +37,7 @@ class TaskSummary:
 
     `names` are what it may be asked for by, the shortest first; `flops` the operations of one run, if they are known.
     `curve` has the least seconds after each trial, None before the first program that worked; `seconds` is what
-    building and measuring took in all.  `baselines` are the seconds of the programs that nobody searched for,
+    building and measuring took in all.  `baselines` are the results of the programs that nobody searched for,
     `turns` all figures of the best program when the best few were last timed in turns, `turns_baseline` which of the
     baselines it is, if it is one, `turns_trial` the number, from 1, of its first trial, if it has one; `reasons` why
     the first failure of each cause was one.  `ranked` are the programs that worked, each once, in the order in which
@@ -54,7 +54,7 @@ class TaskSummary:
     curve: list[float | None] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
-    baselines: dict[Baseline, float] = field(default_factory=dict)
+    baselines: dict[Baseline, MeasureResult] = field(default_factory=dict)
     turns: tuple[float, ...] = ()
     turns_baseline: Baseline | None = None
     turns_trial: int | None = None
@@ -66,7 +66,8 @@ class TaskSummary:
     @property
     def untuned(self) -> float | None:
         """The seconds of the untuned program."""
-        return self.baselines.get(Baseline.UNTUNED)
+        found = self.baselines.get(Baseline.UNTUNED)
+        return None if found is None else found.cost
 
     @property
     def untuned_settled(self) -> float | None:
@@ -82,6 +83,11 @@ class TaskSummary:
     def found_at(self) -> int | None:
         """The number of the trial, from 1, that brought the best."""
         return None if self.best is None else self.curve.index(self.best) + 1
+
+    @property
+    def best_result(self) -> MeasureResult | None:
+        """The result that has the best, with all its figures."""
+        return None if self.found_at is None else self.results[self.found_at - 1]
 
     @property
     def confirmed(self) -> float | None:
@@ -213,7 +219,7 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
             which, (inp, res) = baseline
             known[program_of(inp)] = which
             if res.ok and (task := tasks.get(workload_of(inp))):
-                task.baselines[which] = res.cost
+                task.baselines[which] = res
                 task.unsearched[inp.steps] = which
         if turns and (task := tasks.get(workload_of(turns[0][0]))):
             task.turns, task.turns_baseline = turns[0][1].costs, baseline_among(known, turns[0][0])

@@ -13,10 +13,11 @@ from typing import Any
 from te_lite.errors import TeError, require
 
 from ..autotvm.log_summary import believed_text, log_summary
+from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.hints import install
 from ..core.measure_values import MeasureInput
-from ..measure.progress import rate_text, seconds_text, spread_text
+from ..measure.progress import cost_text, rate_text, seconds_text, spread_text
 from ..records.files import PathLike
 from ..records.journal import replace_file
 from ..records.summary import LogSummary, TaskSummary, is_one_of
@@ -121,7 +122,7 @@ def _overview(tasks: Sequence[Own]) -> dict[str, Any]:
         first = next(iter(own.values()))
         rows.append({
             "anchor": f"task{k}", "name": first.names[0], "trials": sum(len(one.curve) for one in own.values()),
-            "best": "none" if seconds is None else seconds_text(seconds),
+            "best": _best_text(own),
             "rate": "" if seconds is None else _rate(first, seconds),
             "share": 0 if seconds is None or not total else 100 * seconds / total,
             "untuned": _against(own, seconds), "failed": sum(sum(one.failures.values()) for one in own.values()),
@@ -134,6 +135,15 @@ def _overview(tasks: Sequence[Own]) -> dict[str, Any]:
 def _best(own: Own) -> float | None:
     found = [one.settled for one in own.values() if one.settled is not None]
     return min(found, default=None)
+
+
+def _best_text(own: Own) -> str:
+    """The least time by which one of the logs is believed, and how far its figures reach where they are known."""
+    found = [(one.settled, one) for one in own.values() if one.settled is not None]
+    seconds, one = min(found, key=lambda pair: pair[0], default=(0.0, None))
+    if one is None:
+        return "none"
+    return spread_text(one.turns) if one.turns and one.confirmed == seconds else seconds_text(seconds)
 
 
 def _against(own: Own, best: float | None) -> str:
@@ -181,10 +191,15 @@ def _standing(name: str, one: TaskSummary) -> dict[str, str]:
     failures = ", ".join(f"{count} {cause}" for cause, count in one.failures.most_common())
     return {
         "name": Path(name).name, "trials": str(len(one.curve)), "failed": failures or "none",
-        "best": "no valid program" if one.best is None else f"{seconds_text(one.best)} at trial {one.found_at}",
+        "best": _found_text(one),
         "turns": spread_text(one.turns) if one.turns else "", "seconds": f"{one.seconds:.1f} s",
-        "untuned": "" if one.untuned is None else seconds_text(one.untuned),
+        "untuned": cost_text(one.baselines[Baseline.UNTUNED]) if Baseline.UNTUNED in one.baselines else "",
     }  # fmt: skip
+
+
+def _found_text(one: TaskSummary) -> str:
+    best = one.best_result
+    return "no valid program" if best is None else f"{cost_text(best)} at trial {one.found_at}"
 
 
 def _decision_facts(one: TaskSummary) -> list[dict[str, str]]:

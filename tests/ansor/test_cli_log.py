@@ -32,6 +32,25 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return write
 
 
+def test_figures_show_how_far_they_reach(write: Any, capsys: Any) -> None:
+    """Those of the best record, of baselines and of turns, in the list, beside another log and on the page."""
+    write("log.json", "matmul", (8, 8, 8), [])
+    task = ansor.SearchTask("matmul", (8, 8, 8), target="c")
+    inp, keep = ansor.MeasureInput(task, task.compute_dag.init_state), ansor.RecordToFile("log.json")
+    several = [ansor.MeasureResult(costs, 0, "", 0.5, 7) for costs in [(3e-3, 5e-3), (9e-3,), (1e-3, 2e-3, 6e-3)]]
+    keep.callback(None, [inp] * 3, several)
+    keep.baseline(None, Baseline.UNTUNED, inp, ansor.MeasureResult((5e-3, 7e-3), 0, "", 0.5, 7))
+    assert main(["log", "log.json"]) == main(["best", "log.json"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("3 ms (1 ms to 6 ms in 3 figures) ") == 2, "of the best, by log and by best"
+    assert "untuned: 6 ms (5 ms to 7 ms in 2 figures)\n" in printed
+    keep.confirmed([inp], [(3e-3, 4e-3, 8e-3)])
+    assert main(["log", "log.json", "log.json", "--compare"]) == main(["report", "log.json"]) == 0
+    assert "A 3 ms to 8 ms   B 3 ms to 8 ms\n" in capsys.readouterr().out
+    page = Path("report.html").read_text()
+    assert page.count("4 ms (3 ms to 8 ms in 3 figures)") >= 2 and "6 ms (5 ms to 7 ms in 2 figures)" in page
+
+
 def test_what_a_log_holds(write: Any, capsys: Any) -> None:
     costs = [-4, 4e-3, 5e-3, -7, -7, 1e-3, 2e-3]
     write("log.json", "matmul", (8, 8, 8), costs)

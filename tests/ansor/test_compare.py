@@ -22,6 +22,7 @@ from ansor.core import workloads
 from ansor.core.catalog import CATALOG
 from ansor.core.errors import MeasureError, TaskError
 from ansor.core.hardware import host_cores
+from ansor.measure.progress import reach_text
 from te_lite.reference import evaluate, multiplies_matrices, random_inputs
 from tests.ansor.fake_torch import Tensor, fake_torch
 from tests.workloads import matmul
@@ -157,10 +158,10 @@ def log_of(task: ansor.SearchTask, folder: Path, cost: float) -> Path:
 
 
 def timed(runs: Any, rounds: int) -> dict[str, list[float]]:
-    """A millisecond more for each run."""
+    """A millisecond more for each run, a half of it less and more."""
     for run in runs.values():
         run()
-    return {name: [1e-3 * (k + 1)] for k, name in enumerate(runs)}
+    return {name: [1e-3 * (k + 1 + off) for off in (0, -0.5, 0.5)] for k, name in enumerate(runs)}
 
 
 @pytest.mark.parametrize(("cost", "now", "told"), [
@@ -188,5 +189,7 @@ def test_the_lines_of_a_comparison(
     log = log_of(task, tmp_path, 1e-3)
     monkeypatch.setattr(cli_compare, "timed_in_turns", timed)
     found = cli_compare.compare(task, log, np.random.default_rng(0), library)
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.endswith("x")]
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if "x   " in line]
     assert [line[:32].strip() for line in lines] == names and list(found)[-1] == library
+    reach = [line.split("x   ")[1] for line in lines]
+    assert reach == [reach_text([1e-3 * k - 5e-4, 1e-3 * k + 5e-4]) for k in range(1, len(lines) + 1)]
