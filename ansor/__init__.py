@@ -5,6 +5,9 @@ task.tune(ansor.TuningOptions(num_measure_trials=64, measure_callbacks=[ansor.Re
 sch, args = task.apply_best("log.json")
 """
 
+# What Ctrl-C does during all other imports.
+from .core import start_up as start_up  # isort: split
+
 from te_lite import ComputeDAG
 
 from . import autotvm

@@ -24,6 +24,7 @@ from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor
 from ..core.seeds import checked_seed
+from ..core.start_up import INTERRUPTED, imported
 from ..core.target import PRECISIONS, Target
 from ..core.task import SearchTask
 from ..core.versions import version_of
@@ -55,9 +56,8 @@ from .doctor import doctor
 from .said_once import said_once
 from .torch_side import check_torch
 from .workload import CATALOGUE, add_workload, workload_key
-from .written import checked_log
+from .written import checked_log, stopped_text
 
-INTERRUPTED = 130
 ARCHITECTURE = "arch"
 """The option of a target that says what to compile for, so that no device is asked."""
 SEED = "makes the first candidates repeatable; later ones also follow from the times that were measured"
@@ -171,7 +171,7 @@ def tune(args: argparse.Namespace) -> int:
         if trials:
             task.tune(options, search_policy=policy)
     except KeyboardInterrupt:
-        print(f"stopped; everything measured is in {log}", file=sys.stderr)
+        print(stopped_text(log), file=sys.stderr)
         return INTERRUPTED
     finally:
         runner.close()
@@ -218,8 +218,8 @@ def _command(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors are one sentence on the error stream."""
-    args = _parser().parse_args(_with_library(sys.argv[1:] if argv is None else argv))
     try:
+        args = _parser().parse_args(_with_library(sys.argv[1:] if argv is None else argv))
         with said_once():
             return _command(args)
     except KeyboardInterrupt:
@@ -234,4 +234,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """The entry point of the `ansor` command."""
+    imported()
     sys.exit(main())

@@ -21,6 +21,12 @@ def checked_log(text: str) -> Path:
     return path
 
 
+def stopped_text(log: Path) -> str:
+    """What a command says that Ctrl-C stopped."""
+    there = log.is_file() and log.stat().st_size > 0
+    return f"stopped; everything measured is in {log}" if there else "stopped; nothing was measured yet"
+
+
 def require_folder(path: Path) -> None:
     """Raise JournalError for a file in a folder that is not there, which may be a typing error."""
     require(path.parent.is_dir(), JournalError, f"{path}: cannot be written", f"there is no folder {path.parent}")

@@ -62,11 +62,14 @@ def say_if_noisy(options: TuningOptions, kinds: Iterable[str], display: Display)
 
 
 def require_measurable(runner: Runner, tasks: Iterable[SearchTask]) -> None:
-    """Raise UnsafeError for a task that reads what is not there, and what `require_memory` raises."""
+    """Raise UnsafeError for a task that reads what is not there, what `require_memory` raises, and the backend's error
+    where a local runner lacks its compiler or device."""
     tasks = list(tasks)
     for task in tasks:
         require_reads_inside(task.compute_dag)
     require_memory(runner, tasks)
+    for target in dict.fromkeys([task.target for task in tasks]) if isinstance(runner, LocalRunner) else ():
+        backend(target.kind.name).check(str(target))
 
 
 def require_memory(runner: Runner, tasks: Iterable[SearchTask]) -> None:
@@ -85,11 +88,10 @@ class Actions:
         law = "the options must be ansor.TuningOptions"
         require(isinstance(options, TuningOptions), TaskError, "SearchTask.tune", law, got=options)
         kind = task.target.kind.name
-        target = backend(kind)
+        backend(kind)
         with options.measuring([kind]) as (builder, runner):
             require_measurable(runner, [task])
             if isinstance(runner, LocalRunner):
-                target.check(str(task.target))
                 runner.slots(task)
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)

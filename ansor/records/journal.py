@@ -39,18 +39,28 @@ def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
 
 
 def ensure_writable(path: str | os.PathLike[str]) -> None:
-    """Make the directories of `path` and the file, if missing.  Raises JournalError where nothing can be added."""
+    """Raise JournalError where nothing can be added to a file, or none can be made; nothing is made here."""
     path = Path(path)
     _require_plain_name(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        if not path.exists():
+            return _require_place(path.parent)
+        fd = _opened(path, os.O_RDWR | os.O_APPEND)
         try:
             _require_unpacked(fd, path)
         finally:
             os.close(fd)
     except OSError as error:
         raise _cannot(path, "written", error) from error
+
+
+def _require_place(folder: Path) -> None:
+    """Raise OSError for a folder that cannot be written, or made."""
+    there = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def require_log(path: str | os.PathLike[str]) -> None:
@@ -130,7 +140,7 @@ def _require_plain_name(path: Path) -> None:
 
 
 def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
-    """Append whole lines (given without newline) and wait until they are on the disk.
+    """Append whole lines (given without newline) and wait until they are on the disk; missing folders are made.
 
     Raises JournalError when they cannot be stored; then none of them is in the file.
     """
@@ -138,6 +148,7 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
     _require_plain_name(path)
     data = "".join(line + "\n" for line in lines).encode()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) as fd:
             _require_unpacked(fd, path)
             end = _repair_tail(fd, path)

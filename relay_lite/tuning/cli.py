@@ -12,9 +12,11 @@ import numpy as np
 
 from ansor.cli.budget import all_done, total_trials
 from ansor.cli.devices import check_devices, hardware_of, on_device
+from ansor.cli.written import stopped_text
 from ansor.core.backends import backend
 from ansor.core.errors import BudgetError
 from ansor.core.sealed_folder import require_new
+from ansor.core.start_up import INTERRUPTED
 from ansor.core.target import STRICT, Target
 from ansor.core.task import SearchTask
 from ansor.core.wording import counted
@@ -30,7 +32,6 @@ from .network import SUFFIX, Network, from_program, in_precision, load_network, 
 from .network_times import network_times, times_text
 from .tune_network import Tuned, check, compile_best, network_runner, progress, tune
 
-INTERRUPTED = 130
 REPEAT, MIN_REPEAT_MS = 3, 500
 
 
@@ -69,10 +70,10 @@ def tune_network(args: argparse.Namespace) -> int:
     try:
         failures = _tune(tasks, weights, log, target, args).failures
     except KeyboardInterrupt:
-        print(f"stopped; everything measured is in {log}", file=sys.stderr)
+        print(stopped_text(log), file=sys.stderr)
         return INTERRUPTED
     say("Compile...")
-    module = compile_best(network, target, log)
+    module = compile_best(network, target, log if log.is_file() else ())
     say("Check...")
     print(f"{network.name}: {check(module, network, np.random.default_rng(seed))}")
     say("Evaluate inference time cost...")

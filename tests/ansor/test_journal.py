@@ -91,8 +91,10 @@ def test_missing_places(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ansor.JournalError, match=r"Not a directory|File exists"):
         ansor.RecordToFile(tmp_path / "file" / "log")
-    ansor.RecordToFile(tmp_path / "new" / "deep" / "log")
-    assert (tmp_path / "new" / "deep").is_dir()
+    made = ansor.RecordToFile(tmp_path / "new" / "deep" / "log")
+    assert not (tmp_path / "new").exists(), "nothing is made before there is something to keep"
+    made.usage([])
+    assert (tmp_path / "new" / "deep" / "log").is_file()
 
 
 def test_a_replaced_log_gets_the_next_line(tmp_path):

@@ -171,6 +171,9 @@ def test_ctrl_c(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
     monkeypatch.setattr(cli, "tune", interrupted)
     assert main(MLP) == 130
+    assert capsys.readouterr().err == "stopped; nothing was measured yet\n"
+    (here / "log.json").write_text("# held\n")
+    assert main(MLP) == 130
     assert capsys.readouterr().err == "stopped; everything measured is in log.json\n"
 
 

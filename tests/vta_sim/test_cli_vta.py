@@ -160,7 +160,7 @@ def test_tune_by_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The same convolution on a machine with other memories is another task: counted, applied and shown apart."""
     mine, other = Config(), Config(log_uop_buff_size=14)
-    log, work = tmp_path / "vta.log", _workload("C2", mine)
+    log, work = tmp_path / "vta.log", _workload("4,4,16,16,1,0,1", mine)
     tasks = {c: create(work[0], work[1:], f"vta -device=vta -model={c.model}") for c in (mine, other)}
     knobs = {mine: 1, other: 2}
     for c, cost in ((mine, 2e-3), (other, 1e-3)):

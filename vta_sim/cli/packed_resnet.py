@@ -14,8 +14,6 @@ from ..graph.machine_kernel import RunKernel
 from ..graph.reference import run_kernel as numpy_kernel
 from ..network.executor import VtaModule
 
-INTERRUPTED = 130
-
 
 def packed_resnet(env: Environment, size: int, seed: int) -> Function:
     """ResNet-18 v1 with random weights, quantised and packed.  Raises GraphError for a size that it cannot have."""

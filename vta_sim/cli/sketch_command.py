@@ -14,6 +14,8 @@ import numpy as np
 
 from ansor.autotvm import FallbackContext
 from ansor.cli.budget import total_trials
+from ansor.cli.written import stopped_text
+from ansor.core.start_up import INTERRUPTED
 from ansor.core.task import SearchTask
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.records.lines import load_records
@@ -27,7 +29,7 @@ from ..network.executor import VtaModule
 from ..sim import Device
 from ..sketch.draft import Drafts
 from ..tuning.tune_sketches import kernel_tasks, tune_sketches
-from .packed_resnet import INTERRUPTED, check, packed_resnet, verdict
+from .packed_resnet import check, packed_resnet, verdict
 
 
 def tune_by_sketches(args: argparse.Namespace) -> int:
@@ -43,7 +45,7 @@ def tune_by_sketches(args: argparse.Namespace) -> int:
         if left > 0:
             tune_sketches(tasks, runs, log, left, seed, args.time_limit)
     except KeyboardInterrupt:
-        print(f"\nstopped; everything measured is in {log}", file=sys.stderr)
+        print(f"\n{stopped_text(log)}", file=sys.stderr)
         return INTERRUPTED
     return _run(env, module, runs, log, args.image_size, seed)
 

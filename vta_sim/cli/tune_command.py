@@ -14,6 +14,8 @@ from ansor.autotvm import FallbackContext, apply_history_best
 from ansor.autotvm.record import is_of, load_from_file, target_text
 from ansor.autotvm.task import Task
 from ansor.cli.budget import total_trials
+from ansor.cli.written import stopped_text
+from ansor.core.start_up import INTERRUPTED
 from ansor.core.target import Target
 from ansor.records.of_task import left_aside
 
@@ -25,7 +27,7 @@ from ..network.library import build
 from ..sim import Device
 from ..tuning.layer_times import layers, table
 from ..tuning.tune_tasks import tune as tune_tasks
-from .packed_resnet import INTERRUPTED, check, packed_resnet, verdict
+from .packed_resnet import check, packed_resnet, verdict
 from .sketch_command import tune_by_sketches
 
 
@@ -53,7 +55,7 @@ def tune(args: argparse.Namespace) -> int:
             print(f"{total} trials are {each} for each of {len(tasks)} convolutions, rounded up", flush=True)
         tune_tasks(tasks, log, each, args.tuner, seed, env.config, args.time_limit)
     except KeyboardInterrupt:
-        print(f"\nstopped; everything measured is in {log}", file=sys.stderr)
+        print(f"\n{stopped_text(log)}", file=sys.stderr)
         return INTERRUPTED
     print("Compile...", flush=True)
     quiet = FallbackContext()
