@@ -51,7 +51,8 @@ from ansor.core.nd import aligned_copy
 from ansor.core.target import TF32, Target
 from ansor.measure.check import poison
 from ansor.records.best import load_best_record
-from ansor.records.lines import believed_records, workload_of
+from ansor.records.lines import believed_records
+from ansor.records.of_task import is_of
 from benchmarks import operator_rows, pytorch, report
 from benchmarks.operator_rows import OWN, PLAIN, TARGETS, Library, Row, chosen_rows, moved_bytes, read_rows
 from benchmarks.operator_table import Found, Journal, Place, checked_files
@@ -73,8 +74,8 @@ SEED = 0
 
 
 def records_of(task: ansor.SearchTask, log: Path) -> list[Any]:
-    """What a log holds of a task."""
-    return [r for r in believed_records(log) if workload_of(r[0]) == (task.target.results, task.workload_key)]
+    """What a log holds of a task; nothing where there is none."""
+    return [r for r in believed_records(log) if is_of(r[0], task)] if log.is_file() else []
 
 
 def searched(task: ansor.SearchTask, log: Path, trials: int, time_limit: float | None) -> Found:
@@ -121,7 +122,7 @@ def searched_best(
 
 def best_seconds(task: ansor.SearchTask, log: Path) -> float:
     """Of the fastest program that a log has of a task; infinite where there is none."""
-    _, result = load_best_record(log, task.workload_key, task.target)
+    result = load_best_record(log, task.workload_key, task.target)[1] if log.is_file() else None
     return float("inf") if result is None else result.cost
 
 
