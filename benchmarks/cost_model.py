@@ -100,7 +100,10 @@ def read(log: str) -> list[Programs]:
         task = pairs[0][0].task
         why = unusable(pairs)
         if why:
-            print(f"left out: {key_text(task.workload_key)}, {len(pairs)} records: {why}", file=sys.stderr)
+            print(
+                f"left out: {key_text(task.workload_key)} for {task.target}, {len(pairs)} records: {why}",
+                file=sys.stderr,
+            )
         else:
             found.append(programs(task, pairs))
     law = f"has no task with {FEWEST} programs, so there is nothing to learn from"

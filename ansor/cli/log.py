@@ -13,7 +13,7 @@ from ..core.baseline import Baseline
 from ..core.errors import NoRecordError, TaskError
 from ..core.task import SearchTask
 from ..core.wording import counted
-from ..measure.progress import cost_text, rate_text, reach_text, seconds_text, spread_text
+from ..measure.progress import cost_text, figures_text, rate_text, reach_text, seconds_text, spread_text
 from ..records.summary import LogSummary, TaskSummary, is_one_of, names_of
 from .workload import add_chosen
 
@@ -92,10 +92,12 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
 
 
 def best_text(one: TaskSummary) -> str:
-    """The least time, how far its figures reach if they are several, and the rate where the computation is known."""
+    """The least time, the rate where the computation is known, and how far the figures reach if they are several."""
     assert one.best_result is not None
+    costs = one.best_result.costs
     rate = "" if one.flops is None else rate_text(one.flops, one.best_result.cost)
-    return f"{cost_text(one.best_result)} ({rate})" if rate else cost_text(one.best_result)
+    told = "; ".join([text for text in (rate, figures_text(costs) if len(costs) > 1 else "") if text])
+    return f"{seconds_text(one.best_result.cost)} ({told})" if told else seconds_text(one.best_result.cost)
 
 
 def checkpoints(trials: int) -> list[int]:

@@ -54,12 +54,12 @@ def seconds_text(seconds: float) -> str:
 
 def spread_text(figures: Sequence[float]) -> str:
     """The median of several times and how far they reach: `1.25 ms (1.2 ms to 1.41 ms in 5 figures)`."""
-    return f"{seconds_text(float(np.median(figures)))} {_figures_text(figures)}"
+    return f"{seconds_text(float(np.median(figures)))} ({figures_text(figures)})"
 
 
 def cost_text(result: MeasureResult) -> str:
     """The cost of a program, and how far its figures reach where it has several."""
-    figures = f" {_figures_text(result.costs)}" if len(result.costs) > 1 else ""
+    figures = f" ({figures_text(result.costs)})" if len(result.costs) > 1 else ""
     return f"{seconds_text(result.cost)}{figures}"
 
 
@@ -68,8 +68,9 @@ def reach_text(figures: Sequence[float]) -> str:
     return f"{seconds_text(min(figures))} to {seconds_text(max(figures))}"
 
 
-def _figures_text(figures: Sequence[float]) -> str:
-    return f"({reach_text(figures)} in {counted(len(figures), 'figure')})"
+def figures_text(figures: Sequence[float]) -> str:
+    """The same, and how many there are: `1.2 ms to 1.41 ms in 5 figures`."""
+    return f"{reach_text(figures)} in {counted(len(figures), 'figure')}"
 
 
 def rate_text(flops: float, seconds: float) -> str:
