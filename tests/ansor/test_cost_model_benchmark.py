@@ -37,8 +37,8 @@ def test_each_task_is_judged(log: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [one.name for one in found] == ["matmul(16, 16, 16) for c", "norm(1, 8, 8) for c"]
     assert [len(one.rows) for one in found] == [40, 24]
     err = capsys.readouterr().err
-    assert "left out: softmax(4, 8), 3 records: fewer than 16 programs that ran" in err
-    assert "left out: nobody(1, 8, 8), 24 records: workload 'nobody': is not registered" in err
+    assert "left out: softmax(4, 8) for c, 3 records: fewer than 16 programs that ran" in err
+    assert "left out: nobody(1, 8, 8) for c, 24 records: workload 'nobody': is not registered" in err
     figures = cost_model.judged(found[0], 1)
     assert figures["pairwise_accuracy"] > 0.5
 
