@@ -1,4 +1,7 @@
-"""Without a compiler the first word is one sentence on it, whoever asks, and no file or folder is left behind."""
+"""Without a compiler Python hears one sentence on it, whoever asks, before a file or folder is made.
+
+Of the command line: `test_hints.py`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import pytest
 
 import ansor
 from ansor import autotvm
-from ansor.cli.main import main
 from codegen_c.errors import CompileError
 
 LOG = "logs/log.json"
@@ -54,10 +56,3 @@ def test_in_python(
         autotvm.task._TEMPLATES.clear()
         autotvm.task._TEMPLATES.update(before)
     assert str(told.value) == SENTENCE and not any(nowhere.iterdir()) and "".join(capfd.readouterr()) == ""
-
-
-@pytest.mark.parametrize("command", [["tune", "matmul"], ["tune-network", "mlp"]])
-def test_on_the_command_line(command: list[str], nowhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command) != 0
-    out, err = capsys.readouterr()
-    assert err == f"ansor: {SENTENCE}\n" and not any(nowhere.iterdir()) and not out.count("trial")
