@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ansor.core.backend import Backend
-from ansor.core.hardware import HardwareParams
+from ansor.core.hardware import HardwareParams, host_cores, processor
 from ansor.core.nd import aligned_empty
+from ansor.core.wording import counted
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
 
@@ -152,6 +153,17 @@ class CBackend(Backend):
     def hardware(self, target: str) -> HardwareParams:
         """The usual numbers, with the vectors that programs are written with, here or for the processor of `target`."""
         return replace(HardwareParams.for_target(target), vector_unit_bytes=options_for(target).vector_bytes)
+
+    def described_device(self, target: str, index: int = 0) -> str:
+        """The processor, the threads and vectors of programs, and the processor that the target names."""
+        options, flag = options_for(target), processor_flag(target)
+        threads = counted(options.num_threads or host_cores(), "thread")
+        text = f"{processor()}, {threads}, vectors of {options.vector_bytes} bytes"
+        return text if flag == NATIVE else f"{text}, {flag}"
+
+    def described_compiler(self, target: str) -> str:
+        """The first line of what the compiler says of itself.  Raises CompileError when there is none."""
+        return compiler_version(compiler_command()).splitlines()[0]
 
     def check_portable(self, target: str) -> None:
         """Text can be written everywhere, but for no other processor than that where it is compiled."""

@@ -111,6 +111,15 @@ class CudaBackend(Backend):
         said = any(word.startswith(("-arch=", "-model=")) for word in target.split())
         return target if said else f"{target} -arch={architecture()}"
 
+    def described_device(self, target: str, index: int = 0) -> str:
+        """The model, the architecture that programs are compiled for, multiprocessors and memory."""
+        found = replace(device_numbers(index), arch=target_architecture(target))
+        return f"{found.name}, {found.summary()}"
+
+    def described_compiler(self, target: str) -> str:
+        """The compiler and its version.  Raises CompileError when there is none."""
+        return compiler_name()
+
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any]:
         """A function of NumPy arrays and device arrays, see `CudaModule`."""
         return CudaModule(func, target_architecture(target))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansor.core.kernel_store import KernelStore
-from ansor.core.private_files import private_folder, read_sealed, write_sealed
+from ansor.core.private_files import private_folder, read_sealed, user_cache, write_sealed
 from te_lite import environment
 
 from .errors import CompileError
@@ -24,10 +24,7 @@ def cache_folder() -> Path | None:
     wanted = environment.CODEGEN_CUDA_CACHE.text
     if wanted == "off":
         return None
-    if wanted:
-        return Path(wanted).expanduser()
-    base = environment.XDG_CACHE_HOME.text
-    return (Path(base) if base else Path.home() / ".cache") / "ansor" / "cuda"
+    return Path(wanted).expanduser() if wanted else user_cache("cuda")
 
 
 def key_of(*parts: str) -> str:

@@ -63,7 +63,11 @@ CODEGEN_C_CACHE = Variable("CODEGEN_C_CACHE", "the folder of compiled C librarie
 CC = Variable("CC", "the C compiler, with options; gcc, clang or cc, if unset")
 CXX = Variable("CXX", "the C++ compiler of the block emulator, with options", "g++")
 CODEGEN_CUDA_CACHE = Variable("CODEGEN_CUDA_CACHE", "the folder of compiled CUDA modules; `off` keeps nothing")
-XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "the user's cache folder, which holds `ansor/cuda`; ~/.cache, if unset")
+XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "the user's cache folder, which holds `ansor`; ~/.cache, if unset")
+XDG_DATA_DIRS = Variable(
+    "XDG_DATA_DIRS", "folders whose `ansor/records` are read-only stores of records", "/usr/local/share:/usr/share"
+)
+ANSOR_CACHE = Variable("ANSOR_CACHE", "the folder of the user's store of records; `off` keeps and finds nothing")
 CUDA_HOME = Variable("CUDA_HOME", "the CUDA toolkit to look into first")
 CUDA_PATH = Variable("CUDA_PATH", "the same, where CUDA_HOME has none")
 ANSOR_TENSOR_BYTES = Variable("ANSOR_TENSOR_BYTES", "the most bytes that one tensor of a graph may have", str(1 << 32))
@@ -74,6 +78,6 @@ TVM_TRACKER_PORT = Variable("TVM_TRACKER_PORT", "the port that it asks at", "919
 
 VARIABLES = (
     TVM_NUM_THREADS, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, CODEGEN_C_THREADS, CODEGEN_C_CACHE, CC, CXX,
-    CODEGEN_CUDA_CACHE, XDG_CACHE_HOME, CUDA_HOME, CUDA_PATH, ANSOR_TENSOR_BYTES, ANSOR_FLEET_TOKEN_FILE,
-    ANSOR_FLEET_TOKEN, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
+    CODEGEN_CUDA_CACHE, ANSOR_CACHE, XDG_CACHE_HOME, XDG_DATA_DIRS, CUDA_HOME, CUDA_PATH, ANSOR_TENSOR_BYTES,
+    ANSOR_FLEET_TOKEN_FILE, ANSOR_FLEET_TOKEN, TVM_TRACKER_HOST, TVM_TRACKER_PORT,
 )  # fmt: skip

@@ -1,8 +1,12 @@
-"""Every program that a test of the compiler lowers is verified after every pass, not only in the end as all are."""
+"""Every program that a test of the compiler lowers is verified after every pass, not only in the end as all are.
+
+No test finds or leaves records in the user's store.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 
 import pytest
 
@@ -11,6 +15,7 @@ from te_lite.lower_facts import Facts
 from te_lite.stmt import Stmt
 from te_lite.verify import verify
 
+os.environ["ANSOR_CACHE"] = "off"
 lowering = importlib.import_module("te_lite.lower")
 
 

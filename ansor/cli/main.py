@@ -1,5 +1,5 @@
-"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, draw, distill, exercise, devices,
-doctor.
+"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, draw, distill, store, exercise,
+devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -23,6 +23,7 @@ from ..core.backends import backend
 from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
 from ..core.hints import ansor
+from ..core.measure_values import MeasureInput
 from ..core.seeds import checked_seed
 from ..core.start_up import INTERRUPTED, imported
 from ..core.target import PRECISIONS, Target
@@ -30,6 +31,7 @@ from ..core.task import SearchTask
 from ..core.versions import version_of
 from ..core.workloads import key_text
 from ..cost_model import XGBModel
+from ..measure.progress import seconds_text
 from ..policy.sketch_policy import SketchPolicy
 from ..policy.tuning_options import TuningOptions, usual_runner
 from ..records.baselines import known_baselines
@@ -38,6 +40,7 @@ from ..records.failures import first_failure
 from ..records.lines import RecordReader, believed_records
 from ..records.of_task import is_of
 from ..records.recorder import RecordToFile
+from ..records.store import best_stored
 from . import best as cli_best
 from . import budget as cli_budget
 from . import devices as cli_devices
@@ -49,6 +52,7 @@ from . import log as cli_log
 from . import network as cli_network
 from . import remeasure as cli_remeasure
 from . import report as cli_report
+from . import store as cli_store
 from . import user_code
 from . import vta as cli_vta
 from .compare import LIBRARIES, NUMPY, TORCH, compare
@@ -104,9 +108,10 @@ def _parser() -> argparse.ArgumentParser:
     remeasure = cli_remeasure.add_parser(commands)
     report = cli_report.add_parser(commands)
     drawn = cli_draw.add_parsers(commands)
+    store = cli_store.add_parser(commands)
     cli_exercise.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, export, distill, log, remeasure, report, *drawn):
+    for command in (tune, best, export, distill, log, remeasure, report, store, *drawn):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
@@ -120,9 +125,15 @@ def _recorded(log: Path, task: SearchTask) -> int:
 
 
 def _show_choice(policy: SketchPolicy, log: Path | None) -> int:
-    """Print the program that the model likes best, which nobody measured."""
+    """Print the program that the store has, else the one that the model likes best, which nobody measured."""
     if log is not None and log.is_file() and log.stat().st_size > 0:
         policy.continue_from(log, list(believed_records(log)))
+    task = policy.task
+    stored = best_stored(task.compute_dag, task.target, task.layout_rewrite_option)
+    if stored is not None:
+        print(f"the best of the store for {task.title} on {task.target}, {seconds_text(stored[1].cost)}:")
+        print(task.compute_dag.print_python_code_from_state(MeasureInput(task, steps=stored[0].steps).state))
+        return 0
     state = policy.choice()
     if state is None:
         raise NoRecordError(f"{policy.task.title}: every program is measured, the model has none to choose")
@@ -203,6 +214,7 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     cli_remeasure.NAME: cli_remeasure.remeasure,
     cli_report.NAME: cli_report.report,
     cli_draw.NAME: cli_draw.draw,
+    cli_store.NAME: cli_store.store,
     cli_exercise.NAME: cli_exercise.exercise,
     cli_devices.NAME: lambda args: cli_devices.devices(),
     "doctor": lambda args: doctor(),

@@ -21,6 +21,7 @@ from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.measurer import ProgramMeasurer
 from ..measure.noise import noise, unsteady, warning
 from ..measure.progress import outcome_text, seconds_text, spread_text
+from ..policy.tuning_options import store_of
 from ..records.baselines import Program, known_baselines, program_of
 from ..records.best import best_few, ranked_records
 from ..records.journal import append_lines
@@ -69,7 +70,7 @@ def remeasure(args: argparse.Namespace) -> int:
     if any(backend(task.target.kind.name).shares_host for task in chosen) and (busy := warning(noise(), again=True)):
         print(busy)
     runner = LocalRunner(devices=devices)
-    measurer = ProgramMeasurer(LocalBuilder(), runner, [RecordToFile(args.log)], verbose=0)
+    measurer = ProgramMeasurer(LocalBuilder(), runner, [RecordToFile(args.log), store_of(runner)], verbose=0)
     try:
         called = names_in(args.log)
         ran = [_remeasured(task, best_few(ranked, task, args.best), called, measurer, runner) for task in chosen]

@@ -8,6 +8,7 @@ networks run kernel by kernel, and templates are compiled as any other program. 
     `check`, `report`                  what is there; what `ansor doctor` prints
     `open`                             a device that checks its arrays itself (`ChecksArrays`)
     `devices`, `hardware`              several devices; their numbers
+    `described_device`, `described_compiler`      what figures are of, for the store of records
     `module`                           programs as functions in this process
     `host_files`, `check_portable`, `build_portable`      programs for other machines than this
     `templates`                        configurations of templates that are no compiled programs (`TemplateBackend`)
@@ -290,6 +291,19 @@ class Backend(ABC):
         Here, the same text.  Raises the backend's error when there is no device.
         """
         return target
+
+    def described_device(self, target: str, index: int = 0) -> str:
+        """What a device is and what programs of `target` are compiled for there: figures of one say nothing of another.
+
+        Here, its model and numbers, and the options of the target.  Raises the backend's error when there is no such
+        device.
+        """
+        found = self.devices()[index]
+        return ", ".join([found.model, found.detail, *target.split()[1:]])
+
+    def described_compiler(self, target: str) -> str:
+        """What compiles programs, with its version; here, nothing.  Raises the backend's error when there is none."""
+        return ""
 
     def module(self, func: LoweredFunc, target: str) -> Callable[..., Any] | None:
         """The program as a function of arrays, in this process; it has `source`, `entry_name` and `time(...)`.

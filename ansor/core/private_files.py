@@ -13,10 +13,17 @@ import stat
 import tempfile
 from pathlib import Path
 
+from te_lite import environment
 from te_lite.errors import TeError, require
 
 _MARK = b"\nsha256 "
 _SEAL_BYTES = len(_MARK) + 2 * hashlib.sha256().digest_size
+
+
+def user_cache(name: str) -> Path:
+    """The folder `ansor/NAME` in the user's cache folder."""
+    base = environment.XDG_CACHE_HOME.text
+    return (Path(base) if base else Path.home() / ".cache") / "ansor" / name
 
 
 def private_folder(path: Path, error: type[TeError], subject: str) -> Path:

@@ -32,6 +32,7 @@ from .workloads import (
 )
 
 Array = np.ndarray[Any, np.dtype[Any]]
+PathLike = str | os.PathLike[str]
 HARDWARE_FIELDS = tuple(f.name for f in fields(HardwareParams))
 
 
@@ -66,7 +67,7 @@ class TaskActions(Protocol):
     def tune(self, task: SearchTask, options: Any, policy: Any, adaptive_training: bool) -> None:
         """See `SearchTask.tune`."""
 
-    def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
+    def best_state(self, task: SearchTask, log_file: PathLike | None, include_compatible: bool) -> State:
         """See `SearchTask.best_state`."""
 
     def with_layout(self, state: State, option: LayoutRewriteOption) -> State:
@@ -217,17 +218,20 @@ class SearchTask:
         """
         TASK_ACTIONS().tune(self, tuning_options, search_policy, adaptive_training)
 
-    def best_state(self, log_file: str | os.PathLike[str], include_compatible: bool = False) -> State:
-        """The best recorded program of this workload.  Raises NoRecordError when the log has none."""
+    def best_state(self, log_file: PathLike | None = None, include_compatible: bool = False) -> State:
+        """The best recorded program of this workload, without a log that of the store (docs/store.md).
+
+        Raises NoRecordError when there is none.
+        """
         return TASK_ACTIONS().best_state(self, log_file, include_compatible)
 
     def apply_best(
         self,
-        log_file: str | os.PathLike[str],
+        log_file: PathLike | None = None,
         include_compatible: bool = False,
         layout_rewrite_option: int | None = None,
     ) -> tuple[Any, list[Tensor]]:
-        """`(schedule, tensors)` of the best record, ready for `te.lower` and `build`.
+        """`(schedule, tensors)` of the best record of a log, or of the store, ready for `te.lower` and `build`.
 
         The layout option is that of the task, unless one is given; with `REWRITE_FOR_PRE_TRANSFORMED` the tensors of
         layout-free inputs have packed shapes.
@@ -237,7 +241,7 @@ class SearchTask:
         state = TASK_ACTIONS().with_layout(self.best_state(log_file, include_compatible), option)
         return Schedule(state), list(state.dag.tensors)
 
-    def print_best(self, log_file: str | os.PathLike[str], print_mode: str = "schedule") -> str:
+    def print_best(self, log_file: PathLike | None = None, print_mode: str = "schedule") -> str:
         """The best record as text: "schedule" gives Python code, the target's kind ("c", "cuda") its source."""
         kind = self.target.kind.name
         if print_mode not in ("schedule", kind):
@@ -245,11 +249,11 @@ class SearchTask:
         state = self.best_state(log_file)
         return self.compute_dag.print_python_code_from_state(state) if print_mode == "schedule" else self.source(state)
 
-    def build_best(self, log_file: str | os.PathLike[str]) -> Any:
+    def build_best(self, log_file: PathLike | None = None) -> Any:
         """The best record as a function of arrays of the declared shapes, with `.source` and `.time(...)`."""
         return TASK_ACTIONS().build(self, self.best_state(log_file))
 
-    def export_best(self, log_file: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+    def export_best(self, log_file: PathLike | None, folder: str | os.PathLike[str]) -> None:
         """Write the best record into a new folder as a program that needs nothing of this package.
 
         There are its source, machine code, a C header, a loader in Python and a manifest; `ansor.load_module(folder)`

@@ -38,6 +38,7 @@ from ..records.failures import first_failure
 from ..records.lines import RecordReader, workload_of
 from ..records.of_task import is_for
 from ..records.recorder import RecordToFile
+from ..records.store import best_stored, stores
 from .baselines import start_baselines
 from .exchange import searching
 from .protocols import SearchPolicy, require_own_task
@@ -45,6 +46,7 @@ from .resume import check_logs, continue_log, log_to_continue
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
+PathLike = str | os.PathLike[str]
 GB = 1e9
 SEARCH = ("num_measure_trials", "early_stopping", "num_measures_per_round", "measurer")
 
@@ -98,7 +100,7 @@ class Actions:
             limits = checked_limits(task, policy, options.time_limit)
             check_logs([task], options)
             continue_log([policy], options)
-            measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
+            measurer = ProgramMeasurer(builder, runner, options.hearers(runner), options.verbose)
             measurer.begin()
             with measurer.display.run(task, options.num_measure_trials):
                 if options.num_measure_trials:
@@ -115,7 +117,10 @@ class Actions:
             text = f"SearchTask.tune: {called('policy', policy)} measured none of {options.num_measure_trials} programs"
             warnings.warn(f"{text}: its search found nothing new, or did nothing", stacklevel=3)
 
-    def best_state(self, task: SearchTask, log_file: str | os.PathLike[str], include_compatible: bool) -> State:
+    def best_state(self, task: SearchTask, log_file: PathLike | None, include_compatible: bool) -> State:
+        if log_file is None:
+            return _stored_state(task)
+
         def fits(inp: MeasureInput) -> bool:
             return is_program(task.compute_dag, inp.steps)
 
@@ -141,7 +146,16 @@ class Actions:
         return backend(task.target.kind.name).source(lower(state, task.compute_dag.tensors), str(task.target))
 
 
-def _lacking(log_file: str | os.PathLike[str], task: SearchTask) -> str:
+def _stored_state(task: SearchTask) -> State:
+    """The best program of a task in the store.  Raises NoRecordError when it has none."""
+    found = best_stored(task.compute_dag, task.target, task.layout_rewrite_option)
+    if found is None:
+        where = " and ".join(map(str, stores())) or "ANSOR_CACHE is off"
+        raise NoRecordError(f"the store has no program of {task.title} for {task.target} on this machine ({where})")
+    return MeasureInput(task, steps=found[0].steps).state
+
+
+def _lacking(log_file: PathLike, task: SearchTask) -> str:
     """What a log without a valid program of a task holds instead."""
     tasks = {workload_of(inp): inp for inp, _ in RecordReader(log_file)}
     if not tasks:

@@ -14,6 +14,7 @@ from ..core.protocols import BringsBuilder, Builder, MeasureCallback, Runner, is
 from ..core.registry import entry_of, search_parts
 from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.time_limit import run_seconds
+from ..records.store import RecordToStore
 
 
 class TuningOptions:
@@ -66,6 +67,10 @@ class TuningOptions:
         self.owned = [o for o, given in own if isinstance(given, str)]
         self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks, (MeasureCallback,))
 
+    def hearers(self, runner: Runner) -> tuple[MeasureCallback, ...]:
+        """The callbacks, and the store of records, which keeps what is confirmed on a device of this machine."""
+        return (*self.measure_callbacks, *([store_of(runner)] if isinstance(runner, LocalRunner) else []))
+
     @contextmanager
     def measuring(self, kinds: Iterable[str]) -> Iterator[tuple[Builder, Runner]]:
         """The builder and runner of tasks of these target kinds; those that nobody gave are closed in the end.
@@ -87,6 +92,12 @@ class TuningOptions:
             if builder is not self.builder:
                 stack.callback(builder.close)
             yield builder, runner
+
+
+def store_of(runner: LocalRunner) -> RecordToStore:
+    """The store of what is confirmed by a runner, whose devices are of one model."""
+    first = runner.devices[0] if isinstance(runner.devices, tuple) else runner.device
+    return RecordToStore(first, runner.enable_cpu_cache_flush)
 
 
 def usual_runner(kind: str, devices: Any = None, time_limit: float | None = None) -> Runner:

@@ -11,6 +11,7 @@ from te_lite.replay import replay
 from te_lite.state import State
 
 from ..core.context import Context
+from ..core.in_networks import cold_in_networks, layout_in_networks
 from ..core.measure_values import MeasureInput
 from ..core.target import Target
 from ..core.workloads import calc_workload_dis_factor, decode_workload_key
@@ -20,6 +21,7 @@ from .confirmed import SettledReader
 from .files import History, pairs_of
 from .lines import Record, believed, load_records, logger, workload_of
 from .of_task import found_for, left_aside
+from .store import best_stored
 
 WorkloadId = tuple[str, str]
 """Key of the target (`Target.key`) and workload key."""
@@ -50,7 +52,7 @@ class DispatchContext(Context):
 
 
 class FallbackContext(DispatchContext):
-    """The outermost context: it knows what it was told, and nothing else."""
+    """The outermost context: it knows what it was told, and what the store has (`store.py`) of a computation."""
 
     def __init__(self) -> None:
         self._told: dict[WorkloadId, State] = {}
@@ -60,7 +62,13 @@ class FallbackContext(DispatchContext):
 
     def _query_inside(self, target: Target, workload_key: str, dag: ComputeDAG | None) -> State | None:
         told = next(iter(found_for(target, workload_key, self._told)), None)
-        return told if told is None or dag is None else replay(dag, told.steps)
+        if dag is None:
+            return told
+        if told is not None:
+            return replay(dag, told.steps)
+        kind = target.kind.name
+        stored = best_stored(dag, target, layout_in_networks(kind), cold_in_networks(kind))
+        return None if stored is None else replay(dag, stored[0].steps)
 
 
 class ApplyHistoryBest(DispatchContext):

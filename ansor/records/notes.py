@@ -51,11 +51,17 @@ class HasSeed(Protocol):
 def workload_line(task: SearchTask) -> str | None:
     """The line on a task's workload; None when its computation is not known, or is none that JSON can hold."""
     try:
-        dag = task.compute_dag
-        facts = {"key": task.workload_key, "name": task.name, "text": str(dag), "dag": dag_to_json(dag)}
+        return line_of_computation(task.workload_key, task.name, task.compute_dag)
     except TeError:
         return None
-    line = WORKLOAD + json.dumps(facts)
+
+
+def line_of_computation(key: str, name: str, dag: ComputeDAG) -> str | None:
+    """The line on a computation that is known under a key and called `name`; None when it would be too long.
+
+    Raises ExprError for a computation that JSON cannot hold.
+    """
+    line = WORKLOAD + json.dumps({"key": key, "name": name, "text": str(dag), "dag": dag_to_json(dag)})
     return line if len(line) <= MOST_CHARACTERS else None
 
 

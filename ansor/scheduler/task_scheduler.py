@@ -213,7 +213,7 @@ class TaskScheduler:
         del records
         with options.measuring(kinds) as (builder, runner):
             require_measurable(runner, self.tasks)
-            measurer = ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
+            measurer = ProgramMeasurer(builder, runner, options.hearers(runner), options.verbose)
             measurer.begin()
             with measurer.closing_on_error():
                 say_if_noisy(options, kinds, measurer.display)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansor.core.hardware import HardwareParams
-from ansor.core.layout_option import LayoutRewriteOption
+from ansor.core.in_networks import layout_in_networks
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 
@@ -45,8 +45,7 @@ def extract_tasks(
     with replace(PassContext.current(), opt_level=opt_level):
         fused = optimize(graph, params, target)
     groups, weights = _workloads(fused, target.kind.name, include_simple_tasks)
-    stores_packed = target.kind.name == "c"
-    layout_option = LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if stores_packed else LayoutRewriteOption.NO_REWRITE
+    layout_option = layout_in_networks(target.kind.name)
     tasks = [
         SearchTask(
             compute_dag=same[0].dag, workload_key=key, target=target, hardware_params=hardware_params,

@@ -30,11 +30,11 @@ def optimize(
 ) -> OptimizedModule:
     """The model compiled for inputs like `example_inputs`, a tuple of its positional arguments; a `torch.nn.Module`.
 
-    With `trials` or `seconds` programs are measured first and their records added to `log`; records in `log` are used
-    in any case.  `target` is that of the device of the tensors (`c` on the processor, `cuda` on a GPU) unless it is
-    given; `precision` is that of products, as in `ansor tune-network --precision`.  Inputs of other shapes are compiled
-    when they first come, and a model whose weights are written to is compiled again.  What we do not know runs in
-    PyTorch, and is named in a log message.
+    With `trials` or `seconds` programs are measured first, their records added to `log`, where one is named, and the
+    best to the store (docs/store.md); records of `log` and of the store are used in any case.  `target` is that of the
+    device of the tensors (`c` on the processor, `cuda` on a GPU) unless it is given; `precision` is that of products,
+    as in `ansor tune-network --precision`.  Inputs of other shapes are compiled when they first come, and a model whose
+    weights are written to is compiled again.  What we do not know runs in PyTorch, and is named in a log message.
 
     Raises GraphError for a model that is training, one that `torch.export` cannot trace, and options that make no
     sense.

@@ -1,10 +1,12 @@
-"""From a graph to a compiled network: new records if they are asked for, those of the log, else default programs."""
+"""From a graph to a compiled network: new records if they are asked for, those of log or store, else defaults."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from ansor.core.scratch import scratch_folder
 from ansor.core.target import Target
 from ansor.records.dispatch import ApplyHistoryBest
 
@@ -32,17 +34,26 @@ def prepared(graph: IRModule, device: str, options: Options) -> tuple[IRModule, 
     return network.graph, target
 
 
-def measure(graph: IRModule, target: Target, options: Options) -> None:
-    """Add to the log what the options ask for.  Raises what `TaskScheduler.tune` raises."""
-    if options.log is None or not (options.trials or options.seconds):
+@contextmanager
+def log_of(options: Options) -> Iterator[Path | None]:
+    """The log that the options name, if they do; where they measure without one, one that goes when this ends."""
+    if options.log is not None or not options.measures:
+        yield None if options.log is None else Path(options.log)
+        return
+    with scratch_folder("records") as folder:
+        yield Path(folder) / "log.json"
+
+
+def measure(graph: IRModule, target: Target, options: Options, log: Path | None) -> None:
+    """Add to a log what the options ask for.  Raises what `TaskScheduler.tune` raises."""
+    if log is None or not options.measures:
         return
     tasks, weights = extract_tasks(graph, {}, target)
     trials = options.trials or TRIALS_A_TASK * len(tasks)
-    tune(tasks, weights, options.log, trials, seed=0, time_limit=options.seconds, verbose=0)
+    tune(tasks, weights, log, trials, seed=0, time_limit=options.seconds, verbose=0)
 
 
-def compiled(graph: IRModule, target: Target, options: Options) -> NetworkLibrary:
-    """The network of a graph with the best programs of the log.  Raises what `build` raises."""
-    known = options.log is not None and Path(options.log).exists()
-    with ApplyHistoryBest(options.log) if known else nullcontext():
+def compiled(graph: IRModule, target: Target, log: Path | None) -> NetworkLibrary:
+    """The network of a graph with the best programs of a log, and of the store.  Raises what `build` raises."""
+    with ApplyHistoryBest(log) if log is not None and log.exists() else nullcontext():
         return build(graph, target=target)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ansor.core.target import HALVES, PRECISIONS, Target
+from ansor.records.store import stores
 from te_lite.errors import require
 
 from ..ir.errors import GraphError
@@ -20,7 +21,8 @@ SUBJECT = "torch"
 class Options:
     """`trials` programs are measured, for at most `seconds`; both 0 or None: nothing is measured.
 
-    Records are read from `log` if it exists, and what is measured is added to it.  `target` is that of the device of
+    Records are read from `log` if it exists, then from the store (docs/store.md); what is measured is added to both,
+    where a log is named.  `target` is that of the device of
     the tensors unless it is given; `precision` is that of products.
     """
 
@@ -35,13 +37,18 @@ class Options:
         require(whole, GraphError, SUBJECT, "trials must be an integer of at least 0", trials=self.trials)
         positive = self.seconds is None or (isinstance(self.seconds, int | float) and self.seconds > 0)
         require(positive, GraphError, SUBJECT, "seconds must be a positive number", seconds=self.seconds)
-        measures = self.trials > 0 or self.seconds is not None
-        law = "what is measured needs a log to be kept in"
-        require(not measures or self.log is not None, GraphError, SUBJECT, law, log=self.log)
+        law = "what is measured needs a log to be kept in, for the store is off (ANSOR_CACHE=off)"
+        kept = self.log is not None or bool(stores())
+        require(not self.measures or kept, GraphError, SUBJECT, law, log=self.log)
         known = (*PRECISIONS, *HALVES)
         law = f"the precision is one of {', '.join(known)}"
         require(self.precision is None or self.precision in known, GraphError, SUBJECT, law, got=self.precision)
         self.target_on("cpu")
+
+    @property
+    def measures(self) -> bool:
+        """Whether anything is to be measured."""
+        return self.trials > 0 or self.seconds is not None
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Options:

@@ -20,7 +20,7 @@ from ..frontend.torch.importer import import_graph, refused_nodes
 from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
 from ..ir.nodes import Array
-from .network import compiled, measure, prepared
+from .network import compiled, log_of, measure, prepared
 from .options import Options
 from .program import Program
 
@@ -146,13 +146,14 @@ def _replace(module: Any, node: Any, weights: Mapping[str, Array], options: Opti
         output.args = ((output.args[0],),)
     expected = [n.meta["val"] for n in output.args[0]]
     graph, target = prepared(import_graph(_read(part.graph, bound)), device.type, options)
-    measure(graph, target, options)
-    try:
-        program = Program(compiled(graph, target, options), device)
-    except TeError as error:
-        _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
-        output.args = (output.args[0][0],) if single else output.args
-        return
+    with log_of(options) as log:
+        measure(graph, target, options, log)
+        try:
+            program = Program(compiled(graph, target, log), device)
+        except TeError as error:
+            _tell(str(error), "a part runs in PyTorch, for it could not be compiled: %s", str(error))
+            output.args = (output.args[0][0],) if single else output.args
+            return
     module.add_submodule(node.target, Compiled(program, expected, single))
     node.args = tuple([a for a in node.args if a.name not in weights])
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ansor.core.in_networks import cold_in_networks
 from ansor.core.protocols import Runner
 from ansor.core.target import FP32X3, HALVES, STRICT, TF32, Target
 from ansor.core.task import SearchTask
@@ -107,7 +108,7 @@ def network_runner(target: Target, devices: str | Sequence[int] | None = None) -
     On a processor the weights come from memory then, which the caches of few can hold together, and only what the
     kernel before has written is at hand; a program runs once at a time, so ten figures make up for the noise.
     """
-    if target.kind.name != "c":
+    if not cold_in_networks(target.kind.name):
         return usual_runner(target.kind.name, devices)
     return LocalRunner(number=1, repeat=REPEAT, min_repeat_ms=0, enable_cpu_cache_flush=True, devices=devices)
 
