@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("--target", default="c", help="what to compile for (default: c)")
     tune.add_argument("--precision", choices=PRECISIONS, help=PRECISION)
     cli_budget.add_budget(tune, 64, "programs")
+    cli_budget.add_effort(tune)
     tune.add_argument("--devices", help=cli_devices.OPTION)
     tune.add_argument(
         "--log", help="where records go (default: WORKLOAD.json or FUNCTION.json); a log that exists is continued"
@@ -148,7 +149,7 @@ def tune(args: argparse.Namespace) -> int:
     if args.seed is not None:
         checked_seed("--seed", args.seed)
     law = "the program must be measured, and --trials 0 measures none; use --trials 1 or more"
-    none = args.trials == 0 and args.more is None
+    none = cli_budget.measures_nothing(args)
     require(not none or args.compare is None, TaskError, "--compare", law)
     key = workload_key(args)
     target = Target(args.target)
@@ -176,6 +177,7 @@ def tune(args: argparse.Namespace) -> int:
         runner=runner,
         measure_callbacks=[RecordToFile(log)],
         time_limit=args.time_limit,
+        early_stopping=cli_budget.early_stopping(args),
         resume=args.resume,
     )
     try:

@@ -33,6 +33,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--torch", metavar="MODULE:FUNCTION", help=model)
     parser.add_argument("--target", default="c", help="what to compile for (default: c)")
     budget.add_budget(parser, 200, "programs")
+    budget.add_effort(parser)
     parser.add_argument("--devices", help=cli_devices.OPTION)
     parser.add_argument("--log", help="where records go (default: by network and target); one that exists is continued")
     parser.add_argument("--layout", default="NHWC", help="NHWC (default) or NCHW")

@@ -55,6 +55,7 @@ def vta(args: argparse.Namespace) -> int:
     """Run the command; gives its exit code.  Raises TaskError for numbers that make no sense."""
     if args.action == "tune":
         budget.check_budget(args)
+        budget.settle(args, tasks=1, done=0)
         args.log = args.log or LOGS[args.search]
         checked_log(args.log)
         if args.seed is not None:

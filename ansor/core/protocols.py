@@ -108,6 +108,14 @@ class KeepsConfirmed(Protocol):
 
 
 @runtime_checkable
+class KeepsRemarks(Protocol):
+    """A callback that also hears why the search of a task stopped before its trials and time were spent."""
+
+    def stopped(self, task: SearchTask, reason: str) -> None:
+        """`reason` is a sentence."""
+
+
+@runtime_checkable
 class KeepsUsage(Protocol):
     """A callback that also hears, after every round, what the devices did since the start."""
 

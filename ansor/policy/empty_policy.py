@@ -32,7 +32,7 @@ class EmptyPolicy:
         """Nothing is learnt."""
 
     def search(
-        self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
+        self, num_measure_trials: int, early_stopping: int | str | None, num_measures_per_round: int,
         measurer: ProgramMeasurer, time_limit: float | None = None,
     ) -> State | None:  # fmt: skip
         """Measure, and give the best state."""

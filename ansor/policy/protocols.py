@@ -22,7 +22,7 @@ class SearchPolicy(Protocol):
     """What `SearchTask.tune` asks for; a `search` that knows a limit of time has a parameter `time_limit`, too."""
 
     def search(
-        self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
+        self, num_measure_trials: int, early_stopping: int | str | None, num_measures_per_round: int,
         measurer: ProgramMeasurer,
     ) -> State | None:  # fmt: skip
         """Measure up to `num_measure_trials` new candidates; the best state, or None."""

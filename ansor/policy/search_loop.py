@@ -11,6 +11,8 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from te_lite.state import State
@@ -22,6 +24,7 @@ from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from ..measure.time_limit import TimeLimit
 from .exchange import checked_states
+from .promise import AUTO, stopped
 from .protocols import Announces, AsksAhead
 from .search_failure import SearchFailed, reporting
 
@@ -42,7 +45,7 @@ def search_loop(
     policy: Any,
     task: SearchTask,
     trials: int,
-    early_stopping: int | None,
+    early_stopping: int | str | None,
     per_round: int,
     measurer: ProgramMeasurer,
     retries: int = 0,
@@ -53,11 +56,14 @@ def search_loop(
     The first rounds are smaller than `per_round`, since what they bring is worth most to those after them.
 
     It ends earlier when nothing new is found `retries` + 1 times in a row, after `early_stopping` trials without a
-    better program, or after `time_limit` seconds, a part of which is for the turns: rounds get smaller when the end is
-    near, and programs that were not begun by then are not measured, but for the first of a round.
+    better program (with "auto", when the policy says that nothing more is to be had), or after `time_limit` seconds, a
+    part of which is for the turns: rounds get smaller when the end is near, and programs that were not begun by then
+    are not measured, but for the first of a round.
     """
     measurer.reset()
-    progress = _Progress(early_stopping, measurer.limited(time_limit))
+    judge = partial(stopped, task, policy, measurer) if early_stopping == AUTO else lambda: False
+    patience = None if isinstance(early_stopping, str) else early_stopping
+    progress = _Progress(patience, measurer.limited(time_limit), judge)
     with measurer.closing_on_error():
         _rounds(policy, task, trials, per_round, measurer, retries, progress)
         measurer.confirm(task)
@@ -116,9 +122,10 @@ def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[Meas
 class _Progress:
     """Whether a search has gone on for long enough, by the results of whole rounds in the order of their candidates."""
 
-    def __init__(self, early_stopping: int | None, limit: TimeLimit) -> None:
+    def __init__(self, early_stopping: int | None, limit: TimeLimit, judge: Callable[[], bool]) -> None:
         self.early_stopping = early_stopping
         self.limit = limit
+        self.judge = judge
         self.count = 0
         self.best_cost = float("inf")
         self.best_trial = 0
@@ -140,4 +147,5 @@ class _Progress:
         if self.limit.over:
             return True
         found = self.best_trial > 0
-        return self.early_stopping is not None and found and self.count - self.best_trial >= self.early_stopping
+        stuck = self.early_stopping is not None and found and self.count - self.best_trial >= self.early_stopping
+        return stuck or self.judge()

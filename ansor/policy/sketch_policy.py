@@ -46,6 +46,7 @@ from ..space.choices import Group
 from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
 from .exchange import require_told
+from .promise import Promise
 from .proposals import Measured, Picked, Proposals
 from .scoring import Scorer
 from .search_loop import one_round, search_loop
@@ -137,6 +138,7 @@ class SketchPolicy:
             )
         self.measured: list[Measured] = []
         self.stuck = False
+        self.promise = Promise()
         self._sketches: list[State] | None = None
         self._proposals: Proposals | None = None
         self._extra: dict[str, list[State]] = {}
@@ -274,6 +276,7 @@ class SketchPolicy:
         picked += proposals.firsts(n // 2, score) if known else []
         picked += proposals.evolved(max(0, n - chance - len(picked)), score, self._elites())
         picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
+        self.promise.asked(score, [row for _, row in picked] if known else [], self._elites())
         return picked + proposals.random(n - len(picked))
 
     @property
@@ -314,8 +317,13 @@ class SketchPolicy:
         require_told("SketchPolicy.tell", self.task, inputs, results)
         before = min([m.cost for m in self.measured], default=np.inf)
         self._remember(inputs, results)
+        self.promise.told(results)
         self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before
         self._learn(inputs, results)
+
+    def nothing_more(self) -> str:
+        """Why nothing more is to be had, in a sentence; empty as long as there may be."""
+        return self.promise.text()
 
     def _learn(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         with asking(PART, self.cost_model, "update"):
@@ -361,7 +369,7 @@ class SketchPolicy:
             self._learn([inp for inp, _ in records], [res for _, res in records])
 
     def search(
-        self, num_measure_trials: int, early_stopping: int | None, num_measures_per_round: int,
+        self, num_measure_trials: int, early_stopping: int | str | None, num_measures_per_round: int,
         measurer: ProgramMeasurer, time_limit: float | None = None,
     ) -> State | None:  # fmt: skip
         """Ask, measure and tell for `num_measure_trials` new trials; the best state of this run, or None.

@@ -41,6 +41,7 @@ from ..records.recorder import RecordToFile
 from ..records.store import best_stored, stores
 from .baselines import start_baselines
 from .exchange import searching
+from .promise import require_judge
 from .protocols import SearchPolicy, require_own_task
 from .resume import check_logs, continue_log, log_to_continue
 from .sketch_policy import SketchPolicy
@@ -97,6 +98,7 @@ class Actions:
                 runner.slots(task)
             model = XGBModel(adaptive_training=adaptive_training)
             policy = policy or SketchPolicy(task, model, verbose=options.verbose)
+            require_judge(policy, options.early_stopping)
             limits = checked_limits(task, policy, options.time_limit)
             check_logs([task], options)
             continue_log([policy], options)

@@ -15,16 +15,18 @@ from ..core.registry import entry_of, search_parts
 from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.time_limit import run_seconds
 from ..records.store import RecordToStore
+from .promise import AUTO
 
 
 class TuningOptions:
     """How long to tune, how to measure, whom to tell.
 
     `num_measure_trials` candidates are measured, `num_measures_per_round` at a time; `early_stopping` ends the run
-    after that many trials without a better one, `time_limit` after so many seconds, of which a part is for timing the
-    best again (one program of each round is measured in any case).  Where a callback is a `RecordToFile` whose log
-    holds records, the run goes on from them: none of its programs is measured again, the model learns them, and a line
-    says how many there are; `resume=False` starts afresh.
+    after that many trials without a better one (with "auto", the search of each task when its last rounds brought
+    nothing better and the model expects nothing better, which the log says), `time_limit` after so many seconds, of
+    which a part is for timing the best again (one program of each round is measured in any case).  Where a callback is
+    a `RecordToFile` whose log holds records, the run goes on from them: none of its programs is measured again, the
+    model learns them, and a line says how many there are; `resume=False` starts afresh.
     `verbose` is 0 (silent), 1 (progress) or 2 (every result).
     `builder` and `runner` are objects, or "local" for `LocalBuilder()`, which a runner on other machines has a kind of
     its own of, and `LocalRunner()`, or for those that `register_target` names for the target.
@@ -33,7 +35,7 @@ class TuningOptions:
     def __init__(
         self,
         num_measure_trials: int = 0,
-        early_stopping: int | None = None,
+        early_stopping: int | str | None = None,
         num_measures_per_round: int = 64,
         verbose: int = 1,
         builder: Builder | str = "local",
@@ -45,7 +47,7 @@ class TuningOptions:
         for name, value, least in (
             ("num_measure_trials", num_measure_trials, 0),
             ("num_measures_per_round", num_measures_per_round, 1),
-            ("early_stopping", 1 if early_stopping is None or early_stopping == -1 else early_stopping, 1),
+            ("early_stopping", 1 if early_stopping in (None, -1, AUTO) else early_stopping, 1),
         ):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise TaskError(f"TuningOptions: {name} must be an integer of at least {least}, got {value!r}")

@@ -5,6 +5,7 @@
     # untuned {"record": {...}}                                         as trial 0 of a run (`baselines.py`)
     # default {"record": {...}}                                         beside it
     # failed {"record": {...}, "reason": ...}                           before the first of a kind (`failures.py`)
+    # stopped {"key": ..., "target": ..., "reason": ...}               where a search ended early of itself
     # confirm {"turns": [...]}                                          after the last record of a run (`confirmed.py`)
 
 With the first kind a log can be listed, printed and built from where the function behind a key is not registered.  A
@@ -33,8 +34,8 @@ from ..core.versions import version_of
 from ..core.workloads import offer_computation
 
 WORKLOAD, RUN, UNTUNED, DEFAULT = "# workload ", "# run ", "# untuned ", "# default "
-FAILED, CONFIRM = "# failed ", "# confirm "
-KINDS = (WORKLOAD, RUN, UNTUNED, DEFAULT, FAILED, CONFIRM)
+FAILED, CONFIRM, STOPPED = "# failed ", "# confirm ", "# stopped "
+KINDS = (WORKLOAD, RUN, UNTUNED, DEFAULT, FAILED, CONFIRM, STOPPED)
 MOST_CHARACTERS = (1 << 20) - 1
 """What a line of a log may have; a computation that needs more is left out."""
 
@@ -70,6 +71,11 @@ def run_line(source: Any) -> str:
     versions = {"ansor": version_of("ansor"), "python": platform.python_version(), "numpy": np.__version__}
     seed = source.seed if isinstance(source, HasSeed) else None
     return RUN + json.dumps({"command": shlex.join(sys.argv), "seed": seed, "versions": versions})
+
+
+def stopped_line(task: SearchTask, reason: str) -> str:
+    """The line on a search that ended before its budget was spent."""
+    return STOPPED + json.dumps({"key": task.workload_key, "target": task.target.results, "reason": reason})
 
 
 def read_note(line: bytes) -> tuple[str, dict[str, Any]] | None:

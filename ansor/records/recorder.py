@@ -19,7 +19,7 @@ from .failures import Kind, failure_line, kind_of
 from .files import PathLike
 from .journal import append_lines, ensure_writable, require_log, scan_lines
 from .lines import dump_record_to_string
-from .notes import learn_workload, run_line, workload_line
+from .notes import learn_workload, run_line, stopped_line, workload_line
 
 
 def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -94,3 +94,7 @@ class RecordToFile:
         line = confirm_line(inputs, figures)
         if line is not None:
             append_lines(self.filename, [line])
+
+    def stopped(self, task: SearchTask, reason: str) -> None:
+        """Append a comment line on a search that ended before its budget was spent."""
+        append_lines(self.filename, [stopped_line(task, reason)])

@@ -17,6 +17,7 @@ from ..measure.measurer import Batch, ProgramMeasurer
 from ..measure.pipeline import alone
 from ..policy.baselines import start_baselines
 from ..policy.exchange import checked_round, searching
+from ..policy.promise import stopped
 from ..policy.protocols import AsksAhead, RoundPolicy
 from ..policy.search_failure import SearchFailed
 from ..policy.search_loop import begin_round, end_round
@@ -43,15 +44,18 @@ class Rounds:
     """Begins rounds; `ahead` of them, 0 or 1, may be under way when another one is begun.
 
     It is 1 when no program runs on the host, and every policy can be asked ahead (`RoundPolicy`).  A task whose search
-    fails has nothing more to measure; `failures` says why, by task.
+    fails has nothing more to measure; `failures` says why, by task.  `judged` says that the same goes for one whose
+    policy says that nothing more is to be had.
     """
 
     def __init__(
-        self, tasks: Sequence[SearchTask], policies: Sequence[RoundPolicy], measurer: ProgramMeasurer
+        self, tasks: Sequence[SearchTask], policies: Sequence[RoundPolicy], measurer: ProgramMeasurer,
+        judged: bool = False,
     ) -> None:  # fmt: skip
         self.tasks = tuple(tasks)
         self.policies = tuple(policies)
         self.measurer = measurer
+        self.judged = judged
         self.failures: dict[int, SearchFailed] = {}
         self._begun: set[int] = set()
         apart = not any(alone(t, measurer.runner) for t in self.tasks)
@@ -63,7 +67,9 @@ class Rounds:
         Under a limit of time it has one of so many `parts` of what is left, and measures one candidate at least.
         Before the first one of a task its untuned program and the default schedule are measured, which are no trials.
         """
-        if task_id in self.failures:
+        if task_id in self.failures or (
+            self.judged and stopped(self.tasks[task_id], self.policies[task_id], self.measurer)
+        ):
             return Round(task_id, 0, list)
         self.measurer.until = self.measurer.limit.share(parts)
         task, policy = self.tasks[task_id], self.policies[task_id]

@@ -22,6 +22,7 @@ from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..measure.time_limit import UNLIMITED
+from ..policy.promise import AUTO, require_judge
 from ..policy.protocols import RoundPolicy
 from ..policy.resume import check_logs, continue_log, log_to_continue, say_left_aside
 from ..policy.search_failure import SearchFailed
@@ -182,7 +183,8 @@ class TaskScheduler:
         """Measure `num_measure_trials` new programs: one round for each task that has no record, then by strategy.
 
         `early_stopping` of the options ends the run after so many trials in which the objective got no better and no
-        task got its first program that works; `per_task_early_stopping` ends a task after so many of its own.
+        task got its first program that works, or, with "auto", each task when its policy says that nothing more is to
+        be had; `per_task_early_stopping` ends a task after so many of its own.
         `time_limit` ends the run after so many seconds, whatever tasks had no round yet: the first rounds share what is
         left of it evenly, each measures one program at least, and a part is for the turns in the end.
         Policies are made by `make_search_policies`.  The run goes on from the records of `load_log_file`,
@@ -209,6 +211,8 @@ class TaskScheduler:
             search_policy, search_policy_params, self.tasks, self.num_measures_per_round, options.verbose,
             self.load_model_file, log, adaptive_training, self.seed, records,
         )  # fmt: skip
+        for policy in policies:
+            require_judge(policy, options.early_stopping)
         continue_log(policies, options)
         del records
         with options.measuring(kinds) as (builder, runner):
@@ -217,7 +221,7 @@ class TaskScheduler:
             measurer.begin()
             with measurer.closing_on_error():
                 say_if_noisy(options, kinds, measurer.display)
-                rounds = Rounds(self.tasks, policies, measurer)
+                rounds = Rounds(self.tasks, policies, measurer, options.early_stopping == AUTO)
                 self._limit = measurer.limited(options.time_limit, len(self.tasks))
                 self.failures = rounds.failures
                 self._tune_all(rounds)
@@ -233,7 +237,8 @@ class TaskScheduler:
         law = f"each of the {new} tasks without a record needs a trial, num_measure_trials must be at least that"
         require(trials >= new, BudgetError, "TaskScheduler", law, num_measure_trials=trials)
         self._reset(progress, trials, per_round, options.verbose)
-        self._early_stopping = options.early_stopping
+        given = options.early_stopping
+        self._early_stopping = None if isinstance(given, str) else given
         self._patience = patience
         self._over = self._is_over()
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from ansor.cli.budget import NONE
 from te_lite.errors import require
 
 from ..frontend.torch.traced import decomposed
@@ -27,19 +28,21 @@ def optimize(
     log: PathLike | None = None,
     precision: str | None = None,
     target: str | None = None,
+    effort: str = NONE,
 ) -> OptimizedModule:
     """The model compiled for inputs like `example_inputs`, a tuple of its positional arguments; a `torch.nn.Module`.
 
-    With `trials` or `seconds` programs are measured first, their records added to `log`, where one is named, and the
-    best to the store (docs/store.md); records of `log` and of the store are used in any case.  `target` is that of the
-    device of the tensors (`c` on the processor, `cuda` on a GPU) unless it is given; `precision` is that of products,
-    as in `ansor tune-network --precision`.  Inputs of other shapes are compiled when they first come, and a model whose
-    weights are written to is compiled again.  What we do not know runs in PyTorch, and is named in a log message.
+    With `trials`, `seconds` or an `effort` (none, quick, full) programs are measured first, their records added to
+    `log`, where one is named, and the best to the store (docs/store.md); records of `log` and of the store are used in
+    any case.  `target` is that of the device of the tensors (`c` on the processor, `cuda` on a GPU) unless it is given;
+    `precision` is that of products, as in `ansor tune-network --precision`.  Inputs of other shapes are compiled when
+    they first come, and a model whose weights are written to is compiled again.  What we do not know runs in PyTorch,
+    and is named in a log message.
 
     Raises GraphError for a model that is training, one that `torch.export` cannot trace, and options that make no
     sense.
     """
-    options = Options(trials, seconds, log, precision, target)
+    options = Options(trials, seconds, log, precision, target, effort)
     kind = type(model).__name__
     require(isinstance(model, torch.nn.Module), GraphError, SUBJECT, "a torch.nn.Module is needed", got=kind)
     require(

@@ -19,8 +19,6 @@ from ..tuning.tune_network import tune
 from .options import Options
 
 LAYOUT = "NHWC"
-TRIALS_A_TASK = 64
-"""What is asked for where only seconds are given; rounds are sized by it."""
 
 
 def prepared(graph: IRModule, device: str, options: Options) -> tuple[IRModule, Target]:
@@ -49,8 +47,11 @@ def measure(graph: IRModule, target: Target, options: Options, log: Path | None)
     if log is None or not options.measures:
         return
     tasks, weights = extract_tasks(graph, {}, target)
-    trials = options.trials or TRIALS_A_TASK * len(tasks)
-    tune(tasks, weights, log, trials, seed=0, time_limit=options.seconds, verbose=0)
+    budget = options.budget(len(tasks))
+    tune(
+        tasks, weights, log, budget.trials, seed=0, time_limit=budget.seconds, verbose=0,
+        early_stopping=budget.early_stopping,
+    )  # fmt: skip
 
 
 def compiled(graph: IRModule, target: Target, log: Path | None) -> NetworkLibrary:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ansor.cli.budget import EFFORTS, NONE, QUICK, QUICK_SECONDS, QUICK_TRIALS
 from ansor.core.target import HALVES, PRECISIONS, Target
+from ansor.policy.promise import AUTO
 from ansor.records.store import stores
 from te_lite.errors import require
 
@@ -15,11 +17,23 @@ from ..ir.errors import GraphError
 
 PathLike = str | os.PathLike[str]
 SUBJECT = "torch"
+TRIALS_A_TASK = 64
+"""What is asked for where only seconds are given; rounds are sized by it."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so many programs in so many seconds; `early_stopping` as `TuningOptions` take it."""
+
+    trials: int
+    seconds: float | None
+    early_stopping: str | None
 
 
 @dataclass(frozen=True)
 class Options:
-    """`trials` programs are measured, for at most `seconds`; both 0 or None: nothing is measured.
+    """`trials` programs are measured, for at most `seconds`; both 0 or None: nothing is measured, unless an `effort`
+    says so: "quick" gives each task about 10 s, less where nothing more is to be had, "full" 64 programs.
 
     Records are read from `log` if it exists, then from the store (docs/store.md); what is measured is added to both,
     where a log is named.  `target` is that of the device of
@@ -31,10 +45,13 @@ class Options:
     log: PathLike | None = None
     precision: str | None = None
     target: str | None = None
+    effort: str = NONE
 
     def __post_init__(self) -> None:
         whole = isinstance(self.trials, int) and self.trials >= 0
         require(whole, GraphError, SUBJECT, "trials must be an integer of at least 0", trials=self.trials)
+        law = f"effort is one of {', '.join(EFFORTS)}"
+        require(self.effort in EFFORTS, GraphError, SUBJECT, law, effort=self.effort)
         positive = self.seconds is None or (isinstance(self.seconds, int | float) and self.seconds > 0)
         require(positive, GraphError, SUBJECT, "seconds must be a positive number", seconds=self.seconds)
         law = "what is measured needs a log to be kept in, for the store is off (ANSOR_CACHE=off)"
@@ -48,7 +65,14 @@ class Options:
     @property
     def measures(self) -> bool:
         """Whether anything is to be measured."""
-        return self.trials > 0 or self.seconds is not None
+        return self.trials > 0 or self.seconds is not None or self.effort != NONE
+
+    def budget(self, tasks: int) -> Budget:
+        """What is spent on so many tasks."""
+        quick = self.effort == QUICK
+        a_task = QUICK_TRIALS if quick else TRIALS_A_TASK
+        seconds = QUICK_SECONDS * tasks if quick and self.seconds is None else self.seconds
+        return Budget(self.trials or a_task * tasks, seconds, AUTO if quick else None)
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> Options:

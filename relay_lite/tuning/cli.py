@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ansor.cli.budget import all_done, total_trials
+from ansor.cli.budget import all_done, early_stopping, settle, total_trials
 from ansor.cli.devices import check_devices, hardware_of, on_device
 from ansor.cli.written import stopped_text
 from ansor.core.backends import backend
@@ -60,6 +60,7 @@ def tune_network(args: argparse.Namespace) -> int:
     tasks, weights = extract_tasks(network.graph, network.params, target, hardware_of(target))
     known = progress(log, tasks)
     done, new = sum(s.trials for s in known), sum(s.rounds == 0 for s in known)
+    settle(args, len(tasks), done)
     args.trials = total_trials(args, done)
     require_enough(args.trials, done, new)
     held = f"{counted(len(tasks), 'task')}; {log} holds {counted(done, 'trial')}"
@@ -117,7 +118,7 @@ def _tune(
     with closing(network_runner(target, args.devices)) as runner:
         return tune(
             tasks, weights, log, args.trials, seed=args.seed, time_limit=args.time_limit, verbose=args.verbose,
-            runner=runner,
+            runner=runner, early_stopping=early_stopping(args),
         )  # fmt: skip
 
 

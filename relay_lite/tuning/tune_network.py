@@ -23,6 +23,7 @@ from ansor.core.protocols import Runner
 from ansor.core.target import FP32X3, HALVES, STRICT, TF32, Target
 from ansor.core.task import SearchTask
 from ansor.measure.local import LocalRunner
+from ansor.policy.promise import AUTO
 from ansor.policy.search_failure import SearchFailed
 from ansor.policy.tuning_options import TuningOptions, usual_runner
 from ansor.records.best import history
@@ -46,6 +47,8 @@ from .network import Network
 PathLike = str | os.PathLike[str]
 ROUND = 64
 SMALL_ROUND = 4
+JUDGED_ROUND = 16
+"""Programs of a round where tasks end when nothing more is to be had, which is judged after each."""
 REPEAT = 10
 TOLERANCE = {STRICT: 1e-4, FP32X3: 1e-4, TF32: 2e-2, "fp16": 2e-2, "bf16": 1.5e-1}
 """By the precision of products; see `limit_of`."""
@@ -81,21 +84,24 @@ class Tuned:
 def tune(
     tasks: Sequence[SearchTask], weights: Sequence[int], log: PathLike, trials: int, *, seed: int | None = None,
     time_limit: float | None = None, verbose: int = 1, runner: Runner | None = None,
+    early_stopping: int | str | None = None,
 ) -> Tuned:  # fmt: skip
     """Measure what `log` lacks of `trials` records of these tasks.
 
     With records of all tasks in the log, the tuning goes on as if it had not stopped.  `time_limit`, in seconds, ends
-    it early.  `runner` defaults to `network_runner` of the tasks' target.  Raises what `TaskScheduler.tune` raises,
-    BudgetError too: every task without a record needs a trial.
+    it early, and so does `early_stopping`, as `TuningOptions` say; with "auto" rounds are small.  `runner` defaults to
+    `network_runner` of the tasks' target.  Raises what `TaskScheduler.tune` raises, BudgetError too: every task without
+    a record needs a trial.
     """
     recorder = RecordToFile(log)
     done = sum(s.trials for s in progress(log, tasks))
     if tasks and done < trials:
         scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
         with closing(network_runner(tasks[0].target)) if runner is None else nullcontext(runner) as measuring:
+            size = per_round(trials, len(tasks)) if early_stopping != AUTO else JUDGED_ROUND
             options = TuningOptions(
-                trials - done, num_measures_per_round=per_round(trials, len(tasks)), verbose=verbose, runner=measuring,
-                measure_callbacks=[recorder], time_limit=time_limit,
+                trials - done, num_measures_per_round=size, verbose=verbose, runner=measuring,
+                measure_callbacks=[recorder], time_limit=time_limit, early_stopping=early_stopping,
             )  # fmt: skip
             scheduler.tune(options)
         return Tuned(sum(scheduler.task_trials), tuple(scheduler.failures.values()))

@@ -35,7 +35,7 @@ def test_the_budget_is_the_same_everywhere(command: list[str], capsys: Any) -> N
     [(8, None, 0, 8), (8, None, 5, 3), (8, None, 24, 0), (8, 3, 24, 3), (0, None, 0, 0)],
 )
 def test_trials_are_counted_in_all(trials: int, more: int | None, done: int, new: int, capsys: Any) -> None:
-    args = argparse.Namespace(trials=trials, more=more)
+    args = argparse.Namespace(trials=trials, more=more, effort="full", time_limit=None)
     assert budget.new_trials(args, done, "log.json") == new
     assert budget.total_trials(args, done) == (trials if more is None else done + more)
     assert ("holds" in capsys.readouterr().out) == (new == 0)

@@ -284,7 +284,8 @@ def test_threads_share_a_program() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"effort": 3}, "options are trials, seconds, log, precision, target, got unknown=.'effort'"),
+        ({"budget": 3}, "options are trials, seconds, log, precision, target, effort, got unknown=.'budget'"),
+        ({"effort": "much"}, "effort is one of none, quick, full"),
         ({"trials": -1}, "trials must be an integer of at least 0"),
         ({"trials": 3}, "what is measured needs a log to be kept in"),
         ({"precision": "fp31"}, "the precision is one of strict"),

@@ -1,0 +1,105 @@
+"""When nothing more is to be had: the last rounds brought nothing better, and the model expects nothing better either.
+
+A model's opinion of what it proposes means something beside its opinion of the best program that it knows: where no
+proposal of a round is thought better, and rounds before it brought nothing, further ones are mostly wasted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from te_lite.errors import require
+
+from ..core.errors import TaskError
+from ..core.measure_values import MeasureResult
+from ..core.protocols import KeepsRemarks
+from ..core.task import SearchTask
+from ..core.wording import counted
+from ..evolve.buckets import Row
+from ..measure.measurer import ProgramMeasurer
+from ..space.choices import Group
+from .scoring import Scores
+
+AUTO = "auto"
+"""As `early_stopping`: a task's search ends when its policy says that nothing more is to be had."""
+GAIN = 0.01
+"""A program that is better by less is none that was hoped for."""
+BARREN_ROUNDS, BARREN_TRIALS = 2, 32
+
+
+@runtime_checkable
+class SaysWhenDone(Protocol):
+    """A policy that says whether more is to be had."""
+
+    def nothing_more(self) -> str:
+        """Why nothing more is to be had, in a sentence; empty as long as there may be."""
+
+
+@dataclass
+class Promise:
+    """What the rounds of a task brought, and what is expected of the last one that was asked for.
+
+    `expected` is the greatest score among its proposals, divided by that of the best program that is known; infinite
+    where no model can say.
+    """
+
+    best: float = math.inf
+    barren_rounds: int = 0
+    barren_trials: int = 0
+    expected: float = math.inf
+
+    def asked(self, score: Callable[[Group], Scores], proposed: Iterable[Row | None], best: Sequence[Row]) -> None:
+        """A round was asked for; `best` is the best program that is known, if there is one."""
+        rows = [row for row in proposed if row is not None]
+        if not rows or not best:
+            self.expected = math.inf
+            return
+        known = max(_scores(score, best[:1]).max(), 1e-30)
+        self.expected = float(_scores(score, rows).max() / known)
+
+    def told(self, results: Sequence[MeasureResult]) -> None:
+        """A round has ended."""
+        least = min([res.cost for res in results if res.ok], default=math.inf)
+        if least < self.best * (1 - GAIN) or not math.isfinite(self.best):
+            self.barren_rounds = self.barren_trials = 0
+        else:
+            self.barren_rounds, self.barren_trials = self.barren_rounds + 1, self.barren_trials + len(results)
+        self.best = min(self.best, least)
+
+    def text(self) -> str:
+        """Why nothing more is to be had; empty as long as there may be."""
+        barren = self.barren_rounds >= BARREN_ROUNDS and self.barren_trials >= BARREN_TRIALS
+        if not barren or self.expected > 1 + GAIN:
+            return ""
+        last = f"the last {counted(self.barren_trials, 'trial')} brought nothing better by {GAIN:.0%}"
+        return f"{last}, and the model expects nothing better"
+
+
+def _scores(score: Callable[[Group], Scores], rows: Sequence[Row]) -> Scores:
+    groups: dict[Any, list[np.ndarray[Any, np.dtype[Any]]]] = {}
+    for variant, row in rows:
+        groups.setdefault(variant, []).append(row)
+    return np.concatenate([score(Group(variant, np.stack(found))) for variant, found in groups.items()])
+
+
+def require_judge(policy: Any, early_stopping: int | str | None) -> None:
+    """Raise TaskError for a policy that cannot say when nothing more is to be had, where it is asked to."""
+    law = f"early_stopping={AUTO!r} needs a policy with a method nothing_more"
+    able = early_stopping != AUTO or isinstance(policy, SaysWhenDone)
+    require(able, TaskError, "TuningOptions", law, policy=type(policy).__name__)
+
+
+def stopped(task: SearchTask, policy: Any, measurer: ProgramMeasurer) -> bool:
+    """Whether nothing more is to be had of a task, which is said then, in the log too."""
+    reason = policy.nothing_more() if isinstance(policy, SaysWhenDone) else ""
+    if reason:
+        measurer.display.note(f"{task.desc or task.title}: stopped early: {reason}")
+        for callback in measurer.callbacks:
+            if isinstance(callback, KeepsRemarks):
+                callback.stopped(task, reason)
+    return bool(reason)
