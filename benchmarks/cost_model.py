@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,13 +125,15 @@ def unusable(pairs: list[Record]) -> str:
 def programs(task: ansor.SearchTask, pairs: list[Record]) -> Programs:
     """The features and costs of records; records that do not replay are left out."""
     source = ansor.XGBModel().features
-    rows, kept = [], []
+    alike: dict[ansor.HardwareParams, list[Record]] = {}
     for inp, res in pairs:
-        try:
-            rows.append(source.of(inp.state, inp.task.hardware_params))
-        except TeError:
-            continue
-        kept.append((inp, res))
+        with suppress(TeError):
+            alike.setdefault(inp.task.hardware_params, []).append((ansor.MeasureInput(inp.task, inp.state), res))
+    rows, kept = [], []
+    for hardware, records in alike.items():
+        found = source.rows([inp.state for inp, _ in records], hardware)
+        rows += [r for r in found if len(r)]
+        kept += [record for record, r in zip(records, found, strict=True) if len(r)]
     return Programs(task, rows, np.array([res.cost if res.ok else np.inf for _, res in kept]), kept)
 
 

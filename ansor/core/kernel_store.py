@@ -54,9 +54,12 @@ class KernelStore:
 
 @lru_cache(maxsize=64)
 def source_digest(package: str) -> str:
-    """The digest of the Python files of a package, read once a process.  Raises TeError for a package without any."""
+    """The digest of the Python files of a package and the models in it, read once a process.
+
+    Raises TeError for a package without any.
+    """
     folder = Path(importlib.import_module(package).__file__ or "").parent
-    found = sorted(folder.rglob("*.py"))
+    found = sorted([*folder.rglob("*.py"), *folder.rglob("*.ubj")])
     law = "its Python files are needed, since they decide what is made of a program"
     require((folder / "__init__.py") in found, TeError, f"package {package}", law, folder=str(folder))
     digest = hashlib.sha256()

@@ -16,6 +16,7 @@ from ..core.registry import search_parts
 from ..core.target import Target
 from ..space.programs import Programs
 from .api import Array
+from .dataset import stacked
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class FeatureSource:
                 return [np.zeros((0, 1), np.float32)]
         half = len(states) // 2
         return self.rows(states[:half], hardware) + self.rows(states[half:], hardware)
+
+    def stacked(self, states: Sequence[State], hardware: HardwareParams, columns: int) -> Array:
+        """float32 [len(states), rows, columns]; a state without features has rows of zeros only."""
+        rows = self.rows(states, hardware)
+        return stacked([r if len(r) else np.zeros((1, columns), np.float32) for r in rows])
 
 
 FEATURES = FeatureSource(f"{VERSION}-{schema_hash()}", state_features, states_features)

@@ -39,9 +39,10 @@ from .pack_sum import PackSum
 logger = logging.getLogger("ansor")
 
 PARAMS: Mapping[str, Any] = {
-    "max_depth": 3, "eta": 0.05, "gamma": 0.0001, "min_child_weight": 0, "colsample_bynode": 0.3, "tree_method": "hist",
+    "eta": 0.05, "gamma": 0.0001, "min_child_weight": 0, "colsample_bynode": 0.3, "tree_method": "hist",
     "base_score": 0.0, "nthread": 1, "verbosity": 0, "disable_default_eval_metric": 1,
 }  # fmt: skip
+DEPTH, DEPTH_OF_MANY = 3, 6
 ROUNDS = 300
 STOP_AFTER = 20
 STOP_GAIN = 1e-4
@@ -93,10 +94,13 @@ class Trees:
             raise JournalError(f"{path}: cannot be written: {os.strerror(error.errno or errno.EIO)}") from error
 
 
-def train(data: Dataset, seed: int, schema: str, verbose_eval: int = 0, base: Trees | None = None) -> Trees | None:
+def train(
+    data: Dataset, seed: int, schema: str, verbose_eval: int = 0, base: Trees | None = None, many: bool = False
+) -> Trees | None:
     """Trees for `data`, or None when it holds nothing that tells its programs apart.
 
-    `base` are trees to go on from.  Depends on the arguments only; every `verbose_eval` rounds the training error is
+    `base` are trees to go on from.  With `many` tasks the trees are deeper, and a task counts by the root of its number
+    of programs.  Depends on the arguments only; every `verbose_eval` rounds the training error is
     logged at debug level.
     """
     if not _says_something(data):
@@ -104,14 +108,17 @@ def train(data: Dataset, seed: int, schema: str, verbose_eval: int = 0, base: Tr
     xgboost = importlib.import_module("xgboost")
     labels = _labels(data)
     weights = np.maximum(labels, LEAST_WEIGHT)
+    if many:
+        weights /= np.sqrt(np.bincount(data.tasks))[data.tasks]
     centre = float(np.average(labels, weights=weights)) if base is None else base.centre
     loss = PackSum.of(data.sizes, labels - centre, weights)
     matrix = xgboost.DMatrix(data.rows, nthread=1)
     callbacks = [xgboost.callback.EarlyStopping(rounds=STOP_AFTER, metric_name="p-rmse", min_delta=STOP_GAIN)]
     if verbose_eval > 0:
         callbacks.append(xgboost.callback.EvaluationMonitor(period=verbose_eval, logger=_log_round))
+    params = {**PARAMS, "max_depth": DEPTH_OF_MANY if many else DEPTH, "seed": seed}
     booster = xgboost.train(
-        {**PARAMS, "seed": seed}, matrix, ROUNDS, obj=loss.objective, custom_metric=loss.metric,
+        params, matrix, ROUNDS, obj=loss.objective, custom_metric=loss.metric,
         evals=[(matrix, "train")], xgb_model=None if base is None else base.booster, callbacks=callbacks,
         verbose_eval=False,
     )  # fmt: skip

@@ -28,8 +28,9 @@ from ..core.seeds import checked_seed
 from ..core.task import SearchTask
 from ..records.lines import believed_records
 from .api import Array, PythonBasedModel
-from .dataset import Dataset, Samples, stacked
+from .dataset import Dataset, Samples
 from .features import FEATURES, source_of
+from .shipped import shipped_model
 from .trees import Trees, load_trees, train
 
 logger = logging.getLogger("ansor")
@@ -43,9 +44,9 @@ class XGBModel(PythonBasedModel):
     are random as long as fewer than `num_warmup_sample` programs are known, or nothing can be learnt from those that
     are; the second is logged once.  With `adaptive_training` an update trains only when a fifth more programs are
     known than at the last training.  `model_file` is where each trained model is saved, unless the file there was
-    trained on more.  After `load`, training goes on from the loaded trees.  Features are those of the target of the
-    first program that is told.  The same updates and `seed` give the same
-    scores.  Raises TaskError for a negative seed.
+    trained on more.  Features are those of the target of the first program that is told; with `shipped` training goes
+    on from the trees that come with the package for it, if there are any (`shipped.py`), and after `load` from those
+    that were loaded.  The same updates and `seed` give the same scores.  Raises TaskError for a negative seed.
     """
 
     reads_features = True
@@ -58,12 +59,14 @@ class XGBModel(PythonBasedModel):
         seed: int | None = None,
         model_file: str | os.PathLike[str] | None = None,
         adaptive_training: bool = False,
+        shipped: bool = True,
     ) -> None:
         self.verbose_eval = verbose_eval
         self.num_warmup_sample = num_warmup_sample
         self.seed = 43 if seed is None else checked_seed("XGBModel", seed)
         self.model_file = model_file
         self.adaptive_training = adaptive_training
+        self.shipped = shipped
         self.features = FEATURES
         self._rng = np.random.default_rng(self.seed)
         self._samples = Samples()
@@ -98,7 +101,9 @@ class XGBModel(PythonBasedModel):
         positive number, are left out; that is logged once.
         """
         if inputs and not len(self._samples) and self._base is None:
-            self.features = source_of(inputs[0].task.target)
+            target = inputs[0].task.target
+            self.features, known = source_of(target), shipped_model(target) if self.shipped else None
+            self._base = None if known is None else known.trees
         for inp, res, rows in zip(inputs, results, self._rows(inputs), strict=True):
             self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)
         self._say_refused()
@@ -181,9 +186,7 @@ class XGBModel(PythonBasedModel):
         trees = self._usable()
         if trees is None or not len(states):
             return self._rng.random(len(states))
-        rows = self.features.rows(states, task.hardware_params)
-        known = [r if len(r) else np.zeros((1, trees.columns), np.float32) for r in rows]
-        return trees.predict(stacked(known))
+        return trees.predict(self.features.stacked(states, task.hardware_params, trees.columns))
 
     def predict_features(self, task: SearchTask, features: Array) -> Array:
         """float64 [n] for float32 [n, rows, columns]; -inf for a program without a row, or with NaN or inf in one.

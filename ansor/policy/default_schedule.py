@@ -9,7 +9,7 @@ kernels get equal programs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,11 +23,13 @@ from ..cost_model.analytical_model import AnalyticalModel
 from ..sketch.plain import plain_state, untuned_state
 from ..space.choices import Group
 from ..space.states import concrete
-from .scoring import Scorer
+from .scoring import Scorer, unmeasured
 from .sketch_policy import SketchPolicy
 
 DRAWN = 128
-"""Programs of each sketch among which the analytical model chooses."""
+"""Programs of each sketch among which is chosen."""
+LOOKED_AT = 64
+"""Those of them that the analytical model likes best, which are looked at by the model of the package, too."""
 TRIED = 12
 SEED = 0
 
@@ -74,9 +76,9 @@ def _reduces(task: SearchTask) -> bool:
 
 
 def drawn_states(task: SearchTask, better_than: float = -np.inf) -> Iterator[State]:
-    """Programs drawn from the sketches of a task, best first by the analytical model; few, and none twice.
+    """Programs drawn from the sketches of a task, best first by the models that need no measurement; none twice.
 
-    Only those whose score is above `better_than` are among them.
+    They are few, and the analytical model scores all above `better_than`.
     """
     policy = SketchPolicy(task, seed=SEED, verbose=0)
     if not [*policy.generate_sketches(), *policy.extra_sketches()]:
@@ -84,10 +86,25 @@ def drawn_states(task: SearchTask, better_than: float = -np.inf) -> Iterator[Sta
     drawer = policy.proposals
     drawer.most_variants = len(drawer.sketches)
     groups = [_without_unrolling(g) for g in drawer.population(DRAWN * len(drawer.sketches))]
-    score = Scorer(task, AnalyticalModel())
-    ranked = [(value, g, k) for g in groups for k, value in enumerate(score(g).tolist()) if value > better_than]
-    for _, group, k in sorted(ranked, key=lambda entry: -entry[0])[:TRIED]:
+    estimate = Scorer(task, AnalyticalModel())
+    drawn = [(value, g, k) for g in groups for k, value in enumerate(estimate(g).tolist()) if value > better_than]
+    best = sorted(drawn, key=lambda entry: -entry[0])[:LOOKED_AT]
+    for group, k in _ranked(task, [(group, k) for _, group, k in best])[:TRIED]:
         yield concrete(group.variant, group.rows[k], task.target, task.hardware_params)
+
+
+def _ranked(task: SearchTask, drawn: Sequence[tuple[Group, int]]) -> list[tuple[Group, int]]:
+    """Rows of groups, best first by the models that need no measurement."""
+    rows: dict[int, list[int]] = {}
+    for group, k in drawn:
+        rows.setdefault(id(group), []).append(k)
+    groups, score = {id(group): group for group, _ in drawn}, unmeasured(task)
+    scored = [
+        (value, groups[name], k)
+        for name, ks in rows.items()
+        for k, value in zip(ks, score(Group(groups[name].variant, groups[name].rows[ks])).tolist(), strict=True)
+    ]
+    return [(group, k) for _, group, k in sorted(scored, key=lambda entry: -entry[0])]
 
 
 def _without_unrolling(group: Group) -> Group:

@@ -30,7 +30,6 @@ from ..core.registry import entry_of, search_parts
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..cost_model.analytical_model import AnalyticalModel
 from ..cost_model.api import PART, is_ready, lacks_features, scores_throughput
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
@@ -48,7 +47,7 @@ from .description import Uses
 from .exchange import require_told
 from .promise import Promise
 from .proposals import Measured, Picked, Proposals
-from .scoring import Scorer
+from .scoring import Scorer, unmeasured
 from .search_loop import one_round, search_loop
 
 RANDOM_ROUNDS_AHEAD = 8
@@ -62,7 +61,8 @@ class SketchPolicy:
 
     A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
     proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
-    is stood in for by an analytical one, and half of the round is random then.  A program of each sketch whose lengths
+    is stood in for by an analytical one, together with one that comes with the package where there is one for the
+    target (`scoring.py`), and half of the round is random then.  A program of each sketch whose lengths
     are all decided comes first, whatever the model.  A `RandomModel` makes the whole search random, without evolution,
     so that mutations are never asked.  When a round brought nothing better, part of the next one are the neighbours of
     the best program.
@@ -270,8 +270,7 @@ class SketchPolicy:
         with asking(PART, self.cost_model, "ready"):
             known = is_ready(self.cost_model)
         chance = int(self.params["eps_greedy"] * n) if known else n // 2
-        model = self.cost_model if known else AnalyticalModel()
-        score = Scorer(self.task, model, self._prior if known else 0.0)
+        score = Scorer(self.task, self.cost_model, self._prior) if known else unmeasured(self.task)
         picked = proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
         picked += proposals.firsts(n // 2, score) if known else []
         picked += proposals.evolved(max(0, n - chance - len(picked)), score, self._elites())

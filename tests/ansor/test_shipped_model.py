@@ -1,0 +1,68 @@
+"""The model that comes with the package: it reads today's features, and speaks where nothing was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.cost_model import AnalyticalModel, shipped
+from ansor.cost_model.features import FEATURES
+from ansor.cost_model.trees import load_trees
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.policy.scoring import WEIGHT_OF_ESTIMATE, Scorer, unmeasured
+from ansor.space.choices import Group
+from benchmarks import shipped_model
+from tests.ansor.search_case import conv_task
+from tests.workloads import matmul, softmax
+
+MOST_BYTES = 2_000_000
+
+
+@pytest.mark.parametrize("path", sorted(shipped.FOLDER.glob("*.ubj")), ids=lambda path: path.stem)
+def test_it_is_small_and_reads_the_features_of_today(path: Path) -> None:
+    assert path.stat().st_size <= MOST_BYTES
+    trees = load_trees(path, FEATURES.schema)
+    assert trees.trained_on > 10_000, "a change of the features needs `benchmarks.shipped_model`"
+
+
+def test_both_estimates_are_multiplied_on_a_gpu_and_one_is_taken_elsewhere() -> None:
+    task = conv_task("cuda")
+    proposals = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).proposals
+    variant, row = proposals.random(1)[0][1]
+    group = Group(variant, row[None])
+    model = shipped.shipped_model(task.target)
+    assert model is not None
+    own, estimate = Scorer(task, model)(group), Scorer(task, AnalyticalModel())(group)
+    np.testing.assert_allclose(np.log(unmeasured(task)(group)), np.log(own) + WEIGHT_OF_ESTIMATE * estimate, rtol=1e-9)
+    assert isinstance(unmeasured(conv_task("c")).model, AnalyticalModel)
+
+
+def test_one_of_other_features_is_told_and_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cuda.ubj").write_bytes(b"no trees")
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    shipped._of_family.cache_clear()
+    assert shipped.shipped_model(ansor.Target("cuda")) is None and "is not used" in caplog.text
+    shipped._of_family.cache_clear()
+
+
+def test_computations_are_held_out_whole(tmp_path: Path) -> None:
+    logs = []
+    for name, tensors in (("a", matmul(16, 16, 16)), ("b", matmul(8, 16, 32)), ("c", softmax(8, 16))):
+        runner, log = AnalyticalRunner(), tmp_path / f"{name}.json"
+        task = ansor.SearchTask(compute_dag=te.ComputeDAG(tensors), target="c")
+        given = ansor.TuningOptions(20, None, 20, 0, runner.builder(), runner, [ansor.RecordToFile(log)])
+        task.tune(given, ansor.SketchPolicy(task, ansor.RandomModel(0), seed=0, verbose=0))
+        logs.append(str(log))
+    tasks = shipped_model.tasks_of([*logs, logs[0]])
+    assert [len(one.found.rows) for one in tasks] == [40, 20, 20]
+    assert tasks[0].computation == tasks[1].computation != tasks[2].computation
+    judged = list(shipped_model.judged(tasks))
+    assert len(judged) == 3 and all(figures.shape == (3, 4) for *_, figures in judged)
+    found = shipped_model.means(np.array([figures for *_, figures in judged]))
+    assert found[0, 0] > 0.99 and found[0, 2] == 1, "the estimates are the costs here"
