@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ansor.core.hints import python
+from ansor.records.store import OFF
 from benchmarks.needs import file_to_write, gpu, path_to_read, require_names, require_packages, sentence
+from te_lite import environment
 from te_lite.errors import TeError
 
 __all__ = [
@@ -44,9 +46,13 @@ def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> None:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a script; what is missing, or what the packages refuse, is one sentence and exit status 1."""
+    """Run a script; what is missing, or what the packages refuse, is one sentence and exit status 1.
+
+    The store of records is off unless `ANSOR_CACHE` names one: figures do not depend on what was tuned here before.
+    """
     try:
-        main()
+        with environment.ANSOR_CACHE.unless_set(OFF):
+            main()
     except (TeError, ModuleNotFoundError) as error:
         text = sentence(error)
         if text is None:
