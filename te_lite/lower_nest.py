@@ -19,13 +19,13 @@ from .expr import (
     compare,
     if_then_else,
     logical_and,
-    select,
 )
 from .fragment import LANES
 from .fragment_storage import FragmentStorage, fragment_storage
 from .laws import stored
 from .loop_scope import BLOCKS, THREADS, WARP, across_threads, lanes_of_rows
 from .lower_facts import Facts
+from .lower_growth import combined, folded_in, grew, scale_at
 from .lower_matrix_load import warp_load
 from .lower_mma import element_of_tile, tile_start, warp_multiply
 from .lower_point import Point, Points
@@ -33,7 +33,6 @@ from .reads import reads_by_producer
 from .state import MIXED, REDUCE, SPATIAL, Iter, Stage
 from .stmt import Buffer, For, ForKind, If, Stmt, Store, ThreadReduce, allocated, seq
 from .storage import storage_class
-from .visit import transform
 
 _KIND = {
     "none": ForKind.SERIAL,
@@ -161,24 +160,20 @@ class NestBuilder:
         stage = self.low.stages[k]
         return self.points.at(k, {u: v for u, v in variables.items() if stage.vars[u].kind != REDUCE})
 
-    def _scale(self, k: int, point: Point) -> Expr:
-        """What a sum of stage k is multiplied by at a point, since the extreme that it follows has grown."""
-        extreme, follows = self.low.followers[k]
-        at = self.points.value(follows.at, point)
-        assert isinstance(at, BufferLoad)
-        return BufferLoad(self.low.grown[extreme].scale, at.index)
-
     def _moved(self, k: int, first: int) -> Stmt:
-        """The sums of stage k, over the loops from position `first` on, carried to what their extreme has become."""
+        """The sums of stage k, over the loops from position `first` on, carried to what their extreme has become.
+
+        Where no row of a lane has grown, which is the rule after some turns, they are let be.
+        """
         stage, depth = self.low.stages[k], self._depth(self.low.stages[k])
         inner = [it for it in stage.iters[first:depth] if it.kind != REDUCE]
         tile = element_of_tile(self.points, k, depth) if depth < len(stage.iters) else None
         variables = self._fresh(k, inner, "moved") | ({} if tile is None else tile.loops)
         point = self._spatial_point(k, variables)
         own = self._own(k, 0, point)
-        body: Stmt = Store(self.low.buffers[k, 0], own.index, binary("*", own, self._scale(k, point)))
+        body: Stmt = Store(self.low.buffers[k, 0], own.index, binary("*", own, scale_at(self.points, k, point)))
         body = body if tile is None else For(tile.value, tile.values, ForKind.UNROLLED, body)
-        return self._nested(k, inner, variables, body)
+        return If(grew(self.low, k), self._nested(k, inner, variables, body))
 
     def _loop(self, k: int, it: Iter, body: Stmt, var: Expr | None = None) -> Stmt:
         var = self.low.vars[k][it.uid] if var is None else var
@@ -352,28 +347,9 @@ class NestBuilder:
             steps.append(ThreadReduce(reduction.combiner, tuple(total), values, var, it.length, lanes))
         stores = [self._store(k, o, spatial, b[0]) for o, b in enumerate(total)]
         if stage.along:
-            stores = self._folded_in(k, reduction.combiner, total[0][0], spatial)
+            stores = folded_in(self.points, k, total[0][0], spatial, self._own(k, 0, spatial))
         alone = [] if low.bounds.storage(k) in ("local", "fragment") else [compare("==", var, 0) for var in threads]
         return allocated(total, seq(*steps, self._guarded(k, [*spatial.guards, *alone], seq(*stores))))
-
-    def _folded_in(self, k: int, combiner: Combiner, value: Expr, point: Point) -> list[Stmt]:
-        """Fold the value of a tile into stage k, which is computed along a loop (`lower_along.py`)."""
-        low, main = self.low, self._own(k, 0, point)
-        if k not in low.grown:
-            kept = binary("*", main, self._scale(k, point)) if k in low.followers else main
-            return [self._store(k, 0, point, combined(combiner, [kept], [value])[0])]
-        grown, at = low.grown[k], main.index
-        old = BufferLoad(grown.running, at)
-        (new,) = combined(combiner, [old], [value])
-        law = next(follows.law for extreme, follows in low.followers.values() if extreme == k)
-        one, zero, neutral = Const(1.0, value.dtype), Const(0.0, value.dtype), combiner.identity[0]
-        scale = select(compare("==", old, new), one, law.carry(one, old, new))
-        attach = low.stages[k].attach
-        assert attach is not None
-        turn, turns = low.vars[attach.stage][attach.iter], low.stages[attach.stage].vars[attach.iter].length
-        empty = logical_and(compare("==", old, neutral), compare("<", turn, turns - 1))
-        stores = [Store(grown.scale, at, scale), Store(grown.running, at, new)]
-        return [*stores, Store(low.buffers[k, 0], at, select(empty, zero, old))]
 
 
 def _flat(loops: Sequence[Iter], variables: Mapping[int, Expr]) -> Expr:
@@ -391,9 +367,3 @@ def _stored_at_once(results: list[Expr], names: list[str], store: Callable[[int,
     temps = [Buffer(f"{name}_next", r.dtype, (1,), "local") for name, r in zip(names, results, strict=True)]
     kept = [Store(t, as_expr(0), r) for t, r in zip(temps, results, strict=True)]
     return allocated(temps, seq(*kept, *[store(o, t[0]) for o, t in enumerate(temps)]))
-
-
-def combined(combiner: Combiner, lhs: list[Expr], rhs: list[Expr]) -> list[Expr]:
-    """The results of the combiner for these operands."""
-    env = dict(zip((*combiner.lhs, *combiner.rhs), (*lhs, *rhs), strict=True))
-    return [transform(r, lambda e: env.get(e) if isinstance(e, Var) else None) for r in combiner.result]

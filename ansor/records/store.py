@@ -40,8 +40,9 @@ from .belief import Believed, Judge, is_program, least_of_computation
 from .confirmed import median
 from .files import LineReader
 from .journal import append_lines
-from .lines import Record, dump_record_to_string, load_record_from_string, target_results
+from .lines import Record, dump_record_to_string, load_record_from_string
 from .notes import line_of_computation
+from .of_task import is_for
 
 OFF = "off"
 SUFFIX = ".json"
@@ -120,7 +121,7 @@ def stored_records(place: Place, dag: ComputeDAG, target: Target) -> Iterator[Re
     )
     for path in place.files():
         try:
-            own = [pair for pair in latest(path) if target_results(pair[0].task) == target.results]
+            own = [pair for pair in latest(path) if is_for(pair[0], target)]
         except JournalError as error:
             logger.warning("store of records: %s", error)
             continue
