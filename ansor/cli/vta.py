@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from te_lite.errors import require
+
+from ..core.errors import TaskError
 from ..core.registry import front_end
 from ..core.seeds import checked_seed
 from . import budget
 from .written import checked_log
 
 NAME = "vta"
-LOGS = {"template": "vta.resnet18_v1.log", "sketch": "vta.resnet18_v1.sketches.json"}
+NETWORKS = ("resnet-18", "mobilenet")
+LOGS = {"resnet-18": "vta.resnet18_v1.log", "mobilenet": "vta.mobilenet.log"}
 
 
 def add_parser(commands: Any) -> None:
@@ -19,10 +23,12 @@ def add_parser(commands: Any) -> None:
     vta = commands.add_parser(NAME, help="the simulated accelerator: tune a network on it, see what a program does")
     actions = vta.add_subparsers(dest="action", required=True)
 
-    tune = actions.add_parser("tune", help="tune the convolutions of ResNet-18, run it in int8 and check it")
+    tune = actions.add_parser("tune", help="tune a network's layers, run it in int8 and check it")
     budget.add_budget(tune, 320, "configurations")
     searches = "template (default): knobs of the convolutions' template; sketch: programs of every kernel, without one"
     tune.add_argument("--search", choices=("template", "sketch"), default="template", help=searches)
+    networks = "resnet-18 (default) or mobilenet; template tunes the convolutions of resnet-18 alone"
+    tune.add_argument("--network", choices=NETWORKS, default=NETWORKS[0], help=networks)
     tune.add_argument("--tuner", default="xgb", help="of templates: xgb (default), ga, random or gridsearch")
     logs = "where records go; one that exists is continued (default: vta.resnet18_v1.log, or .sketches.json)"
     tune.add_argument("--log", help=logs)
@@ -56,7 +62,11 @@ def vta(args: argparse.Namespace) -> int:
     if args.action == "tune":
         budget.check_budget(args)
         budget.settle(args, tasks=1, done=0)
-        args.log = args.log or LOGS[args.search]
+        law = "templates tune resnet-18 alone; use --search sketch"
+        require(args.search == "sketch" or args.network == NETWORKS[0], TaskError, "--network", law, got=args.network)
+        args.log = args.log or LOGS[args.network].replace(
+            ".log", ".sketches.json" if args.search == "sketch" else ".log"
+        )
         checked_log(args.log)
         if args.seed is not None:
             checked_seed("--seed", args.seed)

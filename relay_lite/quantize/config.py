@@ -23,10 +23,14 @@ class QConfig:
 
     global_scale: activations beyond it are clipped; a power of two, so that rescaling is a shift.
     skip_conv_layers: convolutions that stay in float32, by their number in execution order.
+    skip_dense_layer: whether everything from the global pool on stays in float32.
+    per_channel: whether every output channel of a weight has a power of two of its own.
     """
 
     global_scale: float = 8.0
     skip_conv_layers: tuple[int, ...] = (0,)
+    skip_dense_layer: bool = True
+    per_channel: bool = False
 
     def __post_init__(self) -> None:
         scale = self.global_scale
@@ -59,6 +63,11 @@ DEFAULT = QConfig()
 _ENTERED: ContextVar[tuple[QConfig, ...]] = ContextVar("entered quantisation settings", default=())
 
 
-def qconfig(global_scale: float = 8.0, skip_conv_layers: Sequence[int] | None = (0,)) -> QConfig:
+def qconfig(
+    global_scale: float = 8.0,
+    skip_conv_layers: Sequence[int] | None = (0,),
+    skip_dense_layer: bool = True,
+    per_channel: bool = False,
+) -> QConfig:
     """Settings to be entered by `with`; None skips no convolution.  Raises GraphError, see `QConfig`."""
-    return QConfig(global_scale, tuple(skip_conv_layers or ()))
+    return QConfig(global_scale, tuple(skip_conv_layers or ()), skip_dense_layer, per_channel)

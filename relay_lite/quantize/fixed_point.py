@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,10 @@ from ..op.annotation import stop_fusion
 from ..op.shift import left_shift, right_shift
 
 LIMIT = 127
+MEAN_BITS = 15
+"""Factor and rounding of a mean fit 16 bits with a sign."""
+MOST_SPREAD = 6
+"""Powers of two between the units of two channels of a weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,27 @@ def weight(values: Array) -> tuple[Constant, int]:
     """A weight as int8, and its exponent: the largest magnitude, rounded up to a power of two, is 128 units."""
     exponent = magnitude_exponent(values) - 7
     return Constant(quantize_array(values, exponent).astype("int8")), exponent
+
+
+def weight_by_channel(values: Array) -> tuple[Array, Array]:
+    """A weight as int8 numbers, and an exponent for each output channel (axis 0): int64 [O].
+
+    No exponent is less than `MOST_SPREAD` below the largest, so that sums of all channels fit one unit.
+    """
+    exponents = np.array([magnitude_exponent(channel) - 7 for channel in values])
+    exponents = np.maximum(exponents, exponents.max() - MOST_SPREAD)
+    channels = [quantize_array(v, int(e)) for v, e in zip(values, exponents, strict=True)]
+    return np.stack(channels).astype("int8"), exponents
+
+
+def mean(value: Fixed, axes: Sequence[int]) -> Fixed:
+    """The mean of an int8 tensor over axes, which are kept: sums times the rounded quotient `2**15 / n`."""
+    n = math.prod(value.expr.shape[a] for a in axes)
+    factor = round((1 << MEAN_BITS) / n)
+    total = call("sum", to_int32(value).expr, axis=tuple(axes), keepdims=True)
+    bound = value.bound * n * factor
+    check_range(bound, "mean")
+    return Fixed(call("multiply", total, const(factor, "int32")), value.exponent - MEAN_BITS, bound)
 
 
 def bias(values: Array, exponent: int) -> Constant:

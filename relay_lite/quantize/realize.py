@@ -15,11 +15,24 @@ from ..ir.errors import GraphError
 from ..ir.make import call
 from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
 from ..ir.visit import is_op, post_order, with_body
+from ..op.annotation import stop_fusion
 from .config import QConfig
-from .fixed_point import LIMIT, Fixed, bias, check_range, from_float, to_float, to_int8, to_int32, weight
+from .fixed_point import (
+    LIMIT,
+    Fixed,
+    bias,
+    check_range,
+    from_float,
+    mean,
+    to_float,
+    to_int8,
+    to_int32,
+    weight,
+    weight_by_channel,
+)  # fmt: skip
 
 END = ("nn.global_avg_pool2d", "nn.dense")
-"""Nothing is quantised from the first of these on."""
+"""Nothing is quantised from the first of these on, unless the settings say so."""
 
 
 def realize(function: Function, config: QConfig) -> Function:
@@ -43,12 +56,12 @@ class _Walk:
 
     def run(self, body: Expr) -> Expr:
         for node in post_order(body):
+            self.ended = self.ended or (is_op(node, *END) and self.config.skip_dense_layer)
             made = self._fixed(node) if isinstance(node, Call) and not self.ended else None
             if made is not None:
                 self.exact[node] = made
                 continue
             self.float[node] = rebuild(node, [self._as_float(c) for c in children(node)])
-            self.ended = self.ended or is_op(node, *END)
         return self._as_float(body)
 
     def _fixed(self, node: Call) -> Fixed | None:
@@ -61,6 +74,13 @@ class _Walk:
             case "nn.relu" if node.args[0] in self.exact:
                 value = self.exact[node.args[0]]
                 return Fixed(call("nn.relu", value.expr), value.exponent, value.bound)
+            case "nn.max_pool2d" | "nn.batch_flatten" if node.args[0] in self.exact:
+                value = self._as_int8(node.args[0])
+                return Fixed(stop_fusion(Call(node.op, (value.expr,), node.attrs)), value.exponent, value.bound)
+            case "nn.global_avg_pool2d" if node.args[0] in self.exact and node.attrs["layout"] == "NCHW":
+                return mean(self._as_int8(node.args[0]), (2, 3))
+            case "nn.dense" if node.args[0] in self.exact:
+                return self._product(node, "OI")
             case _:
                 return None
 
@@ -68,13 +88,25 @@ class _Walk:
         self.convolutions += 1
         if self.convolutions - 1 in self.config.skip_conv_layers or node.dtype != "float32":
             return None
+        return self._product(node, node.attrs["kernel_layout"])
+
+    def _product(self, node: Call, layout: str) -> Fixed:
+        """A convolution or dense layer, int8 by int8; `layout` is that of its weight."""
         data, kernel = node.args
-        value, exponent = weight(_constant(kernel).value)
-        left = self._as_int8(data)
-        others = tuple(k for k, letter in enumerate(node.attrs["kernel_layout"]) if letter != "O")
-        bound = LIMIT * int(np.abs(value.value.astype("int64")).sum(others).max())
-        check_range(bound, "nn.conv2d")
-        expr = Call(node.op, (left.expr, value), {**node.attrs, "out_dtype": "int32"})
+        left, values = self._as_int8(data), _constant(kernel).value
+        if self.config.per_channel and layout[0] == "O":
+            whole, exponents = weight_by_channel(values)
+            constant, exponent = Constant(whole), int(exponents.min())
+            factors = (1 << exponents - exponent).astype("int32")
+        else:
+            constant, exponent = weight(values)
+            factors = np.ones(values.shape[layout.index("O")], "int32")
+        others = tuple(k for k, letter in enumerate(layout) if letter != "O")
+        bound = LIMIT * int((np.abs(constant.value.astype("int64")).sum(others) * factors).max())
+        check_range(bound, node.op.name)
+        expr: Expr = Call(node.op, (left.expr, constant), {**node.attrs, "out_dtype": "int32"})
+        if (factors > 1).any():
+            expr = call("multiply", expr, Constant(factors.reshape(-1, *[1] * (len(node.shape) - 2))))
         return Fixed(expr, left.exponent + exponent, bound)
 
     def _add(self, a: Expr, b: Expr) -> Fixed | None:

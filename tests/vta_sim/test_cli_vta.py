@@ -145,16 +145,20 @@ def test_explore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.long
-def test_tune_by_sketches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every kernel of small pictures, from its sketches: never slower than default tiles, and right."""
+@pytest.mark.parametrize(("network", "kernels", "trials"), [("resnet-18", 21, 24), ("mobilenet", 28, 30)])
+def test_tune_by_sketches(
+    network: str, kernels: int, trials: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every kernel of small pictures, from its sketches: right, and on the machine where that is faster."""
     log = tmp_path / "vta.json"
-    small = ("tune", "--search", "sketch", "--image-size", "32", "--trials", "24", "--seed", "3", "--log", str(log))
-    code, out, err = run(capsys, *small)
+    small = ("--image-size", "32", "--trials", str(trials), "--seed", "3", "--log", str(log))
+    code, out, err = run(capsys, "tune", "--search", "sketch", "--network", network, *small)
     assert code == 0, err
     assert "output: equals the int8 reference bit for bit" in out
-    rows = re.findall(r"^\d+x\d+x\d+.* operations +(\d) +([\d.]+) +([\d.]+)$", out, re.M)
-    assert len(rows) == 19 and all(float(tuned) <= float(default) for _, default, tuned in rows)
-    assert sum(line.startswith("{") for line in log.read_text().splitlines()) == 24
+    rows = re.findall(r"^\d+x\d+x\d+ .* ([\d.]+) +([\d.]+)  (machine|processor): faster", out, re.M)
+    assert len(rows) == kernels
+    assert all((float(machine) <= float(processor)) == (who == "machine") for machine, processor, who in rows)
+    assert sum(line.startswith("{") for line in log.read_text().splitlines()) == trials
 
 
 def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,3 +176,8 @@ def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytes
         with apply_history_best(log) as context:
             assert context.query(c.target_text, work).index == knobs[c]
         assert layers([task], {work: 1}, log, c)[0].trials == 1
+
+
+def test_templates_know_one_network(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "tune", "--network", "mobilenet")
+    assert code != 0 and "use --search sketch" in err

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from ansor.autotvm import FallbackContext
 from ansor.cli.budget import total_trials
 from ansor.cli.written import stopped_text
 from ansor.core.start_up import INTERRUPTED
@@ -20,26 +17,33 @@ from ansor.core.task import SearchTask
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.records.lines import load_records
 from ansor.records.of_task import is_of
+from relay_lite import reference
+from relay_lite.ir import Function
 
 from ..core.environment import Environment, get_env
 from ..graph.machine_kernel import MachineKernel
-from ..graph.split import VtaStep
+from ..graph.pack_whole import pack_whole
+from ..graph.packed_layout import Blocks
+from ..graph.split import split
 from ..network.device_kernels import DeviceKernels
 from ..network.executor import VtaModule
+from ..network.placement import compared, processor_ms, table
 from ..sim import Device
 from ..sketch.draft import Drafts
 from ..tuning.tune_sketches import kernel_tasks, tune_sketches
-from .packed_resnet import check, packed_resnet, verdict
+from .packed_resnet import verdict
+from .whole_network import quantized_network
 
 
 def tune_by_sketches(args: argparse.Namespace) -> int:
-    """Tune every kernel of ResNet-18, compile, run and check it.  Gives the exit code."""
+    """Tune every kernel of a network on integers, compile, run and check it.  Gives the exit code."""
     env, seed, log = get_env(args.config), args.seed or 0, Path(args.log)
     print("Extract tasks...", flush=True)
-    module = VtaModule(packed_resnet(env, args.image_size, seed), env.config)
-    runs = Counter(step.kernel for step in module.network.plan.steps if isinstance(step, VtaStep))
+    network = quantized_network(args.network, env.BATCH, args.image_size, seed)
+    graph = pack_whole(network, Blocks(env.BATCH, env.BLOCK_OUT))
+    runs = split(graph).kernels
     tasks = kernel_tasks(runs, env.target)
-    print(f"ResNet-18 v1 has {len(tasks)} kernels to tune, which it runs {sum(runs.values())} times", flush=True)
+    print(f"{args.network} has {len(tasks)} kernels to tune, which it runs {sum(runs.values())} times", flush=True)
     try:
         left = total_trials(args, _recorded(log, tasks)) - _recorded(log, tasks)
         if left > 0:
@@ -47,7 +51,7 @@ def tune_by_sketches(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print(f"\n{stopped_text(log)}", file=sys.stderr)
         return INTERRUPTED
-    return _run(env, module, runs, log, args.image_size, seed)
+    return _run(env, network, graph, log, args.image_size, seed)
 
 
 def _recorded(log: Path, tasks: Mapping[MachineKernel, SearchTask]) -> int:
@@ -56,45 +60,19 @@ def _recorded(log: Path, tasks: Mapping[MachineKernel, SearchTask]) -> int:
     return sum(is_of(inp, task) for inp in held for task in tasks.values())
 
 
-def _run(
-    env: Environment, module: VtaModule, runs: Mapping[MachineKernel, int], log: Path, image_size: int, seed: int
-) -> int:
-    """Compile with the best records, and drafts where there is none; run, compare, and print the times."""
+def _run(env: Environment, network: Function, graph: Function, log: Path, size: int, seed: int) -> int:
+    """Compile with the best records, and drafts where there is none; decide who does what, run, compare."""
     print("Compile, run and check...", flush=True)
-    templates = DeviceKernels(Device(env.config))
-    image = np.random.default_rng(seed).standard_normal((env.BATCH, 3, image_size, image_size))
-    quiet = FallbackContext()
-    quiet.silent = True
-    with quiet:
-        for kernel in runs:
-            templates.module(kernel)
-        with ExitStack() as stack:
-            stack.enter_context(Drafts())
-            if log.exists():
-                stack.enter_context(ApplyHistoryBest(str(log)))
-            for kernel in runs:
-                module.kernels.module(kernel)
-            equal = check(module, templates, image.astype("float32"))
-    _print_table(runs, templates, module.kernels)
-    print(f"what it leaves to the processor: {module.cpu_seconds * 1e3:.2f} ms on this one")
-    return verdict(equal)
-
-
-def _print_table(runs: Mapping[MachineKernel, int], templates: DeviceKernels, tuned: DeviceKernels) -> None:
-    """Milliseconds of each kernel with default tiles and with its sketch, and of the network."""
-    times = [{k: launch.timing().ms for k, launch in kernels.launches} for kernels in (templates, tuned)]
-    print(f"{'kernel':<44}{'runs':>5}{'default tiles ms':>18}{'sketches ms':>13}")
-    for kernel, count in runs.items():
-        print(f"{described(kernel):<44}{count:>5}{times[0][kernel]:>18.3f}{times[1][kernel]:>13.3f}")
-    totals = [math.fsum(count * found[kernel] for kernel, count in runs.items()) for found in times]
-    print(f"{'all kernels':<44}{sum(runs.values()):>5}{totals[0]:>18.3f}{totals[1]:>13.3f}")
-
-
-def described(kernel: MachineKernel) -> str:
-    """Sizes of a kernel: rows x columns x channels, and what a convolution makes of them."""
-    _, blocks, h, w, _, block = kernel.inputs[0].shape
-    size = f"{h}x{w}x{blocks * block}"
-    if kernel.workload is None:
-        return f"{size}, {len(kernel.operations)} operations"
-    co, _, kh, kw, _, _ = kernel.inputs[1].shape
-    return f"{size} -> {co * block}, {kh}x{kw}/{kernel.workload[3][0]}, {len(kernel.operations)} operations"
+    image = np.random.default_rng(seed).standard_normal((env.BATCH, 3, size, size)).astype("float32")
+    with ExitStack() as stack:
+        stack.enter_context(Drafts())
+        if log.exists():
+            stack.enter_context(ApplyHistoryBest(str(log)))
+        found = compared(split(graph).kernels, DeviceKernels(Device(env.config)))
+        module = VtaModule(graph, env.config, chained=True, left=[c.kernel for c in found if c.left])
+        module.run(data=image)
+    print(table(module.network.plan, found))
+    launches = len(module.chains.launches)
+    print(f"inference: {module.vta_seconds() * 1e3:.2f} ms on the modelled accelerator, in {launches} launches")
+    print(f"what it leaves to the processor: {processor_ms(module.network.plan):.2f} ms on the modelled one")
+    return verdict(np.array_equal(module.get_output(0).numpy(), reference.run(network, {"data": image})))

@@ -71,19 +71,31 @@ def simplify(operations: Sequence[AluOperation], acc: Interval, extras: Sequence
     """Fewer operations with the same result for accumulators and extras in the given intervals.
 
     A relu moves behind a rounding shift, which leaves the rounding next to a bias (`merge_bias`), and then limits
-    that nothing can exceed are dropped.
+    that nothing can exceed are dropped, as are lower limits that a later one hides.
     """
     out = list(operations)
     for k in range(len(out) - 2):
-        seen = _range(out[:k], acc, extras)
+        seen = reach(out[:k], acc, extras)
         if _relu_then_rounding(out[k : k + 3]) and seen is not None and seen[1] + (out[k + 1].imm or 0) <= HIGH:
             out[k : k + 3] = [out[k + 1], out[k + 2], out[k]]
     kept: list[AluOperation] = []
-    for each in out:
-        seen = _range(kept, acc, extras)
-        if not (seen is not None and _has_no_effect(each, seen)):
+    for k, each in enumerate(out):
+        seen = reach(kept, acc, extras)
+        after = () if seen is None else out[k + 1 : k + 3]
+        if seen is None or not (_has_no_effect(each, seen) or _is_hidden(each, after, seen, extras)):
             kept.append(each)
     return kept
+
+
+def _is_hidden(
+    operation: AluOperation, after: Sequence[AluOperation], seen: Interval, extras: Sequence[Interval]
+) -> bool:
+    """`max(x, a) + e`, then `max(.., b)` where `a + e <= b` for every e: what `a` would lift becomes b either way."""
+    if operation.op is not AluOp.MAX or operation.imm is None or [o.op for o in after] != [AluOp.ADD, AluOp.MAX]:
+        return False
+    add, limit = after
+    low, most = extras[add.extra] if add.extra is not None else (add.imm or 0, add.imm or 0)
+    return limit.imm is not None and operation.imm + most <= limit.imm and seen[0] + low >= LOW
 
 
 def _relu_then_rounding(three: Sequence[AluOperation]) -> bool:
@@ -108,7 +120,7 @@ def _has_no_effect(operation: AluOperation, seen: Interval) -> bool:
             return False
 
 
-def _range(operations: Sequence[AluOperation], acc: Interval, extras: Sequence[Interval]) -> Interval | None:
+def reach(operations: Sequence[AluOperation], acc: Interval, extras: Sequence[Interval]) -> Interval | None:
     """Where the accumulators can be after the operations; None when they may have wrapped around."""
     low, high = acc
     for each in operations:

@@ -1,7 +1,7 @@
 """Groups of a fused, packed graph that the machine can run: kernels.
 
 A kernel is a value: shapes, one convolution or none, and a list of element-wise operations.  Two groups with equal
-kernels can share one program.
+kernels can share one program.  Groups of a convolution stay within a block of channels.
 
     inputs[0]   int8 data
     inputs[1]   int8 packed weight, when there is a convolution (`workload`)
@@ -22,8 +22,10 @@ from relay_lite.ir.visit import is_op
 from ..core.kinds import AluOp
 from .alu_operations import AluOperation
 from .packed_conv import NAME as CONV
+from .packed_grouped import GROUPED
 
 TEMPLATE = "conv2d_packed.vta"
+GROUPED_NAME = "conv2d_grouped_packed.vta"
 _OPS = {"add": AluOp.ADD, "multiply": AluOp.MUL, "maximum": AluOp.MAX, "minimum": AluOp.MIN}
 Workload: TypeAlias = tuple[Any, ...]
 
@@ -32,8 +34,8 @@ Workload: TypeAlias = tuple[Any, ...]
 class MachineKernel:
     """A computation for the machine.
 
-    `workload` is `(template, data, weight, strides, padding, dilation, layout, out_dtype)` in plain values, or None
-    for a kernel whose accumulators are the data themselves, widened.
+    `workload` is `(template, data, weight, strides, padding, dilation, layout, out_dtype)` in plain values, of groups
+    `(name, data, weight, strides, padding)`, or None for a kernel whose accumulators are the data themselves, widened.
     """
 
     workload: Workload | None
@@ -42,12 +44,18 @@ class MachineKernel:
     operations: tuple[AluOperation, ...]
 
     @property
+    def grouped(self) -> bool:
+        """Whether its convolution is one in groups, which has no template."""
+        return self.workload is not None and self.workload[0] == GROUPED_NAME
+
+    @property
     def extras(self) -> tuple[TensorType, ...]:
         """The extra inputs of the operations."""
         return self.inputs[1:] if self.workload is None else self.inputs[2:]
 
     def __str__(self) -> str:
-        head = "elementwise" if self.workload is None else f"conv2d {self.workload[1:]}"
+        name = "grouped conv2d" if self.grouped else "conv2d"
+        head = "elementwise" if self.workload is None else f"{name} {self.workload[1:]}"
         return f"{head} [{', '.join(map(str, self.operations))}]"
 
 
@@ -59,6 +67,8 @@ def workload_of(conv: Call) -> Workload:
     """A packed convolution as what its task is called by: plain values."""
     data, weight = (("TENSOR", tensor_type(a).shape, tensor_type(a).dtype) for a in conv.args)
     a = conv.attrs
+    if is_op(conv, GROUPED):
+        return GROUPED_NAME, data, weight, a["strides"], a["padding"]
     return TEMPLATE, data, weight, a["strides"], a["padding"], a["dilation"], a["data_layout"], a["out_dtype"]
 
 
@@ -84,7 +94,7 @@ def kernel_of(function: Function) -> tuple[MachineKernel, tuple[int, ...]] | Non
 
 def _begin(root: Expr, shape: tuple[int, ...]) -> tuple[Workload | None, Sequence[Expr]]:
     """The convolution that a chain begins with, if any, and what fills the accumulators; nothing where neither is."""
-    if is_op(root, CONV):
+    if is_op(root, CONV, GROUPED):
         return workload_of(root), root.args
     found = _widened(root)
     return None, () if found is None or found.shape != shape else (found,)

@@ -38,10 +38,10 @@ def _type(types: Sequence[Type], attrs: Attrs) -> Type:
     given = (attrs["data_layout"], attrs["kernel_layout"])
     require(given == layouts, GraphError, NAME, f"the layouts are {layouts}", got=given)
     require(attrs["dilation"] == (1, 1), GraphError, NAME, "there is no dilation", dilation=attrs["dilation"])
-    return TensorType((n, co, *_out_size(data.shape, kernel.shape, attrs), b, o), "int32")
+    return TensorType((n, co, *out_size(data.shape, kernel.shape, attrs), b, o), "int32")
 
 
-def _out_size(data: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, int]:
+def out_size(data: tuple[int, ...], kernel: tuple[int, ...], attrs: Attrs) -> tuple[int, int]:
     """Rows and columns of the result."""
     pads, steps = integers(attrs["padding"], NAME), integers(attrs["strides"], NAME)
     pairs = len(pads) == len(steps) == 2 and min(pads) >= 0 and min(steps) >= 1

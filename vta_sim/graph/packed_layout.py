@@ -41,7 +41,9 @@ class Blocks:
         return -(-channels // self.channels) * self.channels
 
     def pack(self, data: Expr) -> Expr:
-        """(N, C, H, W) as blocks.  Raises GraphError unless N and C are whole blocks."""
+        """(N, C, H, W), or (N, C) as single pixels, as blocks.  Raises GraphError unless N and C are whole blocks."""
+        if len(data.shape) == 2:
+            data = relay.reshape(data, (*data.shape, 1, 1))
         n, c, h, w = data.shape if len(data.shape) == 4 else (0, 0, 0, 0)
         whole = n > 0 and n % self.batch == 0 and c % self.channels == 0
         law = f"batch and channels must be multiples of {self.batch} and {self.channels}, in four dimensions"
@@ -49,11 +51,13 @@ class Blocks:
         split = (n // self.batch, self.batch, c // self.channels, self.channels, h, w)
         return relay.transpose(relay.reshape(data, split), TO_PACKED)
 
-    def unpack(self, data: Expr, channels: int) -> Expr:
-        """Blocks as (N, `channels`, H, W)."""
+    def unpack(self, data: Expr, shape: tuple[int, ...]) -> Expr:
+        """Blocks as `shape`: (N, C, H, W), or (N, C) of single pixels; channels beyond C are left out."""
         n, c, h, w, b, k = data.shape
         plain = relay.reshape(relay.transpose(data, TO_PLAIN), (n * b, c * k, h, w))
-        return plain if c * k == channels else relay.strided_slice(plain, (0, 0, 0, 0), (n * b, channels, h, w))
+        if c * k != shape[1]:
+            plain = relay.strided_slice(plain, (0, 0, 0, 0), (n * b, shape[1], h, w))
+        return plain if len(shape) == 4 else relay.reshape(plain, shape)
 
     def pack_weight(self, weight: Array) -> Array:
         """(O, I, KH, KW) as blocks, both channels padded with zeros."""

@@ -14,6 +14,7 @@ from ..core.errors import MachineError
 from .alu_operations import apply
 from .machine_kernel import MachineKernel
 from .packed_conv import conv2d_packed_numpy
+from .packed_grouped import conv2d_grouped_numpy
 
 
 def run_kernel(kernel: MachineKernel, inputs: Sequence[Array]) -> Array:
@@ -28,6 +29,7 @@ def run_kernel(kernel: MachineKernel, inputs: Sequence[Array]) -> Array:
         acc = inputs[0].astype("int32")
     else:
         _, _, _, strides, padding, *_ = kernel.workload
-        acc = conv2d_packed_numpy(inputs[0], inputs[1], strides, padding)
+        conv = conv2d_grouped_numpy if kernel.grouped else conv2d_packed_numpy
+        acc = conv(inputs[0], inputs[1], strides, padding)
     out = apply(kernel.operations, acc, inputs[len(inputs) - len(kernel.extras) :])
     return np.ascontiguousarray(np.broadcast_to(out, kernel.output.shape).astype("int8"))

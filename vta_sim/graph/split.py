@@ -6,7 +6,8 @@ the processor are as large as they can be: all it can do before it has to wait f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeGuard
 
@@ -18,10 +19,12 @@ from relay_lite.ir.visit import is_op, post_order, rewrite, substitute
 from relay_lite.transform import DefuseOps, FuseOps
 from te_lite.errors import require
 
-from .alu_operations import HIGH, LOW, Interval, merge_bias, simplify
+from .additions import with_addition
+from .alu_operations import HIGH, LOW, Interval, merge_bias, reach, simplify
 from .machine_kernel import MachineKernel, kernel_of
-from .pack import DEVICE_ANNOT
+from .pack import DEVICE_ANNOT, FUSED_ADDITIONS
 from .packed_conv import NAME as CONV
+from .packed_grouped import GROUPED
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +68,16 @@ class NetworkPlan:
         return found
 
 
-def split(function: Function) -> NetworkPlan:
+def split(function: Function, left: Collection[MachineKernel] = ()) -> NetworkPlan:
     """Divide a packed network between machine and processor.
 
     Every packed convolution, with what follows it up to int8, is a kernel.  Groups of element-wise operators are
-    kernels too when `graph_pack` was told so (`device_annot`).
+    kernels too when `graph_pack` was told so (`device_annot`); with `fused_additions` those that add to the result of
+    a convolution which nobody else reads are done with it.  Kernels `left` stay with the processor.
     Raises GraphError for a packed convolution that the machine cannot finish.
     """
     fused = FuseOps(1)(function)
-    return _Splitter(rewrite(fused, lambda node: node.args[0] if _is_mark(node) else node)).plan()
+    return _Splitter(rewrite(fused, lambda node: node.args[0] if _is_mark(node) else node), left).plan()
 
 
 def _is_mark(node: Expr) -> TypeGuard[FunctionCall]:
@@ -84,9 +88,12 @@ def _is_mark(node: Expr) -> TypeGuard[FunctionCall]:
 class _Splitter:
     """Even levels are parts of the processor, odd ones of the machine; a level needs only those before it."""
 
-    def __init__(self, fused: Function) -> None:
+    def __init__(self, fused: Function, left: Collection[MachineKernel]) -> None:
         self.function = fused
+        self.left = frozenset(left)
         self.with_alu = bool(fused.attrs.get(DEVICE_ANNOT))
+        self.with_additions = bool(fused.attrs.get(FUSED_ADDITIONS))
+        self.readers = Counter(c for n in post_order(fused.body) for c in children(n))
         self.kernels: dict[Expr, tuple[MachineKernel, tuple[Expr, ...]]] = {}
         self.level: dict[Expr, int] = {}
         self.number: dict[Expr, int] = {}
@@ -110,7 +117,7 @@ class _Splitter:
         """Decide who computes a node, and when."""
         found = self._kernel(node) if isinstance(node, FunctionCall) else None
         if found is not None:
-            self.kernels[node] = found
+            self.kernels[node] = self._with_addition(*found) if self.with_additions else found
         own = 0 if found is None else 1
         before = [self.level[c] for c in self._reads(node) if c in self.level]
         self.level[node] = max([own, *[k if k % 2 == own else k + 1 for k in before]])
@@ -119,16 +126,29 @@ class _Splitter:
         return self.kernels[node][1] if node in self.kernels else children(node)
 
     def _kernel(self, node: FunctionCall) -> tuple[MachineKernel, tuple[Expr, ...]] | None:
-        has_conv = any(is_op(n, CONV) for n in post_order(node.function.body))
+        has_conv = any(is_op(n, CONV, GROUPED) for n in post_order(node.function.body))
         found = kernel_of(node.function) if has_conv or self.with_alu else None
         if found is not None:
             kernel, args = _simplified(found[0], [node.args[k] for k in found[1]])
+            if kernel in self.left:
+                return None
             if all(o.encodable for o in kernel.operations):
                 return kernel, args
         name = node.function.attrs.get("name")
         law = "what follows the convolution up to int8 is no chain of operations of the machine"
         require(not has_conv, GraphError, f"kernel {name}", law)
         return None
+
+    def _with_addition(self, kernel: MachineKernel, args: tuple[Expr, ...]) -> tuple[MachineKernel, tuple[Expr, ...]]:
+        """An addition to the result of a convolution as part of the convolution, which is no kernel of its own then."""
+        for arg in reversed(args):
+            if arg in self.kernels and self.readers[arg] == 1:
+                first, before = self.kernels[arg]
+                both = with_addition(first, kernel, reach_of(first, before))
+                if both is not None:
+                    del self.kernels[arg], self.level[arg]
+                    return _simplified(both, [*before, *[a for a in args if a is not arg]])
+        return kernel, args
 
     def _number(self, node: Expr) -> int:
         if node not in self.number:
@@ -158,15 +178,27 @@ class _Splitter:
         return CpuStep(function, tuple(map(self._number, params)), tuple(map(self._number, outputs)))
 
 
-def _simplified(kernel: MachineKernel, args: list[Expr]) -> tuple[MachineKernel, tuple[Expr, ...]]:
+def reach_of(kernel: MachineKernel, args: Sequence[Expr]) -> Interval | None:
+    """Where the results of a kernel can be before they are narrowed; None when they may have wrapped around."""
+    return reach(kernel.operations, *_intervals(kernel, args))
+
+
+def _intervals(kernel: MachineKernel, args: Sequence[Expr]) -> tuple[Interval, list[Interval]]:
+    """Where the accumulators of a kernel can be before its first operation, and its extra inputs."""
+    known, skip = [_value(a) for a in args], len(args) - len(kernel.extras)
+    extras = [_interval(v, a) for v, a in zip(known[skip:], args[skip:], strict=True)]
+    return _accumulators(kernel, known), extras
+
+
+def _value(arg: Expr) -> Array | None:
+    return arg.value if isinstance(arg, Constant) else None
+
+
+def _simplified(kernel: MachineKernel, args: Sequence[Expr]) -> tuple[MachineKernel, tuple[Expr, ...]]:
     """A kernel with fewer operations, and its inputs, of which known biases may have changed."""
     skip = len(args) - len(kernel.extras)
-    known = [a.value if isinstance(a, Constant) else None for a in args]
-    operations = simplify(
-        kernel.operations,
-        _accumulators(kernel, known),
-        [_interval(v, a) for v, a in zip(known[skip:], args[skip:], strict=True)],
-    )
+    known = [_value(a) for a in args]
+    operations = simplify(kernel.operations, *_intervals(kernel, args))
     merged, biases = merge_bias(operations, known[skip:])
     extras = [
         a if v is None or v is w else Constant(v) for a, v, w in zip(args[skip:], biases, known[skip:], strict=True)
@@ -181,7 +213,9 @@ def _accumulators(kernel: MachineKernel, known: list[Array | None]) -> Interval:
         return -128, 127
     if weight is None:
         return LOW, HIGH
-    bound = 128 * int(np.abs(weight.astype("int64")).sum(axis=(1, 2, 3, 5)).max())
+    outputs = (0, 3) if kernel.grouped else (0, 4)
+    others = tuple(a for a in range(weight.ndim) if a not in outputs)
+    bound = 128 * int(np.abs(weight.astype("int64")).sum(axis=others).max())
     return -bound, bound
 
 

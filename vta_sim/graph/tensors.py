@@ -12,7 +12,7 @@ from te_lite.expr import Expr, ExprLike, binary, cast
 from te_lite.topi.tag import BROADCAST, ELEMWISE
 
 from ..core.kinds import AluOp
-from ..top import conv2d_packed
+from ..top import conv2d_grouped_packed, conv2d_packed
 from .alu_operations import AluOperation
 from .machine_kernel import MachineKernel
 
@@ -27,7 +27,8 @@ def kernel_tensors(kernel: MachineKernel) -> list[Tensor]:
     if kernel.workload is None:
         acc = _stage(inputs[0], lambda e: cast("int32", e), "widen")
     else:
-        acc = conv2d_packed(inputs[0], inputs[1], *kernel.workload[3:])
+        conv = conv2d_grouped_packed if kernel.grouped else conv2d_packed
+        acc = conv(inputs[0], inputs[1], *kernel.workload[3:])
     extras = inputs[len(inputs) - len(kernel.extras) :]
     for k, operation in enumerate(kernel.operations):
         acc = _operation(acc, operation, extras, f"{operation.op.name.lower()}{k}")

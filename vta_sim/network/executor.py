@@ -13,7 +13,7 @@ cycle model.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from relay_lite.runtime.benchmark import TimeEvaluator
 from te_lite.errors import require
 
 from ..core.config import Config
+from ..graph.machine_kernel import MachineKernel
 from ..sim import PYNQ, CycleModel, Device
+from .chain import ChainedKernels
 from .device_kernels import DeviceKernels
 from .vta_network import CompiledCpu, RunFunction, VtaNetwork
 
@@ -42,10 +44,15 @@ class VtaModule:
         config: Config | None = None,
         cpu: Target | str = "c",
         model: CycleModel = PYNQ,
+        chained: bool = False,
+        left: Collection[MachineKernel] = (),
     ) -> None:
-        """`cpu` is the target of the parts of the processor.  Raises GraphError for a graph that cannot be divided."""
+        """`cpu` is the target of the parts of the processor.  With `chained` kernels that follow each other are one
+        launch; those `left` stay with the processor.  Raises GraphError for a graph that cannot be divided."""
         self.kernels = DeviceKernels(Device(config))
-        self.network = VtaNetwork(graph, self.kernels, self._timed(CompiledCpu(cpu)))
+        self.chains = ChainedKernels(self.kernels)
+        self.network = VtaNetwork(graph, self.kernels, self._timed(CompiledCpu(cpu)), left)
+        self.network.run_steps = self.chains if chained else None
         self.model = model
         self.cpu_seconds = 0.0
         self._inputs: dict[str, Array] = {}
@@ -63,6 +70,7 @@ class VtaModule:
         """Set `inputs` by name, if there are any, and run the network.  Raises GraphError when an input is missing."""
         self.set_input(**inputs)
         self.kernels.launches.clear()
+        self.chains.launches.clear()
         self.cpu_seconds = 0.0
         self._output = self.network.run(self._inputs)
 
@@ -74,7 +82,8 @@ class VtaModule:
 
     def vta_seconds(self) -> float:
         """Modelled seconds of the machine in the last run."""
-        return sum(launch.timing(self.model).ms for _, launch in self.kernels.launches) / 1e3
+        launches = [*[launch for _, launch in self.kernels.launches], *self.chains.launches]
+        return sum(launch.timing(self.model).ms for launch in launches) / 1e3
 
     def time_evaluator(
         self, func_name: str = "run", dev: Any = None, number: int = 10, repeat: int = 1

@@ -10,7 +10,8 @@ NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +25,14 @@ from relay_lite.ir.types import TensorType
 from relay_lite.runtime.graph_executor import GraphModule
 from te_lite.errors import require
 
-from ..graph.machine_kernel import RunKernel
+from ..graph.machine_kernel import MachineKernel, RunKernel
 from ..graph.reference import run_kernel as numpy_kernel
-from ..graph.split import CpuStep, NetworkPlan, VtaStep, split
+from ..graph.split import NetworkPlan, Step, VtaStep, split
 
 RunFunction: TypeAlias = Callable[[Function, Sequence[Array]], tuple[Array, ...]]
 """Runs a part of the processor on its inputs."""
+RunSteps: TypeAlias = Callable[[Sequence[VtaStep], Mapping[int, Array]], Mapping[int, Array]]
+"""Runs steps of the machine on the values that they read; gives the results of all, by number."""
 
 
 def reference_cpu(function: Function, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -57,14 +60,18 @@ class CompiledCpu:
 
 
 class VtaNetwork:
-    """A network in parts; `plan` says which."""
+    """A network in parts; `plan` says which.  With `run_steps` those of the machine that follow each other are run by
+    it, all at once."""
 
     def __init__(
-        self, graph: IRModule | Function, run_kernel: RunKernel = numpy_kernel, cpu: RunFunction = reference_cpu
-    ) -> None:
-        """Raises GraphError for a network that cannot be divided, see `vta_sim.graph.split`."""
-        self.plan: NetworkPlan = split(main_function(graph))
+        self, graph: IRModule | Function, run_kernel: RunKernel = numpy_kernel, cpu: RunFunction = reference_cpu,
+        left: Collection[MachineKernel] = (),
+    ) -> None:  # fmt: skip
+        """Kernels `left` stay with the processor.  Raises GraphError for a network that cannot be divided, see
+        `vta_sim.graph.split`."""
+        self.plan: NetworkPlan = split(main_function(graph), left)
         self.run_kernel = run_kernel
+        self.run_steps: RunSteps | None = None
         self.cpu = cpu
 
     def run(self, inputs: Mapping[str, Any]) -> Array:
@@ -79,16 +86,23 @@ class VtaNetwork:
         require(set(inputs) == set(names), GraphError, "VtaNetwork", law, got=sorted(inputs))
         for v, number in self.plan.inputs:
             values[number] = _checked(f"input {v.name}", np.asarray(inputs[v.name]), v.var_type)
-        for step in self.plan.steps:
-            self._step(step, values)
+        for _, steps in groupby(self.plan.steps, lambda step: isinstance(step, VtaStep)):
+            self._run(list(steps), values)
         return values[self.plan.result]
 
-    def _step(self, step: CpuStep | VtaStep, values: dict[int, Array]) -> None:
-        given = [values[k] for k in step.inputs]
-        if isinstance(step, VtaStep):
-            values[step.output] = _checked(step.name, self.run_kernel(step.kernel, given), step.kernel.output)
-        else:
-            values.update(zip(step.outputs, self.cpu(step.function, given), strict=True))
+    def _run(self, steps: Sequence[Step], values: dict[int, Array]) -> None:
+        """Steps of one kind that follow each other."""
+        machine = [step for step in steps if isinstance(step, VtaStep)]
+        if machine and self.run_steps is not None:
+            made = self.run_steps(machine, values)
+            values.update({s.output: _checked(s.name, made[s.output], s.kernel.output) for s in machine})
+            return
+        for step in steps:
+            given = [values[k] for k in step.inputs]
+            if isinstance(step, VtaStep):
+                values[step.output] = _checked(step.name, self.run_kernel(step.kernel, given), step.kernel.output)
+            else:
+                values.update(zip(step.outputs, self.cpu(step.function, given), strict=True))
 
 
 def _checked(what: str, value: Array, promised: TensorType) -> Array:

@@ -17,6 +17,7 @@ from ansor.space.spaces import space_of
 from ansor.space.states import concrete
 from ansor.space.variants import home
 from te_lite import ComputeDAG, State
+from te_lite.replay import replay
 
 from .machine import machine_of
 
@@ -47,4 +48,5 @@ class Drafts(DispatchContext):
         key = str(target), workload_key
         if key not in self._made:
             self._made[key] = draft(dag, target)
-        return self._made[key]
+        made = self._made[key]
+        return None if made is None else replay(dag, made.steps)

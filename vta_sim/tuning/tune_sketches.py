@@ -8,13 +8,15 @@ with Drafts(), ApplyHistoryBest("vta.json"):
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import ansor
+from ansor.core.measure_values import BuildResult, MeasureInput
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
 from ansor.policy.sketch_policy import SketchPolicy
+from ansor.records.lines import load_records
 from ansor.records.recorder import RecordToFile
 from ansor.scheduler import TaskScheduler
 from ansor.sketch import generate_sketches
@@ -22,6 +24,8 @@ from te_lite import ComputeDAG
 
 from ..graph.machine_kernel import MachineKernel
 from ..graph.tensors import kernel_tensors
+from ..measure.played import PlayedRunner
+from ..sketch.draft import draft
 
 POPULATION = 512
 """Programs of a generation: the sketches of a kernel have some ten thousand, far fewer than those of a processor."""
@@ -48,12 +52,27 @@ def tune_sketches(
 ) -> None:  # fmt: skip
     """Measure `trials` programs in all, those of the log not counted, and append them to the log.
 
-    `weights` says how often the network runs each kernel.  Raises JournalError for a log that cannot be read or
-    written.
+    The first one of a task without a record is its draft, so that a record is never worse.  `weights` says how often
+    the network runs each kernel.  Raises JournalError for a log that cannot be read or written.
     """
+    trials -= _measure_drafts(list(tasks.values()), log, trials)
     there = str(log) if Path(log).exists() else None
+    if not trials:
+        return
     scheduler = TaskScheduler(list(tasks.values()), [weights[k] for k in tasks], load_log_file=there, seed=seed)
     options = ansor.TuningOptions(
         trials, num_measures_per_round=16, verbose=0, measure_callbacks=[RecordToFile(str(log))], time_limit=time_limit
     )
     scheduler.tune(options, search_policy_params={"evolutionary_search_population": POPULATION})
+
+
+def _measure_drafts(tasks: Sequence[SearchTask], log: str | Path, most: int) -> int:
+    """Append the drafts of tasks that have no record; gives their number."""
+    known = {inp.task.workload_key for inp, _ in load_records(str(log))} if Path(log).exists() else set()
+    fresh = [task for task in tasks if task.workload_key not in known][:most]
+    recorder, runner = RecordToFile(str(log)), PlayedRunner()
+    recorder.check(fresh)
+    for task in fresh:
+        inp = MeasureInput(task, draft(task.compute_dag, task.target))
+        recorder.callback(None, [inp], [runner.run(inp, BuildResult("", (), 0, "", 0.0))])
+    return len(fresh)

@@ -1,0 +1,230 @@
+"""Networks on integers from the first layer to the last: what is packed gives the same bits, by whomever it is run."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+import relay_lite as relay
+from relay_lite import reference
+from relay_lite.ir.errors import GraphError
+from relay_lite.ir.make import call
+from relay_lite.ir.nodes import Call, Expr, Function
+from relay_lite.ir.visit import free_vars, post_order
+from relay_lite.quantize import fixed_point
+from vta_sim.core.kinds import AluOp
+from vta_sim.graph.additions import with_addition
+from vta_sim.graph.alu_operations import LOW, AluOperation, apply, simplify
+from vta_sim.graph.machine_kernel import MachineKernel
+from vta_sim.graph.pack_whole import pack_whole
+from vta_sim.graph.packed_layout import Blocks
+from vta_sim.graph.processor import ARM
+from vta_sim.graph.reference import run_kernel
+from vta_sim.graph.split import CpuStep, split
+from vta_sim.graph.whole_blocks import whole_blocks
+from vta_sim.network.device_kernels import DeviceKernels
+from vta_sim.network.executor import VtaModule
+from vta_sim.network.placement import compared, processor_ms, table
+from vta_sim.network.vta_network import VtaNetwork, reference_cpu
+from vta_sim.sim import Device
+from vta_sim.sketch.draft import Drafts
+
+SIZE = 13
+IMAGE = np.random.default_rng(7).standard_normal((1, 3, SIZE, SIZE)).astype("float32")
+
+
+def small_network() -> Function:
+    """A first layer of three colours, a pool, a residual unit, a depthwise layer, a mean and a dense layer."""
+    rng = np.random.default_rng(5)
+
+    def conv(x: Expr, out: int, kernel: int, stride: int = 1, groups: int = 1) -> Expr:
+        shape = (out, x.shape[1] // groups, kernel, kernel)
+        scales = np.exp(rng.normal(-1.0, 0.8, (out, 1, 1, 1)))
+        weight = rng.normal(0, np.sqrt(2 / np.prod(shape[1:])), shape) * scales
+        made = relay.nn.conv2d(x, relay.const(weight.astype("float32")), (stride, stride), kernel // 2, groups=groups)
+        return relay.add(made, relay.const(rng.normal(0, 0.1, (out, 1, 1)).astype("float32")))
+
+    data = relay.var("data", IMAGE.shape)
+    x = relay.nn.max_pool2d(relay.nn.relu(conv(data, 16, 5, 2)), (3, 3), (2, 2), (1, 1))
+    x = relay.nn.relu(relay.add(x, conv(relay.nn.relu(conv(x, 16, 3)), 16, 3)))
+    x = relay.nn.relu(conv(relay.nn.relu(conv(x, 16, 3, groups=16)), 32, 1))
+    x = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(x))
+    dense = relay.nn.dense(x, relay.const(rng.normal(0, 0.3, (10, 32)).astype("float32")))
+    return Function((data,), relay.add(dense, relay.const(rng.normal(0, 0.1, (10,)).astype("float32"))))
+
+
+@lru_cache
+def quantized(per_channel: bool) -> Function:
+    with relay.quantize.qconfig(8.0, None, skip_dense_layer=False, per_channel=per_channel):
+        return relay.quantize.quantize(small_network())
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_quantised_from_first_to_last_layer(per_channel: bool) -> None:
+    """Near the network in floats, nearer with a scale for each channel; int8 weights, and floats at the ends alone."""
+    want = reference.run(small_network(), [IMAGE])
+    errors = {each: np.abs(reference.run(quantized(each), [IMAGE]) - want).max() for each in (False, True)}
+    assert errors[per_channel] < 0.15 * np.abs(want).max() and errors[True] < errors[False]
+    calls = [n for n in post_order(quantized(per_channel).body) if isinstance(n, Call)]
+    products = [c for c in calls if c.op.name in ("nn.conv2d", "nn.dense")]
+    assert len(products) == 6 and all((c.args[0].dtype, c.dtype) == ("int8", "int32") for c in products)
+    assert [c.op.name for c in calls if c.dtype == "float32"] == ["multiply", "round", "clip", "cast", "multiply"]
+
+
+def test_channels_keep_units_that_one_sum_can_hold() -> None:
+    values = np.array([[100.0], [1.0], [1e-9], [0.0]])
+    whole, exponents = fixed_point.weight_by_channel(values)
+    assert exponents.tolist() == [0, -6, -6, -6] and whole.tolist() == [[100], [64], [0], [0]]
+
+
+def test_a_mean_is_near_and_fits() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(-127, 128, (1, 4, 7, 7)).astype("int8")
+    made = fixed_point.to_int8(
+        fixed_point.mean(fixed_point.Fixed(relay.var("x", x.shape, "int8"), -4, 127), (2, 3)), -4
+    )
+    got = reference.run(Function(tuple(free_vars(made.expr)), made.expr), [x])
+    assert np.abs(got - x.mean((2, 3), keepdims=True)).max() < 0.6
+    wide = fixed_point.Fixed(relay.var("x", (1, 1, 300, 300), "int8"), -4, 127)
+    assert fixed_point.mean(wide, (2, 3)).bound == 127 * 300 * 300 * round(2**15 / 90_000)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_packed_wherever_the_machine_can(per_channel: bool) -> None:
+    """Bit for bit; products and the addition leave the processor, pools stay."""
+    network = VtaNetwork(pack_whole(quantized(per_channel), Blocks(1, 16)))
+    want = reference.run(quantized(per_channel), [IMAGE])
+    np.testing.assert_array_equal(network.run({"data": IMAGE}), want)
+    kernels = list(network.plan.kernels)
+    assert len(kernels) == 6 and [k.grouped for k in kernels] == [False, False, False, True, False, False]
+    adds = [k for k in kernels if k.extras[-1:] == (k.output,)]
+    assert len(adds) == 1 and AluOperation(AluOp.MAX, -127) not in adds[0].operations
+    left = [n.op.name for s in network.plan.steps if isinstance(s, CpuStep) for n in post_order(s.function.body)
+            if isinstance(n, Call)]  # fmt: skip
+    assert "nn.max_pool2d" in left and "sum" in left and not any("conv" in name or "dense" in name for name in left)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "size"), [(7, 2, 3, 14), (3, 2, 1, 9), (5, 2, 0, 12), (3, 1, 1, 6)]
+)
+def test_blocks_are_filled(kernel: int, stride: int, pad: int, size: int) -> None:
+    """The same numbers; at stride 2 four pixels become channels and there are fewer taps."""
+    rng = np.random.default_rng(kernel)
+    x = relay.var("x", (1, 3, size, size), "int8")
+    weight = rng.integers(-127, 128, (16, 3, kernel, kernel)).astype("int8")
+    conv = relay.nn.conv2d(x, relay.const(weight), (stride, stride), pad, out_dtype="int32")
+    made = whole_blocks(Function((x,), conv), 16)
+    data = rng.integers(-128, 128, x.shape).astype("int8")
+    np.testing.assert_array_equal(reference.run(made, [data]), reference.run(Function((x,), conv), [data]))
+    body = made.body
+    assert isinstance(body, Call) and body.args[0].shape[1] == 16
+    assert body.args[1].shape[2] == (-(-kernel // 2) if stride == 2 else kernel)
+
+
+def test_a_hidden_limit_is_dropped() -> None:
+    """Where the addition cannot lift it over the next limit, and nothing wraps around; nowhere else."""
+    rng = np.random.default_rng(2)
+    ends = np.array([LOW, LOW + 200, -300, -128, -127, -1, 0, 1, 126, 127, 128, 300, 1 << 30], "int32")
+    acc, extra = (x.ravel() for x in np.meshgrid(ends, np.array([-128, -1, 0, 1, 127]), indexing="ij"))
+    dropped = 0
+    for low, low_then in rng.integers(-200, 60, (60, 2)).tolist():
+        given = [AluOperation(AluOp.MAX, low), AluOperation(AluOp.ADD, extra=0), AluOperation(AluOp.MAX, low_then)]
+        for bound in (1 << 20, 1 << 31):
+            held = np.clip(acc.astype("int64"), -bound, bound - 1).astype("int32")
+            short = simplify(given, (-bound, bound - 1), [(-128, 127)])
+            dropped += len(short) < 3
+            np.testing.assert_array_equal(apply(short, held, [extra]), apply(given, held, [extra]))
+    assert 10 < dropped < 120
+
+
+def test_only_what_stays_the_same_is_done_with_a_convolution() -> None:
+    unit = residual_unit()
+    kernels = list(split(Function(unit.params, unit.body, {"device_annot": True})).kernels)
+    conv, then = kernels[1:]
+    assert isinstance(with_addition(conv, then, (-127, 127)), MachineKernel)
+    assert with_addition(conv, then, (-127, 128)) is None and with_addition(conv, then, None) is None
+    assert with_addition(then, then, (-127, 127)) is None and with_addition(conv, conv, (-127, 127)) is None
+
+
+def residual_unit() -> Function:
+    """Two convolutions and an addition of what is between them, packed."""
+    rng = np.random.default_rng(3)
+    x = relay.var("x", (1, 16, 4, 4), "int8")
+
+    def int8(e: Expr, low: float) -> Expr:
+        e = call("cast", call("clip", e, a_min=low, a_max=127.0), dtype="int8")
+        return call("annotation.stop_fusion", e)
+
+    def conv(e: Expr) -> Expr:
+        weight = relay.const(rng.integers(-9, 9, (16, 16, 3, 3)).astype("int8"))
+        return relay.right_shift(relay.nn.conv2d(e, weight, padding=1, out_dtype="int32"), 4)
+
+    first = int8(conv(x), 0.0)
+    both = relay.add(call("cast", first, dtype="int32"), call("cast", int8(conv(first), -127.0), dtype="int32"))
+    body = call("cast", int8(relay.nn.relu(both), -127.0), dtype="float32")
+    return pack_whole(Function((x,), body), Blocks(1, 16))
+
+
+def test_kernels_that_follow_each_other_are_one_program() -> None:
+    """Without a race, the same bits, and a launch less for each kernel but the first."""
+    graph, x = residual_unit(), np.random.default_rng(4).integers(-128, 128, (1, 16, 4, 4)).astype("int8")
+    module = VtaModule(graph, chained=True)
+    module.network.cpu = reference_cpu
+    module.kernels.device.finds_races = True
+    module.run(x=x)
+    got, together = module.get_output().numpy(), module.vta_seconds()
+    np.testing.assert_array_equal(got, VtaNetwork(graph).run({"x": x}))
+    assert len(module.chains.launches) == 1 and len(module.network.plan.kernels) == 2
+    module.network.run_steps = None
+    module.run(x=x)
+    np.testing.assert_array_equal(module.get_output().numpy(), got)
+    assert 0.9e-4 < module.vta_seconds() - together < 1.1e-4
+
+
+@pytest.mark.long
+def test_who_does_what() -> None:
+    """By drafts and the model of the processor: the smallest layers stay with it, which the table says."""
+    graph = pack_whole(quantized(True), Blocks(1, 16))
+    with Drafts():
+        found = compared(split(graph).kernels, DeviceKernels(Device()))
+        module = VtaModule(graph, chained=True, left=[c.kernel for c in found if c.left])
+        module.network.cpu = reference_cpu
+        module.run(data=IMAGE)
+    np.testing.assert_array_equal(module.get_output().numpy(), reference.run(quantized(True), [IMAGE]))
+    left = sum(c.left for c in found)
+    text = table(module.network.plan, found)
+    assert 0 < left < len(found) and len(text.splitlines()) == 1 + len(module.network.plan.steps) + left
+
+
+def test_kernels_stay_with_the_processor_where_it_is_faster() -> None:
+    graph = pack_whole(quantized(False), Blocks(1, 16))
+    kernels = list(split(graph).kernels)
+    network = VtaNetwork(graph, run_kernel, left=kernels[3:5])
+    assert list(network.plan.kernels) == [*kernels[:3], *kernels[5:]]
+    np.testing.assert_array_equal(network.run({"data": IMAGE}), reference.run(quantized(False), [IMAGE]))
+    assert processor_ms(network.plan) > processor_ms(split(graph))
+
+
+def test_cycles_of_the_processor() -> None:
+    """Two operations a product, one a number; bytes of what comes in and goes out of a group."""
+    x = relay.var("x", (1, 8, 6, 6), "float32")
+    weight = relay.const(np.zeros((4, 8, 3, 3), "float32"))
+    conv = relay.nn.relu(relay.nn.conv2d(x, weight, padding=1))
+    outputs, numbers = 4 * 36, 8 * 36 + 4 * 8 * 9 + 4 * 36
+    assert ARM.function_cycles(Function((x,), conv)) == 2 * outputs * 72 + outputs + 2 * 4 * numbers
+    (kernel,) = [k for k in split(pack_whole(quantized(True), Blocks(1, 16))).kernels if k.grouped]
+    pixels = int(np.prod(kernel.output.shape))
+    nbytes = pixels * 2 + 9 * 16 + 2 * 64
+    assert ARM.kernel_cycles(kernel) == pixels * (2 * 9 + len(kernel.operations)) + 2 * nbytes
+
+
+def test_what_has_no_packed_form_is_refused() -> None:
+    x = relay.var("x", (1, 32, 4, 4), "int8")
+    weight = relay.const(np.ones((32, 2, 1, 1), "int8"))
+    for groups, dilation in ((16, 1), (1, 2)):
+        shape = weight if groups > 1 else relay.const(np.ones((32, 32, 2, 2), "int8"))
+        conv = relay.nn.conv2d(x, shape, dilation=(dilation,) * 2, groups=groups, out_dtype="int32")
+        with pytest.raises(GraphError, match="no packed form"):
+            pack_whole(Function((x,), conv), Blocks(1, 16))
