@@ -18,7 +18,15 @@ from vta_sim.compiler.module import Module
 from vta_sim.core.config import Config
 from vta_sim.sim import Launch
 from vta_sim.sketch.tiles import points
-from vta_sim.top import add, at_least, conv2d_grouped_packed, dense_packed, requantized, shift_right
+from vta_sim.top import (
+    add,
+    at_least,
+    conv2d_grouped_packed,
+    dense_packed,
+    requantized,
+    shift_right,
+    window_packed,
+)  # fmt: skip
 
 VTA = Target("vta")
 
@@ -61,11 +69,23 @@ def random_chain(rng: np.random.Generator) -> list[Tensor]:
     return [x, y, requantized(at_least(shift_right(add(x, y), 2), -50))]
 
 
+def random_window(rng: np.random.Generator) -> list[Tensor]:
+    """The largest or the sum of windows of 1 to 4 rows and columns, at times of the whole image."""
+    c, h, w = int(rng.choice([1, 2, 3, 4])), *rng.integers(2, 15, 2).tolist()
+    kind = str(rng.choice(["max", "sum"]))
+    size = (h, w) if rng.random() < 0.2 else tuple(min(n, int(rng.integers(1, 5))) for n in (h, w))
+    stride, pad = tuple(rng.integers(1, 4, 2).tolist()), tuple(rng.integers(0, 2, 2).tolist())
+    data = int8("data", 1, c, h, w, 1, 16)
+    window = window_packed(data, kind, size, stride, pad)
+    return [data, requantized(window, bits=int(rng.integers(0, 3)), low=int(rng.choice([0, -128])))]
+
+
 OPERATORS: dict[str, Callable[[np.random.Generator], list[Tensor]]] = {
     "conv": random_conv,
     "dense": random_dense,
     "grouped": random_grouped,
     "chain": random_chain,
+    "window": random_window,
 }
 
 

@@ -37,6 +37,7 @@ from vta_sim.sketch.draft import draft
 from vta_sim.sketch.lane_nest import lane_nest
 from vta_sim.sketch.limits import fits
 from vta_sim.sketch.roles import product_of
+from vta_sim.sketch.tiles import points
 from vta_sim.top import conv2d_grouped_packed, packed_groups, requantized
 
 
@@ -180,9 +181,10 @@ def test_a_search_measures_records_and_replays(operator: str, tmp_path: Path) ->
     options = ansor.TuningOptions(12, num_measures_per_round=6, verbose=0, measure_callbacks=[RecordToFile(log)])
     task.tune(options, SketchPolicy(task, XGBModel(num_warmup_sample=4, seed=0), seed=0, verbose=0))
     found = list(believed_records(log))
-    assert len(found) == 12 and all(result.ok for _, result in found)
+    most = min(12, sum(len(table.points) for s in sketches_of(tensors) if (table := points(s, Config())) is not None))
+    assert len(found) == most > 4 and all(result.ok for _, result in found)
     policy = SketchPolicy(task, seed=1, verbose=0)
-    assert policy.preload_measured_states(log) == 12
+    assert policy.preload_measured_states(log) == most
     assert all(measured.row is not None for measured in policy.measured)
     best = min(found, key=lambda pair: pair[1].cost)
     with ApplyHistoryBest(log):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 import relay_lite as relay
+import te_lite as te
 from relay_lite import reference
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Call, Expr, Function
-from relay_lite.ir.visit import free_vars, post_order
+from relay_lite.ir.visit import free_vars, is_op, post_order
 from relay_lite.quantize import fixed_point
 from vta_sim.core.kinds import AluOp
 from vta_sim.graph.additions import with_addition
@@ -22,7 +24,7 @@ from vta_sim.graph.pack_whole import pack_whole
 from vta_sim.graph.packed_layout import Blocks
 from vta_sim.graph.processor import ARM
 from vta_sim.graph.reference import run_kernel
-from vta_sim.graph.split import CpuStep, split
+from vta_sim.graph.split import CpuStep, VtaStep, split
 from vta_sim.graph.whole_blocks import whole_blocks
 from vta_sim.network.device_kernels import DeviceKernels
 from vta_sim.network.executor import VtaModule
@@ -47,7 +49,7 @@ def small_network() -> Function:
         return relay.add(made, relay.const(rng.normal(0, 0.1, (out, 1, 1)).astype("float32")))
 
     data = relay.var("data", IMAGE.shape)
-    x = relay.nn.max_pool2d(relay.nn.relu(conv(data, 16, 5, 2)), (3, 3), (2, 2), (1, 1))
+    x = relay.nn.max_pool2d(relay.nn.relu(conv(data, 16, 5, 2)), (3, 3), (2, 2), padding=(1, 1))
     x = relay.nn.relu(relay.add(x, conv(relay.nn.relu(conv(x, 16, 3)), 16, 3)))
     x = relay.nn.relu(conv(relay.nn.relu(conv(x, 16, 3, groups=16)), 32, 1))
     x = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(x))
@@ -93,17 +95,17 @@ def test_a_mean_is_near_and_fits() -> None:
 
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_packed_wherever_the_machine_can(per_channel: bool) -> None:
-    """Bit for bit; products and the addition leave the processor, pools stay."""
+    """Bit for bit; products, the addition, the pool and the mean leave the processor."""
     network = VtaNetwork(pack_whole(quantized(per_channel), Blocks(1, 16)))
     want = reference.run(quantized(per_channel), [IMAGE])
     np.testing.assert_array_equal(network.run({"data": IMAGE}), want)
     kernels = list(network.plan.kernels)
-    assert len(kernels) == 6 and [k.grouped for k in kernels] == [False, False, False, True, False, False]
+    assert [k.grouped for k in kernels].index(True) == 4 and [k.windows for k in kernels] == [
+        k in (1, 6) for k in range(8)
+    ]
     adds = [k for k in kernels if k.extras[-1:] == (k.output,)]
     assert len(adds) == 1 and AluOperation(AluOp.MAX, -127) not in adds[0].operations
-    left = [n.op.name for s in network.plan.steps if isinstance(s, CpuStep) for n in post_order(s.function.body)
-            if isinstance(n, Call)]  # fmt: skip
-    assert "nn.max_pool2d" in left and "sum" in left and not any("conv" in name or "dense" in name for name in left)
+    assert [type(s) for s in network.plan.steps] == [CpuStep, *[VtaStep] * 8, CpuStep]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +203,8 @@ def test_who_does_what() -> None:
 def test_kernels_stay_with_the_processor_where_it_is_faster() -> None:
     graph = pack_whole(quantized(False), Blocks(1, 16))
     kernels = list(split(graph).kernels)
-    network = VtaNetwork(graph, run_kernel, left=kernels[3:5])
-    assert list(network.plan.kernels) == [*kernels[:3], *kernels[5:]]
+    network = VtaNetwork(graph, run_kernel, left=kernels[4:7])
+    assert list(network.plan.kernels) == [*kernels[:4], *kernels[7:]]
     np.testing.assert_array_equal(network.run({"data": IMAGE}), reference.run(quantized(False), [IMAGE]))
     assert processor_ms(network.plan) > processor_ms(split(graph))
 
@@ -218,6 +220,42 @@ def test_cycles_of_the_processor() -> None:
     pixels = int(np.prod(kernel.output.shape))
     nbytes = pixels * 2 + 9 * 16 + 2 * 64
     assert ARM.kernel_cycles(kernel) == pixels * (2 * 9 + len(kernel.operations)) + 2 * nbytes
+
+
+@pytest.mark.parametrize("kind", ["max", "sum"])
+def test_windows_in_three_forms(kind: str) -> None:
+    """The packed operator, its tensors and its kernel are what plain numbers say."""
+    rng = np.random.default_rng(8)
+    data = rng.integers(-128, 40, (2, 3, 7, 6, 1, 4)).astype("int8")
+    attrs: dict[str, Any] = {"kind": kind, "size": (3, 2), "strides": (2, 1), "padding": (1, 0)}
+    padded = np.pad(data.astype("int64"), ((0, 0), (0, 0), (1, 1), (0, 0), (0, 0), (0, 0)))
+    want = np.zeros((2, 3, 4, 5, 1, 4), "int64")
+    for i, j in np.ndindex(4, 5):
+        pixels = padded[:, :, 2 * i : 2 * i + 3, j : j + 2]
+        want[:, :, i, j] = pixels.sum((2, 3)) if kind == "sum" else pixels.max((2, 3))
+    x = relay.var("x", data.shape, "int8")
+    op = call("nn.window_packed", x, **attrs)
+    np.testing.assert_array_equal(reference.run(Function((x,), op), [data]), want)
+    source = te.placeholder(data.shape, "int8", "x")
+    assert op.op.compute is not None
+    (tensor,) = op.op.compute([source], op.attrs, "c")
+    np.testing.assert_array_equal(te.reference.evaluate([source, tensor], {source: data})[tensor], want)
+
+
+def test_a_pool_of_negative_numbers_stays() -> None:
+    """Zeros around an image are its padding only where no number is below them."""
+    x = relay.var("x", (1, 16, 6, 6), "int8")
+    weight = relay.const(np.ones((16, 16, 1, 1), "int8"))
+    for packs in (True, False):
+        conv = relay.nn.conv2d(x, weight, out_dtype="int32")
+        conv = relay.nn.relu(conv) if packs else conv
+        body = call("cast", call("clip", relay.right_shift(conv, 4), a_min=-127.0, a_max=127.0), dtype="int8")
+        pool = relay.nn.max_pool2d(call("annotation.stop_fusion", body), (3, 3), (2, 2), padding=(1, 1))
+        function = Function((x,), call("cast", call("annotation.stop_fusion", pool), dtype="float32"))
+        packed = pack_whole(function, Blocks(1, 16))
+        data = np.random.default_rng(1).integers(-128, 128, x.shape).astype("int8")
+        np.testing.assert_array_equal(reference.run(packed, [data]), reference.run(function, [data]))
+        assert any(is_op(n, "nn.window_packed") for n in post_order(packed.body)) == packs
 
 
 def test_what_has_no_packed_form_is_refused() -> None:

@@ -19,11 +19,11 @@ from te_lite.stmt_text import head_text
 
 from ..core.config import LOOP_BITS, Config
 from ..core.errors import CompileError
-from ..core.kinds import Memory
+from ..core.kinds import AluOp, Memory
 from ..isa.fields import Ints
 from ..runtime.uop_kernel import HAZARD, MAX_LOOPS, AluMode, GemmMode, KernelRecorder, Mode, Record
 from .affine import Form, affine
-from .elementwise import Chain
+from .elementwise import IMM_RANGE, Chain
 from .host_nest import Part
 from .places import Places
 from .scopes import ACC, INP, WGT, lanes
@@ -93,8 +93,8 @@ def product_call(part: Part, places: Places, config: Config) -> KernelCall:
     Raises CompileError unless the tensorized loops are one product of the machine.
     """
     store, n = part.store, config.batch
-    clears = isinstance(store.value, Const) and store.value.value == 0
-    reads = [] if clears else _factors(part)
+    cleared = isinstance(store.value, Const) and store.value.value == 0
+    reads = [] if cleared else _factors(part)
     forms = [affine(store.index), *(affine(r.index) for r in reads)]
     buffers = [store.buffer, *(r.buffer for r in reads)]
     block = config.block_out
@@ -105,6 +105,32 @@ def product_call(part: Part, places: Places, config: Config) -> KernelCall:
     call = _call(part, part.loops, GemmMode(reset=not reads), forms, buffers, sizes, places)
     _check_fields(call, config)
     return call
+
+
+def fill_calls(part: Part, places: Places, config: Config) -> list[KernelCall]:
+    """The kernels that set accumulators to a number: they are cleared, and the number is added.
+
+    Raises CompileError for one that an instruction has no room for.
+    """
+    n, own = lanes(config, Memory.ACC), affine(part.store.index)
+    loops, number = _outside_lanes(part, [own], n), _constant(part)
+    low, high = IMM_RANGE
+    require(low <= number <= high, CompileError, part.name, "the constant must fit 16 bits", constant=number)
+    modes: list[Mode] = [GemmMode(reset=True), *([AluMode(AluOp.ADD, True, number)] if number else [])]
+    calls = [_call(part, loops, mode, [own], [part.store.buffer], [n], places) for mode in modes]
+    for call in calls:
+        _check_fields(call, config)
+    return calls
+
+
+def fills(part: Part) -> bool:
+    """Whether a part sets accumulators to a number, and is no part of a product."""
+    return part.store.buffer.scope == ACC and not part.inner and isinstance(part.store.value, Const)
+
+
+def _constant(part: Part) -> int:
+    assert isinstance(part.store.value, Const)
+    return int(part.store.value.value)
 
 
 def _factors(part: Part) -> list[BufferLoad]:

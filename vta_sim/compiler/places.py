@@ -41,7 +41,8 @@ def place(nest: HostNest, config: Config) -> Places:
         if is_elementwise(part):
             chain = _in_place(part, nest)
             found[part] = chain
-            shared[part.store.buffer] = chain.root.buffer
+            if chain.root.buffer is not part.store.buffer:
+                shared[part.store.buffer] = chain.root.buffer
     copies = math.prod(extent for _, extent in nest.threads)
     base: dict[Buffer, int] = {}
     for scope in MEMORY_OF:
@@ -83,11 +84,14 @@ def _elements(b: Buffer, config: Config) -> int:
 
 
 def _in_place(part: Part, nest: HostNest) -> Chain:
-    """The chain whose root may be overwritten by the result of the part."""
+    """The chain whose root may be overwritten by the result of the part: itself, or what nobody else reads."""
     target, parts = part.store.buffer, nest.parts
     readers = [p for p in parts if target in p.read]
     stored_only = all(p.store.buffer.scope == "global" for p in readers)
     options = chains(part.store.value, stored_only)
+    own = [c for c in options if c.root.buffer is target and affine(c.root.index) == affine(part.store.index)]
+    if own:
+        return own[0]
     for chain in options:
         root = chain.root.buffer
         reads_again = any(step.other is not None and step.other.buffer is root for step in chain.steps[1:])

@@ -11,7 +11,7 @@ from te_lite.expr import Var
 from ..core.config import Config
 from ..core.kinds import Memory, Module
 from .host_nest import HostLoop, HostNest, Part
-from .kernel_calls import KernelCall, element_calls, product_call
+from .kernel_calls import KernelCall, element_calls, fill_calls, fills, product_call
 from .places import Places, is_elementwise
 from .transfer import Transfer, is_transfer, transfer
 
@@ -46,6 +46,8 @@ def steps_of(nest: HostNest, places: Places, config: Config) -> tuple[Node, ...]
             return [transfer(part, places, config, extents)]
         if is_elementwise(part):
             return list(element_calls(part, places.chains[part], places, config))
+        if fills(part):
+            return list(fill_calls(part, places, config))
         return [product_call(part, places, config)]
 
     return _nodes(nest.body, calls, dict(nest.threads))

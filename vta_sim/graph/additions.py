@@ -27,7 +27,7 @@ def with_addition(first: MachineKernel, then: MachineKernel, reach: Interval | N
     image = len(then.inputs) == 2 and then.workload is None and then.inputs[0] == then.inputs[1] == first.output
     again = any(o.extra is not None for o in then.operations[1:])
     fits = reach is not None and NARROW[0] <= reach[0] and reach[1] <= NARROW[1]
-    if not (adds and image and fits) or again or first.workload is None:
+    if not (adds and image and fits) or again or not first.multiplies:
         return None
     added = AluOperation(AluOp.ADD, extra=len(first.extras))
     operations = (*first.operations, added, *then.operations[1:])

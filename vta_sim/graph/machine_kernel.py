@@ -1,10 +1,10 @@
 """Groups of a fused, packed graph that the machine can run: kernels.
 
-A kernel is a value: shapes, one convolution or none, and a list of element-wise operations.  Two groups with equal
-kernels can share one program.  Groups of a convolution stay within a block of channels.
+A kernel is a value: shapes, one convolution or window or none, and a list of element-wise operations.  Two groups with
+equal kernels can share one program.  Groups of a convolution stay within a block of channels.
 
     inputs[0]   int8 data
-    inputs[1]   int8 packed weight, when there is a convolution (`workload`)
+    inputs[1]   int8 packed weight, when there is a convolution
     the rest    extra inputs of the operations: int32 or int8, of the shape of the output or broadcast to it
     output      int8
 """
@@ -23,9 +23,10 @@ from ..core.kinds import AluOp
 from .alu_operations import AluOperation
 from .packed_conv import NAME as CONV
 from .packed_grouped import GROUPED
+from .packed_window import WINDOW
 
 TEMPLATE = "conv2d_packed.vta"
-GROUPED_NAME = "conv2d_grouped_packed.vta"
+GROUPED_NAME, WINDOW_NAME = "conv2d_grouped_packed.vta", "window_packed.vta"
 _OPS = {"add": AluOp.ADD, "multiply": AluOp.MUL, "maximum": AluOp.MAX, "minimum": AluOp.MIN}
 Workload: TypeAlias = tuple[Any, ...]
 
@@ -35,7 +36,8 @@ class MachineKernel:
     """A computation for the machine.
 
     `workload` is `(template, data, weight, strides, padding, dilation, layout, out_dtype)` in plain values, of groups
-    `(name, data, weight, strides, padding)`, or None for a kernel whose accumulators are the data themselves, widened.
+    `(name, data, weight, strides, padding)`, of windows `(name, data, kind, size, strides, padding)`, or None for a
+    kernel whose accumulators are the data themselves, widened.
     """
 
     workload: Workload | None
@@ -49,13 +51,23 @@ class MachineKernel:
         return self.workload is not None and self.workload[0] == GROUPED_NAME
 
     @property
+    def windows(self) -> bool:
+        """Whether it begins with windows."""
+        return self.workload is not None and self.workload[0] == WINDOW_NAME
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it begins with a convolution, whose weights are its second input."""
+        return self.workload is not None and not self.windows
+
+    @property
     def extras(self) -> tuple[TensorType, ...]:
         """The extra inputs of the operations."""
-        return self.inputs[1:] if self.workload is None else self.inputs[2:]
+        return self.inputs[2:] if self.multiplies else self.inputs[1:]
 
     def __str__(self) -> str:
-        name = "grouped conv2d" if self.grouped else "conv2d"
-        head = "elementwise" if self.workload is None else f"{name} {self.workload[1:]}"
+        names = {TEMPLATE: "conv2d", GROUPED_NAME: "grouped conv2d", WINDOW_NAME: "window"}
+        head = "elementwise" if self.workload is None else f"{names[self.workload[0]]} {self.workload[1:]}"
         return f"{head} [{', '.join(map(str, self.operations))}]"
 
 
@@ -64,9 +76,12 @@ RunKernel: TypeAlias = Callable[[MachineKernel, Sequence[Array]], Array]
 
 
 def workload_of(conv: Call) -> Workload:
-    """A packed convolution as what its task is called by: plain values."""
-    data, weight = (("TENSOR", tensor_type(a).shape, tensor_type(a).dtype) for a in conv.args)
+    """A packed convolution as what its task is called by, or windows: plain values."""
+    data, *weights = (("TENSOR", tensor_type(a).shape, tensor_type(a).dtype) for a in conv.args)
     a = conv.attrs
+    if is_op(conv, WINDOW):
+        return WINDOW_NAME, data, a["kind"], a["size"], a["strides"], a["padding"]
+    (weight,) = weights
     if is_op(conv, GROUPED):
         return GROUPED_NAME, data, weight, a["strides"], a["padding"]
     return TEMPLATE, data, weight, a["strides"], a["padding"], a["dilation"], a["data_layout"], a["out_dtype"]
@@ -93,8 +108,8 @@ def kernel_of(function: Function) -> tuple[MachineKernel, tuple[int, ...]] | Non
 
 
 def _begin(root: Expr, shape: tuple[int, ...]) -> tuple[Workload | None, Sequence[Expr]]:
-    """The convolution that a chain begins with, if any, and what fills the accumulators; nothing where neither is."""
-    if is_op(root, CONV, GROUPED):
+    """What a chain begins with, a convolution or windows if any, and what is read; nothing where neither is."""
+    if is_op(root, CONV, GROUPED, WINDOW):
         return workload_of(root), root.args
     found = _widened(root)
     return None, () if found is None or found.shape != shape else (found,)

@@ -23,6 +23,7 @@ from ..top import packed_groups
 from .packed_conv import conv2d_packed
 from .packed_grouped import conv2d_grouped_packed
 from .packed_layout import Blocks
+from .packed_window import is_window, window_packed
 
 BROADCASTS = ("add", "subtract", "multiply", "maximum", "minimum")
 DEVICE_ANNOT = "device_annot"
@@ -117,6 +118,13 @@ class Packer:
             weight = _known(node).value
             one = {"strides": (1, 1), "padding": (0, 0)}
             return self._product(node.args[0], self.blocks.pack_weight(weight[:, :, None, None]), one)
+        if is_window(node):
+            (data,) = children(node)
+            if is_op(node, "sum"):
+                return window_packed(node, self._data(*children(data)))
+            return call("cast", window_packed(node, self._data(data)), dtype="int8")
+        if is_op(node, "nn.batch_flatten") and node.args[0].shape[2:] == (1, 1):
+            return self._data(node.args[0])
         if is_op(node, "nn.pad"):
             return _pad(node, self._data(node.args[0]))
         if is_op(node, "nn.bias_add"):

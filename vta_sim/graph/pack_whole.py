@@ -1,8 +1,8 @@
 """All of a quantised network that the machine has programs of in its layout, wherever it stands.
 
 `graph_pack` packs what lies between two operators, all of it.  This looks at each operator: convolutions and dense
-layers on int8 numbers are packed, with the integer operations after them; whatever else there is stays as it is, and
-data change their layout on the way.  The values do not change by a bit.
+layers on int8 numbers are packed, with the integer operations and windows after them; whatever else there is stays as
+it is, and data change their layout on the way.  The values do not change by a bit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from relay_lite.ir.visit import is_op
 
 from .pack import BROADCASTS, DEVICE_ANNOT, FUSED_ADDITIONS, Packer
 from .packed_layout import Blocks
+from .packed_window import is_window
 from .whole_blocks import whole_blocks
 
 INTEGERS = ("int8", "int32")
@@ -37,4 +38,5 @@ def _inside(node: Expr, packed: Mapping[Expr, Expr]) -> bool:
     if not isinstance(node, Call) or node.dtype not in INTEGERS:
         return False
     alike = node.op.pattern == OpPattern.ELEMWISE or is_op(node, "annotation.stop_fusion", *BROADCASTS)
-    return alike and any(c in packed for c in children(node))
+    flat = is_op(node, "nn.batch_flatten") and node.args[0].shape[2:] == (1, 1)
+    return (alike or flat or is_window(node)) and any(c in packed for c in children(node))

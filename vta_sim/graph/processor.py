@@ -60,7 +60,9 @@ class Processor:
         by themselves."""
         outputs = math.prod(kernel.output.shape)
         work = outputs * len(kernel.operations)
-        if kernel.workload is not None:
+        if kernel.windows and kernel.workload is not None:
+            work += outputs * math.prod(kernel.workload[3])
+        elif kernel.multiplies:
             inside = kernel.inputs[1].shape[1:]
             taps = math.prod(inside[:2]) if kernel.grouped else math.prod(inside[:3]) * inside[-1]
             work += 2 * outputs * taps

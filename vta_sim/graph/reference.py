@@ -15,6 +15,7 @@ from .alu_operations import apply
 from .machine_kernel import MachineKernel
 from .packed_conv import conv2d_packed_numpy
 from .packed_grouped import conv2d_grouped_numpy
+from .packed_window import window_numpy
 
 
 def run_kernel(kernel: MachineKernel, inputs: Sequence[Array]) -> Array:
@@ -27,6 +28,8 @@ def run_kernel(kernel: MachineKernel, inputs: Sequence[Array]) -> Array:
     require(found == list(kernel.inputs), MachineError, "kernel", law, got=[str(t) for t in found])
     if kernel.workload is None:
         acc = inputs[0].astype("int32")
+    elif kernel.windows:
+        acc = window_numpy(inputs[0], *kernel.workload[2:])
     else:
         _, _, _, strides, padding, *_ = kernel.workload
         conv = conv2d_grouped_numpy if kernel.grouped else conv2d_packed_numpy

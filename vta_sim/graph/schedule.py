@@ -44,7 +44,8 @@ def schedule_kernel(kernel: MachineKernel, config: Config) -> tuple[Schedule | S
         return known, tensors
     if kernel.workload is None:
         return _schedule_elementwise(tensors, config), tensors
-    require(not kernel.grouped, CompileError, str(kernel), "a convolution in groups has no template, only sketches")
+    other = kernel.grouped or kernel.windows
+    require(not other, CompileError, str(kernel), "groups and windows have no template, only sketches")
     shape = conv_shape(fused(tensors[-1], TAG))
     return schedule_conv2d_packed(choose_knobs(kernel.workload, shape, config), tensors[-1], config), tensors
 

@@ -6,6 +6,7 @@ the processor are as large as they can be: all it can do before it has to wait f
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -208,9 +209,12 @@ def _simplified(kernel: MachineKernel, args: Sequence[Expr]) -> tuple[MachineKer
 
 def _accumulators(kernel: MachineKernel, known: list[Array | None]) -> Interval:
     """Where the accumulators can be before the first operation."""
-    weight = known[1] if kernel.workload is not None else None
+    weight = known[1] if kernel.multiplies else None
     if kernel.workload is None:
         return -128, 127
+    if kernel.windows:
+        _, _, kind, size, *_ = kernel.workload
+        return (-128, 127) if kind == "max" else (-128 * math.prod(size), 127 * math.prod(size))
     if weight is None:
         return LOW, HIGH
     outputs = (0, 3) if kernel.grouped else (0, 4)

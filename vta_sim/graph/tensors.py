@@ -12,7 +12,7 @@ from te_lite.expr import Expr, ExprLike, binary, cast
 from te_lite.topi.tag import BROADCAST, ELEMWISE
 
 from ..core.kinds import AluOp
-from ..top import conv2d_grouped_packed, conv2d_packed
+from ..top import conv2d_grouped_packed, conv2d_packed, window_packed
 from .alu_operations import AluOperation
 from .machine_kernel import MachineKernel
 
@@ -21,11 +21,13 @@ SIGNS = {AluOp.MIN: "min", AluOp.MAX: "max", AluOp.ADD: "+", AluOp.MUL: "*"}
 
 def kernel_tensors(kernel: MachineKernel) -> list[Tensor]:
     """The inputs of a kernel and its output."""
-    names = ["data"] if kernel.workload is None else ["data", "kernel"]
+    names = ["data", "kernel"] if kernel.multiplies else ["data"]
     names += [f"extra{k}" for k in range(len(kernel.extras))]
     inputs = [placeholder(t.shape, t.dtype, name) for t, name in zip(kernel.inputs, names, strict=True)]
     if kernel.workload is None:
         acc = _stage(inputs[0], lambda e: cast("int32", e), "widen")
+    elif kernel.windows:
+        acc = window_packed(inputs[0], *kernel.workload[2:])
     else:
         conv = conv2d_grouped_packed if kernel.grouped else conv2d_packed
         acc = conv(inputs[0], inputs[1], *kernel.workload[3:])

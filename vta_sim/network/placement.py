@@ -80,6 +80,9 @@ def described(kernel: MachineKernel) -> str:
     size = f"{h}x{w}x{blocks * block}"
     if kernel.workload is None:
         return f"{size}, {len(kernel.operations)} operations"
+    if kernel.windows:
+        _, _, kind, (kh, kw), (stride, _), _ = kernel.workload
+        return f"{size}, {kind} of {kh}x{kw}/{stride}, {len(kernel.operations)} operations"
     weight = kernel.inputs[1].shape
     kh, kw = weight[1:3] if kernel.grouped else weight[2:4]
     to = "in groups" if kernel.grouped else f"-> {weight[0] * block}"

@@ -80,7 +80,8 @@ def _add(found: dict[str, Any], nest: LaneNest, piece: Piece) -> None:
         count(f"{t.memory.name}.elements", times * t.turns * t.elements)
         count(f"{t.memory.name}.rows", times * t.turns * t.gaps)
         return
-    kernel, name = lane_kernel(nest.bounds, piece, MACHINE), piece.kind.value
+    kernel = lane_kernel(nest.bounds, piece, MACHINE)
+    name = Kind.ALU.value if piece.kind is Kind.FOLD else piece.kind.value
     count(f"{name}.instructions", times * kernel.calls)
     count(f"{name}.iterations", kernel.iterations)
     count(f"{name}.uops", kernel.uops)

@@ -11,10 +11,11 @@ from itertools import groupby
 from typing import Any
 
 from te_lite.bounds import Bounds
-from te_lite.expr import Var
+from te_lite.expr import Const, Reduce, Var
 from te_lite.loop_value import root_axes
 from te_lite.reads import Affine, reads_by_producer
 from te_lite.state import INLINED
+from te_lite.tensor import ComputeOp, Operation
 
 from ..compiler.steps import Repeat, Step
 from ..compiler.tokens import OrderedLoop, ordered
@@ -99,9 +100,18 @@ def call_of(bounds: Bounds, piece: Piece, config: Config, model: CycleModel) -> 
         cycles = t.turns * model.transfer(t.memory, t.elements * config.elem_bytes(t.memory), t.gaps)
         return LaneCall(cycles, 0.0, piece.path, frozenset())
     kernel = lane_kernel(bounds, piece, config)
-    cycles = kernel.calls * model.compute(piece.kind is Kind.ALU, kernel.iterations)
+    cycles = kernel.calls * model.compute(piece.kind in (Kind.ALU, Kind.FOLD), kernel.iterations)
     loaded = kernel.calls * model.transfer(Memory.UOP, kernel.uops * config.elem_bytes(Memory.UOP), 0)
+    if piece.kind is Kind.CLEAR and begins_at(bounds.state.stages[piece.stage].op):
+        cycles, loaded = cycles + model.compute(True, kernel.iterations), 2 * loaded
     return LaneCall(cycles, loaded, piece.path, _moves(bounds, piece))
+
+
+def begins_at(op: Operation) -> int:
+    """The number that a sum or comparison begins at."""
+    body = op.body[0] if isinstance(op, ComputeOp) else None
+    first = body.combiner.identity[0] if isinstance(body, Reduce) else None
+    return int(first.value) if isinstance(first, Const) else 0
 
 
 def _moves(bounds: Bounds, piece: Piece) -> frozenset[LoopKey]:

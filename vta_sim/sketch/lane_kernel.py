@@ -50,9 +50,9 @@ def lane_kernel(bounds: Bounds, piece: Piece, config: Config) -> LaneKernel:
 
 
 def _before_block(loops: tuple[Iter, ...]) -> list[Iter]:
-    """The loops around a product of the machine."""
-    marked = [it.annotation for it in loops].index("tensorize")
-    return list(loops[:marked])
+    """The loops around a product of the machine; of what is none, those around an element."""
+    marked = [k for k, it in enumerate(loops) if it.annotation == "tensorize"]
+    return list(loops[: marked[0] if marked else -ELEMENT])
 
 
 def _written_out(loops: list[Iter], config: Config) -> tuple[Any, Any]:

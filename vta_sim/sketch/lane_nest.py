@@ -26,12 +26,13 @@ LoopKey = tuple[int, int]
 
 
 class Kind(Enum):
-    """What a piece is."""
+    """What a piece is; windows are folded, by sums or comparisons, into accumulators that were cleared."""
 
     LOAD = "load"
     CLEAR = "clear"
     MULTIPLY = "multiply"
     ALU = "alu"
+    FOLD = "fold"
     STORE = "store"
 
 
@@ -147,7 +148,9 @@ def kind_of(state: State, k: int) -> Kind:
         return Kind.STORE
     if is_load(state, k):
         return Kind.LOAD
-    return Kind.MULTIPLY if stage.op.reduce_axis else Kind.ALU
+    if not stage.op.reduce_axis:
+        return Kind.ALU
+    return Kind.MULTIPLY if any(it.annotation == "tensorize" for it in stage.iters) else Kind.FOLD
 
 
 def home(bounds: Bounds, k: int) -> tuple[LoopKey, ...]:

@@ -11,10 +11,11 @@ from .elementwise import add, as_type, at_least, at_most, requantized, shift_rig
 from .fused import around, copies, fused, in_memories
 from .grouped import conv2d_grouped_packed, packed_groups
 from .validity import ConvKnobs, ConvShape, broken_rule
+from .window import window_packed
 
 __all__ = [
     "ConvKnobs", "ConvShape", "DenseKnobs", "add", "around", "as_type", "at_least", "at_most", "broken_rule",
     "conv2d_grouped_packed", "conv2d_packed", "conv_shape", "copies", "dense_packed", "fused", "in_memories",
     "packed_groups", "product_flop", "requantized", "schedule_conv2d_packed",
-    "schedule_dense_packed", "shift_right",
+    "schedule_dense_packed", "shift_right", "window_packed",
 ]  # fmt: skip
