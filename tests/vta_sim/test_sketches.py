@@ -23,6 +23,7 @@ from ansor.space.decisions.splits import fill, holes
 from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.errors import TeError
+from tests.vta_sim import random_programs
 from tests.vta_sim.conv import LAYERS
 from tests.vta_sim.packed import conv_of
 from tests.vta_sim.sketches import OPERATORS, VTA, drawn, random_conv, run, sketches_of
@@ -61,6 +62,17 @@ def test_random_programs_are_right(operator: str) -> None:
     """Bit for bit, and their cycles are known."""
     errors = errors_of(operator, shapes=3, programs=1, seed=1)
     assert errors and np.sqrt(np.mean(np.square(errors))) < 0.02
+
+
+def test_a_range_of_random_programs_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the journal holds is believed, a wrong program too; the others are run."""
+    journal = tmp_path / "programs.jsonl"
+    words = ["--journal", str(journal), "--seeds"]
+    assert random_programs.main([*words, "1:2"]) == 0 and len(journal.read_text().splitlines()) == 1
+    with journal.open("a") as file:
+        file.write(json.dumps({"seed": 2, "operator": "grouped", "errors": [0.01], "wrong": ["planted"]}) + "\n")
+    assert random_programs.main([*words, "1:3"]) == 1
+    assert "seed 2: planted" in capsys.readouterr().out and len(journal.read_text().splitlines()) == 2
 
 
 @pytest.mark.long
