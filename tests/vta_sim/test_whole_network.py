@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from relay_lite.ir.make import call
 from relay_lite.ir.nodes import Call, Expr, Function
 from relay_lite.ir.visit import free_vars, is_op, post_order
 from relay_lite.quantize import fixed_point
+from te_lite.errors import TeError
 from vta_sim.core.kinds import AluOp
 from vta_sim.graph.additions import with_addition
 from vta_sim.graph.alu_operations import LOW, AluOperation, apply, simplify
@@ -25,9 +28,11 @@ from vta_sim.graph.packed_layout import Blocks
 from vta_sim.graph.processor import ARM
 from vta_sim.graph.reference import run_kernel
 from vta_sim.graph.split import CpuStep, VtaStep, split
+from vta_sim.graph.tensors import kernel_tensors
 from vta_sim.graph.whole_blocks import whole_blocks
 from vta_sim.network.device_kernels import DeviceKernels
 from vta_sim.network.executor import VtaModule
+from vta_sim.network.library import build, load_library
 from vta_sim.network.placement import compared, processor_ms, table
 from vta_sim.network.vta_network import VtaNetwork, reference_cpu
 from vta_sim.sim import Device
@@ -198,6 +203,29 @@ def test_who_does_what() -> None:
     left = sum(c.left for c in found)
     text = table(module.network.plan, found)
     assert 0 < left < len(found) and len(text.splitlines()) == 1 + len(module.network.plan.steps) + left
+
+
+def test_programs_of_sketches_are_exported(tmp_path: Path) -> None:
+    """A library keeps the steps of every kernel, who does what, and that there is one launch."""
+    unit, file = residual_unit(), tmp_path / "unit.tar"
+    x = np.random.default_rng(4).integers(-128, 128, (1, 16, 4, 4)).astype("int8")
+    kernels = list(split(unit).kernels)
+    with Drafts():
+        built = build(unit, left=kernels[:1], chained=True)
+    assert len(built.programs) == 1 and built.left == (0,) and build(unit).programs == {}
+    built.export_library(file)
+    again = load_library(file)
+    assert (again.programs, again.left, again.chained) == (built.programs, (0,), True)
+    module = again.on()
+    module.network.cpu = reference_cpu
+    module.run(x=x)
+    np.testing.assert_array_equal(module.get_output().numpy(), VtaNetwork(unit).run({"x": x}))
+    (chain,), (kernel,) = module.chains.launches, module.network.plan.kernels
+    key = te.ComputeDAG(kernel_tensors(kernel)).workload_key()
+    other = replace(built, programs={key: built.programs[key][:-1]})
+    with pytest.raises(TeError):
+        other.on()
+    assert chain.timing().cycles < 20_000
 
 
 def test_kernels_stay_with_the_processor_where_it_is_faster() -> None:
