@@ -41,6 +41,8 @@ def add_parser(commands: Any) -> None:
     knobs = "tile_h,tile_w,tile_ci,tile_co,oc_nthread,h_nthread (default: the best record of --log, else default tiles)"
     line.add_argument("--knobs", metavar="N,N,N,N,N,N", help=knobs)
     line.add_argument("--log", help="a log of `ansor vta tune`")
+    programs = "template (default), or sketch: the program of the fewest cycles that sketches have"
+    line.add_argument("--search", choices=("template", "sketch"), default="template", help=programs)
     line.add_argument("--config", metavar="FILE", help="a vta_config.json (default: the default machine)")
     line.add_argument("-o", "--output", help="also write the picture, an SVG file with the text of each instruction")
 
@@ -55,6 +57,11 @@ def add_parser(commands: Any) -> None:
     other.add_argument("--layers", metavar="C2,C3", default=every, help="layers of ResNet-18 (default: all ten)")
     other.add_argument("--config", metavar="FILE", help="a vta_config.json to begin from")
     other.add_argument("-o", "--output", help="also draw cycles against on-chip memory, an SVG file")
+
+    roof = actions.add_parser("roofline", help="the convolutions of ResNet-18 below the roof, latencies hidden and not")
+    roof.add_argument("--layers", metavar="C2,C3", default=every, help="layers of ResNet-18 (default: all ten)")
+    roof.add_argument("--config", metavar="FILE", help="a vta_config.json (default: the default machine)")
+    roof.add_argument("-o", "--output", help="also draw them, an SVG file")
 
 
 def vta(args: argparse.Namespace) -> int:

@@ -178,6 +178,27 @@ def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytes
         assert layers([task], {work: 1}, log, c)[0].trials == 1
 
 
+def test_roofline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No layer is above the roof, nor slower with more threads."""
+    path = tmp_path / "roof.svg"
+    code, out, err = run(capsys, "roofline", "--layers", "C10", "-o", str(path))
+    assert code == 0, err
+    ((roof, alone, hidden),) = re.findall(r"^C10 +([\d.]+) +[\d.]+ +([\d.]+) +[\d.]+ +([\d.]+) ", out, re.M)
+    assert float(alone) < float(hidden) < float(roof)
+    assert path.read_text().startswith("<svg") and "C10, latencies hidden" in path.read_text()
+    code, _, err = run(capsys, "roofline", "--layers", "C1")
+    assert code != 0 and "known layers are C2" in err
+
+
+def test_timeline_of_sketches(capsys: pytest.CaptureFixture[str]) -> None:
+    """In C10 faster than the best of the template, 1.05 ms."""
+    code, out, err = run(capsys, "timeline", "C10", "--search", "sketch")
+    assert code == 0, err
+    assert float(re.findall(r"([\d.]+) ms", out)[0]) < 0.9
+    code, _, err = run(capsys, "timeline", "C10", "--search", "sketch", "--knobs", "7,7,1,16,2,1")
+    assert code != 0 and "those of templates" in err
+
+
 def test_templates_know_one_network(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "tune", "--network", "mobilenet")
     assert code != 0 and "use --search sketch" in err

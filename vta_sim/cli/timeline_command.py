@@ -15,7 +15,7 @@ from ..graph.machine_kernel import TEMPLATE, Workload
 from ..graph.schedule import knobs_of
 from ..sim import picture, spans, text
 from ..top import ConvKnobs
-from ..tuning.layer_programs import default_knobs, launch_layer
+from ..tuning.layer_programs import default_knobs, launch_draft, launch_layer
 
 RESNET = {
     "C2": (56, 56, 64, 64, 3, 1, 1), "C3": (56, 56, 64, 128, 3, 1, 2), "C4": (56, 56, 64, 128, 1, 0, 2),
@@ -32,13 +32,16 @@ def timeline(args: argparse.Namespace) -> int:
         require_picture(args.output)
     config = get_env(args.config).config
     workload = _workload(args.layer, config)
-    knobs = (
-        _knobs(args.knobs) if args.knobs else _recorded(args.log, workload, config) or default_knobs(workload, config)
-    )
-    launch = launch_layer(workload, knobs, config)
+    if args.search == "sketch":
+        law = "knobs and logs are those of templates; this draws the program of the fewest cycles"
+        require(not (args.knobs or args.log), TaskError, "--search sketch", law)
+        launch, title = launch_draft(workload, config), f"{args.layer}: the sketches' program of the fewest cycles"
+    else:
+        known = _knobs(args.knobs) if args.knobs else _recorded(args.log, workload, config)
+        knobs = known or default_knobs(workload, config)
+        launch, title = launch_layer(workload, knobs, config), f"{args.layer}: {_described(knobs)}"
     times = launch.timing()
     drawn = spans(launch.columns, times)
-    title = f"{args.layer}: {_described(knobs)}"
     print(f"{title}\n{text(drawn)}")
     busy = ", ".join(f"{module.name.lower()} {share:.0%}" for module, share in times.busy(launch.columns).items())
     print(f"{len(launch.columns)} instructions, {times.cycles:.0f} cycles, {times.ms:.3f} ms; busy: {busy}")

@@ -19,19 +19,23 @@ from ansor.space.variants import home
 from te_lite import ComputeDAG, State
 from te_lite.replay import replay
 
+from .lane_nest import lane_nest
 from .machine import machine_of
+from .tiles import MOST_THREADS
 
 
-def draft(dag: ComputeDAG, target: Target) -> State | None:
-    """The program of the fewest cycles; None where the machine has no sketch of the computation."""
+def draft(dag: ComputeDAG, target: Target, threads: int = MOST_THREADS) -> State | None:
+    """The program of the fewest cycles with at most so many virtual threads; None where the machine has none."""
     hardware, machine = HardwareParams(target=target), machine_of(target)
     best: tuple[float, State] | None = None
     for sketch in generate_sketches(dag, target, hardware):
         variant = home(space_of(sketch, target, hardware))
         (grid,) = variant.space.grids
-        seconds = machine.seconds(programs(variant, grid.table.points, target, hardware))
+        every = programs(variant, grid.table.points, target, hardware)
+        few = np.broadcast_to(np.less_equal(lane_nest(every.bounds).threads, threads), (every.n,))
+        seconds = np.where(few, machine.seconds(every), np.inf)
         k = int(np.argmin(seconds))
-        if best is None or seconds[k] < best[0]:
+        if seconds[k] < (np.inf if best is None else best[0]):
             best = float(seconds[k]), concrete(variant, grid.table.points[k], target, hardware)
     return None if best is None else best[1]
 

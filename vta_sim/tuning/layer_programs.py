@@ -11,14 +11,18 @@ from ansor.autotvm.config import ConfigEntity
 from ansor.autotvm.knob import OtherOptionEntity
 from ansor.autotvm.split import SplitEntity
 from ansor.autotvm.task import Task, deserialize_args
-from te_lite import Tensor
+from ansor.core.target import Target
+from te_lite import ComputeDAG, Schedule, State, Tensor
+from te_lite.errors import require
 
 from ..compiler import compile_schedule
 from ..compiler.module import Module
 from ..core.config import Config
+from ..core.errors import CompileError
 from ..graph.machine_kernel import Workload
 from ..graph.schedule import choose_knobs
 from ..sim import Launch
+from ..sketch.draft import draft
 from ..top import ConvKnobs, conv2d_packed, conv_shape, fused, requantized, schedule_conv2d_packed
 from ..top.conv2d import TAG
 
@@ -53,7 +57,22 @@ def default_config(task: Task, config: Config) -> ConfigEntity:
 def launch_layer(workload: Workload, knobs: ConvKnobs, config: Config) -> Launch:
     """The program of a workload for one configuration, played without data.  Raises CompileError when it is none."""
     inputs, output = layer_output(workload)
-    program = compile_schedule(schedule_conv2d_packed(knobs, output, config), [*inputs, output], config)
+    return _played(schedule_conv2d_packed(knobs, output, config), [*inputs, output], config)
+
+
+def launch_draft(workload: Workload, config: Config) -> Launch:
+    """The program of a workload's sketches that takes the fewest cycles, played without data.  Raises CompileError
+    when the machine has none."""
+    inputs, output = layer_output(workload)
+    tensors = [*inputs, output]
+    state = draft(ComputeDAG(tensors), Target(f"vta -model={config.model}"))
+    require(state is not None, CompileError, f"layer {workload}", "the machine has no program of it")
+    assert state is not None
+    return _played(state, tensors, config)
+
+
+def _played(schedule: Schedule | State, tensors: list[Tensor], config: Config) -> Launch:
+    program = compile_schedule(schedule, tensors, config)
     module = Module(program)
     module.device.moves_tensors = False
     arrays = [np.zeros(t.shape, t.dtype) for t in program.args]
