@@ -13,6 +13,7 @@ from te_lite.errors import require
 
 from ..core.environment import get_env
 from ..tuning.explore import Explored, Layer, explore, grid, pareto, per_image
+from .chart_file import chart_file
 from .timeline_command import RESNET
 
 RUNS = {"C2": 4, "C5": 3, "C8": 3, "C11": 3}
@@ -20,10 +21,6 @@ FIELDS = {
     "batch": "log_batch", "block": "log_block", "uop": "log_uop_buff_size", "inp": "log_inp_buff_size",
     "wgt": "log_wgt_buff_size", "acc": "log_acc_buff_size",
 }  # fmt: skip
-STYLE = (
-    "<style>.line{fill:none;stroke:#06c}.grid{stroke:#ddd}.axis{stroke:#333}"
-    ".dot{fill:#c30}text{font:11px sans-serif}</style>"
-)
 KIB = 1024
 
 
@@ -62,9 +59,7 @@ def drawing(found: Sequence[Explored], best: Sequence[Explored]) -> str:
     chart = Chart(spanning(memory, True, 1.1), spanning(cycles, True, 1.1), "memory, KiB", "million cycles an image")
     chart.lines.append(Line("none is better", [(e.memory / KIB, per_image(e) / 1e6) for e in best]))
     chart.dots += [Dot(x, y, e.name) for x, y, e in zip(memory, cycles, found, strict=True)]
-    text = chart.svg("cycles of ResNet-18's convolutions against on-chip memory")
-    head, rest = text.split(">", 1)
-    return head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1) + ">" + STYLE + rest
+    return chart_file(chart, "cycles of ResNet-18's convolutions against on-chip memory")
 
 
 def _powers(name: str, given: str) -> list[int]:

@@ -12,7 +12,7 @@ from te_lite.errors import require
 
 from ..core.environment import get_env
 from ..tuning.roofline import Played, Roof, played, roof_of
-from .explore_command import STYLE
+from .chart_file import chart_file
 from .timeline_command import RESNET
 
 
@@ -45,11 +45,9 @@ def drawing(roof: Roof, found: dict[str, tuple[Played, Played]]) -> str:
     ridge = roof.gops / roof.bandwidth
     intensities = [ridge / 4, *[p.intensity for p in every], 4 * ridge]
     x, y = spanning(intensities, True, 1.1), spanning([*[p.gops for p in every], roof.gops], True, 1.2)
-    chart = Chart(x, y, "operations for each byte of DRAM", "GOPS")
+    chart = Chart(x, y, "operations for each byte of DRAM; crosses: one thread, circles: latencies hidden", "GOPS")
     ends = [max(min(intensities), min(p.gops for p in every) / roof.bandwidth), ridge, max(intensities)]
     chart.lines.append(Line("the machine's roof", [(i, roof.at(i)) for i in ends]))
     chart.dots += [Dot(a.intensity, a.gops, f"{name}, one thread", cross=True) for name, (a, _) in found.items()]
     chart.dots += [Dot(h.intensity, h.gops, f"{name}, latencies hidden") for name, (_, h) in found.items()]
-    text = chart.svg("layers of ResNet-18 below the roof: crosses with one thread, circles with latencies hidden")
-    head, rest = text.split(">", 1)
-    return head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1) + ">" + STYLE + rest
+    return chart_file(chart, "layers of ResNet-18 below the roof of the machine")
