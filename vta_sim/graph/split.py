@@ -117,9 +117,14 @@ class _Splitter:
     def _look_at(self, node: Expr) -> None:
         """Decide who computes a node, and when."""
         found = self._kernel(node) if isinstance(node, FunctionCall) else None
+        if found is not None and self.with_additions:
+            found = self._with_addition(*found)
         if found is not None:
-            self.kernels[node] = self._with_addition(*found) if self.with_additions else found
-        own = 0 if found is None else 1
+            self.kernels[node] = found
+        self._place(node)
+
+    def _place(self, node: Expr) -> None:
+        own = 1 if node in self.kernels else 0
         before = [self.level[c] for c in self._reads(node) if c in self.level]
         self.level[node] = max([own, *[k if k % 2 == own else k + 1 for k in before]])
 
@@ -140,15 +145,25 @@ class _Splitter:
         require(not has_conv, GraphError, f"kernel {name}", law)
         return None
 
-    def _with_addition(self, kernel: MachineKernel, args: tuple[Expr, ...]) -> tuple[MachineKernel, tuple[Expr, ...]]:
-        """An addition to the result of a convolution as part of the convolution, which is no kernel of its own then."""
+    def _with_addition(
+        self, kernel: MachineKernel, args: tuple[Expr, ...]
+    ) -> tuple[MachineKernel, tuple[Expr, ...]] | None:
+        """An addition to the result of a convolution as part of the convolution, which is no kernel of its own then.
+
+        None where both are left to the processor.
+        """
         for arg in reversed(args):
             if arg in self.kernels and self.readers[arg] == 1:
                 first, before = self.kernels[arg]
                 both = with_addition(first, kernel, reach_of(first, before))
                 if both is not None:
-                    del self.kernels[arg], self.level[arg]
-                    return _simplified(both, [*before, *[a for a in args if a is not arg]])
+                    del self.kernels[arg]
+                    made = _simplified(both, [*before, *[a for a in args if a is not arg]])
+                    if made[0] in self.left:
+                        self._place(arg)
+                        return None
+                    del self.level[arg]
+                    return made
         return kernel, args
 
     def _number(self, node: Expr) -> int:
