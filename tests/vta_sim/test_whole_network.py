@@ -35,7 +35,7 @@ from vta_sim.network.executor import VtaModule
 from vta_sim.network.library import build, load_library
 from vta_sim.network.placement import compared, processor_ms, table
 from vta_sim.network.vta_network import VtaNetwork, reference_cpu
-from vta_sim.sim import Device
+from vta_sim.sim import PYNQ, Device
 from vta_sim.sketch.draft import Drafts
 
 SIZE = 13
@@ -189,18 +189,20 @@ def test_kernels_that_follow_each_other_are_one_program() -> None:
 
 
 @pytest.mark.long
-def test_who_does_what() -> None:
-    """By drafts and the model of the processor: the smallest layers stay with it, which the table says."""
+@pytest.mark.parametrize(("launch", "stay"), [(10_000.0, 0), (100.0, 2)])
+def test_who_does_what(launch: float, stay: int) -> None:
+    """By drafts and the model of the processor: what is not worth a launch stays on the machine; the table says so."""
     graph = pack_whole(quantized(True), Blocks(1, 16))
     with Drafts():
-        found = compared(split(graph).kernels, DeviceKernels(Device()))
+        found = compared(split(graph).kernels, DeviceKernels(Device()), replace(PYNQ, launch=launch))
         module = VtaModule(graph, chained=True, left=[c.kernel for c in found if c.left])
         module.network.cpu = reference_cpu
         module.run(data=IMAGE)
     np.testing.assert_array_equal(module.get_output().numpy(), reference.run(quantized(True), [IMAGE]))
     left = sum(c.left for c in found)
     text = table(module.network.plan, found)
-    assert 0 < left < len(found) and len(text.splitlines()) == 1 + len(module.network.plan.steps) + left
+    assert left >= stay and (left > 0) == (stay > 0)
+    assert len(text.splitlines()) == 1 + len(module.network.plan.steps) + left
 
 
 def test_programs_of_sketches_are_exported(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Who does what of a network, decided kernel by kernel from cycles, and said in a table.
 
     found = compared(plan.kernels, DeviceKernels(device))
-    left = {c.kernel for c in found if c.ms_processor < c.ms_machine}
+    left = {c.kernel for c in found if c.left}
     print(table(split(graph, left), found))
 
-What a kernel takes on the machine is counted without the launch, which a chain of kernels has once.
+What a kernel takes on the machine is counted without the launch, which a chain of kernels has once; so leaving one to
+the processor cuts a chain in two, and has to be worth a launch.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ALU_OF_A_TAP = 3
 
 @dataclass(frozen=True)
 class Compared:
-    """Milliseconds of a kernel on the machine and, by its model, on the processor.
+    """Milliseconds of a kernel on the machine and, by its model, on the processor; and of a launch.
 
     `ms_alu` is what the taps alone would take on the machine's ALU, of a convolution in groups; None of other kernels,
     which the ALU cannot do.
@@ -39,22 +40,24 @@ class Compared:
     kernel: MachineKernel
     ms_machine: float
     ms_processor: float
+    ms_launch: float
     ms_alu: float | None
 
     @property
     def left(self) -> bool:
-        """Whether the processor is faster."""
-        return self.ms_processor < self.ms_machine
+        """Whether the processor is faster by more than a launch."""
+        return self.ms_processor + self.ms_launch < self.ms_machine
 
 
 def compared(
     kernels: Iterable[MachineKernel], programs: DeviceKernels, model: CycleModel = PYNQ, processor: Processor = ARM
 ) -> list[Compared]:
     """Both times of each kernel, with the programs of the current contexts of records.  Raises CompileError."""
-    out = []
+    out, launch = [], model.launch / (model.mhz * 1e3)
     for kernel in kernels:
-        machine = (cycles_of(kernel, programs, model) - model.launch) / (model.mhz * 1e3)
-        out.append(Compared(kernel, machine, processor.ms(processor.kernel_cycles(kernel)), _alu(kernel, model)))
+        machine = cycles_of(kernel, programs, model) / (model.mhz * 1e3) - launch
+        beside = processor.ms(processor.kernel_cycles(kernel))
+        out.append(Compared(kernel, machine, beside, launch, _alu(kernel, model)))
     return out
 
 
@@ -105,9 +108,9 @@ def table(plan: NetworkPlan, found: Sequence[Compared], processor: Processor = A
 
 
 def _kernel_row(c: Compared) -> str:
-    why = "machine: faster"
+    why = "machine: faster" if c.ms_machine <= c.ms_processor else "machine: saves a launch"
     if c.ms_alu is not None:
-        why = f"machine: faster, by GEMM; its taps by ALU {c.ms_alu:.3f} ms"
+        why += f", by GEMM; its taps by ALU {c.ms_alu:.3f} ms"
     return f"{described(c.kernel):<52}{c.ms_machine:>11.3f}{c.ms_processor:>13.3f}  {why}"
 
 
