@@ -16,7 +16,8 @@ Read the modules in this order; none imports one that comes after it.
     verdicts            verify_clash, verify_guards, verify_digits, verify_phases, verify_races, verify
     dependence          interp_expr, independent
     lowering            zero_terms, lower_along, lower_facts, edges, lower_point
-    its nests           lower_operand, lower_mma, lower_matrix_load, lower_growth, lower_nest, double_buffer, thread_parts
+    its nests           lower_operand, lower_mma, lower_matrix_load, lower_growth, lower_nest
+    shared              double_buffer, thread_parts
     passes              vthread, unroll, whole_turns, sync, lower
     meaning             reference_expr, reference, interp_memory, interp_scope, warp_operation, interp
     printing            state_text, python_text, dag_json, dag_check, dag_difference

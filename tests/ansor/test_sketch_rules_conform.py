@@ -14,6 +14,7 @@ from te_lite import ComputeDAG, Tensor, topi
 from te_lite.state import State
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE
+from tests.ansor.test_attention import Case
 from tests.conformance.sketch_rule import SketchesSuite, SketchRuleSuite, Watched
 
 
@@ -35,6 +36,7 @@ SMALL: dict[str, ComputeDAG] = {
     "long": ComputeDAG(sketch_cases.softmax(1, 16400)),
     "tile": ComputeDAG(sketch_cases.matmul(60, 63, 17)),
     "panel": ComputeDAG(sketch_cases.matmul(33, 40, 34)),
+    "attention": ComputeDAG(Case((1, 17, 40, 16)).tensors()),
 }
 
 
@@ -88,7 +90,7 @@ EXTRA = {
     ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),
     ("cuda", "transposed_shared_ahead"): ("conv",), ("cuda", "split_reduction_transposed_ahead"): ("deep",),
     ("cuda", "register_tiles"): ("tile",), ("cuda", "sliced_tiles"): ("panel",),
-    ("cuda", "tensor_core"): ("halves",),
+    ("cuda", "tensor_core"): ("halves",), ("cuda", "attention"): ("attention",),
 }  # fmt: skip
 
 
