@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import gcd
 
-from te_lite.expr import Binary, Const, Expr, Var, binary, const
+from te_lite.expr import Binary, Call, Const, Expr, Var, as_expr, binary, const, index_xor
+from te_lite.loop_scope import BLOCKS, THREADS
 from te_lite.visit import free_vars
 
 ANY = 1 << 30
@@ -46,3 +47,58 @@ def vector_start(index: Expr, lane: Var, width: int) -> Expr | None:
     if split is None or split[0] != 1 or divisor(split[1]) % width:
         return None
     return split[1]
+
+
+def around_xor(e: Call) -> Expr:
+    """`index_xor(8 * a + b, c % 8)` as `8 * a + index_xor(b, c % 8)`, and so for other powers of two.
+
+    Only the lowest digits change, so what counts whole lines of swizzled chunks can be added behind: that is the same
+    for all steps of a loop, or a constant, and needs no instruction of its own.
+    """
+    a, b = e.args
+    match b:
+        case Binary(op="%", b=Const(value=value)) if value > 0 and int(value) & (int(value) - 1) == 0:
+            parts = list(_addends(a))
+        case _:
+            return e
+    whole = [x for x in parts if divisor(x) % int(value) == 0]
+    rest = [x for x in parts if divisor(x) % int(value)]
+    if not whole:
+        return e
+    return _sum([*whole, index_xor(_sum(rest), b) if rest else b])
+
+
+def _addends(e: Expr) -> list[Expr]:
+    match e:
+        case Binary(op="+", a=a, b=b):
+            return [*_addends(a), *_addends(b)]
+    return [e]
+
+
+def _sum(parts: list[Expr]) -> Expr:
+    total = parts[0]
+    for x in parts[1:]:
+        total = binary("+", total, x)
+    return total
+
+
+def by_lane(e: Expr) -> tuple[Expr, Expr]:
+    """An index as the sum of what differs from thread to thread, and of what does not."""
+    parts: tuple[list[Expr], list[Expr]] = [], []
+    for term, factor in _terms(e, 1):
+        alike = not any(v.name in THREADS + BLOCKS for v in free_vars(term))
+        parts[alike].append(binary("*", term, factor))
+    own, same = [_sum(x) if x else as_expr(0) for x in parts]
+    return own, same
+
+
+def _terms(e: Expr, factor: int) -> list[tuple[Expr, int]]:
+    """The terms that `factor * e` is a sum of, with their factors."""
+    match e:
+        case Binary(op="+", a=a, b=b):
+            return [*_terms(a, factor), *_terms(b, factor)]
+        case Binary(op="*", a=a, b=Const(value=value)):
+            return _terms(a, factor * int(value))
+        case Call(func="index_xor") if (apart := around_xor(e)) is not e:
+            return _terms(apart, factor)
+    return [(e, factor)]

@@ -6,19 +6,21 @@ mma_m16n8k8_tf32x3_f32(d, a, b)    the same by three instructions, on the parts 
 wgmma_m16n128k64_f16_f32(d, a, tile)
                                    the same of a group of warps: `tile` is B in shared memory, of 128 columns and 4
                                    steps of 16 terms; waits for the result
-ldmatrix_x4(r, row)                registers of four matrices; `row` is the address, in shared memory, of this
-                                   lane's row of 16 bytes
+ldmatrix_x4(r, tile, lane, fixed)  registers of four matrices; this lane's row of 16 bytes is `lane + fixed` bytes after
+                                   the start of a tile in shared memory
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Expr
 from te_lite.mma import F32, OPERANDS, MatrixLoad, Mma
 from te_lite.mma_meaning import BIG, CENTRE, pairs
 from te_lite.stmt import Buffer, WarpLoad, WarpMultiply
 
+from .indices import by_lane
 from .text import TYPES, CudaText, registers
 from .wgmma_text import group_helpers, group_name
 
@@ -112,12 +114,18 @@ def _parts_helper(op: Mma) -> str:
 
 
 def load_helper(form: MatrixLoad) -> str:
-    """Its definition.  Needs compute capability 7.5 or more."""
+    """Its definition.  Needs compute capability 7.5 or more.
+
+    What is known of the bits of `start` is hidden from the compiler, which would make an `or` of the addition of a
+    constant; as an addition it is part of the instruction.
+    """
     outputs = ", ".join(f'"=r"(r[{i}])' for i in range(form.count))
-    return f"""{_HEAD} {form.name}(unsigned *r, const void *row) {{
+    return f"""{_HEAD} {form.name}(unsigned *r, const void *tile, int lane = 0, int fixed = 0) {{
+  unsigned start = (unsigned)__cvta_generic_to_shared(tile) + (unsigned)lane;
+  asm("" : "+r"(start));
   asm volatile("{form.ptx} {registers(range(form.count))}, [%{form.count}];"
                : {outputs}
-               : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+               : "r"(start + (unsigned)fixed) : "memory");
 }}"""
 
 
@@ -134,4 +142,5 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
         writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)
-    return f"{s.form.name}((unsigned *)({place(s.to)}), {place(s.row)});"
+    offsets = [f"({writer.index(e)}) * {BYTES[s.row.buffer.dtype]}" for e in by_lane(s.row.index)]
+    return f"{s.form.name}((unsigned *)({place(s.to)}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"

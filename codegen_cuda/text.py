@@ -13,6 +13,8 @@ from te_lite.interval import INDEX_DTYPES
 from te_lite.stored_text import bits_of
 from te_lite.visit import walk
 
+from .indices import around_xor
+
 TYPES = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short",
     "int32": "int", "uint32": "unsigned", "int64": "long long", "uint64": "unsigned long long",
@@ -117,6 +119,8 @@ class CudaText(CText):
                 return literal(value, dtype)
             case Cast(dtype=dtype, a=a) if dtype == "float16" or (a.dtype == "float16" and dtype in ("bool", *FLOATS)):
                 return self._half_cast(dtype, a), UNARY
+            case Call(func="index_xor") if (apart := around_xor(e)) is not e:
+                return super()._text(apart)
         return super()._text(e)
 
     def _half_cast(self, dtype: str, a: Expr) -> str:

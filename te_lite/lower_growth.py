@@ -9,16 +9,11 @@ from .expr import (
     Expr,
     Reduce,
     Var,
-    as_expr,
     binary,
     compare,
     logical_and,
-    logical_or,
     select,
 )
-from .fragment import LANES
-from .loop_scope import WARP
-from .lower_facts import Facts
 from .lower_point import Point, Points
 from .stmt import Stmt, Store
 from .visit import transform
@@ -36,14 +31,6 @@ def scale_at(points: Points, k: int, point: Point) -> Expr:
     at = points.value(follows.at, point)
     assert isinstance(at, BufferLoad)
     return BufferLoad(points.low.grown[extreme].scale, at.index)
-
-
-def grew(low: Facts, k: int) -> Expr:
-    """Whether the extreme that the sums of stage k follow has grown in a row that this lane has elements of."""
-    extreme, _ = low.followers[k]
-    scale, lane = low.grown[extreme].scale, low.thread_vars[low.roots[k], WARP]
-    places = [as_expr(at * LANES) + lane for at in range(scale.size // LANES)]
-    return logical_or(*[compare("!=", BufferLoad(scale, at), Const(1.0, scale.dtype)) for at in places])
 
 
 def folded_in(points: Points, k: int, value: Expr, point: Point, main: BufferLoad) -> list[Stmt]:
