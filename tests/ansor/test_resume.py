@@ -78,7 +78,7 @@ def search(target: str, model_name: str, log: Path, pipe: int) -> None:
     """What a user does: tune, or resume when there is a log."""
     task, model, speaker = task_on(target), MODELS[model_name](), Speaker(pipe)
     recorder = ansor.RecordToFile(log)
-    done = len(ansor.RecordReader(log).read_lines()[0])
+    done = len(ansor.RecordReader(log).read_lines()[0]) if log.exists() else 0
     if done and isinstance(model, ansor.XGBModel):
         model.update_from_file(log)
     callbacks = [ansor.PreloadMeasuredStates(log)] if done else []

@@ -145,7 +145,9 @@ def test_explore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("network", "kernels", "trials"), [("resnet-18", 20, 24), ("mobilenet", 20, 30)])
+@pytest.mark.parametrize(
+    ("network", "kernels", "trials"), [("resnet-18", 20, 24), pytest.param("mobilenet", 20, 30, marks=pytest.mark.slow)]
+)
 def test_tune_by_sketches(
     network: str, kernels: int, trials: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
