@@ -286,6 +286,9 @@ def apply_postpone_division(state: State, step: PostponeDivision) -> State:
     subject = f"postpone_division {part.op.name}"
     require(not part.is_placeholder, ScheduleError, subject, "an input is not computed")
     require(total.op.reduction is not None, ScheduleError, subject, "the total must be a sum", total=total.op.name)
+    others = [_name(state, r) for r in state.access.read_by[step.stage] if r != step.total]
+    shown = part.op.key in [t.op.key for t in state.dag.tensors]
+    require(not others and not shown, ScheduleError, subject, "the sum alone must read it", readers=others)
     attached = _attached_names(state, step.total)
     require(not attached, ScheduleError, subject, "other stages are attached to the sum", attached=attached)
     _require_unscheduled(total, range(len(total.vars)), subject)

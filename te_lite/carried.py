@@ -31,6 +31,8 @@ from .online import DTYPES, LAWS, Law, is_plain
 from .tensor import ComputeOp, Operation
 from .visit import substitute, walk
 
+ROUNDING = ("float16", "bfloat16", *DTYPES)
+
 
 @dataclass(frozen=True)
 class Carried:
@@ -93,9 +95,9 @@ def _written_out(e: Expr, extreme: ComputeOp, known: Mapping[object, ComputeOp])
 
 
 def _factors(e: Expr) -> list[Expr]:
-    """The factors of a product, without their casts."""
+    """The factors of a product, without their casts to other floats; one to integers is no product."""
     match e:
-        case Cast(a=a):
+        case Cast(dtype=dtype, a=a) if dtype in ROUNDING:
             return _factors(a)
         case Binary(op="*", a=a, b=b):
             return [*_factors(a), *_factors(b)]
@@ -122,7 +124,7 @@ def share(part: ComputeOp, ops: Sequence[Operation]) -> Share | None:
     e, casts, known = part.body[0], list[str](), _element_wise(ops)
     while True:
         match e:
-            case Cast(dtype=dtype, a=a):
+            case Cast(dtype=dtype, a=a) if dtype in ROUNDING:
                 casts.append(dtype)
                 e = a
             case Load(tensor=tensor, indices=indices) if tensor.op.key in known:

@@ -110,11 +110,15 @@ def across_threads(stage: Stage) -> bool:
 def lanes_of_rows(stage: Stage) -> int:
     """How many neighbouring lanes fold a row of fragments together; 0 where none do.
 
-    Their loop is fused of spatial loops and, innermost, reduction loops, and bound to the lanes of a warp.
+    Their loop is fused of spatial loops and, innermost, reduction loops, and bound to the lanes of a warp.  The rows
+    are fragments: of other storage one thread alone stores what several have folded together.
     """
+    if storage_class(stage.op.scope) != "fragment":
+        return 0
+    fused = {rel.fused: rel for rel in stage.relations if isinstance(rel, FuseRel)}
     for it in stage.iters:
-        if it.kind == MIXED and it.annotation == WARP:
-            (rel,) = [r for r in stage.relations if isinstance(r, FuseRel) and r.fused == it.uid]
+        if it.kind == MIXED and it.annotation == WARP and it.uid in fused:
+            rel = fused[it.uid]
             inner = list(takewhile(lambda uid: stage.vars[uid].kind == REDUCE, reversed(rel.parts)))
             outer = [stage.vars[uid].kind for uid in rel.parts[: len(rel.parts) - len(inner)]]
             return prod([stage.vars[uid].length for uid in inner]) if all(kind == SPATIAL for kind in outer) else 0

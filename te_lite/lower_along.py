@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from .carried import Carried, carried, depends
 from .errors import LowerError, require
 from .loop_scope import BLOCKS, THREADS, across_threads, enclosing_loops, lanes_of_rows
-from .state import ATTACHED, INLINED, REDUCE, State
+from .state import ATTACHED, INLINED, REDUCE, SPATIAL, State
 from .stmt import Buffer
 from .tensor import ComputeOp
 
@@ -54,6 +54,8 @@ def checked(state: State) -> Followers:
         if stage.along:
             _check_loop(state, k)
             for r in _readers_inside(state, k):
+                law = "a sum can follow one extreme alone"
+                require(r not in found, LowerError, f"compute_along {stage.op.name}", law, sum=state.ops[r].name)
                 found[r] = (k, _follows(state, r, k))
     return found
 
@@ -63,9 +65,11 @@ def _check_loop(state: State, k: int) -> None:
     assert stage.attach is not None
     target = state.stages[stage.attach.stage]
     law = "the loop must be the first one that runs in turn, of an attached stage whose sums no threads share"
-    first = next((it for it in target.iters if it.annotation not in THREADS + BLOCKS and it.length > 1), None)
     at = target.vars[stage.attach.iter]
-    ok = at.kind == REDUCE and at.annotation in ("none", "unroll") and (first is None or at.length == 1 or first is at)
+    outside = [it for it in target.iters[: target.position(at.uid)] if it.annotation not in THREADS + BLOCKS]
+    again = [it for it in outside if it.length > 1]
+    first = not again or (at.length == 1 and all(it.kind == SPATIAL for it in again))
+    ok = at.kind == REDUCE and at.annotation in ("none", "unroll") and first
     ok = ok and not across_threads(target) and not target.along and target.where == ATTACHED
     require(ok, LowerError, f"compute_along {stage.op.name}", law, target=target.op.name, loop=at.name)
     law = "threads must fold rows of fragments together"

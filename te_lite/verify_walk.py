@@ -32,7 +32,9 @@ from .expr import (
     Reduce,
     Var,
 )
+from .fragment import LANES
 from .fragment_storage import SCOPES, is_scope
+from .loop_scope import WARP
 from .stmt import (
     Alloc,
     Barrier,
@@ -201,6 +203,8 @@ class Walk:
             self.find("meetings", f"{s.thread.name} of `{text}` is not the variable of a thread loop")
         elif not 1 <= s.extent <= loops[0].extent:
             self.find("meetings", f"`{text}` needs between 1 and {loops[0].extent} threads, got extent={s.extent}")
+        elif s.lanes and (loops[0].tag != WARP or s.extent != LANES or LANES % s.lanes):
+            self.find("meetings", f"`{text}` needs groups that divide the {LANES} lanes of a warp, got lanes={s.lanes}")
         if not len(s.dst) == len(s.src) == len(s.combiner.result):
             counts = f"got {len(s.dst)} and {len(s.src)}"
             self.find("meetings", f"`{text}` needs {len(s.combiner.result)} results and sources, {counts}")

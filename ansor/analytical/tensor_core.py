@@ -77,6 +77,7 @@ def product_cycles(held: Sequence[Fragments], machine: GPU) -> tuple[Any, Any]:
     alone: Any = 0.0
     for sums in [x for x in held if x.storage.operand == "d" and x.nest.stage.op.reduce_axis]:
         attach = [x for x in held if x.nest.stage.attach is not None and x.nest.stage.attach.stage == sums.nest.k]
+        attach = [x for x in attach if x.storage.operand in ("a", "b")]
         more, longer = _of_sums(sums, attach, machine)
         busy, alone = busy + more, alone + longer
     return busy, alone

@@ -102,7 +102,8 @@ class XGBModel(PythonBasedModel):
         """
         if inputs and not len(self._samples) and self._base is None:
             target = inputs[0].task.target
-            self.features, known = source_of(target), shipped_model(target) if self.shipped else None
+            alone = len({inp.task.target.family for inp in inputs}) == 1
+            self.features, known = source_of(target), shipped_model(target) if self.shipped and alone else None
             self._base = None if known is None else known.trees
         for inp, res, rows in zip(inputs, results, self._rows(inputs), strict=True):
             self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)

@@ -53,14 +53,19 @@ class Promise:
     barren_trials: int = 0
     expected: float = math.inf
 
-    def asked(self, score: Callable[[Group], Scores], proposed: Iterable[Row | None], best: Sequence[Row]) -> None:
-        """A round was asked for; `best` is the best program that is known, if there is one."""
+    def asked(
+        self, score: Callable[[Group], Scores], proposed: Iterable[Row | None], best: Sequence[Row], ratios: bool
+    ) -> None:  # fmt: skip
+        """A round was asked for; `best` is the best program that is known, if there is one.
+
+        Without `ratios` the scores have an order and nothing else: whatever is above the best program is hoped for.
+        """
         rows = [row for row in proposed if row is not None]
         if not rows or not best:
             self.expected = math.inf
             return
-        known = max(_scores(score, best[:1]).max(), 1e-30)
-        self.expected = float(_scores(score, rows).max() / known)
+        known, most = float(_scores(score, best[:1]).max()), float(_scores(score, rows).max())
+        self.expected = most / max(known, 1e-30) if ratios else math.inf if most > known else 1.0
 
     def told(self, results: Sequence[MeasureResult]) -> None:
         """A round has ended."""

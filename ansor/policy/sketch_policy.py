@@ -275,7 +275,8 @@ class SketchPolicy:
         picked += proposals.firsts(n // 2, score) if known else []
         picked += proposals.evolved(max(0, n - chance - len(picked)), score, self._elites())
         picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
-        self.promise.asked(score, [row for _, row in picked] if known else [], self._elites())
+        ratios = scores_throughput(self.cost_model)
+        self.promise.asked(score, [row for _, row in picked] if known else [], self._elites(), ratios)
         return picked + proposals.random(n - len(picked))
 
     @property

@@ -139,19 +139,19 @@ def _require_plain_name(path: Path) -> None:
         raise JournalError(f"{path}: {law}")
 
 
-def append_lines(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
+def append_lines(path: str | os.PathLike[str], lines: Sequence[str], first: Sequence[str] = ()) -> None:
     """Append whole lines (given without newline) and wait until they are on the disk; missing folders are made.
 
     Raises JournalError when they cannot be stored; then none of them is in the file.
     """
     path = Path(path)
     _require_plain_name(path)
-    data = "".join(line + "\n" for line in lines).encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) as fd:
             _require_unpacked(fd, path)
             end = _repair_tail(fd, path)
+            data = "".join(line + "\n" for line in [*(first if end == 0 else ()), *lines]).encode()
             try:
                 if os.write(fd, data) != len(data):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -28,8 +28,9 @@ def is_of(inp: MeasureInput, task: SearchTask) -> bool:
 
 
 def found_for(target: Target, workload_key: str, found: Mapping[tuple[str, str], Value]) -> list[Value]:
-    """What a mapping by target key and workload key (`workload_of`) has for a workload on a target."""
-    return [value for (key, workload), value in found.items() if workload == workload_key and _counts(key, target)]
+    """What a mapping by target key and workload key (`workload_of`) has for a workload on a target, its own first."""
+    keys = [key for key, workload in found if workload == workload_key and _counts(key, target)]
+    return [found[key, workload_key] for key in sorted(keys, key=lambda key: key != target.key)]
 
 
 def left_aside(name: str, keys: Iterable[str], target: Target) -> str:

@@ -72,11 +72,11 @@ class Place:
     name: str
     alike: str
 
-    def files(self) -> list[Path]:
-        """What the stores hold of it, by how far it is believed."""
+    def files(self) -> list[list[Path]]:
+        """What the stores hold of it, by how far it is believed: those of one list are believed alike."""
         found = [path for store in stores() for path in sorted((store / self.folder).glob(f"*{SUFFIX}"))]
         order = {self.name: 0, self.alike: 1}
-        return sorted(found, key=lambda path: order.get(path.name, 2))
+        return [[path for path in found if order.get(path.name, 2) == rank] for rank in range(3)]
 
 
 def place_of(
@@ -108,7 +108,10 @@ def own_names(target: str) -> tuple[str, str]:
 
 def _name(text: str) -> str:
     """A text as the name of a file."""
-    return re.sub(r"[^A-Za-z0-9.+-]+", "_", text).strip("_.")[:LONGEST_NAME]
+    name = re.sub(r"[^A-Za-z0-9.+-]+", "_", text).strip("_.")
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 9]}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 # ----------------------------------------------------------------------------------------------------- reading
@@ -119,19 +122,24 @@ def stored_records(place: Place, dag: ComputeDAG, target: Target) -> Iterator[Re
     judge = Judge[MeasureInput](
         lambda inp: inp.steps, lambda inp: least_of_computation(target, dag), lambda inp: is_program(dag, inp.steps)
     )
-    for path in place.files():
-        try:
-            own = [pair for pair in latest(path) if is_for(pair[0], target)]
-        except JournalError as error:
-            logger.warning("store of records: %s", error)
-            continue
-        yield from Believed(sorted(own, key=lambda pair: pair[1].cost), judge, str(path), logger)
+    for paths in place.files():
+        own = [pair for path in paths for pair in _readable(path) if is_for(pair[0], target)]
+        yield from Believed(sorted(own, key=lambda pair: pair[1].cost), judge, "the store", logger)
+
+
+def _readable(path: Path) -> list[Record]:
+    try:
+        return latest(path)
+    except JournalError as error:
+        logger.warning("store of records: %s", error)
+        return []
 
 
 def latest(path: Path) -> list[Record]:
     """The last record of each program of a file.  Raises JournalError when it cannot be read."""
     reader = LineReader[MeasureInput](path, load_record_from_string, logger)
-    return list({inp.steps: (inp, res) for inp, res in reader if res.ok}.values())
+    timed = sorted([pair for pair in reader if pair[1].ok], key=lambda pair: pair[1].timestamp)
+    return list({inp.steps: (inp, res) for inp, res in timed}.values())
 
 
 def best_stored(
@@ -159,10 +167,8 @@ def keep(dag: ComputeDAG, name: str, place: Place, records: Sequence[Record]) ->
     Raises JournalError when they cannot be stored, ExprError for a computation that JSON cannot hold.
     """
     path, key = stores()[0] / place.folder / place.name, dag.workload_key()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    told = None if path.exists() else line_of_computation(key, name, dag)
-    lines = [_line(key, inp, res) for inp, res in records]
-    append_lines(path, lines if told is None else [told, *lines])
+    told = line_of_computation(key, name, dag)
+    append_lines(path, [_line(key, inp, res) for inp, res in records], [] if told is None else [told])
     return path
 
 

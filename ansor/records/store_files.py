@@ -11,13 +11,14 @@ from pathlib import Path
 from te_lite.errors import TeError
 
 from ..core.in_networks import cold_in_networks, layout_in_networks
+from ..core.measure_values import MeasureInput
 from ..core.task import SearchTask
 from ..core.workloads import key_text
-from .best import best_few, ranked_records
-from .files import PathLike
+from .best import best_few, best_first, ranked_records
+from .files import LineReader, PathLike
 from .journal import rewrite_lines, scan_lines
-from .lines import Record, dump_record_to_string, workload_of
-from .notes import WORKLOAD, read_note
+from .lines import Record, believed, dump_record_to_string, load_record_from_string, logger, recorded_key, workload_of
+from .notes import WORKLOAD, learn_workload, read_note
 from .store import SUFFIX, keep, latest, own_names, place_of, stores
 
 KEPT = 5
@@ -52,10 +53,16 @@ def held() -> Iterator[Held]:
     """
     for store in stores():
         for path in sorted(store.glob(f"*/*/*/*{SUFFIX}")):
-            records = sorted(latest(path), key=lambda pair: pair[1].cost)
+            records = _best_first(path)
             device, target = path.relative_to(store).parts[:2]
             if records:
                 yield Held(path, device, target, path.stem, _told(path), tuple(records))
+
+
+def _best_first(path: Path) -> list[Record]:
+    """The records of a file that are believed (`belief.py`), best first."""
+    learn_workload(_told(path).encode())
+    return list(believed(best_first(latest(path)), str(path)))
 
 
 def _told(path: Path) -> str:
@@ -84,7 +91,7 @@ def take_in(log: PathLike) -> Counter[Path]:
     tasks = {workload_of(inp): inp.task for inp, res in ranked if res.ok}
     counts: Counter[Path] = Counter()
     for task in tasks.values():
-        found = best_few(ranked, task, KEPT)
+        found = best_few([pair for pair in ranked if recorded_key(pair[0].task) == task.target.key], task, KEPT)
         if found:
             counts[_kept(task, found)] += len(found)
     return counts
@@ -104,9 +111,16 @@ def prune() -> tuple[int, int]:
     """
     before = _own_files()
     for path in before:
-        rewrite_lines(path, partial(_lines_left, path))
+        if _is_read(path):
+            rewrite_lines(path, partial(_lines_left, path))
     after = _own_files()
     return sum(before.values()) - sum(after.values()), len(before) - len(after)
+
+
+def _is_read(path: Path) -> bool:
+    """Whether this version reads every record of a file: those of a later one are not for it to remove."""
+    reader = LineReader[MeasureInput](path, load_record_from_string, logger)
+    return sum(1 for _ in reader) > 0 and not reader.num_bad
 
 
 def _own_files() -> dict[Path, int]:
@@ -117,7 +131,7 @@ def _own_files() -> dict[Path, int]:
 
 def _lines_left(path: Path) -> list[str]:
     """The line on the computation, and those of the best few programs, best first; none of a file that is to go."""
-    best = [] if _outdone(path) else sorted(latest(path), key=lambda pair: pair[1].cost)[:KEPT]
+    best = [] if _outdone(path) else _best_first(path)[:KEPT]
     return [*filter(None, [_told(path)]), *[dump_record_to_string(*pair) for pair in best]] if best else []
 
 

@@ -18,6 +18,8 @@ from .dominator import FlowGraph
 
 PRODUCT, SOFTMAX = "nn.batch_matmul", "nn.softmax"
 DTYPES = ("float16", "bfloat16")
+LEAST = 16
+"""Rows, columns and terms of a product on tensor cores (`ansor/sketch/extra/product_roles.py`)."""
 Groups = Mapping[int, Sequence[int]]
 
 
@@ -34,7 +36,8 @@ def fuse_attention(graph: FlowGraph, roots: Sequence[int], max_depth: int) -> li
         if not _is_softmax(graph, group):
             continue
         end, scores = _product_after(graph, roots, root), _product_before(graph, members, group)
-        if end is not None and scores is not None and end not in joined:
+        taken = {*joined, *joined.values()}
+        if end is not None and scores is not None and not taken & {scores, end}:
             size = sum([len(members[r]) for r in (scores, root, end)])
             joined |= {scores: end, root: end} if size <= max_depth else {}
     return [joined.get(root, root) for root in roots]
@@ -47,10 +50,11 @@ def _is_softmax(graph: FlowGraph, group: Sequence[int]) -> bool:
 
 
 def _is_product(node: Expr) -> TypeGuard[Call]:
-    """Whether a node is a product of elements of two bytes, in batches."""
+    """Whether a node is a product of elements of two bytes, in batches of matrices that fill an instruction."""
     if not isinstance(node, Call) or not is_op(node, PRODUCT):
         return False
-    return all(isinstance(a.type, TensorType) and a.type.dtype in DTYPES for a in node.args)
+    types = [a.type for a in node.args if isinstance(a.type, TensorType)]
+    return all(t.dtype in DTYPES and min(t.shape[-2:]) >= LEAST for t in types) and len(types) == len(node.args)
 
 
 def _product_after(graph: FlowGraph, roots: Sequence[int], root: int) -> int | None:

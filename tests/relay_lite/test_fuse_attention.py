@@ -13,7 +13,7 @@ from relay_lite.ir.visit import free_vars, post_order
 from relay_lite.transform import FuseOps, ScoresInBatches
 from tests.relay_lite.test_fuse_meaning import check_group
 
-HEADS, TOKENS, SIZE = 4, 10, 8
+HEADS, TOKENS, SIZE = 4, 18, 16
 
 
 def attention(dtype: str = "float16", axis: int = -1, mask: bool = False, shown: bool = False) -> Function:
@@ -47,6 +47,25 @@ def test_attention_is_one_kernel(mask: bool) -> None:
     np.testing.assert_array_equal(run(fused, feed), run(function, feed))
     for group in group_uses(fused):
         check_group(group, "cuda", rng)
+
+
+def chained() -> Function:
+    """Attention whose result is the scores of another one."""
+    q, k, v, w = [var(name, (2, 16, 16), "float16") for name in "qkvw"]
+    body: Expr = call("nn.batch_matmul", q, k, out_dtype="float32")
+    for values in (v, w):
+        shares = call("cast", call("nn.softmax", body, axis=-1), dtype="float16")
+        body = call("nn.batch_matmul", shares, values, out_dtype="float32", transpose_b=False)
+    return Function(tuple(free_vars(body)), body)
+
+
+def test_a_product_is_of_one_attention() -> None:
+    function = chained()
+    fused = FuseOps(rows=True, moves=True)(function)
+    assert sum(name.count("batch_matmul") for name in kernels(fused)) == 3
+    rng = np.random.default_rng(5)
+    feed = {v.name: rng.standard_normal(v.shape).astype(v.dtype) for v in function.params}
+    np.testing.assert_array_equal(run(fused, feed), run(function, feed))
 
 
 @pytest.mark.parametrize("other", [attention("float32"), attention(axis=1), attention(shown=True)])

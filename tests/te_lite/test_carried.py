@@ -135,3 +135,33 @@ def test_a_value_for_each_row_is_in_all_lanes_of_the_row() -> None:
     assert (again[0] == lane).all() and (again[1] == held).all()
     whole_row, _ = instruction.d.place(lane, 2 * held)
     assert (whole_row == row).all()
+
+
+def test_other_storage_has_no_rows_of_lanes() -> None:
+    """Lanes fold rows of fragments together; a fused loop on threads means nothing to an array in memory."""
+    a, k = te.placeholder((32, 24), name="A"), te.reduce_axis((0, 24), "k")
+    b = te.compute((32,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    outer, inner = s[b].split(b.op.axis[0], 8)
+    rest, part = s[b].split(b.op.reduce_axis[0], 4)
+    s[b].reorder(outer, rest, inner, part)
+    s[b].bind(outer, "blockIdx.x")
+    s[b].bind(s[b].fuse(inner, part), "threadIdx.x")
+    with pytest.raises(LowerError, match="spatial and reduction loops are fused"):
+        te.lower(s, [a, b])
+
+
+def test_shares_that_are_read_twice_stay_divided() -> None:
+    w = Weighted()
+    twice = te.compute(w.share.shape, lambda i, j: w.share[i, j] * 2.0, name="twice")
+    s = te.Schedule(ComputeDAG([w.x, w.w, w.y, twice]))
+    with pytest.raises(ScheduleError):
+        s.postpone_division(w.share, w.y)
+
+
+def test_whole_numbers_do_not_follow() -> None:
+    """A cast to an integer is no factor that a product may be moved through."""
+    w = Weighted()
+    j = te.reduce_axis((0, 7), "j")
+    cut = te.compute((5,), lambda i: te.sum(w.term[i, j].astype("int32").astype("float32"), axis=j), name="cut")
+    assert carried(op(cut), op(w.top), ComputeDAG([w.x, cut]).ops) is None

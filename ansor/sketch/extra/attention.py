@@ -107,7 +107,10 @@ def attention_of(ctx: SketchContext, state: State) -> Attention | None:
     if not isinstance(term, ComputeOp) or term.reduction is not None or not isinstance(whole, ComputeOp):
         return None
     made = Attention(scores, found.extreme, term, part.compute, whole, sums, of_scores, of_sums)
-    stored = root_of(state, sums) in state.dag.outputs
+    keys, read_by = [op.key for op in state.ops], state.access.read_by
+    own = set(read_by[of_sums.a.stage]) == {sums}
+    own = own and set(read_by[keys.index(term.key)]) == {of_sums.a.stage, keys.index(whole.key)}
+    stored = own and root_of(state, sums) in state.dag.outputs
     return made if stored and _fits_together(state, made, total) else None
 
 
