@@ -18,7 +18,7 @@ from ansor.sketch.extra.attention import attention_of, grains, registers, shared
 from ansor.sketch.rule import SketchContext
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
-from te_lite import Tensor
+from te_lite import Tensor, topi
 from te_lite.dag import ComputeDAG
 from te_lite.interp import run
 from te_lite.python_text import python_names, python_schedule
@@ -180,21 +180,30 @@ def test_steps_are_recorded_and_written_as_python() -> None:
     assert names["s"].state == state
 
 
-def without(**changes: str) -> list[Tensor]:
-    """Attention that the rule does not know: in another dtype, or with scores that are read twice."""
-    tensors = Case((1, 32, 32, 32), dtype=changes.get("dtype", "float16")).tensors()
-    return tensors
-
-
 def test_other_computations_have_no_such_sketch() -> None:
-    assert sketches(without(dtype="float32")) == []
-    assert sketches(without(), "c") == []
-    assert sketches(without(), "cuda -arch=sm_75") == []
-    tensors = without()
+    assert sketches(Case((1, 32, 32, 32), dtype="float32").tensors()) == []
+    tensors = Case((1, 32, 32, 32)).tensors()
+    assert sketches(tensors, "c") == []
+    assert sketches(tensors, "cuda -arch=sm_75") == []
     assert len(sketches(tensors)) > 0
     out = tensors[-1]
     twice = te.compute(out.shape, lambda b, i, c: out[b, i, c] + out[b, c, i], name="twice")
     assert sketches([*tensors[:-1], twice]) == []
+
+
+def test_attention_of_the_operator_library() -> None:
+    """Its softmax keeps terms, shares and their casts apart, as graphs of networks have it."""
+    q, k, v = [te.placeholder((2, 33, 32), name=name, dtype="float16") for name in "QKV"]
+    scores = topi.multiply(topi.nn.batch_matmul(q, k, out_dtype="float32"), 0.25)
+    shares = topi.cast(topi.nn.softmax(scores), "float16")
+    out = topi.cast(topi.nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), "float16")
+    case, tensors = Case((2, 33, 33, 32)), [q, k, v, out]
+    arrays = case.inputs(np.random.default_rng(7))
+    result = poisoned((2, 33, 32), "float16")
+    run(te.lower(sketches(tensors)[-1], tensors), [*arrays, result])
+    check(case, result, arrays)
+    both = te.compute(shares.shape, lambda b, i, j: shares[b, i, j] + te.const(1.0, "float16"), name="both")
+    assert sketches([q, k, v, out, both]) == []
 
 
 def test_sketches_fit_a_thread() -> None:

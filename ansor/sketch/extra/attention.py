@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from te_lite.carried import carried, share
+from te_lite.carried import share
 from te_lite.expr import Expr, Load
 from te_lite.lanes import ceildiv
 from te_lite.mma import ROWS, Mma
@@ -107,11 +107,18 @@ def attention_of(ctx: SketchContext, state: State) -> Attention | None:
     if not isinstance(term, ComputeOp) or term.reduction is not None or not isinstance(whole, ComputeOp):
         return None
     made = Attention(scores, found.extreme, term, part.compute, whole, sums, of_scores, of_sums)
-    keys, read_by = [op.key for op in state.ops], state.access.read_by
-    own = set(read_by[of_sums.a.stage]) == {sums}
-    own = own and set(read_by[keys.index(term.key)]) == {of_sums.a.stage, keys.index(whole.key)}
+    keys = [op.key for op in state.ops]
+    ends = {of_sums.a.stage, keys.index(whole.key)}
+    own = set(state.access.read_by[of_sums.a.stage]) == {sums} and _leads_to(state, keys.index(term.key), ends)
     stored = own and root_of(state, sums) in state.dag.outputs
     return made if stored and _fits_together(state, made, total) else None
+
+
+def _leads_to(state: State, k: int, ends: set[int]) -> bool:
+    """Whether stage k is read for the stages `ends` alone, by these or by what they read element by element."""
+    readers = set(state.access.read_by[k]) - ends
+    apart = any(state.stages[r].op.reduce_axis or state.access.is_output(r) for r in readers)
+    return not apart and all(_leads_to(state, r, ends) for r in readers)
 
 
 def root_of(state: State, sums: int) -> Tensor:
@@ -137,20 +144,13 @@ def _fits_together(state: State, made: Attention, total: ComputeOp) -> bool:
     shapes = [op.shape for op in (made.term, made.part)]
     one = one and shapes == [scores.shape] * 2 and made.extreme.shape == made.whole.shape == scores.shape[:-1]
     one = one and (made.of_sums.a.side, made.of_sums.a.terms) == (space - 2, space - 1) and made.of_sums.n == space - 1
-    law = carried(made.whole, made.extreme, state.ops) if one else None
-    return law is not None and made.extreme.reduction is not None and _reads_own(scores.output(), made, state)
+    return one and _reads_own(state, made.scores)
 
 
-def _reads_own(scores: Tensor, made: Attention, state: State) -> bool:
-    """Whether the scores are read at the points of the terms, and by nothing else that is no such point."""
-    readers = [s.compute for s in state.stages if not s.is_placeholder]
-    for op in readers:
-        axes = (*op.axis, *op.reduce_axis)
-        for body in op.body:
-            for x in walk(body):
-                if isinstance(x, Load) and x.tensor == scores and tuple(x.indices) != axes:
-                    return False
-    return True
+def _reads_own(state: State, scores: int) -> bool:
+    """Whether the scores are read at the points of their readers alone."""
+    reads = [(state.ops[r], at) for r, found in state.access.read_by[scores].items() for at in found]
+    return all(tuple(at) == (*op.axis, *op.reduce_axis) for op, at in reads)
 
 
 # --------------------------------------------------------------------------------------------------------- numbers
