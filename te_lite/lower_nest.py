@@ -136,8 +136,10 @@ class NestBuilder:
     def _storage(self, k: int) -> list[Buffer]:
         """What is allocated around the nest of stage k: its storage, and that of stages computed along its loops."""
         low = self.low
+        if low.stages[k].along:
+            return []
         along = [c for c, s in enumerate(low.stages) if s.along and s.attach is not None and s.attach.stage == k]
-        return [b for c in (*along, *([] if low.stages[k].along else [k])) for b in low.own_buffers(c)[::-1]]
+        return [b for c in (*along, k) for b in low.own_buffers(c)[::-1]]
 
     # ------------------------------------------------------------------------------ what is computed along a loop
 

@@ -9,13 +9,10 @@ from te_lite.errors import require
 
 from ..core.errors import TaskError
 from ..core.wording import counted
+from ..policy.effort import EFFORTS, FULL, NONE, QUICK, QUICK_SECONDS, QUICK_TRIALS
 from ..policy.promise import AUTO
 
 LIMIT = "stop tuning after so many seconds"
-NONE, QUICK, FULL = "none", "quick", "full"
-EFFORTS = (NONE, QUICK, FULL)
-QUICK_SECONDS, QUICK_TRIALS = 10.0, 128
-"""What a task gets at most with `--effort quick`; less where nothing more is to be had."""
 
 
 def add_budget(parser: Any, trials: int, what: str) -> None:

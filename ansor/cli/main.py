@@ -127,19 +127,19 @@ def _recorded(log: Path, task: SearchTask) -> int:
 
 def _show_choice(policy: SketchPolicy, log: Path | None) -> int:
     """Print the program that the store has, else the one that the model likes best, which nobody measured."""
-    if log is not None and log.is_file() and log.stat().st_size > 0:
-        policy.continue_from(log, list(believed_records(log)))
     task = policy.task
     stored = best_stored(task.compute_dag, task.target, task.layout_rewrite_option)
     if stored is not None:
         print(f"the best of the store for {task.title} on {task.target}, {seconds_text(stored[1].cost)}:")
         print(task.compute_dag.print_python_code_from_state(MeasureInput(task, steps=stored[0].steps).state))
         return 0
+    if log is not None and log.is_file() and log.stat().st_size > 0:
+        policy.continue_from(log, list(believed_records(log)))
     state = policy.choice()
     if state is None:
-        raise NoRecordError(f"{policy.task.title}: every program is measured, the model has none to choose")
-    print(f"the model's choice for {policy.task.title} on {policy.task.target}, not measured (--trials 0):")
-    print(policy.task.compute_dag.print_python_code_from_state(state))
+        raise NoRecordError(f"{task.title}: every program is measured, the model has none to choose")
+    print(f"the model's choice for {task.title} on {task.target}, not measured (--trials 0):")
+    print(task.compute_dag.print_python_code_from_state(state))
     return 0
 
 

@@ -142,9 +142,7 @@ def latest(path: Path) -> list[Record]:
     return list({inp.steps: (inp, res) for inp, res in timed}.values())
 
 
-def best_stored(
-    dag: ComputeDAG, target: Target, layout: LayoutRewriteOption, cold: bool = False
-) -> Record | None:  # fmt: skip
+def best_stored(dag: ComputeDAG, target: Target, layout: LayoutRewriteOption, cold: bool = False) -> Record | None:
     """The best program that is known of a computation for the first device of a target.
 
     None where the stores hold none, are off, or this machine lacks the device or its compiler.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ansor.cli.budget import NONE
+from ansor.policy.effort import NONE
 from te_lite.errors import require
 
 from ..frontend.torch.traced import decomposed

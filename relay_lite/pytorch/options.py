@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ansor.cli.budget import EFFORTS, NONE, QUICK, QUICK_SECONDS, QUICK_TRIALS
 from ansor.core.target import HALVES, PRECISIONS, Target
+from ansor.policy.effort import EFFORTS, NONE, QUICK, QUICK_SECONDS, QUICK_TRIALS
 from ansor.policy.promise import AUTO
 from ansor.records.store import stores
 from te_lite.errors import require

@@ -11,9 +11,10 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cli.budget import QUICK_SECONDS, QUICK_TRIALS, check_budget, early_stopping, settle
+from ansor.cli.budget import check_budget, early_stopping, settle
 from ansor.cli.main import _parser
 from ansor.offline.analytical import AnalyticalRunner
+from ansor.policy.effort import QUICK_SECONDS, QUICK_TRIALS
 from ansor.policy.promise import Promise
 from tests.workloads import matmul
 
