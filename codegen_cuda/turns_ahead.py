@@ -27,7 +27,13 @@ from .staged_copies import staged
 
 SETS = 2
 MOST_POINTS, MOST_STEPS = 2048, 32
-"""Multiply-adds, and steps, that are written out: 32 KB of instructions."""
+"""Multiply-adds, and steps, that are written out: 32 KB of instructions.
+
+Where the stage has an `auto_unroll_max_step`, that many multiply-adds, and two steps at least.  In which banks the
+compiler puts sums and operands (`outer_product.py`) changes with what is written out, by luck: of one product of
+50257 x 128 x 768, groups of 2, 4, 8 and 32 steps cost 1.03, 1.30, 1.40 and 1.14 cycles a multiply-add.  So it is a
+decision of the search.
+"""
 WORD = 4
 
 Env = Mapping[Var, Expr]
@@ -102,7 +108,8 @@ class Turns:
 
     def _all_but_one(self, count: int) -> Iterator[Stmt]:
         """The steps but for the last one: as many written out as are not too long, and a loop over such groups."""
-        most = min(MOST_POINTS // self.work.points, MOST_STEPS)
+        limit = min(self.steps[-1].limit or MOST_POINTS, MOST_POINTS)
+        most = min(limit // self.work.points, MOST_STEPS)
         size = max([n for n in range(SETS, most + 1, SETS) if count % n == 0], default=SETS)
         step, rest = self._var("step", size), self._var("step", size - 1)
         if count > size:

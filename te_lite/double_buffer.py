@@ -198,15 +198,15 @@ class _Pass:
         inner = seq(publish, following, self.visit(current, True))
         kind = ForKind.UNROLLED if all(x.kind is ForKind.UNROLLED for x in nest) else ForKind.SERIAL
         again = [Barrier()] if repeated and turns % pipeline.tiles else []
-        return allocated(list(tiles.values()), seq(*again, *before, For(turn, turns, kind, inner)))
+        return allocated(
+            list(tiles.values()), seq(*again, *before, For(turn, turns, kind, inner, limit=nest[-1].limit))
+        )
 
     def _turn_var(self, nest: Sequence[For], turns: int) -> Var:
         """The variable that counts the turns: that of the loop itself when there is one only."""
         if len(nest) == 1:
             return nest[0].var
-        var = self.facts.new_var("_".join(x.var.name for x in nest), turns)
-        self.facts.unroll_steps[var] = self.facts.unroll_steps.get(nest[-1].var, 0)
-        return var
+        return self.facts.new_var("_".join(x.var.name for x in nest), turns)
 
     def _at(self, stmts: Iterable[Stmt], nest: Sequence[For], tiles: Mapping[Buffer, Buffer], turn: Expr) -> list[Stmt]:
         """Statements of turn number `turn`, on the tile of that turn."""

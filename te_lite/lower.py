@@ -105,7 +105,7 @@ def sink_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
 
 def unroll_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:
     """Loops are unrolled as their stages ask."""
-    return unroll_loops(nest, facts.unroll_steps, facts.simplifier)
+    return unroll_loops(nest, facts.simplifier)
 
 
 def turns_pass(facts: Facts, k: int, nest: Stmt) -> Stmt:

@@ -50,7 +50,6 @@ class Facts:
         self.grown: dict[int, Grown] = {}
         self.followers = checked(self.state)
         self.minima = [[self.linear_expr(r.min) for r in self.regions(k)] for k in range(len(self.stages))]
-        self.unroll_steps: dict[Var, int] = {}
         for k in range(len(self.stages)):
             self._check_storage(k)
             self._make_buffers(k)

@@ -181,8 +181,7 @@ class NestBuilder:
         var = self.low.vars[k][it.uid] if var is None else var
         if not isinstance(var, Var) or it.annotation in BLOCKS or it.annotation in THREADS:
             return body
-        self.low.unroll_steps[var] = self._unroll_step(k)
-        return For(var, it.length, _KIND[it.annotation], body)
+        return For(var, it.length, _KIND[it.annotation], body, limit=self._unroll_step(k))
 
     def _unroll_step(self, k: int) -> int:
         """The pragma of the stage, or of the nearest stage around it that has one."""

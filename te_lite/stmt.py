@@ -54,6 +54,7 @@ class For:
     """`kind` BLOCK and THREAD carry their axis in `tag` (`blockIdx.x`, `threadIdx.x`, ...).
 
     A TENSORIZED loop is, with all inside, one instruction of an accelerator; only nests for those have it.
+    `limit` is the `auto_unroll_max_step` of its stage: statements that it may become by unrolling; 0 says none.
     """
 
     var: Var
@@ -61,6 +62,7 @@ class For:
     kind: ForKind
     body: Stmt
     tag: str = ""
+    limit: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,6 @@ loops stay loops, for the compiler of the emitted source to unroll.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from .expr import BufferLoad, Const, Expr, Select, Var, as_expr, same
@@ -34,9 +33,9 @@ MAX_DEPTH = 8
 MAX_COPIES = 8192
 
 
-def unroll_loops(s: Stmt, max_steps: Mapping[Var, int], simplifier: Simplifier) -> Stmt:
-    """Mark loops as UNROLLED by the limit of each loop variable, and expand the constant selections."""
-    return _Writer(simplifier).expand(_mark(s, max_steps).stmt)
+def unroll_loops(s: Stmt, simplifier: Simplifier) -> Stmt:
+    """Mark loops as UNROLLED by the limit of each, and expand the constant selections."""
+    return _Writer(simplifier).expand(_mark(s).stmt)
 
 
 @dataclass(frozen=True)
@@ -49,21 +48,21 @@ class _Marked:
     flat: bool
 
 
-def _mark(s: Stmt, max_steps: Mapping[Var, int]) -> _Marked:
+def _mark(s: Stmt) -> _Marked:
     match s:
         case For():
-            return _mark_loop(s, _mark(s.body, max_steps), max_steps.get(s.var, 0))
+            return _mark_loop(s, _mark(s.body))
         case Store() | WarpMultiply() | WarpLoad():
             return _Marked(s, 1, 0, True)
-    parts = [_mark(b, max_steps) for b in bodies(s)]
+    parts = [_mark(b) for b in bodies(s)]
     new = with_bodies(s, tuple([p.stmt for p in parts]))
     depth = max([p.depth for p in parts], default=0)
     return _Marked(new, sum(p.steps for p in parts), depth, all(p.flat for p in parts))
 
 
-def _mark_loop(loop: For, body: _Marked, max_steps: int) -> _Marked:
+def _mark_loop(loop: For, body: _Marked) -> _Marked:
     steps = body.steps * loop.extent
-    fits = body.flat and body.depth <= MAX_DEPTH and steps <= max_steps
+    fits = body.flat and body.depth <= MAX_DEPTH and steps <= loop.limit
     if loop.kind is ForKind.UNROLLED or (loop.kind is ForKind.SERIAL and fits):
         return _Marked(replace(loop, body=body.stmt, kind=ForKind.UNROLLED), steps, body.depth + 1, body.flat)
     flat = body.flat and loop.kind is ForKind.VECTORIZED

@@ -35,6 +35,7 @@ from te_lite.step import (
     FollowSplit,
     Fuse,
     Pipeline,
+    Pragma,
     Reorder,
     Split,
     Step,
@@ -195,6 +196,16 @@ def test_the_barrier_comes_before_the_last_step() -> None:
     turns = source[source.index("for (int k_0") :]
     steps, last = turns.index("v_step"), turns.index("__syncthreads();")
     assert steps < last < turns.rindex("+=") and turns.count("__syncthreads();") == 1
+
+
+@pytest.mark.parametrize(("limit", "loops"), [(0, ["7"]), (16, ["3", "2"]), (32, ["4", "3"])])
+def test_steps_are_written_out_as_far_as_their_stage_says(limit: int, loops: list[str]) -> None:
+    """8 sums a thread, and 8 steps a turn, the last of which stands behind the barrier: groups, and steps of a group."""
+    tile = product(32, 16, 24, (1, 4, 2, 2), (1, 4, 2, 1), (2, 4), 4)
+    state = replay(tile.dag, [*tile.steps, Pragma(4, 0, f"auto_unroll_max_step${limit}")])
+    func = te.lower(state)
+    assert re.findall(r"int (?:group|v_step\w*) = 0; \w+ < (\d+)", emit(func).source) == loops
+    assert result(changed(func)[0]) == result(func)
 
 
 def test_copies_that_turn_go_through_registers() -> None:
