@@ -200,7 +200,7 @@ def test_the_barrier_comes_before_the_last_step() -> None:
 
 @pytest.mark.parametrize(("limit", "loops"), [(0, ["7"]), (16, ["3", "2"]), (32, ["4", "3"])])
 def test_steps_are_written_out_as_far_as_their_stage_says(limit: int, loops: list[str]) -> None:
-    """8 sums a thread, and 8 steps a turn, the last of which stands behind the barrier: groups, and steps of a group."""
+    """8 sums a thread, 8 steps a turn, the last one behind the barrier: groups of steps, and steps of a group."""
     tile = product(32, 16, 24, (1, 4, 2, 2), (1, 4, 2, 1), (2, 4), 4)
     state = replay(tile.dag, [*tile.steps, Pragma(4, 0, f"auto_unroll_max_step${limit}")])
     func = te.lower(state)
