@@ -13,11 +13,11 @@ import pytest
 
 import ansor
 from ansor.core.baseline import Baseline
-from ansor.policy.default_schedule import default_state
 from ansor.records.best import best_few, ranked_records, settled_records
 from ansor.records.confirmed import SettledReader, confirm_line, read_turns
 from ansor.records.dispatch import ApplyHistoryBest
 from ansor.records.notes import CONFIRM
+from tests.ansor.default_programs import default_of
 from tests.ansor.fake_measure import ReadyBuilder
 
 CLOCK = itertools.count(1_700_000_000)
@@ -175,8 +175,7 @@ class InTurns:
         self.compared: list[int] = []
 
     def run(self, inp: Any, built: Any) -> ansor.MeasureResult:
-        default = default_state(inp.task)
-        if not inp.steps or (default is not None and inp.steps == default.steps):
+        if not inp.steps or inp.steps == default_of(inp.task).steps:
             return result(1.0)
         self.ran += 1
         return result(self.ran * 1e-3)

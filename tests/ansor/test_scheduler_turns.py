@@ -12,11 +12,11 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.policy import default_schedule
-from ansor.policy.default_schedule import default_state
 from ansor.records.baselines import baselines_of
 from ansor.records.best import history
 from ansor.scheduler.restore import restore, settled
 from ansor.sketch.plain import untuned_state
+from tests.ansor.default_programs import default_of
 from tests.ansor.fake_measure import ReadyBuilder
 from tests.workloads import matmul
 
@@ -53,8 +53,7 @@ def is_untuned(inp: ansor.MeasureInput) -> bool:
 
 
 def is_default(inp: ansor.MeasureInput) -> bool:
-    state = default_state(inp.task)
-    return state is not None and inp.steps == state.steps
+    return inp.steps == default_of(inp.task).steps
 
 
 @pytest.fixture(params=["c", "cuda"])

@@ -20,6 +20,7 @@ from ansor.policy.default_schedule import default_state
 from ansor.records.baselines import baselines_of
 from ansor.records.notes import DEFAULT, UNTUNED
 from ansor.sketch.plain import untuned_state
+from tests.ansor.default_programs import default_of
 from tests.ansor.fake_measure import ReadyBuilder
 from tests.workloads import matmul
 
@@ -33,7 +34,7 @@ class Paired:
         self.compared: list[int] = []
 
     def _seconds(self, inp: ansor.MeasureInput) -> float:
-        seconds = {untuned_state(inp.task).steps: self.untuned, default_steps(inp.task): self.default}
+        seconds = {untuned_state(inp.task).steps: self.untuned, default_of(inp.task).steps: self.default}
         return seconds.get(inp.steps, 2e-3)
 
     def run(self, inp: ansor.MeasureInput, built: Any) -> ansor.MeasureResult:

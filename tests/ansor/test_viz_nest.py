@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.policy.default_schedule import default_state
 from ansor.sketch import generate_sketches
 from ansor.viz.nest import LoopBox, Node, StageBox, Statement, nest_of
 from ansor.viz.nest_picture import draw_nest
@@ -20,6 +20,7 @@ from te_lite.bounds import infer_bounds
 from te_lite.loop_scope import enclosing_loops
 from te_lite.state import INLINED, State
 from te_lite.text import op_lines
+from tests.ansor.default_programs import default_of
 from tests.workloads import matmul
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,18 +34,17 @@ def words(svg: str) -> list[str]:
     return [x.text or "" for x in shapes(svg).iter(f"{SVG}text")]
 
 
+@cache
 def task_of(target: str) -> ansor.SearchTask:
     return ansor.SearchTask(matmul, (64, 48, 32), target=target)
 
 
-def programs() -> Iterator[Any]:
-    for target in ("c", "cuda"):
-        task = task_of(target)
-        state = default_state(task)
-        assert state is not None
-        yield pytest.param(state, id=target)
+@pytest.fixture(scope="module", params=["c", "cuda", "conv"])
+def state(request: pytest.FixtureRequest) -> State:
+    if request.param != "conv":
+        return default_of(task_of(request.param))
     conv = ansor.SearchTask("conv2d_layer", args=(1, 6, 6, 8, 4, 3, 3, (1, 1), (1, 1)), target="cuda")
-    yield pytest.param(default_state(conv), id="conv")
+    return default_of(conv)
 
 
 def walked(nodes: tuple[Node, ...], loops: tuple[LoopBox, ...] = ()) -> Iterator[tuple[Node, tuple[LoopBox, ...]]]:
@@ -55,7 +55,6 @@ def walked(nodes: tuple[Node, ...], loops: tuple[LoopBox, ...] = ()) -> Iterator
             yield from walked(node.inside, (*loops, node) if isinstance(node, LoopBox) else loops)
 
 
-@pytest.mark.parametrize("state", list(programs()))
 def test_every_loop_stands_once_with_its_extent(state: State) -> None:
     stages = infer_bounds(state).state.stages
     found = sorted([(x.name, x.turns) for x, _ in walked(nest_of(state)) if isinstance(x, LoopBox)])
@@ -66,7 +65,6 @@ def test_every_loop_stands_once_with_its_extent(state: State) -> None:
         assert f"{name} in 0..{turns}" in drawn
 
 
-@pytest.mark.parametrize("state", list(programs()))
 def test_statements_stand_in_the_loops_that_are_around_them(state: State) -> None:
     stages = infer_bounds(state).state.stages
     loops = {
@@ -112,7 +110,7 @@ def test_a_sketch_has_open_extents() -> None:
 
 
 def test_boxes_lie_inside_and_text_has_room() -> None:
-    root = shapes(draw_nest(default_state(task_of("cuda")) or te.ComputeDAG(matmul(4, 4, 4)).init_state, "a matmul"))
+    root = shapes(draw_nest(default_of(task_of("cuda")), "a matmul"))
     width, height = float(root.get("width", 0)), float(root.get("height", 0))
     for box in root.iter(f"{SVG}rect"):
         x, y, w, h = [float(box.get(name, 0)) for name in ("x", "y", "width", "height")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.main import main
-from ansor.policy.default_schedule import default_state
 from ansor.sketch import generate_sketches
 from ansor.viz.boxes import Box
 from ansor.viz.step_frames import step_frames
@@ -22,16 +21,17 @@ from te_lite.python_text import python_schedule, python_steps
 from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.text import op_lines
+from tests.ansor.default_programs import default_of
 from tests.ansor.test_report import Page
 from tests.workloads import matmul
 
 
-def states() -> Iterator[Any]:
-    for target in ("c", "cuda"):
-        task = ansor.SearchTask(matmul, (64, 48, 32), target=target)
-        yield pytest.param(default_state(task), id=target)
-        sketches = generate_sketches(task.compute_dag, task.target, task.hardware_params)
-        yield pytest.param(sketches[0], id=f"sketch {target}")
+@pytest.fixture(scope="module", params=["c", "sketch c", "cuda", "sketch cuda"])
+def state(request: pytest.FixtureRequest) -> State:
+    task = ansor.SearchTask(matmul, (64, 48, 32), target=request.param.split()[-1])
+    if request.param.startswith("sketch"):
+        return generate_sketches(task.compute_dag, task.target, task.hardware_params)[0]
+    return default_of(task)
 
 
 def lines(boxes: Sequence[Box]) -> list[tuple[str, str]]:
@@ -47,7 +47,6 @@ def counted(boxes: Sequence[Box], kind: str) -> Counter[str]:
     return Counter([line for line, kinds in lines(boxes) if kind in kinds.split()])
 
 
-@pytest.mark.parametrize("state", list(states()))
 def test_frames_follow_the_steps(state: State) -> None:
     frames = step_frames(state)
     assert [f.letters for f in frames] == [step.tag for step in state.steps]
@@ -64,7 +63,6 @@ def test_frames_follow_the_steps(state: State) -> None:
         assert not gone & new
 
 
-@pytest.mark.parametrize("state", list(states()))
 def test_lines_of_steps_are_those_of_shorter_schedules(state: State) -> None:
     parts = python_steps(state)
     for k in range(len(state.steps) + 1):

@@ -13,7 +13,7 @@ from ...core.errors import TaskError
 from ...core.hardware import HardwareParams
 from ...core.options import SketchOptions
 from ...core.target import Target
-from ..generate import generate_sketches
+from ..generate import ordinary_sketches
 from ..rule import SketchContext
 from .attention import attention_sketches
 from .double_buffer import double_buffered
@@ -34,21 +34,16 @@ from .transposed_shared import transposed
 Rule = Callable[[SketchContext], list[State]]
 
 
-def _ordinary(ctx: SketchContext) -> list[State]:
-    """The sketches of Ansor's rules."""
-    return generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)
-
-
 def _register_tiles(ctx: SketchContext) -> list[State]:
     """Ansor's sketches of products with tiles fetched ahead, transposed where they are read in strides."""
-    return register_tiled(ctx, _changed(_ordinary, lambda s: transposed(s) or s, double_buffered)(ctx))
+    return register_tiled(ctx, _changed(ordinary_sketches, lambda s: transposed(s) or s, double_buffered)(ctx))
 
 
-def _changed(rule: Rule, *changes: Callable[[State], State | None]) -> Rule:
+def _changed(rule: Callable[[SketchContext], Sequence[State]], *changes: Callable[[State], State | None]) -> Rule:
     """The sketches of another rule for GPUs, each with all changes; without those that one does not apply to."""
 
     def sketches(ctx: SketchContext) -> list[State]:
-        found = rule(ctx) if ctx.target.is_gpu else []
+        found = list(rule(ctx)) if ctx.target.is_gpu else []
         for change in changes:
             found = [s for s in map(change, found) if s is not None]
         return found
@@ -63,13 +58,13 @@ EXTRA_RULES: dict[str, Rule] = {
     "long_rows": long_row_sketches,
     "packed_read": packed_read_sketches,
     "micro_kernel": micro_kernel_sketches,
-    "padded_shared": _changed(_ordinary, padded),
-    "double_buffer": _changed(_ordinary, double_buffered),
+    "padded_shared": _changed(ordinary_sketches, padded),
+    "double_buffer": _changed(ordinary_sketches, double_buffered),
     "skinny": skinny_sketches,
-    "transposed_shared": _changed(_ordinary, transposed),
+    "transposed_shared": _changed(ordinary_sketches, transposed),
     "split_reduction_ahead": _changed(split_reduction_sketches, double_buffered),
-    "padded_shared_ahead": _changed(_ordinary, padded, double_buffered),
-    "transposed_shared_ahead": _changed(_ordinary, transposed, double_buffered),
+    "padded_shared_ahead": _changed(ordinary_sketches, padded, double_buffered),
+    "transposed_shared_ahead": _changed(ordinary_sketches, transposed, double_buffered),
     "register_tiles": _register_tiles,
     "sliced_tiles": sliced_sketches,
     "tensor_core": tensor_core_sketches,
@@ -82,8 +77,9 @@ def extra_rules(asked: str) -> tuple[str, ...]:
     """The rules that a parameter names, with commas; `all` is all.  Raises TaskError for one that is unknown."""
     names = tuple(EXTRA_RULES if asked == "all" else [name.strip() for name in asked.split(",") if name.strip()])
     for name in names:
-        law = f"the rule is unknown, {did_you_mean(name, EXTRA_RULES)}known are {', '.join(EXTRA_RULES)}"
-        require(name in EXTRA_RULES, TaskError, "extra_sketch_rules", law, got=name)
+        if name not in EXTRA_RULES:
+            law = f"the rule is unknown, {did_you_mean(name, EXTRA_RULES)}known are {', '.join(EXTRA_RULES)}"
+            raise TaskError(f"extra_sketch_rules: {law}, got {name!r}")
     return names
 
 

@@ -23,7 +23,7 @@ from te_lite.step import CacheWrite, RFactor
 from te_lite.visit import free_vars
 
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
-from ..generate import generate_sketches
+from ..generate import ordinary_sketches
 from ..predicates import has_reduce_iter, loop_length, may_be_computed_at, needs_tiling, producers
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
@@ -147,7 +147,7 @@ def injective_sketches(ctx: SketchContext) -> list[State]:
     """The ordinary sketches with plain stages coarsened: on a GPU an output, once for each grain; on a CPU, where a
     program has no other stages, all outputs and short reductions at once."""
     out: list[State] = []
-    for sketch in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options):
+    for sketch in ordinary_sketches(ctx):
         own = [k for k, s in enumerate(sketch.stages) if not s.is_placeholder and s.where != INLINED]
         plain = [k for k in own if is_plain(sketch, k)]
         if ctx.target.is_gpu:

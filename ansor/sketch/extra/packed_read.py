@@ -23,7 +23,7 @@ from te_lite.tensor import PlaceholderOp
 from ...core.schedule_primitives import compute_at
 from ...layout.reading_order import FREE
 from ..cache_rules import fetch_loop
-from ..generate import generate_sketches
+from ..generate import ordinary_sketches
 from ..predicates import needs_tiling
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
@@ -97,5 +97,5 @@ def packed_read_sketches(ctx: SketchContext) -> list[State]:
     """The ordinary CPU sketches that have something to pack."""
     if ctx.target.is_gpu:
         return []
-    found = [packed(ctx, s) for s in generate_sketches(ctx.dag, ctx.target, ctx.hardware, options=ctx.options)]
+    found = [packed(ctx, s) for s in ordinary_sketches(ctx)]
     return [s for s in found if s is not None]

@@ -11,6 +11,7 @@ each factor.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import ClassVar
 
 from te_lite.expr import Expr
@@ -198,10 +199,34 @@ def with_whole_parts(sketch: State) -> State:
     return replay(sketch.dag, steps)
 
 
+class SuitableFactors(SplitReduction):
+    """Splits nothing, and notes the factors that would suit a reduction."""
+
+    def __init__(self) -> None:
+        self.found: set[int] = set()
+
+    def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
+        self.found.update(split_factors(ctx, state, k))
+        return Condition.SKIP
+
+
+def suitable_factors(ctx: SketchContext) -> list[int]:
+    """The factors by which something is split on a way down: up to the first split all ways are those without one."""
+    note = SuitableFactors()
+    derive(ctx, (note, *split_rules(ctx, 1)[1:]), ctx.dag.init_state, len(ctx.dag.ops) - 1)
+    return sorted(note.found)
+
+
 def split_reduction_sketches(ctx: SketchContext) -> list[State]:
     """For each factor the sketches in which every reduction that it suits is split by it."""
+    return list(_made(ctx, default_rules(ctx.target)))
+
+
+@lru_cache(maxsize=4)
+def _made(ctx: SketchContext, _: tuple[SketchRule, ...]) -> tuple[State, ...]:
+    """Of the same context and rules they are made once: other rules begin with them."""
     out: list[State] = []
-    for factor in sorted({*TILED_FACTORS, *PLAIN_FACTORS}):
+    for factor in suitable_factors(ctx):
         made = derive(ctx, split_rules(ctx, factor), ctx.dag.init_state, len(ctx.dag.ops) - 1)
         out += [with_whole_parts(s) for s in made if any(isinstance(step, RFactor) for step in s.steps)]
-    return out
+    return tuple(out)
