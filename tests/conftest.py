@@ -10,6 +10,7 @@ import os
 
 import pytest
 
+from ansor.policy.sketch_policy import SketchPolicy
 from te_lite.errors import UnsafeError
 from te_lite.lower_facts import Facts
 from te_lite.stmt import Stmt
@@ -43,6 +44,16 @@ OF_THE_COMPILER = ("te_lite", "codegen_c", "codegen_cuda", "arithmetic")
 def verify_after_every_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.path.parent.name in OF_THE_COMPILER and "unverified" not in request.keywords:
         monkeypatch.setattr(lowering, "PASSES", tuple(verified(p) for p in lowering.PASSES))
+
+
+SMALL_POPULATION = 128
+"""Programs that evolve in a search of a test which does not say how many: a sixteenth of what a user's search has."""
+
+
+@pytest.fixture(autouse=True)
+def evolve_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION}
+    monkeypatch.setattr(SketchPolicy, "DEFAULT_PARAMS", params)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,10 +20,11 @@ from te_lite.tensor import ComputeOp
 
 from ..core.task import SearchTask
 from ..cost_model.analytical_model import AnalyticalModel
+from ..cost_model.shipped import ShippedModel, shipped_model
 from ..sketch.plain import plain_state, untuned_state
 from ..space.choices import Group
 from ..space.states import concrete
-from .scoring import Scorer, unmeasured
+from .scoring import WEIGHT_OF_ESTIMATE, Scorer, weighed
 from .sketch_policy import SketchPolicy
 
 DRAWN = 128
@@ -89,22 +90,30 @@ def drawn_states(task: SearchTask, better_than: float = -np.inf) -> Iterator[Sta
     estimate = Scorer(task, AnalyticalModel())
     drawn = [(value, g, k) for g in groups for k, value in enumerate(estimate(g).tolist()) if value > better_than]
     best = sorted(drawn, key=lambda entry: -entry[0])[:LOOKED_AT]
-    for group, k in _ranked(task, [(group, k) for _, group, k in best])[:TRIED]:
+    for group, k in _ranked(task, best)[:TRIED]:
         yield concrete(group.variant, group.rows[k], task.target, task.hardware_params)
 
 
-def _ranked(task: SearchTask, drawn: Sequence[tuple[Group, int]]) -> list[tuple[Group, int]]:
-    """Rows of groups, best first by the models that need no measurement."""
-    rows: dict[int, list[int]] = {}
-    for group, k in drawn:
-        rows.setdefault(id(group), []).append(k)
-    groups, score = {id(group): group for group, _ in drawn}, unmeasured(task)
-    scored = [
-        (value, groups[name], k)
-        for name, ks in rows.items()
-        for k, value in zip(ks, score(Group(groups[name].variant, groups[name].rows[ks])).tolist(), strict=True)
-    ]
+def _ranked(task: SearchTask, drawn: Sequence[tuple[float, Group, int]]) -> list[tuple[Group, int]]:
+    """Rows of groups with the scores of the analytical model, best first by the models that need no measurement."""
+    entries: dict[int, list[tuple[float, Group, int]]] = {}
+    for entry in drawn:
+        entries.setdefault(id(entry[1]), []).append(entry)
+    shipped = shipped_model(task.target)
+    scored = [(value, group, k) for found in entries.values() for value, group, k in _looked_at(task, shipped, found)]
     return [(group, k) for _, group, k in sorted(scored, key=lambda entry: -entry[0])]
+
+
+def _looked_at(
+    task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[tuple[float, Group, int]]
+) -> list[tuple[float, Group, int]]:
+    """Rows of one group, their estimates weighed with the scores of the model of the package where there is one."""
+    if shipped is None:
+        return list(drawn)
+    group, ks = drawn[0][1], [k for _, _, k in drawn]
+    scores = Scorer(task, shipped)(Group(group.variant, group.rows[ks]))
+    values = weighed(scores, np.array([value for value, _, _ in drawn]), WEIGHT_OF_ESTIMATE)
+    return [(value, group, k) for value, k in zip(values.tolist(), ks, strict=True)]
 
 
 def _without_unrolling(group: Group) -> Group:

@@ -62,10 +62,7 @@ class Scorer:
                 scores = self.model.predict(self.task, states)
         scores = self._checked(scores, len(group))
         if self.prior > 0:
-            expected = AnalyticalModel().predict_programs(self.task, made)
-            scores = np.where(
-                scores > -np.inf, np.maximum(scores, LEAST_SCORE) * np.exp(self.prior * expected), -np.inf
-            )
+            scores = weighed(scores, AnalyticalModel().predict_programs(self.task, made), self.prior)
         return np.where(fits(made, hardware), scores, -np.inf)
 
     def _checked(self, scores: Any, count: int) -> Scores:
@@ -83,6 +80,11 @@ class Scorer:
         law = "a score must be finite, or -inf for what cannot be scored; one above all others ranks nothing"
         require(not (out == np.inf).any(), PartError, name, law, infinite=int((out == np.inf).sum()))
         return out
+
+
+def weighed(scores: Scores, estimates: Scores, weight: float) -> Scores:
+    """float64 [n]: throughputs times those of the analytical model, whose logarithms are `estimates`, to a power."""
+    return np.where(scores > -np.inf, np.maximum(scores, LEAST_SCORE) * np.exp(weight * estimates), -np.inf)
 
 
 def unmeasured(task: SearchTask) -> Scorer:
