@@ -20,6 +20,8 @@ NETWORK_TRIALS ?= 192
 VTA_LOG ?= vta.resnet18_v1.log
 VTA_TRIALS ?= 640
 SEEDS ?= 1000:2000
+# Each process begins with half of the tests, so what a module prepares is prepared once; who is done takes over some.
+PYTEST := $(RUN) -m pytest -n 2 --dist worksteal
 LAYER := conv2d --shape 1,7,7,512,512,3,1,1
 
 # The tests start hundreds of processes, each of which would compile the packages anew.
@@ -50,10 +52,10 @@ tune-vta: $(VENV)/.installed
 	$(RUN) -m ansor vta tune --trials $(VTA_TRIALS) --log $(VTA_LOG)
 
 test: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 -m "not slow and not long and not gpu and not torch"
+	$(PYTEST) -m "not slow and not long and not gpu and not torch"
 
 test-long: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 -m "long and not slow and not gpu"
+	$(PYTEST) -m "long and not slow and not gpu"
 
 $(VENV)/.installed-torch: $(VENV)/.installed
 	$(RUN) -m pip install --quiet --no-compile --disable-pip-version-check --editable ".[torch]" transformers
@@ -79,8 +81,8 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/lint-imports
 
 fuzz: $(VENV)/.installed
-	$(RUN) -m pytest -n 2 -m "slow or long"
-	ANSOR_FUZZ=180 $(RUN) -m pytest -n 2 tests/te_lite/test_fuzz.py
+	$(PYTEST) -m "slow or long"
+	ANSOR_FUZZ=180 $(PYTEST) tests/te_lite/test_fuzz.py
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --graphs
 	$(RUN) -m tests.whole_way --seeds $(SEEDS) --jobs 2 --asks

@@ -110,13 +110,17 @@ class Here:
         return compile_expr(self.scope.widths.value(e), self)
 
     def var(self, v: Var) -> Code:
-        require(v in self.scope.vars, InterpError, v.name, "the variable is bound by no loop", statement=self._text())
+        if v not in self.scope.vars:
+            self._unknown(v.name, "the variable is bound by no loop")
         return self.scope.vars[v]
 
     def memory(self, buffer: Buffer) -> Memory:
-        ok = buffer in self.scope.memory
-        require(ok, InterpError, buffer.name, "the buffer is neither argument nor allocated", statement=self._text())
+        if buffer not in self.scope.memory:
+            self._unknown(buffer.name, "the buffer is neither argument nor allocated")
         return self.scope.memory[buffer]
+
+    def _unknown(self, name: str, law: str) -> None:
+        require(False, InterpError, name, law, statement=self._text())
 
     def watched(self, mem: Memory) -> tuple[Level, ...]:
         """The levels whose agents could race for `mem` here."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 
 import pytest
 
@@ -46,6 +47,7 @@ def verify_after_every_pass(request: pytest.FixtureRequest, monkeypatch: pytest.
         monkeypatch.setattr(lowering, "PASSES", tuple(verified(p) for p in lowering.PASSES))
 
 
+CASES = pytest.StashKey[Counter[str]]()
 SMALL_POPULATION = 128
 """Programs that evolve in a search of a test which does not say how many: a sixteenth of what a user's search has."""
 
@@ -54,6 +56,17 @@ SMALL_POPULATION = 128
 def evolve_few(monkeypatch: pytest.MonkeyPatch) -> None:
     params = {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION}
     monkeypatch.setattr(SketchPolicy, "DEFAULT_PARAMS", params)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of a function marked `one_in(n)` every n-th case is for `make test`; the others, more of the same, are slow."""
+    mark = item.get_closest_marker("one_in")
+    if mark is not None:
+        function = item.nodeid.partition("[")[0]
+        cases = item.config.stash.setdefault(CASES, Counter())
+        if cases[function] % mark.args[0]:
+            item.add_marker("slow")
+        cases[function] += 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,7 +17,7 @@ from tests.file_table import DOCUMENT, idea, sources, with_table
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
-LONG = {"README.md", "docs/export.md", "docs/replacing_a_part.md"}
+LONG = {"README.md", "docs/export.md", "docs/replacing_a_part.md", "docs/chapters/10_networks.md"}
 """Documents that search, or compile networks: for `make test-long`."""
 
 

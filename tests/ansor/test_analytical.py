@@ -336,7 +336,7 @@ def gated(channels: int, depth: int) -> te.ComputeDAG:
 @pytest.mark.parametrize("shape", [(4, 96), (1, 7), (8, 1), (5, 3)])
 def test_a_first_round_of_a_little_task(shape: tuple[int, int]) -> None:
     task = ansor.SearchTask(compute_dag=gated(*shape), target="cuda")
-    for seed in range(4):
+    for seed in range(2):
         assert ansor.SketchPolicy(task, ansor.XGBModel(seed=seed), seed=seed, verbose=0).ask(16)
 
 

@@ -71,6 +71,7 @@ def depth_of_parallel(state: State, k: int, around: int = 0) -> int:
 
 
 @pytest.mark.parametrize("name", ["matmul", "conv2d_bn_relu", "softmax_abcd", "winograd", "layer_norm", "strided_conv"])
+@pytest.mark.one_in(2)
 def test_cpu_samples_are_valid(name: str) -> None:
     for state in programs(dag_of(name), "c", SAMPLES):
         assert round_trips(state)
@@ -143,6 +144,7 @@ GPU_CASES = ["matmul", "small_matmul", "conv2d_bn_relu", "strided_conv", "softma
 
 
 @pytest.mark.parametrize("name", GPU_CASES)
+@pytest.mark.one_in(2)
 def test_gpu_samples_keep_to_the_limits(name: str) -> None:
     hardware = HARDWARE["cuda"]
     for state in programs(dag_of(name), "cuda", SAMPLES):
@@ -200,6 +202,7 @@ def compiled(func: te.LoweredFunc, args: object) -> None:
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", SMALL)
+@pytest.mark.one_in(3)
 def test_samples_compute_the_workload(name: str, target: str) -> None:
     dag = SMALL[name]
     oracle = Oracle(dag, np.random.default_rng(7))

@@ -94,6 +94,7 @@ def test_rows_become_states_and_come_back(name: str, target: str) -> None:
 
 
 @CASES
+@pytest.mark.one_in(2)
 def test_mutated_programs_compute_the_workload(name: str, target: str) -> None:
     rng, hardware = np.random.default_rng(1), HARDWARE[target]
     oracle = Oracle(SMALL[name], np.random.default_rng(7))

@@ -45,7 +45,10 @@ def test_two_processes_ask_for_the_same_programs(tmp_path: Path) -> None:
     assert {case: first[case] for case in SEQUENCES} == SEQUENCES
 
 
-@pytest.mark.parametrize("case", SEQUENCES)
+OFTEN = {"c random", "cuda analytical"}
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=[] if c in OFTEN else [pytest.mark.slow]) for c in SEQUENCES])
 def test_every_process_asks_for_the_same_programs(case: str, tmp_path: Path) -> None:
     """Also this one, whose hashes of texts are its own."""
     target, model = case.split()

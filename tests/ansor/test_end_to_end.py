@@ -104,6 +104,7 @@ def test_tutorial_resume(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOG) - {"conv3d", "conv2d_nhwc"}))
+@pytest.mark.one_in(2)
 def test_every_cataloged_workload_is_measured_right(tune, name, tmp_path):
     small = {
         "conv2d": (1, 6, 5, 7, 3, 3, 1, 1), "matmul": (9, 8, 7), "dense": (3, 10, 6), "batch_matmul": (2, 5, 6, 7),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -246,6 +247,21 @@ CASES = [
 ]
 
 
+def first_of_each(cases: Sequence[tuple[str, ...]]) -> list[Any]:
+    """The cases as parameters, name first; slow where both the name and the rule were there before."""
+    seen: set[Hashable] = set()
+    out = []
+    for case in cases:
+        kinds = {("name", case[0]), case[1:]}
+        out.append(pytest.param(*case, marks=[pytest.mark.slow] if kinds <= seen else []))
+        seen |= kinds
+    return out
+
+
+def named(target: str) -> list[tuple[str, str]]:
+    return [(name, rule) for name, own, rule in CASES if own == target]
+
+
 def own_tags(rule: str, target: str) -> set[str]:
     """The steps of our own that the programs of a rule have."""
     ahead = {"DBF"} if rule in AHEAD else set()
@@ -253,7 +269,7 @@ def own_tags(rule: str, target: str) -> set[str]:
     return ahead | transposed | ({"SSC"} if (rule, target) == ("rows", "cuda") else set())
 
 
-@pytest.mark.parametrize(("name", "target", "rule"), CASES)
+@pytest.mark.parametrize(("name", "target", "rule"), first_of_each(CASES))
 def test_programs_compute_the_workload(name: str, target: str, rule: str) -> None:
     oracle = Oracle(DAGS[name], np.random.default_rng(3))
     for sketch in rule_sketches(DAGS[name], target, rule):
@@ -267,14 +283,14 @@ def test_programs_compute_the_workload(name: str, target: str, rule: str) -> Non
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
-@pytest.mark.parametrize(("name", "rule"), [(name, rule) for name, target, rule in CASES if target == "cuda"])
+@pytest.mark.parametrize(("name", "rule"), first_of_each(named("cuda")))
 def test_emulated_kernels_compute_the_workload(name: str, rule: str) -> None:
     oracle = Oracle(DAGS[name], np.random.default_rng(4))
     state = programs(rule_sketches(DAGS[name], "cuda", rule)[-1], "cuda", 1)[0]
     assert oracle.mismatch(te.lower(state), emulated) is None, [to_json(step) for step in state.steps]
 
 
-@pytest.mark.parametrize(("name", "rule"), [(name, rule) for name, target, rule in CASES if target == "c"])
+@pytest.mark.parametrize(("name", "rule"), first_of_each(named("c")))
 def test_compiled_programs_compute_the_workload(name: str, rule: str) -> None:
     oracle = Oracle(DAGS[name], np.random.default_rng(5))
     for sketch in rule_sketches(DAGS[name], "c", rule)[:2]:
@@ -326,7 +342,7 @@ def test_padding_keeps_programs_within_shared_memory() -> None:
 # ------------------------------------------------------------------------------------------ the population engine
 
 
-@pytest.mark.parametrize(("name", "target", "rule"), CASES)
+@pytest.mark.parametrize(("name", "target", "rule"), first_of_each(CASES))
 def test_rows_of_the_population_engine(name: str, target: str, rule: str) -> None:
     """Rows become programs that compute the workload, and are found again in their steps."""
     oracle = Oracle(DAGS[name], np.random.default_rng(6))

@@ -83,6 +83,7 @@ def test_parts_fill_the_machine_and_their_loads_come_first() -> None:
 
 
 @pytest.mark.parametrize("name", ROW_CASES)
+@pytest.mark.one_in(2)
 def test_programs_compute_the_rows(name: str) -> None:
     case, rng = ROW_CASES[name], np.random.default_rng([19, len(name)])
     for m, n in SIZES:

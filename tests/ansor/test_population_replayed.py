@@ -44,6 +44,7 @@ def estimated(made: Programs, hardware: HardwareParams) -> Any:
 @pytest.mark.parametrize("function", [extract, fits, estimated])
 @pytest.mark.parametrize("target", ["c", "cuda"])
 @pytest.mark.parametrize("name", ["matmul_relu", "conv2d_stride", "softmax", "winograd"])
+@pytest.mark.one_in(5)
 def test_played_rows(
     name: str, target: str, function: Callable[[Programs, HardwareParams], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ PRODUCTS: dict[str, tuple[Callable[[], list[Tensor]], bool]] = {
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.one_in(3)
 def test_products(name: str) -> None:
     """What every other sketch computes on the emulator, which finds races and bad accesses, too."""
     make, expected = PRODUCTS[name]

@@ -269,7 +269,7 @@ def tune(tasks, trials, log, builder, runner, policy="default", seed=5, old=None
     return scheduler, asked
 
 
-@pytest.mark.parametrize("policy", ["default", "sketch.random"])
+@pytest.mark.parametrize("policy", [pytest.param("default", marks=pytest.mark.long), "sketch.random"])
 def test_a_seed_decides_the_run_however_long_things_take(tasks, policy, tmp_path):
     runs = [
         tune(tasks, 45, tmp_path / f"{k}", builder, SlowRunner(delay), policy, seed)

@@ -60,7 +60,7 @@ class TestXGBOtherwise(TunerSuite):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("loss_type", ["rank", "reg"])
+@pytest.mark.parametrize("loss_type", ["rank", pytest.param("reg", marks=pytest.mark.slow)])
 def test_xgb_comes_close_to_the_optimum(loss_type: str) -> None:
     found = [
         regrets(lambda t, rng: XGBTuner(t, loss_type=loss_type, rng=rng), layer, seed)[-1]

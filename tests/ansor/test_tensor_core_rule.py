@@ -228,6 +228,7 @@ def test_kernels_compute_the_workload(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", list(EVERY)[::3])
+@pytest.mark.one_in(3)
 def test_many_programs_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(EVERY[name]()), 2, 2, on_emulator=False)
 
@@ -235,6 +236,7 @@ def test_many_programs_compute_the_workload(name: str) -> None:
 @pytest.mark.long
 @emulated
 @pytest.mark.parametrize("name", list(EVERY)[1::3])
+@pytest.mark.one_in(3)
 def test_many_kernels_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(EVERY[name]()), 2, 3, on_emulator=True)
 
@@ -249,6 +251,7 @@ def test_twenty_kernels_of_every_sketch_compute_the_workload(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 @pytest.mark.parametrize("name", {**CASES, **MORE})
+@pytest.mark.one_in(3)
 def test_kernels_compile(name: str) -> None:
     """For both architectures, without spilled registers."""
     dag = ComputeDAG({**CASES, **MORE}[name]())

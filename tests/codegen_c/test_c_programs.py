@@ -110,6 +110,7 @@ def test_guard_that_does_not_vary_with_the_lane():
         *itertools.product(["float64", "int32", "int64", "uint8", "int16", "float16"], [3, 13, 24, 600]),
     ],
 )
+@pytest.mark.one_in(3)
 def test_vector_lengths(dtype, n):
     x, y = Buffer("x", dtype, (3, n)), Buffer("y", dtype, (3, n))
     i, j = v("i", "j")
@@ -371,6 +372,7 @@ def test_scalar_results_agree_with_float64():
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 @pytest.mark.parametrize("lanes", [3, 8, 24, 64])
 @pytest.mark.parametrize("place", ["own", "own, two deep", "turned", "one for all", "two each"])
+@pytest.mark.one_in(7)
 def test_values_kept_until_all_are_known(lanes: int, dtype: str, place: str) -> None:
     """sums + x, weighted + sums * x: through arrays of an iteration, in vectors where lanes own them."""
     rows = 5

@@ -43,7 +43,7 @@ WORKLOADS: dict[str, Build] = {
 def test_the_emitter_does_what_is_described(name: str) -> None:
     rng = np.random.default_rng(len(name))
     kept = 0
-    for state in programs_of(WORKLOADS[name](), 6, rng):
+    for state in programs_of(WORKLOADS[name](), 3, rng):
         func = lower(state)
         for family, (unit, _) in FAMILIES.items():
             wanted = held_in(described(state, unit))
@@ -104,6 +104,7 @@ def as_described(held: HeldSums, loops: list[Counted]) -> bool | None:
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instructions are those of x86")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["product", "one by one", "product of doubles"])
+@pytest.mark.one_in(5)
 def test_the_compiler_makes_of_it_what_is_described(name: str, family: str, tmp_path: Path) -> None:
     """Of vectors of 16 bytes and more, in tiles that divide: sums in registers, and each vector is read once.
 

@@ -161,6 +161,7 @@ def parts(program: CudaProgram) -> tuple[str, str]:
 @emulated
 @pytest.mark.parametrize("fault", [without_wait, without_barrier, wait_after_barrier, same_tile])
 @pytest.mark.parametrize("name", ["cut tiles", "virtual threads", "three loops", "vectors"])
+@pytest.mark.one_in(3)
 def test_faults_are_found(name: str, fault: Callable[[str], str]) -> None:
     state = PROGRAMS[name].state()
     program = emit(te.lower(state))

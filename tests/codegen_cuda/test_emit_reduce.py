@@ -51,6 +51,7 @@ GROUPS = [
 
 
 @pytest.mark.parametrize(("block", "axis", "active", "method"), GROUPS)
+@pytest.mark.one_in(2)
 def test_every_shape_of_group(block: tuple[int, ...], axis: int, active: int, method: str) -> None:
     program = check(reduction(block, axis, active, sum_of("float32")))
     assert ("__shfl_xor_sync" in program.source) == (method in ("warp", "warps"))
@@ -66,6 +67,7 @@ def test_reductions_in_a_loop_do_not_overtake_each_other(block: tuple[int, ...])
 @pytest.mark.parametrize("block", [(16, 5), (64, 2), (12, 2)])
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64", "int8"])
 @pytest.mark.parametrize("combine", [te.max, te.min, te.sum])
+@pytest.mark.one_in(4)
 def test_dtypes(block: tuple[int, ...], dtype: str, combine: object) -> None:
     if dtype == "float16" and combine is te.sum:
         combine = te.max

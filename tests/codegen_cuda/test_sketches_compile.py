@@ -41,6 +41,7 @@ def compile_sketches(entry: dict[str, Any], seeds: range) -> None:
 
 @pytest.mark.long
 @each_entry
+@pytest.mark.one_in(2)
 def test_every_sketch_compiles(entry: dict[str, Any]) -> None:
     compile_sketches(entry, range(1))
 

@@ -44,6 +44,7 @@ def lowered(program: Tiled) -> te.LoweredFunc:
 
 @emulated
 @pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.one_in(2)
 def test_programs(name: str) -> None:
     """The emulator and the interpreter, against float64."""
     program = GROUPS[name]

@@ -117,6 +117,7 @@ def test_a_device_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("vectors", [False, True])
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
+@pytest.mark.one_in(3)
 def test_plain_nests_for_a_gpu_are_right(name: str, vectors: bool) -> None:
     oracle = Oracle(te.ComputeDAG(WORKLOADS[name]()), np.random.default_rng(2))
     task = ansor.SearchTask(compute_dag=oracle.dag, target="cuda", hardware_params=HardwareParams.for_target("cuda"))

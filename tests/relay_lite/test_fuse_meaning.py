@@ -52,9 +52,13 @@ def workload(network: str, rng: np.random.Generator) -> tuple[Function, Arrays, 
     return graph["main"], inputs, params
 
 
+LONG = ("resnet3d-18/NHWC", "resnet-18/NHWC")
+SLOW = ("dcgan/NHWC", "squeezenet_v1.1/NCHW")
+
+
 def marked(networks: Iterable[str]) -> list[Any]:
     """The networks as parameters; marked where they take long."""
-    marks = {"resnet3d-18/NHWC": pytest.mark.long, "dcgan/NHWC": pytest.mark.slow}
+    marks = dict.fromkeys(LONG, pytest.mark.long) | dict.fromkeys(SLOW, pytest.mark.slow)
     return [pytest.param(n, marks=marks.get(n, ())) for n in networks]
 
 

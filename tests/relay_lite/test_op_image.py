@@ -54,6 +54,7 @@ def case(size: tuple[int, int], layout: str) -> tuple[relay.Var, np.ndarray, lis
 @pytest.mark.parametrize("rounding", ROUND)
 @given(size=SIZES, target=SIZES)
 @settings(max_examples=12, deadline=None)
+@pytest.mark.one_in(3)
 def test_nearest(mode: str, rounding: str, size: tuple[int, int], target: tuple[int, int]) -> None:
     x, a, axes = case(size, "NCHW")
     (got,) = check(relay.image.resize2d(x, target, "NCHW", "nearest_neighbor", mode, rounding), {"x": a})
@@ -81,6 +82,7 @@ def test_linear(mode: str, layout: str, size: tuple[int, int], target: tuple[int
 @pytest.mark.parametrize("exclude", [False, True])
 @given(size=SIZES, target=SIZES, alpha=st.sampled_from([-0.75, -0.5]))
 @settings(max_examples=3, deadline=None)
+@pytest.mark.one_in(2)
 def test_cubic(mode: str, exclude: bool, size: tuple[int, int], target: tuple[int, int], alpha: float) -> None:
     x, a, axes = case(size, "NCHW")
     call = relay.image.resize2d(x, target, "NCHW", "cubic", mode, cubic_alpha=alpha, cubic_exclude=exclude)

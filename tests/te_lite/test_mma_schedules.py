@@ -51,6 +51,7 @@ def interpreted(program: Tiled, func: LoweredFunc) -> str | None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.one_in(2)
 def test_the_interpreter_computes_products(name: str) -> None:
     func = lowered(PROGRAMS[name])
     assert interpreted(PROGRAMS[name], func) is None

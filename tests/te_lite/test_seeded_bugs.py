@@ -257,7 +257,7 @@ BUGS: list[Patch] = [
 ]  # fmt: skip
 
 
-SHY: list[Patch] = [remainder_always_tight, folded_beyond_the_edge]
+SHY: list[Patch] = [remainder_always_tight, folded_beyond_the_edge, copies_repeat_the_edge]
 """Bugs that show in one of hundreds of programs."""
 
 
