@@ -47,6 +47,8 @@ def verify_after_every_pass(request: pytest.FixtureRequest, monkeypatch: pytest.
         monkeypatch.setattr(lowering, "PASSES", tuple(verified(p) for p in lowering.PASSES))
 
 
+LONGEST = {"whole_way", "test_cluster", "test_tutorial_network", "test_token", "test_installed", "test_examples"}
+"""Folders and files of tests that last half a minute, most of it in other processes."""
 CASES = pytest.StashKey[Counter[str]]()
 SMALL_POPULATION = 128
 """Programs that evolve in a search of a test which does not say how many: a sixteenth of what a user's search has."""
@@ -71,4 +73,4 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest tests come first: at the end one process would wait for them."""
-    items.sort(key=lambda item: item.path.parent.name != "whole_way")
+    items.sort(key=lambda item: LONGEST.isdisjoint((item.path.parent.name, item.path.stem)))

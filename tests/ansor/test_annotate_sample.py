@@ -34,7 +34,7 @@ from tests.conv_layer import conv2d_layer
 from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 
-SAMPLES = 200
+SAMPLES = 80
 
 
 def programs(dag: ComputeDAG, target: str, count: int, seed: int = 0) -> list[State]:

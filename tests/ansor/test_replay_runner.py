@@ -73,7 +73,10 @@ def test_it_says_why_a_program_is_unknown() -> None:
     assert f"the same first {max(shared)} of {len(steps[10])} steps, and then [" in str(info.value)
 
 
-@pytest.mark.parametrize("model", [ansor.RandomModel(9), ansor.XGBModel(seed=9)], ids=["random", "evolving"])
+@pytest.mark.parametrize("model", [
+    pytest.param(ansor.RandomModel(9), id="random"),
+    pytest.param(ansor.XGBModel(seed=9), id="evolving", marks=pytest.mark.long),
+])  # fmt: skip
 def test_the_log_to_play_with_has_every_program(model: Any) -> None:
     """A search over it may take any turn, and mutations reach what no sample is: no program of the space is missing."""
     hardware = ansor.HardwareParams(num_cores=2, target="c")

@@ -222,6 +222,7 @@ def test_programs_compute_the_workload(name: str) -> None:
 
 @emulated
 @pytest.mark.parametrize("name", ["half, odd", "tf32, odd", "groups, factors in other places"])
+@pytest.mark.one_in(2)
 def test_kernels_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(EVERY[name]()), 1, 1, on_emulator=True)
 

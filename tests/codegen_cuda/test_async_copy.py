@@ -74,6 +74,7 @@ def test_programs_on_older_devices(name: str) -> None:
 
 @emulated
 @pytest.mark.parametrize("name", SAMPLED)
+@pytest.mark.one_in(2)
 def test_sampled_sketches(name: str) -> None:
     dag = te.ComputeDAG(SAMPLED[name]())
     oracle = Oracle(dag, np.random.default_rng(2))

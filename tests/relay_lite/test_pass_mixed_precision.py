@@ -202,6 +202,7 @@ def test_limits() -> None:
 
 @compiled
 @pytest.mark.parametrize("precision", HALVES)
+@pytest.mark.one_in(2)
 def test_a_network_in_halves_is_checked(precision: str, tmp_path: Any) -> None:
     """A weight that is wrong by a tenth after compiling is found."""
     log = tmp_path / "log.json"

@@ -181,6 +181,7 @@ def test_records_of_another_machine_are_left_aside(tmp_path: Path, capsys: pytes
         assert layers([task], {work: 1}, log, c)[0].trials == 1
 
 
+@pytest.mark.long
 def test_roofline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No layer is above the roof, nor slower with more threads."""
     path = tmp_path / "roof.svg"
