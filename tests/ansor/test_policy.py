@@ -245,7 +245,7 @@ def test_preloading_replays_each_line_once(matmul_task, tmp_path, monkeypatch):
 def test_every_sketch_is_judged_by_a_good_program_of_its_own():
     """There are dozens of sketches, and a population has room for four."""
     task = ansor.SearchTask("matmul", (256, 256, 256), target="cuda -model=H200")
-    policy = ansor.SketchPolicy(task, seed=3, verbose=0)
+    policy = ansor.SketchPolicy(task, params={"evolutionary_search_population": 2048}, seed=3, verbose=0)
     proposals, score = policy.proposals, Scorer(task, AnalyticalModel())
 
     picked = [row for _, row in proposals.to_look_at().firsts(1000, score)]

@@ -97,6 +97,7 @@ def test_a_default_schedule_that_cannot_be_drawn_up_costs_its_own_task(
     assert list(scheduler.failures) == [1] and scheduler.alive == (0, 2) and sum(scheduler.task_trials) == 12
 
 
+@pytest.mark.one_in(2)
 def test_the_turns_decide_and_the_last_table_knows(
     tasks: list[ansor.SearchTask], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +115,7 @@ def test_the_turns_decide_and_the_last_table_knows(
     assert "Estimated total latency: 9.000 ms\tTrials: 12" in out.split("[ Task Scheduler ]")[-1]
 
 
+@pytest.mark.one_in(2)
 def test_who_goes_on_with_the_log_knows_what_the_turns_said(tasks: list[ansor.SearchTask], tmp_path: Path) -> None:
     log, runner = tmp_path / "log.json", Lucky()
     run(tasks, log, runner, 12)
@@ -130,6 +132,7 @@ def test_who_goes_on_with_the_log_knows_what_the_turns_said(tasks: list[ansor.Se
 @pytest.mark.parametrize(("runner", "phrase"), [
     (Lucky(2e-3), "the untuned one"), (Lucky(default=2e-3), "the default schedule")
 ])  # fmt: skip
+@pytest.mark.one_in(3)
 def test_slower_than_what_needs_no_search_is_said_of_each_task(
     runner: Lucky, phrase: str, tasks: list[ansor.SearchTask], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

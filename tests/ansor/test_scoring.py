@@ -62,6 +62,7 @@ def test_programs_without_a_score_stay_so_and_hopeless_ones_are_told_apart() -> 
 
 
 @pytest.mark.parametrize("target", ["c", "cuda"])
+@pytest.mark.one_in(2)
 def test_the_prior_fades_as_measurements_come_in(target: str) -> None:
     task = conv_task(target)
     weights = []

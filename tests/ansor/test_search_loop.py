@@ -85,6 +85,7 @@ def measured(task: ansor.SearchTask, n: int) -> tuple[list[MeasureInput], list[M
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.one_in(2)
 def test_a_model_of_states_and_one_of_features_ask_for_the_same_programs(target: str) -> None:
     task = conv_task(target)
     model = ansor.XGBModel(num_warmup_sample=1, seed=1)
@@ -108,6 +109,7 @@ def test_what_is_asked_for_can_run() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.one_in(2)
 def test_a_search_that_is_stuck_looks_next_to_its_best_program(target: str) -> None:
     """A quarter of the round are neighbours of the best program; in a round that follows a better one few are."""
     task = conv_task(target)
