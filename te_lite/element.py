@@ -136,6 +136,13 @@ class Tensor(NoArray):
         law = "a tensor has no elements in Python; te.compute goes over all of them, and te.reduce_axis sums"
         raise ExprError(f"{self.name}: {law}")
 
+    def __len__(self) -> int:
+        law = f"a tensor has no length in Python; write {self.name}.shape[0]"
+        raise ExprError(f"{self.name}: {law}")
+
+    def __bool__(self) -> bool:
+        return True
+
     def __call__(self, *indices: ExprLike) -> Expr:
         return self[tuple(indices)]
 

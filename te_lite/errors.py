@@ -50,6 +50,11 @@ def require(ok: object, error: type[TeError], subject: str, law: str, **got: obj
         raise error(f"{subject}: {law}" + (f", got {values}" if values else ""))
 
 
+def require_name(subject: str, name: object) -> None:
+    """Raise ExprError for a name that is no text."""
+    require(isinstance(name, str), ExprError, subject, "a name is a text", name=name)
+
+
 def _shown(value: object) -> str:
     text = " ".join(repr(value).split())
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}... ({len(text)} characters)"

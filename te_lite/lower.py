@@ -57,13 +57,19 @@ def _state(schedule: State | Schedule) -> State:
     return schedule if isinstance(schedule, State) else schedule.state
 
 
+def _listed(args: object, name: str) -> tuple[Tensor, ...]:
+    ok = isinstance(args, Sequence) and all([isinstance(t, Tensor) for t in args])
+    require(ok, LowerError, name, "the arguments are a list of tensors", got=args)
+    return tuple(args) if isinstance(args, Sequence) else ()
+
+
 def unverified(
     schedule: State | Schedule, args: Sequence[Tensor] | None = None, name: str = "default_function"
 ) -> LoweredFunc:
     """As `lower`, without a look at the result: for those who look at it themselves."""
     state = _state(schedule)
     require_reads_inside(state.dag)
-    listed = tuple(state.dag.tensors if args is None else args)
+    listed = _listed(state.dag.tensors if args is None else args, name)
     twice = [t.name for t in listed if listed.count(t) > 1]
     require(not twice, LowerError, name, "an argument is listed twice", arguments=twice)
     facts = Facts(infer_bounds(state), listed)

@@ -171,6 +171,13 @@ class Unvalued(_NoNumPy):
     def __iter__(self) -> Iterator[Any]:
         self._no_value("one index and one element at a time are written; loop with te.compute or te.reduce_axis")
 
+    def __len__(self) -> int:
+        self._no_value("an expression is one number; of a tensor x, x.shape has the extents")
+
+    def __getitem__(self, index: object) -> NoReturn:
+        self._no_value("an expression is one number and has no elements; all indices of a tensor are written at once, "
+                       "a[i, j]")  # fmt: skip
+
     __matmul__ = __rmatmul__ = _refused("x @ y", SUM_OF_PRODUCTS)
     __pow__ = __rpow__ = _refused("x ** y", POWER)
     __abs__ = _refused("abs(x)", "te.abs(x)")

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from .dtype import INTEGER_BITS, largest, python_number
-from .errors import ExprError, require
+from .errors import ExprError, require, require_name
 from .expr import (
     DTYPES,
     FLOATS,
@@ -34,6 +34,7 @@ from .laws import stored
 
 def reduce_axis(dom: tuple[ExprLike, ExprLike], name: str = "rv") -> IterVar:
     """Declare a reduction axis over `range(*dom)`; `dom` must start at 0."""
+    require_name("reduce_axis", name)
     pair = isinstance(dom, tuple | list) and len(dom) == 2
     require(pair, ExprError, name, "a pair is needed, as in te.reduce_axis((0, n), 'k')", dom=dom)
     lo, extent = (python_number(x.value if isinstance(x, Const) else x) for x in dom)
@@ -94,6 +95,8 @@ def comm_reducer(
     `fcombine(x, y)` and `fidentity(dtype, ...)` work on one value, or on tuples for several (argmax: index and
     value).  The reducer is called as `f(expr_or_tuple, axis=..., where=None)`.
     """
+    law = "two functions are needed, lambda x, y: x * y and, for the identity, lambda dtype: te.const(1, dtype)"
+    require(callable(fcombine) and callable(fidentity), ExprError, "comm_reducer", law, got=(fcombine, fidentity))
 
     def reducer(expr: Any, axis: IterVar | Sequence[IterVar] | None = None, where: Expr | None = None) -> Any:
         sources = tuple([as_expr(e) for e in (expr if isinstance(expr, tuple | list) else (expr,))])

@@ -10,7 +10,7 @@ from typing import Any, overload
 
 from .dtype import python_number
 from .element import Operation, Tensor
-from .errors import ExprError, require
+from .errors import ExprError, require, require_name
 from .expr import DTYPES, INDEX, Const, Expr, ExprLike, IterVar, Load, Reduce, as_expr
 from .misuse import writing
 from .visit import post_walk, walk
@@ -103,8 +103,9 @@ def _shape(shape: Any, subject: str) -> tuple[int, ...]:
 def placeholder(shape: Sequence[int], dtype: str = "float32", name: str = "placeholder") -> Tensor:
     """Declare an input tensor.
 
-    Raises ExprError for a shape that is not made of positive integers or an unknown dtype.
+    Raises ExprError for a shape that is not made of positive integers, an unknown dtype and a name that is no text.
     """
+    require_name("placeholder", name)
     require(dtype in DTYPES, ExprError, name, f"the dtype must be one of {', '.join(DTYPES)}", dtype=dtype)
     return PlaceholderOp(name, _shape(shape, name), dtype, next(_fresh_key)).output()
 
@@ -159,6 +160,9 @@ def compute(
     outputs (then a tuple of tensors is returned).  Axis names are the parameter names (`i0, i1, ...` for `*i`).
     Raises ExprError when the number of parameters and of dimensions differ, or axis names repeat.
     """
+    require_name("compute", name)
+    law = "the element is written as a function of its indices, such as lambda i, j: a[i, j] + 1"
+    require(callable(fcompute), ExprError, name, law, got=fcompute)
     dims = _shape(shape, name)
     names = _axis_names(fcompute, len(dims), varargs_names)
     require(len(names) == len(dims), ExprError, name, "one index per dimension is needed", shape=dims, indices=names)

@@ -14,6 +14,8 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 from te_lite.errors import require
 
+from ..core.errors import JournalError
+from ..core.file_names import path_of
 from ..records.journal import append_lines, ensure_writable, scan_lines
 from ..records.notes import run_line
 from .errors import TemplateError
@@ -86,7 +88,7 @@ def log_to_file(file_out: PathLike, protocol: str = "json", seed: int | None = N
     Raises JournalError when the file cannot be written, TemplateError for another protocol than "json".
     """
     require(protocol == "json", TemplateError, "log_to_file", "the protocol must be json", got=protocol)
-    return _FileLog(Path(file_out), seed)
+    return _FileLog(path_of(file_out, JournalError), seed)
 
 
 class ProgressBar:

@@ -13,7 +13,7 @@ import json
 
 from te_lite.errors import TeError
 
-from ..records.notes import MOST_CHARACTERS, WORKLOAD, read_note
+from ..records.notes import MOST_CHARACTERS, WORKLOAD, printable, read_note
 from .task import Task
 
 MOST_NAME = 200
@@ -44,4 +44,4 @@ def read_name(line: bytes) -> tuple[str, str] | None:
     key, name = (None, None) if note is None or note[0] != WORKLOAD else (note[1].get("key"), note[1].get("name"))
     if not (isinstance(key, str) and isinstance(name, str)):
         return None
-    return key, "".join([c if c.isprintable() else " " for c in name[:MOST_NAME]])
+    return key, printable(name, MOST_NAME)

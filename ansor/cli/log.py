@@ -74,6 +74,8 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
     for name, reason in one.reasons.items():
         if name in one.failures:
             yield f"  {name}, the first: {reason}"
+    if one.stopped:
+        yield f"  a search of it stopped early: {one.stopped}"
     if one.turns:
         trial = "" if one.turns_trial is None else f", trial {one.turns_trial}"
         which = trial if one.turns_baseline is None else f", {one.turns_baseline.phrase}"

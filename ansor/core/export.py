@@ -10,7 +10,6 @@ import keyword
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from te_lite import Tensor
@@ -22,6 +21,7 @@ from .backend import Backend
 from .backends import backend
 from .errors import ExportError
 from .exported_program import ProgramExporter, facts_to_json, program_from_json
+from .file_names import path_of
 from .json_values import record, text
 from .sealed_folder import FolderKind, read_sealed_folder, require_new, write_sealed_folder
 from .target import Target
@@ -70,7 +70,7 @@ def load_module(folder: str | os.PathLike[str]) -> Callable[..., Any]:
     and for a program that this machine cannot run.
     """
     facts, files = read_sealed_folder(PROGRAM, folder)
-    subject = PROGRAM.subject(Path(folder))
+    subject = PROGRAM.subject(path_of(folder, ExportError))
     try:
         kind = text(record(facts, ("kind",), "its manifest")["kind"], "kind")
         return _exporter(backend(kind)).load(program_from_json(subject, facts, files))

@@ -47,6 +47,7 @@ def gpu(device_id: int = 0) -> DeviceId:
 def device(kind: str, device_id: int = 0) -> DeviceId:
     """The device of a target: `device("c")`, `device("cuda -arch=sm_90")`; options of the target are passed over."""
     known = {"c": "cpu", "cpu": "cpu", "llvm": "cpu", "cuda": "cuda", "gpu": "cuda"}
+    require(isinstance(kind, str), BackendError, "device", "the kind is a text, such as 'c'", got=kind)
     devices = {**{name: name for name in program_kinds()}, **known}
     name = kind.partition(" ")[0]
     law = f"the kind must be one of {', '.join(devices)}"

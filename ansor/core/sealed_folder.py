@@ -17,6 +17,8 @@ from typing import Any
 
 from te_lite.errors import TeError, require
 
+from .file_names import path_of
+
 MANIFEST, DIGEST = "manifest.json", "sha256"
 MOST_MANIFEST_BYTES = 1 << 28
 
@@ -41,7 +43,7 @@ class FolderKind:
 
 def require_new(kind: FolderKind, path: str | os.PathLike[str]) -> None:
     """Raise the error of the kind, in one sentence, unless `path` is an empty folder or nothing yet."""
-    folder = Path(path)
+    folder = path_of(path, kind.error)
     try:
         free = not any(folder.iterdir()) if folder.is_dir() else not os.path.lexists(folder)
     except OSError as error:
@@ -60,7 +62,7 @@ def write_sealed_folder(
     Raises the error of the kind for a folder that is not new or empty, and one that cannot be written.
     """
     require_new(kind, path)
-    folder = Path(path)
+    folder = path_of(path, kind.error)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
@@ -79,7 +81,7 @@ def read_sealed_folder(kind: FolderKind, path: str | os.PathLike[str]) -> tuple[
     Raises the error of the kind, in one sentence, for a folder without a manifest, one of another version, and a file
     that is missing or is not what was written.
     """
-    folder = Path(path)
+    folder = path_of(path, kind.error)
     facts = _manifest(kind, folder)
     return facts, {name: _content(kind, folder, name, listed) for name, listed in facts["files"].items()}
 

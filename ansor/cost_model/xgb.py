@@ -22,6 +22,7 @@ from te_lite.errors import TeError, require
 from te_lite.state import State
 
 from ..core.errors import TaskError
+from ..core.file_names import path_of
 from ..core.hardware import HardwareParams
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
@@ -64,7 +65,7 @@ class XGBModel(PythonBasedModel):
         self.verbose_eval = verbose_eval
         self.num_warmup_sample = num_warmup_sample
         self.seed = 43 if seed is None else checked_seed("XGBModel", seed)
-        self.model_file = model_file
+        self.model_file = None if model_file is None else path_of(model_file, TaskError)
         self.adaptive_training = adaptive_training
         self.shipped = shipped
         self.features = FEATURES
@@ -158,11 +159,11 @@ class XGBModel(PythonBasedModel):
         self._trees = trees
         if self.model_file is None:
             return
-        there = self._trained_on_of(Path(self.model_file))
+        there = self._trained_on_of(self.model_file)
         if there > trees.trained_on:
             self._say(f"{self.model_file} was trained on more programs ({there}) and is kept until that many are known")
         else:
-            trees.save(Path(self.model_file))
+            trees.save(self.model_file)
 
     def update_from_file(self, file_name: str | os.PathLike[str], n_lines: int | None = None) -> None:
         """Learn from the first `n_lines` records of a log that are believed.
@@ -208,12 +209,13 @@ class XGBModel(PythonBasedModel):
         """
         require(self._trees is not None, TaskError, "XGBModel", "nothing was learnt yet, so there is nothing to save")
         assert self._trees is not None
-        there = self._trained_on_of(Path(file_name))
+        path = path_of(file_name, TaskError)
+        there = self._trained_on_of(path)
         if there > self.trained_on:
             logger.warning(
                 "XGBModel: %s, trained on %d programs, is replaced by a model of %d", file_name, there, self.trained_on
             )
-        self._trees.save(Path(file_name))
+        self._trees.save(path)
 
     def _trained_on_of(self, path: Path) -> int:
         if not path.exists():
@@ -229,5 +231,5 @@ class XGBModel(PythonBasedModel):
 
         Raises TaskError for a file that holds none, or trees for features of another version.
         """
-        self._base = self._trees = load_trees(Path(file_name), self.features.schema)
+        self._base = self._trees = load_trees(path_of(file_name, TaskError), self.features.schema)
         self.num_warmup_sample = -1

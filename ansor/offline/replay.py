@@ -14,6 +14,7 @@ from te_lite.step import Step, to_json
 from ..core.errors import MeasureError, TaskError
 from ..core.measure_values import BuildResult, MeasureErrorNo, MeasureInput, MeasureResult, failed
 from ..core.workloads import key_text
+from ..records.files import pairs_of
 from ..records.lines import Record, believed_records, recorded_key
 from ..space.duplicates import program_text
 from .common import NoBuilder, ProgramKey, failed_build, program_key
@@ -41,8 +42,8 @@ class ReplayRunner:
         self.name = "the log"
         if isinstance(log, str | os.PathLike):
             self.name = os.fspath(log)
-            log = believed_records(log)
-        self._known = {program_key(inp): res for inp, res in log if recorded_key(inp.task)}
+        pairs = pairs_of(log, believed_records)
+        self._known = {program_key(inp): res for inp, res in pairs if recorded_key(inp.task)}
         self._by_loops: dict[tuple[str, str], dict[str | None, MeasureResult]] = {}
 
     def __len__(self) -> int:

@@ -8,7 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from te_lite.errors import require
 
-from ..core.errors import PartError
+from ..core.errors import JournalError, PartError
+from ..core.file_names import path_of
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.protocols import MeasureCallback
 from ..records.recorder import RecordToFile
@@ -43,7 +44,7 @@ class PreloadMeasuredStates:
     """An init callback: what the log holds of the policy's task is never measured again."""
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
-        self.filename = filename
+        self.filename = path_of(filename, JournalError)
 
     def prepare(self, policy: Preloads) -> None:
         policy.preload_measured_states(self.filename)

@@ -16,10 +16,9 @@ from ..core.task import SearchTask
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, dump_record_to_string, record_from_json, workload_of
-from .notes import FAILED, MOST_CHARACTERS, read_note
+from .notes import FAILED, MOST_CHARACTERS, MOST_REASON, printable, read_note
 from .of_task import is_of
 
-MOST_REASON = 500
 Kind = tuple[tuple[str, str], int]
 """A workload, and how its program ended."""
 
@@ -52,8 +51,7 @@ def read_failure(line: bytes) -> tuple[Record, str] | None:
         record = record_from_json(note[1].get("record"))
     except RecordError:
         return None
-    reason = "".join([c if c.isprintable() else " " for c in note[1]["reason"]])
-    return None if record[1].ok else (record, reason[:MOST_REASON])
+    return None if record[1].ok else (record, printable(note[1]["reason"], MOST_REASON))
 
 
 def first_failure(log: PathLike, task: SearchTask) -> str:

@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from te_lite.errors import RecordError, require
 
+from ..core.errors import JournalError
+from ..core.file_names import path_of
 from ..core.measure_values import MeasureResult
 from .journal import replace_file, scan_lines
 
@@ -24,6 +26,7 @@ Input = TypeVar("Input")
 Key = TypeVar("Key", bound=Hashable)
 Answer = TypeVar("Answer")
 Pair = tuple[Input, MeasureResult]
+RECORDS = "the name of a log, several of them, or pairs of a MeasureInput and a MeasureResult are needed"
 
 
 class LineReader(Generic[Input]):
@@ -35,7 +38,7 @@ class LineReader(Generic[Input]):
     KEPT = 20
 
     def __init__(self, filename: PathLike, decode: Callable[[bytes], Pair[Input]], logger: logging.Logger) -> None:
-        self.filename = Path(filename)
+        self.filename = path_of(filename, JournalError)
         self.num_bad = 0
         self.bad: list[tuple[int, str]] = []
         self._decode, self._logger = decode, logger
@@ -81,10 +84,21 @@ class LineReader(Generic[Input]):
 
 
 def pairs_of(records: Any, load: Callable[[PathLike], Iterable[Pair[Input]]]) -> Iterable[Pair[Input]]:
-    """The records of a file, of several files, or as they are given, one after the other; `load` reads a file."""
+    """The records of a file, of several files, or as they are given, one after the other; `load` reads a file.
+
+    Raises RecordError for what is none of these.
+    """
     if isinstance(records, str | os.PathLike):
         return load(records)
-    return chain.from_iterable(load(item) if isinstance(item, str | os.PathLike) else [item] for item in records)
+    ok = isinstance(records, Iterable) and not isinstance(records, bytes)
+    require(ok, RecordError, "records", RECORDS, got=records)
+    return chain.from_iterable(load(item) if isinstance(item, str | os.PathLike) else [_pair(item)] for item in records)
+
+
+def _pair(item: Any) -> Any:
+    ok = isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[1], MeasureResult)
+    require(ok, RecordError, "records", RECORDS, entry=item)
+    return item
 
 
 def best_of(keyed: Iterable[tuple[Key, Pair[Input]]]) -> dict[Key, Pair[Input]]:

@@ -25,6 +25,7 @@ from pathlib import Path
 from te_lite.errors import require
 
 from ..core.errors import JournalError
+from ..core.file_names import path_of
 
 MAX_LINE = 1 << 20
 PACKED = b"\x1f\x8b"
@@ -40,7 +41,7 @@ def _cannot(path: Path, verb: str, error: OSError) -> JournalError:
 
 def ensure_writable(path: str | os.PathLike[str]) -> None:
     """Raise JournalError where nothing can be added to a file, or none can be made; nothing is made here."""
-    path = Path(path)
+    path = path_of(path, JournalError)
     _require_plain_name(path)
     try:
         if not path.exists():
@@ -65,7 +66,7 @@ def _require_place(folder: Path) -> None:
 
 def require_log(path: str | os.PathLike[str]) -> None:
     """Raise JournalError for a file that holds lines, but none of records: what is appended would spoil it."""
-    path = Path(path)
+    path = path_of(path, JournalError)
     _require_plain_name(path)
     if not path.is_file():
         return
@@ -144,7 +145,7 @@ def append_lines(path: str | os.PathLike[str], lines: Sequence[str], first: Sequ
 
     Raises JournalError when they cannot be stored; then none of them is in the file.
     """
-    path = Path(path)
+    path = path_of(path, JournalError)
     _require_plain_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,7 +172,7 @@ def rewrite_lines(path: str | os.PathLike[str], lines: Callable[[], Sequence[str
 
     Raises JournalError when the file cannot be read or written.
     """
-    path = Path(path)
+    path = path_of(path, JournalError)
     try:
         with _locked(path):
             if found := lines():
@@ -235,7 +236,7 @@ def scan_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes | None
 
     Raises JournalError when the file cannot be read.
     """
-    path = Path(path)
+    path = path_of(path, JournalError)
     try:
         with open(_opened(path, os.O_RDONLY), "rb") as raw, _unpacked(raw) as f:
             number = 0
@@ -263,7 +264,7 @@ def replace_file(path: str | os.PathLike[str], lines: Sequence[str]) -> None:
 
     Raises JournalError when that fails.
     """
-    path = Path(path)
+    path = path_of(path, JournalError)
     scratch = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

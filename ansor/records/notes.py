@@ -29,6 +29,7 @@ from te_lite.dag_json import dag_to_json
 from te_lite.errors import TeError
 
 from ..core.sizes import require_tensor
+from ..core.target import Target
 from ..core.task import SearchTask
 from ..core.versions import version_of
 from ..core.workloads import offer_computation
@@ -38,6 +39,7 @@ FAILED, CONFIRM, STOPPED = "# failed ", "# confirm ", "# stopped "
 KINDS = (WORKLOAD, RUN, UNTUNED, DEFAULT, FAILED, CONFIRM, STOPPED)
 MOST_CHARACTERS = (1 << 20) - 1
 """What a line of a log may have; a computation that needs more is left out."""
+MOST_REASON = 500
 
 
 @runtime_checkable
@@ -75,7 +77,25 @@ def run_line(source: Any) -> str:
 
 def stopped_line(task: SearchTask, reason: str) -> str:
     """The line on a search that ended before its budget was spent."""
-    return STOPPED + json.dumps({"key": task.workload_key, "target": task.target.results, "reason": reason})
+    return STOPPED + json.dumps({"key": task.workload_key, "target": str(task.target), "reason": reason})
+
+
+def read_stopped(line: bytes) -> tuple[tuple[str, str], str] | None:
+    """Which workload a `# stopped` line is about (`lines.workload_of`), and its reason; None for other lines."""
+    note = read_note(line)
+    data = note[1] if note is not None and note[0] == STOPPED else {}
+    key, target, reason = [data.get(part) for part in ("key", "target", "reason")]
+    if not (isinstance(key, str) and isinstance(target, str) and isinstance(reason, str)):
+        return None
+    try:
+        return (Target.recorded(target).key, key), printable(reason, MOST_REASON)
+    except TeError:
+        return None
+
+
+def printable(text: str, most: int) -> str:
+    """What a log says, for people: its first characters, in one line."""
+    return "".join([c if c.isprintable() else " " for c in text[:most]])
 
 
 def read_note(line: bytes) -> tuple[str, dict[str, Any]] | None:

@@ -10,7 +10,8 @@ from typing import Any
 from te_lite.errors import require
 
 from ..core.baseline import Baseline
-from ..core.errors import TaskError
+from ..core.errors import JournalError, TaskError
+from ..core.file_names import path_of
 from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from .baselines import baseline_line
@@ -35,7 +36,7 @@ class RecordToFile:
     """
 
     def __init__(self, filename: PathLike) -> None:
-        self.filename = Path(filename)
+        self.filename = path_of(filename, JournalError)
         require_log(self.filename)
         ensure_writable(self.filename)
         self._begun = False

@@ -26,7 +26,7 @@ from .failures import cause, read_failure
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, least_of, workload_of
-from .notes import RUN, read_note
+from .notes import RUN, read_note, read_stopped
 
 Steps = tuple[Step, ...]
 
@@ -40,8 +40,9 @@ class TaskSummary:
     building and measuring took in all.  `baselines` are the results of the programs that nobody searched for,
     `turns` all figures of the best program when the best few were last timed in turns, `turns_baseline` which of the
     baselines it is, if it is one, `turns_trial` the number, from 1, of its first trial, if it has one; `reasons` why
-    the first failure of each cause was one.  `ranked` are the programs that worked, each once, in the order in which
-    the log is believed; `in_turns` all figures of those that were last timed in turns.
+    the first failure of each cause was one; `stopped` why the last search that ended early of itself did.  `ranked`
+    are the programs that worked, each once, in the order in which the log is believed; `in_turns` all figures of those
+    that were last timed in turns.
     """
 
     title: str
@@ -59,6 +60,7 @@ class TaskSummary:
     turns_baseline: Baseline | None = None
     turns_trial: int | None = None
     reasons: dict[str, str] = field(default_factory=dict)
+    stopped: str = ""
     ranked: dict[Steps, Record] = field(default_factory=dict)
     in_turns: dict[Steps, tuple[float, ...]] = field(default_factory=dict)
     unsearched: dict[Steps, Baseline] = field(default_factory=dict)
@@ -226,4 +228,6 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
             task.turns_trial = task.trial_of(turns[0][0].steps)
         if failure is not None and (task := tasks.get(workload_of(failure[0][0]))):
             task.reasons.setdefault(cause(failure[0][1].error_no), failure[1])
+        if (stop := read_stopped(line)) and (task := tasks.get(stop[0])):
+            task.stopped = stop[1]
     return runs

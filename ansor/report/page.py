@@ -183,6 +183,7 @@ def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -
         "by_trials": best_so_far(by_trials, "trials", failed if len(own) == 1 else (), untuned),
         "by_seconds": best_so_far(by_seconds, "seconds at work", (), untuned),
         "reasons": [(cause, why) for cause, why in first.reasons.items() if cause in first.failures],
+        "stopped": [(Path(name).name, one.stopped) for name, one in own if one.stopped],
         "decisions": _decision_facts(first), "programs": _programs(first, sources),
     }  # fmt: skip
 

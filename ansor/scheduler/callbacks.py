@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from ..core.errors import JournalError
+from ..core.file_names import path_of
 from ..records.journal import append_lines, ensure_writable
 from .report import Row, Summary, curve_text, table_text
 
@@ -71,7 +72,7 @@ class LogEstimatedLatency(TaskSchedulerCallback):
     """
 
     def __init__(self, log_file: str | os.PathLike[str]) -> None:
-        self.log_file = Path(log_file)
+        self.log_file = path_of(log_file, JournalError)
 
     def post_tune(self, task_scheduler: Reports, task_id: int) -> None:
         ensure_writable(self.log_file)

@@ -61,7 +61,7 @@ def build(
     target, params = _arguments(given, target, params)
     entered = PassContext.current()
     with replace(entered, opt_level=OPT_LEVEL) if entered is DEFAULT else entered:
-        arrays = {name: host_array(value) for name, value in (params or {}).items()}
+        arrays = {name: host_array(value) for name, value in ({} if params is None else params).items()}
         fused = optimize(mod, arrays, target, for_build=True)
         return compile_fused(fused, target)
 
@@ -79,6 +79,9 @@ def _arguments(
             require(ok, GraphError, "build", law, got=type(value).__name__)
             require(params is None, GraphError, "build", "the parameters are given twice")
             params = value
+    law = "a mapping from names to arrays is needed"
+    ok = params is None or isinstance(params, Mapping)
+    require(ok, GraphError, "parameters", law, got=type(params).__name__)
     return Target.of("c" if target is None else target), params
 
 

@@ -7,13 +7,13 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ansor.core.hardware import HardwareParams
 from ansor.core.in_networks import layout_in_networks
 from ansor.core.target import Target
 from ansor.core.task import SearchTask
+from ansor.records.journal import replace_file
 
 from ..ir.module import IRModule
 from ..ir.nodes import Function, FunctionCall
@@ -55,7 +55,7 @@ def extract_tasks(
     ]  # fmt: skip
     if dump_workload_to_dag_log is not None:
         texts = {task.workload_key: str(task.compute_dag) for task in tasks}
-        Path(dump_workload_to_dag_log).write_text(json.dumps(texts), encoding="utf-8")
+        replace_file(dump_workload_to_dag_log, [json.dumps(texts)])
     return tasks, [weights[task.workload_key] for task in tasks]
 
 

@@ -42,7 +42,7 @@ def optimize(
     Raises GraphError for parameters that do not fit.
     """
     target = Target.of(target)
-    function = bind_params(main_function(graph), params or {})
+    function = bind_params(main_function(graph), {} if params is None else params)
     return pipeline(target, for_build)(function)
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from te_lite.errors import require
+
+from .errors import GraphError
 from .nodes import Call, Expr, Tuple, Var, as_expr
 from .op_registry import get
 from .types import TensorType
@@ -25,4 +28,7 @@ def call(name: str, *args: Expr, **attrs: Any) -> Call:
 
 def as_tuple(value: Any) -> Expr:
     """A sequence of nodes as one tuple; a node stays as it is."""
-    return value if isinstance(value, Expr) else Tuple(tuple(as_expr(v) for v in value))
+    if isinstance(value, Expr):
+        return value
+    require(isinstance(value, Sequence), GraphError, "tuple", "a list of nodes is needed", got=value)
+    return Tuple(tuple(as_expr(v) for v in value))

@@ -34,7 +34,9 @@ class IRModule:
 
 
 def main_function(graph: IRModule | Function) -> Function:
-    """The network of a module, or the function itself."""
+    """The network of a module, or the function itself.  Raises GraphError for what is neither."""
+    law = "an IRModule or a Function is needed, such as relay.Function([x], relay.nn.relu(x))"
+    require(isinstance(graph, IRModule | Function), GraphError, "network", law, got=type(graph).__name__)
     return graph["main"] if isinstance(graph, IRModule) else graph
 
 
@@ -43,6 +45,8 @@ def bind_params(function: Function, params: Mapping[str, Any]) -> Function:
 
     Raises GraphError when a name is no parameter or that of two, or a shape or dtype differs.
     """
+    law = "a mapping from names to arrays is needed"
+    require(isinstance(params, Mapping), GraphError, "parameters", law, got=type(params).__name__)
     twice = sorted(name for name, n in Counter(v.name for v in function.params).items() if n > 1)
     require(not twice, GraphError, "parameters", "the names of the parameters must differ", twice=twice)
     by_name = {v.name: v for v in function.params}

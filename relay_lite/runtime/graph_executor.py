@@ -152,8 +152,8 @@ class GraphModule:
         self._attach(place, value)
 
     def _output(self, index: int) -> TensorPlace:
-        if not 0 <= index < len(self.plan.outputs):
-            raise UnknownInput(f"graph output: there are {len(self.plan.outputs)} outputs, got index={index}")
+        if not isinstance(index, int | np.integer) or not 0 <= index < len(self.plan.outputs):
+            raise UnknownInput(f"graph output: there are {len(self.plan.outputs)} outputs, got index={index!r}")
         return self.plan.outputs[index]
 
     # ------------------------------------------------------------------------------------------------ time

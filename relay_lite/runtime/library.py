@@ -59,6 +59,8 @@ class NetworkLibrary:
         """
         backend = network_backend(self.kind)
         device = DeviceId(backend.device_type) if device is None else device
+        law = "a device is needed, such as ansor.device('c')"
+        require(isinstance(device, DeviceId), GraphError, "network", law, got=device)
         ok = device.device_type == backend.device_type
         law = f"was built for target {self.target!r}, which runs on {backend.device_type} devices"
         require(ok, GraphError, "network", law, device=str(device))

@@ -40,6 +40,8 @@ class PassContext:
     disabled_pass: Collection[str] = ()
 
     def __post_init__(self) -> None:
+        level = isinstance(self.opt_level, int)
+        require(level, GraphError, "pass context", "opt_level is a whole number, usually 3", got=self.opt_level)
         options = dict(self.config or {})
         for key, value in options.items():
             require(key in CONFIG_KEYS, GraphError, "pass option", f"keys are {', '.join(CONFIG_KEYS)}", key=key)

@@ -42,6 +42,8 @@ class Pass:
 
         Raises GraphError when the pass changes the type of the result or the parameters.
         """
+        law = "works on an IRModule or a Function"
+        require(isinstance(graph, IRModule | Function), GraphError, f"pass {self.name}", law, got=type(graph).__name__)
         if isinstance(graph, IRModule):
             return IRModule({name: self(function) for name, function in graph.functions.items()})
         if graph.attrs.get("primitive"):
@@ -57,6 +59,9 @@ def Sequential(  # a class in TVM, and written like one
     passes: Sequence[Pass], opt_level: int = 0, name: str = "sequential", required: tuple[Pass, ...] = ()
 ) -> Pass:
     """One pass made of several: each runs if the current context enables it, after the passes that it requires."""
+    ok = isinstance(passes, Sequence) and all([isinstance(one, Pass) for one in passes])
+    law = "a list of passes is needed, such as [relay.transform.FoldConstant()]"
+    require(ok, GraphError, f"pass {name}", law, got=passes)
     chain = tuple(passes)
 
     def run(function: Function) -> Function:

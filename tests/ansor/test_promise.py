@@ -12,10 +12,11 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.cli.budget import check_budget, early_stopping, settle
-from ansor.cli.main import _parser
+from ansor.cli.main import _parser, main
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.policy.effort import QUICK_SECONDS, QUICK_TRIALS
 from ansor.policy.promise import Promise
+from ansor.records.notes import read_stopped
 from tests.workloads import matmul
 
 SMALL = {"evolutionary_search_population": 32, "evolutionary_search_num_iters": 0}
@@ -75,11 +76,20 @@ def options(log: Path, trials: int, stopping: Any) -> ansor.TuningOptions:
     )
 
 
-def test_a_search_says_in_its_log_why_it_stopped(tmp_path: Path) -> None:
+def test_a_search_says_in_its_log_why_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     task, log = ansor.SearchTask(compute_dag=te.ComputeDAG(matmul(8, 8, 8)), target="c"), tmp_path / "log.json"
     task.tune(options(log, 400, "auto"), search_policy=policy_of(task))
     assert 32 <= len(list(ansor.load_records(log))) < 400
     assert sum(line.startswith("# stopped ") for line in log.read_text().splitlines()) == 1
+    page = str(tmp_path / "page.html")
+    assert main(["log", str(log)]) == main(["report", str(log), "--output", page]) == 0
+    assert "\n  a search of it stopped early: the last 32 trials brought nothing better" in capsys.readouterr().out
+    assert "stopped early: the last 32 trials" in Path(page).read_text()
+
+
+@pytest.mark.parametrize("line", ["{}", '{"key": 1, "target": "c", "reason": ""}', "[", '{"key": "a", "target": "x"}'])
+def test_what_is_no_line_on_a_stop_is_passed_over(line: str) -> None:
+    assert read_stopped(b"# stopped " + line.encode()) is None
 
 
 def test_a_network_stops_when_all_its_tasks_have(tmp_path: Path) -> None:

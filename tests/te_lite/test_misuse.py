@@ -92,6 +92,9 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
     (lambda i: A[..., 0], "no slice"),
     (lambda i: A[i, None], "no slice"),
     (lambda i: V[A[i, 0]], "an index must be an integer.*astype"),
+    (lambda i: V[len(A)], r"A: a tensor has no length in Python; write A.shape\[0\]"),
+    (lambda i: V[len(A[i, 0])], "no value in Python.*x.shape has the extents"),
+    (lambda i: A[i, 0][0], r"no value in Python.*all indices of a tensor are written at once, a\[i, j\]"),
     (lambda i: A, r"of a tensor an element, a\[i, j\]"),
     (lambda i: te.exp(A), r"of a tensor an element, a\[i, j\]"),
     (lambda i: np.ones(3), "a number or an expression is needed, and an array is neither; make it a te.placeholder"),
@@ -104,6 +107,27 @@ def test_a_mistake_is_a_sentence(function: Callable[..., Any], text: str) -> Non
     with pytest.raises(te.ExprError, match=text) as info:
         te.compute((4,), function, name="C")
     assert "\n" not in str(info.value)
+
+
+@pytest.mark.parametrize(("declare", "text"), [
+    (lambda: te.compute((4,), 3), r"^compute: the element is written as a function of its indices, .*got 3$"),
+    (lambda: te.compute((4,), lambda i: i, name=5), "^compute: a name is a text, got name=5$"),
+    (lambda: te.placeholder((4,), name=5), "^placeholder: a name is a text, got name=5$"),
+    (lambda: te.reduce_axis((0, 4), 5), "^reduce_axis: a name is a text, got name=5$"),
+    (lambda: te.comm_reducer(5, 6), r"^comm_reducer: two functions are needed, .*got \(5, 6\)$"),
+    (lambda: te.topi.nn.conv2d_nchw(A, A, 1, 0, 1), "^conv: the layout NCHW is one of 4 dimensions, got dimensions=2$"),
+])  # fmt: skip
+def test_a_declaration_says_what_it_lacks(declare: Callable[[], Any], text: str) -> None:
+    with pytest.raises(te.ExprError, match=text):
+        declare()
+
+
+@pytest.mark.parametrize("arguments", [5, V, [V, 5], [V.op]])
+def test_the_arguments_of_a_program_are_tensors(arguments: Any) -> None:
+    program = te.compute((4,), lambda i: V[i], name="C")
+    with pytest.raises(te.LowerError, match=r"^f: the arguments are a list of tensors, got "):
+        te.lower(te.create_schedule(program), arguments, "f")
+    assert bool(V), "as for whatever has no truth of its own"
 
 
 def test_a_reduction_axis_is_a_pair() -> None:
