@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> Any:
     export.add_argument("--device", help="the device, as `list` calls it, where there are several")
     taken = actions.add_parser("import", help="take in the best few records of each workload of a log")
     taken.add_argument("log", help="a log that was measured on a device like that of this machine")
-    actions.add_parser("prune", help="leave the best few of each computation, of this version where it has any")
+    actions.add_parser("prune", help="leave the best few of each computation, of this version where it has any as good")
     return parser
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -47,7 +48,10 @@ class ShippedModel(PythonBasedModel):
 
 
 def shipped_model(target: Target) -> ShippedModel | None:
-    """The model that comes with the package for a target; None where there is none, or features are others now."""
+    """The model that comes with the package for a target; None where there is none, or features are others now.
+
+    Its trees count no programs, since no log of the user's has them.
+    """
     return _of_family(target.family) if source_of(target) is FEATURES else None
 
 
@@ -57,7 +61,7 @@ def _of_family(family: str) -> ShippedModel | None:
     if not path.is_file():
         return None
     try:
-        return ShippedModel(load_trees(path, FEATURES.schema))
+        return ShippedModel(replace(load_trees(path, FEATURES.schema), trained_on=0))
     except TaskError as error:
         logger.warning("the model that comes with the package is not used: %s", error)
         return None

@@ -26,6 +26,7 @@ from ..core.file_names import path_of
 from ..core.hardware import HardwareParams
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.seeds import checked_seed
+from ..core.target import Target
 from ..core.task import SearchTask
 from ..records.lines import believed_records
 from .api import Array, PythonBasedModel
@@ -46,8 +47,8 @@ class XGBModel(PythonBasedModel):
     are; the second is logged once.  With `adaptive_training` an update trains only when a fifth more programs are
     known than at the last training.  `model_file` is where each trained model is saved, unless the file there was
     trained on more.  Features are those of the target of the first program that is told; with `shipped` training goes
-    on from the trees that come with the package for it, if there are any (`shipped.py`), and after `load` from those
-    that were loaded.  The same updates and `seed` give the same scores.  Raises TaskError for a negative seed.
+    on from the trees that come with the package for its family of targets, if there are any (`shipped.py`) and as long
+    as no program of another family is told, and after `load` from those that were loaded.  The same updates and `seed` give the same scores.  Raises TaskError for a negative seed.
     """
 
     reads_features = True
@@ -72,12 +73,14 @@ class XGBModel(PythonBasedModel):
         self._rng = np.random.default_rng(self.seed)
         self._samples = Samples()
         self._base: Trees | None = None
+        self._loaded = False
+        self._families: set[str] = set()
         self._trees: Trees | None = None
         self._said: set[str] = set()
 
     @property
     def trained_on(self) -> int:
-        """How many programs the trees in use have seen; 0 when there are none."""
+        """How many programs the trees in use have seen, those that came with the package left out; 0 without any."""
         return 0 if self._trees is None else self._trees.trained_on
 
     # ------------------------------------------------------------------------------------------ learning
@@ -101,14 +104,20 @@ class XGBModel(PythonBasedModel):
         Those whose steps do not fit their task, or that have a feature that is not finite or a cost that is no
         positive number, are left out; that is logged once.
         """
-        if inputs and not len(self._samples) and self._base is None:
-            target = inputs[0].task.target
-            alone = len({inp.task.target.family for inp in inputs}) == 1
-            self.features, known = source_of(target), shipped_model(target) if self.shipped and alone else None
-            self._base = None if known is None else known.trees
+        if inputs and not self._loaded:
+            self._choose_base([inp.task.target for inp in inputs])
         for inp, res, rows in zip(inputs, results, self._rows(inputs), strict=True):
             self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)
         self._say_refused()
+
+    def _choose_base(self, targets: Sequence[Target]) -> None:
+        """What trees begin from: those of the package are of one family of targets, and speak of no other."""
+        if not self._families:
+            self.features = source_of(targets[0])
+        self._families |= {target.family for target in targets}
+        alone = self.shipped and len(self._families) == 1
+        known = shipped_model(targets[0]) if alone else None
+        self._base = None if known is None else known.trees
 
     def add_features(self, task: SearchTask, features: Array, costs: Array) -> None:
         """Take in programs whose features are at hand: float32 [n, rows, columns], seconds [n], inf after a failure.
@@ -232,4 +241,4 @@ class XGBModel(PythonBasedModel):
         Raises TaskError for a file that holds none, or trees for features of another version.
         """
         self._base = self._trees = load_trees(path_of(file_name, TaskError), self.features.schema)
-        self.num_warmup_sample = -1
+        self.num_warmup_sample, self._loaded = -1, True

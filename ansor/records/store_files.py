@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 from te_lite.errors import TeError
 
 from ..core.in_networks import cold_in_networks, layout_in_networks
+from ..core.layout_option import LayoutRewriteOption
 from ..core.measure_values import MeasureInput
 from ..core.task import SearchTask
 from ..core.workloads import key_text
@@ -19,7 +21,7 @@ from .files import LineReader, PathLike
 from .journal import rewrite_lines, scan_lines
 from .lines import Record, believed, dump_record_to_string, load_record_from_string, logger, recorded_key, workload_of
 from .notes import WORKLOAD, learn_workload, read_note
-from .store import SUFFIX, keep, latest, own_names, place_of, stores
+from .store import SUFFIX, best_stored, keep, latest, own_names, place_of, stores
 
 KEPT = 5
 """Programs of a file that are left when it is pruned."""
@@ -80,17 +82,20 @@ def exported(device: str) -> list[str]:
     return [line for one in best.values() for line in (one.told, dump_record_to_string(*one.records[0])) if line]
 
 
-def take_in(log: PathLike) -> Counter[Path]:
+def take_in(log: PathLike, new_only: bool = False) -> Counter[Path]:
     """Put the best few programs of each workload of a log into the user's store, and count them by file.
 
-    They count as measured on the first device of their target here, by this version and compiler.  Raises JournalError
-    for a log that cannot be read, the backend's error where the device or its compiler is not there, TaskError for a
-    workload that is not known.
+    They count as measured on the first device of their target here, by this version and compiler.  `new_only` passes
+    over the workloads of which the stores know a program: what was timed in turns is not mixed with single figures.
+    Raises JournalError for a log that cannot be read, the backend's error where the device or its compiler is not
+    there, TaskError for a workload that is not known.
     """
     ranked = ranked_records(log)
     tasks = {workload_of(inp): inp.task for inp, res in ranked if res.ok}
     counts: Counter[Path] = Counter()
     for task in tasks.values():
+        if new_only and best_stored(task.compute_dag, task.target, *_measured(task)) is not None:
+            continue
         found = best_few([pair for pair in ranked if recorded_key(pair[0].task) == task.target.key], task, KEPT)
         if found:
             counts[_kept(task, found)] += len(found)
@@ -98,15 +103,20 @@ def take_in(log: PathLike) -> Counter[Path]:
 
 
 def _kept(task: SearchTask, found: list[Record]) -> Path:
+    return keep(task.compute_dag, task.name, place_of(task.compute_dag, task.target, *_measured(task)), found)
+
+
+def _measured(task: SearchTask) -> tuple[LayoutRewriteOption, bool]:
+    """How the weights of a recorded task were stored, and whether caches were emptied: of a network's, as there."""
     kind, layout = task.target.kind.name, task.layout_rewrite_option
-    cold = cold_in_networks(kind) and layout == layout_in_networks(kind)
-    return keep(task.compute_dag, task.name, place_of(task.compute_dag, task.target, layout, cold), found)
+    return layout, cold_in_networks(kind) and layout == layout_in_networks(kind)
 
 
 def prune() -> tuple[int, int]:
     """Leave the best few programs of each file of the user's store; gives how many records and files went.
 
-    A file of another version or compiler goes where this one has a file of its own, which is believed before it.
+    A file of another version or compiler goes where this one has a file of its own whose best is as good: who changes
+    the version once more loses nothing.
     Raises JournalError for a file that cannot be read or written.
     """
     before = _own_files()
@@ -136,9 +146,16 @@ def _lines_left(path: Path) -> list[str]:
 
 
 def _outdone(path: Path) -> bool:
-    """Whether this version and compiler have a file beside one that is not theirs."""
+    """Whether this version and compiler have a file beside one that is not theirs, and nothing worse in it."""
     try:
         own = own_names(path.parent.parent.name.partition("_")[0])
     except TeError:
         return False  # no compiler of that kind here: nothing is known of its own files
-    return path.name not in own and any(path.with_name(name).exists() for name in own)
+    beside = [path.with_name(name) for name in own if path.name not in own and path.with_name(name).exists()]
+    least = min([_least(other) for other in beside], default=math.inf)
+    return bool(beside) and least <= _least(path)
+
+
+def _least(path: Path) -> float:
+    """The seconds of the best program of a file, infinite where it has none."""
+    return next((res.cost for _, res in _best_first(path)), math.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 from ansor.core.scratch import scratch_folder
 from ansor.core.target import Target
 from ansor.records.dispatch import ApplyHistoryBest
+from ansor.records.store import stores
+from ansor.records.store_files import take_in
+from te_lite.errors import TeError
 
 from ..compiler.build import build
 from ..compiler.extract import extract_tasks
@@ -19,6 +23,7 @@ from ..tuning.tune_network import tune
 from .options import Options
 
 LAYOUT = "NHWC"
+logger = logging.getLogger("ansor.torch")
 
 
 def prepared(graph: IRModule, device: str, options: Options) -> tuple[IRModule, Target]:
@@ -34,12 +39,28 @@ def prepared(graph: IRModule, device: str, options: Options) -> tuple[IRModule, 
 
 @contextmanager
 def log_of(options: Options) -> Iterator[Path | None]:
-    """The log that the options name, if they do; where they measure without one, one that goes when this ends."""
+    """The log that the options name, if they do; where they measure without one, one that goes when this ends.
+
+    What of that was not timed in turns, since time was out or somebody stopped it, then goes to the store.
+    """
     if options.log is not None or not options.measures:
         yield None if options.log is None else Path(options.log)
         return
     with scratch_folder("records") as folder:
-        yield Path(folder) / "log.json"
+        log = Path(folder) / "log.json"
+        try:
+            yield log
+        finally:
+            _keep(log)
+
+
+def _keep(log: Path) -> None:
+    if not log.is_file() or not stores():
+        return
+    try:
+        take_in(log, new_only=True)
+    except TeError as error:
+        logger.warning("what was measured is not kept: %s", error)
 
 
 def measure(graph: IRModule, target: Target, options: Options, log: Path | None) -> None:

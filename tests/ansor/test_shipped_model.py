@@ -9,7 +9,7 @@ import pytest
 
 import ansor
 import te_lite as te
-from ansor.cost_model import AnalyticalModel, shipped
+from ansor.cost_model import AnalyticalModel, XGBModel, shipped
 from ansor.cost_model.features import FEATURES
 from ansor.cost_model.trees import load_trees
 from ansor.offline.analytical import AnalyticalRunner
@@ -66,3 +66,25 @@ def test_computations_are_held_out_whole(tmp_path: Path) -> None:
     assert len(judged) == 3 and all(figures.shape == (3, 4) for *_, figures in judged)
     found = shipped_model.means(np.array([figures for *_, figures in judged]))
     assert found[0, 0] > 0.99 and found[0, 2] == 1, "the estimates are the costs here"
+
+
+def measured(target: str, count: int) -> tuple[list[ansor.MeasureInput], list[ansor.MeasureResult]]:
+    """Random programs of a convolution with a time each."""
+    task = conv_task(target)
+    states = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=1, verbose=0).ask(count)
+    results = [ansor.MeasureResult((1e-3 * (k + 1),), 0, "", 0.0, 0) for k in range(count)]
+    return [ansor.MeasureInput(task, state) for state in states], results
+
+
+def test_a_model_of_several_families_begins_from_none_of_them() -> None:
+    """Trees of GPUs say nothing of processors; those that came with the package are no programs of the user's."""
+    model = XGBModel(seed=0, num_warmup_sample=1)
+    model.update(*measured("cuda", 12))
+    assert model._base is not None and model.trained_on == 12
+    model.update(*measured("c", 4))
+    plain = XGBModel(seed=0, num_warmup_sample=1, shipped=False)
+    plain.update(*measured("cuda", 12))
+    plain.update(*measured("c", 4))
+    states = [inp.state for inp in measured("c", 4)[0]]
+    assert model._base is None and model.trained_on == plain.trained_on == 16
+    np.testing.assert_array_equal(model.predict(conv_task("c"), states), plain.predict(conv_task("c"), states))

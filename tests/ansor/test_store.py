@@ -16,6 +16,7 @@ from ansor.core.layout_option import LayoutRewriteOption
 from ansor.core.task import SearchTask
 from ansor.policy.default_schedule import default_state
 from ansor.records.store import RecordToStore, best_stored, keep, place_of
+from ansor.records.store_files import take_in
 from ansor.sketch.plain import untuned_state
 from te_lite.state import State
 from tests.workloads import matmul
@@ -185,3 +186,21 @@ def test_commands(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     (file,) = store.rglob("*.json")
     file.with_name("ansor_0.0.1.json").write_bytes(file.read_bytes())
     assert main(["store", "prune"]) == 0 and "1 record and 1 file removed" in capsys.readouterr().out
+    better = file.with_name("ansor_0.0.1.json")
+    better.write_text(file.read_text().replace("[0.001]", "[0.0005]"))
+    assert main(["store", "prune"]) == 0 and "0 records and 0 files removed" in capsys.readouterr().out
+    kept(task_of(5), [4e-4, 2e-3])
+    assert main(["store", "prune"]) == 0 and "and 1 file removed" in capsys.readouterr().out and not better.exists()
+
+
+def test_what_was_never_timed_in_turns_is_taken_in_where_nothing_else_is_known(tmp_path: Path) -> None:
+    """A search without a log that ran out of time before its turns: its single figures are better than none."""
+    log, known, new = tmp_path / "log.json", task_of(5), task_of(6)
+    kept(known, [3e-3, 3e-3])
+    for task in (known, new):
+        inp = ansor.MeasureInput(task, states(task)[1])
+        ansor.RecordToFile(log).callback(None, [inp], [ansor.MeasureResult((1e-3,), 0, "", 0.5, 1)])
+    assert sum(take_in(log, new_only=True).values()) == 1
+    (found, told) = (best(known), best(new))
+    assert found is not None and found[1] == 3e-3 and told is not None and told[1] == 1e-3
+    assert not take_in(log, new_only=True)
