@@ -6,13 +6,14 @@ with ApplyHistoryBest("vta.log"):        or        with apply_history_best("vta.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from ..core.target import Target
 from ..records.files import History, pairs_of
 from .dispatch import DispatchContext
 from .measure import MeasureInput
-from .record import Source, in_space, load_from_file, target_key
+from .record import Source, counts_for, in_space, load_from_file
 
 Key = tuple[str, tuple[Any, ...]]
 
@@ -20,7 +21,7 @@ Key = tuple[str, tuple[Any, ...]]
 class ApplyHistoryBest(DispatchContext):
     """The best error-free records of a log, several logs, or pairs; the least mean cost wins.
 
-    Targets are told apart by kind and model (`record.target_key`); a target without a model gets the best of any.
+    A target gets the records that count for it (`record.counts_for`): one without a model those of any.
     """
 
     def __init__(self, records: Source | None) -> None:
@@ -31,22 +32,23 @@ class ApplyHistoryBest(DispatchContext):
     def load(self, records: Source) -> None:
         """Add records.  Raises JournalError when a file cannot be read."""
         pairs = pairs_of(records, load_from_file)
-        self._history.load((key, pair) for pair in pairs for key in _keys(pair[0].target, pair[0].workload))
+        self._history.load(((pair[0].target, pair[0].workload), pair) for pair in pairs)
 
     def update(self, target: Target | str, workload: tuple[Any, ...], config: Any) -> None:
-        for key in _keys(str(target), workload):
-            self._history.tell(key, config)
+        self._history.tell((str(target), workload), config)
 
     def _query_inside(self, target: str | None, workload: tuple[Any, ...]) -> Any:
-        key = ("" if target is None else "/".join(target_key(target)), workload)
-        best = [inp for inp in self._history.measured(key) if in_space(inp) is not False]
-        return self._history.told.get(key, best[0].config if best else None)
+        told = [config for key, config in self._history.told.items() if _answers(key, target, workload)]
+        if told:
+            return told[-1]
+        found = [pairs for key, pairs in self._history.best.items() if _answers(key, target, workload)]
+        best = sorted(chain.from_iterable(found), key=lambda pair: pair[1].cost)
+        return next((inp.config for inp, _ in best if in_space(inp) is not False), None)
 
 
-def _keys(target: str, workload: tuple[Any, ...]) -> list[Key]:
-    """What a record of `target` answers: its kind and model, its kind, and no target at all."""
-    kind, model = target_key(target)
-    return [(key, workload) for key in {f"{kind}/{model}", f"{kind}/", ""}]
+def _answers(key: Key, target: str | None, workload: tuple[Any, ...]) -> bool:
+    """Whether what is known under a target's text and a workload answers a question; no target asks of all of them."""
+    return key[1] == workload and (target is None or counts_for(key[0], target))
 
 
 apply_history_best = ApplyHistoryBest

@@ -142,12 +142,21 @@ def _defined(template: Template, task: str, args: Workload, target: str) -> tupl
         return None  # a template is given what a line says
 
 
-def target_text(target: str) -> str:
-    """The text of the target as it is known here: TVM's `ext_dev -device=vta` is `vta`; of an unknown one, its kind."""
+def recorded_target(text: str) -> Target | None:
+    """The target of a record as it is known here: TVM's `ext_dev -device=vta` is `vta`; None for an unknown one."""
+    name, *words = text.split() or [""]
+    devices = [word.partition("=")[2] for word in words if word.lstrip("-").startswith("device=")]
+    kind = "".join(devices[-1:]) if name == "ext_dev" else name
     try:
-        return str(Target.recorded(target))
+        return Target.recorded(" ".join([kind, *words]))
     except TaskError:
-        return target_key(target)[0]
+        return None
+
+
+def target_text(target: str) -> str:
+    """The text of the target as it is known here; of an unknown one, its kind."""
+    known = recorded_target(target)
+    return target_key(target)[0] if known is None else str(known)
 
 
 def _known(inp: MeasureInput) -> tuple[ConfigSpace, float] | bool | None:
@@ -197,21 +206,26 @@ def is_of(inp: MeasureInput, task: Task) -> bool:
 
 
 def is_for(inp: MeasureInput, target: str) -> bool:
-    """Whether a record was measured for a target: the same kind, processor and model (`target_key`)."""
-    return target_key(inp.target) == target_key(target)
+    """Whether a record was measured for a target, or for one whose figures count for it."""
+    return counts_for(inp.target, target)
+
+
+def counts_for(recorded: str, target: str) -> bool:
+    """Whether what was measured for one target counts for another (`Target.takes`); of unknown ones, if they agree."""
+    mine, theirs = recorded_target(target), recorded_target(recorded)
+    if mine is None or theirs is None:
+        return target_key(recorded) == target_key(target)
+    return mine.takes(theirs)
 
 
 def target_key(target: str) -> tuple[str, str]:
-    """Kind, with a processor that is named, and model of a target's text; TVM's `ext_dev -device=vta` is of `vta`."""
-    words = target.split()
+    """What records are filed under: kind, with a processor that is named, and model of a target's text."""
+    words, known = target.split(), recorded_target(target)
     options = dict(w.lstrip("-").partition("=")[::2] for w in words[1:])
-    if words[:1] == ["ext_dev"]:
-        return options.get("device", ""), options.get("model", "")
-    try:
-        known = Target.recorded(target).key.split()
-        return " ".join([w for w in known if not w.startswith("-model=")]), options.get("model", "")
-    except TaskError:
-        return (words[0] if words else ""), options.get("model", "")
+    if known is None:
+        kind = options.get("device", "") if words[:1] == ["ext_dev"] else "".join(words[:1])
+        return kind, options.get("model", "")
+    return " ".join([w for w in known.key.split() if not w.startswith("-model=")]), options.get("model", "")
 
 
 def best_pairs(pairs: Iterable[Pair]) -> list[Pair]:

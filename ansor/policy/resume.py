@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from ..core.task import SearchTask
 from ..records.files import PathLike
 from ..records.lines import Record, believed_records, logger, recorded_key
-from ..records.of_task import left_aside
+from ..records.of_task import other_targets
 from ..records.recorder import RecordToFile
 from .tuning_options import TuningOptions
 
@@ -35,11 +35,11 @@ def check_logs(tasks: Sequence[SearchTask], options: TuningOptions) -> None:
             callback.check(tasks)
 
 
-def say_left_aside(log: PathLike, records: Sequence[Record], tasks: Sequence[SearchTask]) -> None:
-    """Warn of records of a log that are for other processors than the targets of the tasks (`left_aside`)."""
+def say_other_targets(log: PathLike, records: Sequence[Record], tasks: Sequence[SearchTask]) -> None:
+    """Warn of records of a log that are for other processors than the targets of the tasks (`other_targets`)."""
     keys = dict.fromkeys([recorded_key(inp.task) for inp, _ in records])
     for target in dict.fromkeys([task.target for task in tasks]):
-        if text := left_aside(str(log), keys, target):
+        if text := other_targets(str(log), keys, target):
             logger.warning("%s", text)
 
 

@@ -19,7 +19,7 @@ from .confirmed import SettledReader
 from .files import PathLike, best_of, distill
 from .lines import JUDGE, Record, believed, dump_record_to_string, logger, recorded_key, workload_of
 from .notes import workload_line
-from .of_task import is_for, is_of, left_aside
+from .of_task import is_for, is_of, other_targets
 
 
 def settled_records(filename: PathLike) -> Believed[MeasureInput]:
@@ -46,7 +46,7 @@ def load_best_record(
     wanted = None if target is None else Target.of(target)
     found = list(believed(best_first(SettledReader(filename)), str(filename)))
     keys = [recorded_key(inp.task) for inp, _ in found if workload_key in (None, inp.task.workload_key)]
-    if wanted is not None and (text := left_aside(str(filename), keys, wanted)):
+    if wanted is not None and (text := other_targets(str(filename), keys, wanted)):
         logger.warning("%s", text)
     best: tuple[float, Record] | None = None
     for inp, res in found:

@@ -20,7 +20,7 @@ from .best import best_first
 from .confirmed import SettledReader
 from .files import History, pairs_of
 from .lines import Record, believed, load_records, logger, workload_of
-from .of_task import found_for, left_aside
+from .of_task import found_for, other_targets
 from .store import best_stored
 
 WorkloadId = tuple[str, str]
@@ -118,7 +118,7 @@ class ApplyHistoryBest(DispatchContext):
         """Say once of a target that there are records for other processors."""
         if target.key not in self._warned:
             self._warned.add(target.key)
-            text = left_aside(" and ".join(self._names), [key for key, _ in self._history.best], target)
+            text = other_targets(" and ".join(self._names), [key for key, _ in self._history.best], target)
             if text:
                 logger.warning("%s", text)
 

@@ -135,10 +135,6 @@ class History(Generic[Key, Input, Answer]):
         """Let `answer` be what is known of a key."""
         self.told[key] = answer
 
-    def measured(self, key: Key) -> list[Input]:
-        """What the best records of a key have measured, best first."""
-        return [inp for inp, _ in self.best.get(key, ())]
-
 
 def distill(
     in_file: PathLike,

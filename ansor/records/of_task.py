@@ -1,7 +1,8 @@
 """Which records count for a task: those of its workload that were measured for its target.
 
 What another processor took says nothing of this one, so records for `c -march=haswell` are none of a task for `c`
-(`Target.takes`).  They stay in the log, and are left aside with a sentence.
+(`Target.takes`).  They stay in the log, and are left aside with a sentence.  Another one says that records of several
+processors count for a target that names none of them.
 """
 
 from __future__ import annotations
@@ -33,15 +34,23 @@ def found_for(target: Target, workload_key: str, found: Mapping[tuple[str, str],
     return [found[key, workload_key] for key in sorted(keys, key=lambda key: key != target.key)]
 
 
-def left_aside(name: str, keys: Iterable[str], target: Target) -> str:
-    """One sentence when the records of a log, called `name`, are for other processors, too; or nothing.
+def other_targets(name: str, keys: Iterable[str], target: Target) -> str:
+    """What is said of the records of a log, called `name`, that are not all for one processor; or nothing.
 
-    `keys` are those of the targets of its records (`recorded_key`), or the texts of such targets.
+    Those of another processor than the target's are left aside; where the target names none and theirs differ, all
+    count.  `keys` are those of the targets of its records (`recorded_key`), or the texts of such targets.
     """
     known = [Target.recorded(key) for key in dict.fromkeys(keys) if key]
     others = dict.fromkeys([t.key for t in known if t.results == target.results and not target.takes(t)])
-    law = f"are left aside, the target here is {target.key}"
-    return f"{name}: its records for {' and '.join(others)} {law}" if others else ""
+    taken = [t for t in known if target.takes(t)]
+    alike = dict.fromkeys([t.key for t in taken if not all([t.takes(other) for other in taken])])
+    left = f"its records for {' and '.join(others)} are left aside, the target here is {target.key}"
+    law = (
+        f"all count, as the target here, {target.key}, does not say which it is; name it, as in {next(iter(alike), '')}"
+    )
+    mixed = f"its records for {' and '.join(alike)} {law}"
+    said = "; ".join([text for text, of in ((left, others), (mixed, alike)) if of])
+    return f"{name}: {said}" if said else ""
 
 
 def _counts(key: str, target: Target) -> bool:

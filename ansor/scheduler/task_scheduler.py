@@ -24,7 +24,7 @@ from ..measure.measurer import ProgramMeasurer
 from ..measure.time_limit import UNLIMITED
 from ..policy.promise import AUTO, require_judge
 from ..policy.protocols import RoundPolicy
-from ..policy.resume import check_logs, continue_log, log_to_continue, say_left_aside
+from ..policy.resume import check_logs, continue_log, log_to_continue, say_other_targets
 from ..policy.search_failure import SearchFailed
 from ..policy.task_actions import require_measurable, say_if_noisy
 from ..policy.tuning_options import TuningOptions, callbacks_with
@@ -202,7 +202,7 @@ class TaskScheduler:
         log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
         records, costs = (None, {}) if log is None else history(log)
         if log is not None:
-            say_left_aside(log, records or (), self.tasks)
+            say_other_targets(log, records or (), self.tasks)
         self._begin(options, _patience(per_task_early_stopping), records or (), costs)
         kinds = tuple(dict.fromkeys(t.target.kind.name for t in self.tasks))
         for kind in kinds:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 import ansor
-from ansor.autotvm.record import target_key
+from ansor.autotvm.record import counts_for, target_key
 from ansor.cli.main import _recorded, main
 from ansor.core.baseline import Baseline
 from ansor.core.target import Target
 from ansor.records.baselines import baseline_line, baselines_of
 from ansor.records.best import history
+from ansor.records.of_task import other_targets
 from ansor.scheduler.restore import restore, settled
 
 from .fake_measure import CostRunner, ReadyBuilder
@@ -120,3 +121,19 @@ def test_commands_tell_them_apart(log: Path, capsys: Any) -> None:
 def test_templates_are_told_apart_by_processor_and_model() -> None:
     assert target_key("c -march=haswell") == ("c -march=haswell", "") != target_key("c")
     assert target_key("vta -model=a") != target_key("vta -model=b")
+    assert target_key("ext_dev -device=vta -keys=vta,cpu -model=a") == ("vta", "a")
+    for mine, other, counts in [
+        ("vta -model=a", "ext_dev -device=vta -model=a", True), ("vta", "vta -model=a", True),
+        ("vta -model=a", "vta", True), ("vta -model=a", "vta -model=b", False), ("c", "c -march=haswell", False),
+        ("cuda -arch=sm_90", "cuda", True), ("rocm -model=a", "rocm -model=a", True), ("rocm", "rocm -model=a", False),
+    ]:  # fmt: skip
+        assert counts_for(mine, other) == counts_for(other, mine) == counts, (mine, other)
+
+
+def test_records_of_several_gpus_count_for_one_that_is_not_named_and_that_is_said() -> None:
+    keys, named = ["cuda -arch=sm_80", "cuda", "cuda -arch=sm_90"], "cuda -arch=sm_80 and cuda -arch=sm_90"
+    said = f"log: its records for {named} all count, as the target here, cuda, does not say which it is; "
+    assert other_targets("log", keys, Target("cuda")) == f"{said}name it, as in cuda -arch=sm_80"
+    left = "log: its records for cuda -arch=sm_80 are left aside, the target here is cuda -arch=sm_90"
+    assert other_targets("log", keys, Target("cuda -arch=sm_90")) == left
+    assert not other_targets("log", keys[1:], Target("cuda"))

@@ -17,7 +17,7 @@ from ansor.cli.budget import total_trials
 from ansor.cli.written import stopped_text
 from ansor.core.start_up import INTERRUPTED
 from ansor.core.target import Target
-from ansor.records.of_task import left_aside
+from ansor.records.of_task import other_targets
 
 from ..core.environment import get_env
 from ..graph import conv_workloads, extract_from_program
@@ -34,7 +34,7 @@ from .sketch_command import tune_by_sketches
 def _recorded(log: Path, tasks: Sequence[Task], target: Target) -> int:
     """How many records of these tasks a log holds; it is said when there are others, of another machine."""
     held = [inp for inp, _ in load_from_file(log)] if log.exists() else []
-    if text := left_aside(str(log), [target_text(inp.target) for inp in held], target):
+    if text := other_targets(str(log), [target_text(inp.target) for inp in held], target):
         print(text, flush=True)
     return sum(is_of(inp, task) for inp in held for task in tasks)
 
