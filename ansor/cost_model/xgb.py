@@ -48,7 +48,8 @@ class XGBModel(PythonBasedModel):
     known than at the last training.  `model_file` is where each trained model is saved, unless the file there was
     trained on more.  Features are those of the target of the first program that is told; with `shipped` training goes
     on from the trees that come with the package for its family of targets, if there are any (`shipped.py`) and as long
-    as no program of another family is told, and after `load` from those that were loaded.  The same updates and `seed` give the same scores.  Raises TaskError for a negative seed.
+    as no program of another family is told, and after `load` from those that were loaded.  The same updates and `seed`
+    give the same scores.  Raises TaskError for a negative seed.
     """
 
     reads_features = True

@@ -45,9 +45,8 @@ def other_targets(name: str, keys: Iterable[str], target: Target) -> str:
     taken = [t for t in known if target.takes(t)]
     alike = dict.fromkeys([t.key for t in taken if not all([t.takes(other) for other in taken])])
     left = f"its records for {' and '.join(others)} are left aside, the target here is {target.key}"
-    law = (
-        f"all count, as the target here, {target.key}, does not say which it is; name it, as in {next(iter(alike), '')}"
-    )
+    example = next(iter(alike), "")
+    law = f"all count, as the target here, {target.key}, does not say which it is; name it, as in {example}"
     mixed = f"its records for {' and '.join(alike)} {law}"
     said = "; ".join([text for text, of in ((left, others), (mixed, alike)) if of])
     return f"{name}: {said}" if said else ""
