@@ -19,6 +19,8 @@ from .workload import add_chosen
 
 NAME = "log"
 BAR = 40
+NAMED = 3
+"""Tasks that are named where two logs share none."""
 TURNS = "timed again, in turns"
 
 
@@ -113,8 +115,7 @@ def compared(a: LogSummary, b: LogSummary) -> Iterator[str]:
     Raises NoRecordError when they share no task.
     """
     both = [key for key in a.tasks if key in b.tasks]
-    targets = [", ".join(dict.fromkeys([t.target for t in log.tasks.values()])) for log in (a, b)]
-    law = f"have no task in common, A is for {targets[0]}, B for {targets[1]}"
+    law = f"have no task in common, A has {_tasks_text(a)}, B {_tasks_text(b)}"
     require(both, NoRecordError, f"{a.name} and {b.name}", law)
     yield f"A: {a.name}, {counted(a.trials, 'trial')}, {a.seconds:.1f} s"
     yield f"B: {b.name}, {counted(b.trials, 'trial')}, {b.seconds:.1f} s"
@@ -124,6 +125,13 @@ def compared(a: LogSummary, b: LogSummary) -> Iterator[str]:
         left = [t.title for key, t in own.tasks.items() if key not in other.tasks]
         if left:
             yield f"only in {name}: {', '.join(left)}"
+
+
+def _tasks_text(log: LogSummary) -> str:
+    """The first tasks of a log, with their targets."""
+    tasks = [f"{t.title} for {t.target}" for t in log.tasks.values()]
+    more = [] if len(tasks) <= NAMED else [f"{len(tasks) - NAMED} more"]
+    return ", ".join([*tasks[:NAMED], *more])
 
 
 def _beside(a: TaskSummary, b: TaskSummary) -> Iterator[str]:
