@@ -22,7 +22,7 @@ from te_lite.verify_reads import require_reads_inside
 from ..core.backends import backend
 from ..core.catalog import CATALOG
 from ..core.errors import AnsorError, NoRecordError, TaskError
-from ..core.hints import ansor
+from ..core.hints import ansor, one_command
 from ..core.measure_values import MeasureInput
 from ..core.seeds import checked_seed
 from ..core.start_up import INTERRUPTED, imported
@@ -234,7 +234,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; errors are one sentence on the error stream."""
     try:
         args = _parser().parse_args(_with_library(sys.argv[1:] if argv is None else argv))
-        with said_once():
+        with said_once(), one_command():
             return _command(args)
     except KeyboardInterrupt:
         return INTERRUPTED

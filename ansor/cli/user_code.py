@@ -19,7 +19,9 @@ from te_lite.errors import require
 from te_lite.spelling import did_you_mean
 
 from ..core.errors import TaskError
+from ..core.hints import told_first
 from ..core.place import said
+from ..core.registry import OWN_KINDS, known_kinds, plugin_kinds
 from ..core.workloads import make_workload_key, register_workload, registered_name
 
 IMPORT = "Python to run first, a module or a .py file, for what it registers; may be given again"
@@ -34,7 +36,15 @@ def run_module(text: str) -> ModuleType:
     """Import a module by name, from the current folder too, or a `.py` file by path.
 
     A file that was imported before is not run again.  Raises TaskError, in one sentence, when it is not there or fails.
+    What registers a target is named in hints, since no other command knows that target without it.
     """
+    module = _imported(text)
+    if set(known_kinds()).difference(OWN_KINDS, plugin_kinds()):
+        told_first(text)
+    return module
+
+
+def _imported(text: str) -> ModuleType:
     path = Path(text)
     is_file = path.suffix == ".py"
     require(not is_file or path.is_file(), TaskError, text, "there is no such file")

@@ -6,6 +6,8 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 EXTRAS: dict[str, tuple[str, ...]] = {
@@ -16,6 +18,23 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "torch": ("torch",),
 }
 """The packages of the extras in pyproject.toml: what can be installed whether this one was, or not."""
+
+_run_first: list[str] = []
+
+
+@contextmanager
+def one_command() -> Iterator[None]:
+    """While one command runs: what it is told to run first (`told_first`) is forgotten when it ends."""
+    try:
+        yield
+    finally:
+        _run_first.clear()
+
+
+def told_first(module: str) -> None:
+    """A module or file registered a target: whatever command is hinted at must run it first, too."""
+    if module not in _run_first:
+        _run_first.append(module)
 
 
 def _short(path: str) -> str:
@@ -32,7 +51,8 @@ def python() -> str:
 
 def ansor(*words: str) -> str:
     """A line for the shell: the `ansor` command as it is found here (by name, path or as a module), and words."""
-    return " ".join([_ansor(), *map(shlex.quote, words)])
+    first = [word for module in _run_first for word in ("--import", module)] if words else []
+    return " ".join([_ansor(), *map(shlex.quote, [*words, *first])])
 
 
 def _ansor() -> str:

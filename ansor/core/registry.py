@@ -108,6 +108,11 @@ def _plugins() -> list[importlib.metadata.EntryPoint]:
     return list(importlib.metadata.entry_points(group=PLUGINS))
 
 
+def plugin_kinds() -> tuple[str, ...]:
+    """The target kinds of plug-ins."""
+    return tuple([p.name for p in _plugins()])
+
+
 def has_programs(kind: str) -> bool:
     """Whether the programs of a kind can be searched."""
     return is_known(kind) and bool(_TABLE[kind].family)
@@ -125,7 +130,7 @@ def family_of(kind: str) -> str:
 
 def known_kinds() -> tuple[str, ...]:
     """The target kinds that have a backend, with those of plug-ins that are not loaded."""
-    return tuple(dict.fromkeys([*_TABLE, *[p.name for p in _plugins()]]))
+    return tuple(dict.fromkeys([*_TABLE, *plugin_kinds()]))
 
 
 def program_kinds() -> tuple[str, ...]:

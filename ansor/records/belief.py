@@ -47,7 +47,10 @@ REMEMBERED = 256
 
 UNKNOWN, TOO_FAST, UNFIT = "unknown target", "faster than any machine", "no valid program"
 _WORDS = {
-    UNKNOWN: ("is for an unknown target", "are for unknown targets"),
+    UNKNOWN: (
+        "is for an unknown target (--import runs what registers it)",
+        "are for unknown targets (--import runs what registers one)",
+    ),
     TOO_FAST: ("is faster than the machine can be", "are faster than the machine can be"),
     UNFIT: ("does not replay", "do not replay"),
 }

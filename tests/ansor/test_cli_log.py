@@ -176,7 +176,10 @@ def test_the_best_of_one_workload(name: str, write: Any, capsys: Any) -> None:
         (["log", "garbage.json"], "garbage.json: holds no record"),
         (["log", "failed.json", "--workload", "x"], "has no workload 'x'; its workloads are matmul"),
         (["best", "good.json", "--workload", "x"], "good.json: has no workload 'x'; its workloads are matmul"),
-        (["log", "good.json", "other.json", "--compare"], "have no task in common, A has matmul(8, 8, 8) for c, B norm("),
+        (
+            ["log", "good.json", "other.json", "--compare"],
+            "have no task in common, A has matmul(8, 8, 8) for c, B norm(",
+        ),
     ],
 )
 def test_what_is_not_there_is_said(command: list[str], text: str, write: Any, capsys: Any, caplog: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +16,7 @@ import te_lite as te
 from ansor.analytical.machine import CPU, GPUS, machine_of
 from ansor.cli.main import main
 from ansor.core import registry
+from ansor.core.hints import ansor as ansor_command
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
 from ansor.sketch import CPU_RULES, default_rules, generate_sketches
@@ -215,3 +218,20 @@ def test_a_module_that_is_no_backend(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ansor.register_target("npu", module)
         with pytest.raises(ansor.BackendError, match=f"^target 'npu': {text}$"):
             ansor.core.backends.backend("npu")
+
+
+def test_what_is_hinted_at_runs_first_what_registers_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that a search named could not be used as it stood: nothing knew the target."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", list(sys.path))
+    mine = f"mine_{uuid.uuid4().hex[:8]}.py"
+    Path(mine).write_text(
+        "import ansor\nfrom ansor.offline.analytical import AnalyticalRunner\n"
+        f"ansor.register_target('npu', {BACKEND!r}, runner=AnalyticalRunner, builder=AnalyticalRunner.builder)\n"
+    )
+    words = ["tune", "matmul", "--shape", "8,8,8", "--target", "npu", "--trials", "2", "--log", "log.json"]
+    assert main([*words, "--import", mine]) == 0
+    assert capsys.readouterr().out.endswith(f" best log.json --print schedule --import {mine}\n")
+    assert "--import" not in ansor_command("best", "log.json"), "another command begins anew"
