@@ -129,7 +129,8 @@ def test_what_is_skipped_is_counted_in_one_sentence(task, lines, tmp_path, caplo
     assert res is not None and res.cost == 1e-3
     assert caplog.messages == [
         f"4 of {len(lines) + 4} records of {log} are skipped:"
-        " 2 do not replay, 1 is faster than the machine can be, 1 is for an unknown target (--import runs what registers it)"
+        " 2 do not replay, 1 is faster than the machine can be,"
+        " 1 is for an unknown target (--import runs what registers it)"
     ]
 
 
