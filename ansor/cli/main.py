@@ -1,5 +1,5 @@
-"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, draw, distill, store, exercise,
-devices, doctor.
+"""The `ansor` command: tune, tune-network, vta, best, log, remeasure, export, report, draw, distill, store, dataset,
+bench-search, exercise, devices, doctor.
 
 Exit codes: 0 done; 1 no valid program; 2 bad input; 3 a log that cannot be written; 4 measurement cannot go on;
 130 stopped by Ctrl-C.
@@ -41,8 +41,10 @@ from ..records.lines import RecordReader, believed_records
 from ..records.of_task import is_of
 from ..records.recorder import RecordToFile
 from ..records.store import best_stored
+from . import bench_search as cli_bench_search
 from . import best as cli_best
 from . import budget as cli_budget
+from . import dataset as cli_dataset
 from . import devices as cli_devices
 from . import distill as cli_distill
 from . import draw as cli_draw
@@ -110,9 +112,11 @@ def _parser() -> argparse.ArgumentParser:
     report = cli_report.add_parser(commands)
     drawn = cli_draw.add_parsers(commands)
     store = cli_store.add_parser(commands)
+    dataset = cli_dataset.add_parser(commands)
+    cli_bench_search.add_parser(commands)
     cli_exercise.add_parser(commands)
     cli_devices.add_parser(commands)
-    for command in (tune, best, export, distill, log, remeasure, report, store, *drawn):
+    for command in (tune, best, export, distill, log, remeasure, report, store, dataset, *drawn):
         user_code.add_import(command)
     commands.add_parser("doctor", help="say what this installation can do")
     return parser
@@ -217,6 +221,8 @@ COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     cli_report.NAME: cli_report.report,
     cli_draw.NAME: cli_draw.draw,
     cli_store.NAME: cli_store.store,
+    cli_dataset.NAME: cli_dataset.dataset,
+    cli_bench_search.NAME: cli_bench_search.bench_search,
     cli_exercise.NAME: cli_exercise.exercise,
     cli_devices.NAME: lambda args: cli_devices.devices(),
     "doctor": lambda args: doctor(),

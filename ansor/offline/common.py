@@ -34,5 +34,9 @@ def failed_build(built: BuildResult) -> MeasureResult:
 
 def program_key(inp: MeasureInput) -> ProgramKey:
     """Workload key, target kind and steps; the extents that splits carry are advisory and left out."""
-    steps = [replace(s, extent=0) if isinstance(s, Split) else s for s in inp.steps]
-    return inp.task.workload_key, inp.task.target.results, tuple(steps)
+    return inp.task.workload_key, inp.task.target.results, tuple([without_extents(step) for step in inp.steps])
+
+
+def without_extents(step: Step) -> Step:
+    """A step without the extent that a split carries, which is advisory."""
+    return replace(step, extent=0) if isinstance(step, Split) else step

@@ -21,8 +21,8 @@ from ..measure.progress import cost_text, rate_text, seconds_text, spread_text
 from ..records.files import PathLike
 from ..records.journal import replace_file
 from ..records.summary import LogSummary, TaskSummary, is_one_of
+from ..space.step_decisions import decisions
 from .curves import active_seconds
-from .decisions import decisions
 from .pictures import best_so_far, curve_points, decision_lines, roofline
 from .roofline import Roof, Work, roof_of, work_of
 

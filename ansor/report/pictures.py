@@ -8,8 +8,8 @@ import numpy as np
 
 from ..core.measure_values import MeasureResult
 from ..measure.progress import outcome_text, seconds_text
+from ..space.step_decisions import Decisions
 from .curves import Points, active_seconds, steps_of
-from .decisions import Decisions
 from .roofline import Roof, Work
 from .scale import Scale, spanning
 from .svg import Chart, Column, Dot, Line, parallel

@@ -19,7 +19,7 @@ from te_lite.replay import apply
 from te_lite.state import initial_state
 from te_lite.step import Length, Split, Step
 
-from ..space.decisions.table import DECISIONS
+from .decisions.table import DECISIONS
 
 Steps = tuple[Step, ...]
 

@@ -1,0 +1,168 @@
+"""Logs as arrays, and contests of searchers on them: what a searcher is told, and what the figures mean."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+from ansor.cli.main import main
+from ansor.cli.searchers import DATA
+from ansor.features import SCHEMA, state_features
+from ansor.offline.contest import Candidates, candidates_of, contest
+from ansor.offline.matrix import Matrix, load_matrix, matrices_of
+from ansor.offline.searchers import PEERS, SEARCHERS, Chance
+from ansor.records.lines import load_records
+from ansor.space.step_decisions import numbers_of
+
+LOG = Path(__file__).parents[2] / "examples" / "logs" / "norm_every_program.json"
+
+
+def made_up(n: int = 60) -> Matrix:
+    """Programs of four numbers and two structures; the time grows with the distance from one of them, one failed."""
+    rng = np.random.default_rng(0)
+    numbers = 2 ** rng.integers(0, 6, (n, 4))
+    decisions = np.column_stack([rng.integers(0, 2, n), numbers]).astype(np.int32)
+    far = np.abs(np.log2(numbers) - (4, 1, 2, 3)).sum(axis=1) + 2 * decisions[:, 0]
+    seconds = 1e-3 * 1.3**far * rng.uniform(1, 1.01, n)
+    seconds[n // 2] = np.inf
+    features = np.column_stack([np.log2(numbers), far % 3]).astype(np.float32)
+    names, errors = np.array(["structure", "i 1", "i 2", "j 1", "j 2"]), np.zeros(n, np.int32)
+    return Matrix(
+        features, np.array([*"abcde"]), np.array([""] * 5), "1", decisions, names, seconds, errors,
+        "key", "c", "made up", "log",
+    )  # fmt: skip
+
+
+class Listed:
+    """A searcher that asks for what it is given."""
+
+    def __init__(self, *asked: Any) -> None:
+        self.asked, self.told = list(asked), list[Any]()
+
+    def __call__(self, known: Candidates, rng: np.random.Generator) -> Listed:
+        return self
+
+    def ask(self, n: int) -> Any:
+        return self.asked.pop(0)
+
+    def tell(self, numbers: Any, seconds: Any) -> None:
+        self.told.append((list(numbers), list(seconds)))
+
+
+def test_the_arrays_say_what_the_log_says(tmp_path: Path) -> None:
+    lines = [line for line in LOG.read_text().splitlines() if not line.startswith("#")][:12]
+    log, out = tmp_path / "log.json", tmp_path / "log.npz"
+    log.write_text("\n".join(lines) + "\n")
+    assert main(["dataset", str(log)]) == 0
+    (made,), records = matrices_of(log), list(load_records(log))
+    read = load_matrix(out)
+    for name in Matrix.__dataclass_fields__:
+        assert np.array_equal(getattr(read, name), getattr(made, name)), name
+    assert read.seconds.tolist() == [result.cost for _, result in records] and not read.errors.any()
+    assert read.columns.tolist() == [c.name for c in SCHEMA] and read.units.tolist() == [c.unit for c in SCHEMA]
+    for k, (inp, _) in enumerate(records):
+        rows = state_features(inp.state, inp.task.hardware_params)
+        assert np.allclose(read.features[k], rows.sum(axis=0), rtol=1e-6)
+        held = [value for value in read.decisions[k, 1:].tolist() if value]
+        assert sorted(held) == sorted(value for value in numbers_of(inp.steps) or [] if value)
+
+
+def test_figures_of_a_run_by_hand() -> None:
+    matrix = replace(made_up(5), seconds=np.array([4.0, np.inf, 2.0, 1.0, 1.05]))
+    searcher = Listed([1], [0, 2], [4, 3])
+    run = contest(searcher, matrix, candidates_of(matrix), 0, 5, 2)
+    assert searcher.told == [([1], [np.inf]), ([0, 2], [4.0, 2.0]), ([4, 3], [1.05, 1.0])]
+    assert np.allclose(run.quality, [0, 1 / 4, 1 / 2, 1 / 1.05, 1])
+    assert [run.trials_to(share) for share in (0.5, 0.9, 0.99)] == [3, 4, 5] and run.area == run.quality.mean()
+    short = contest(Listed([0, 2]), matrix, candidates_of(matrix), 0, 2, 2)
+    assert short.trials_to(0.9) == 3
+
+
+@pytest.mark.parametrize("name", [name for name in SEARCHERS if name not in PEERS])
+def test_a_searcher_tries_every_program_once_and_a_seed_decides(name: str) -> None:
+    matrix = made_up()
+    known = candidates_of(matrix)
+    runs = [contest(SEARCHERS[name], matrix, known, seed, 1000, 7) for seed in (3, 3, 4)]
+    assert sorted(runs[0].seconds) == sorted(matrix.seconds) and np.isinf(matrix.seconds).sum() == 1
+    assert runs[0].seconds.tolist() == runs[1].seconds.tolist() != runs[2].seconds.tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in SEARCHERS if name not in ("random", *PEERS)])
+def test_searchers_beat_chance_where_neighbours_are_alike(name: str) -> None:
+    matrix = made_up(400)
+    known = candidates_of(matrix)
+    area = [np.mean([contest(m, matrix, known, s, 96, 8).area for s in range(8)]) for m in (SEARCHERS[name], Chance)]
+    assert area[0] > area[1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "law"),
+    [
+        ([], "1 to 2 numbers"), ([0, 1, 2], "1 to 2 numbers"), ([[0]], "1 to 2 numbers"), ([0.0], "integers from 0"),
+        ([99], "integers from 0 to 4"), ([-1], "integers from 0"), ([1, 1], "tried twice"), (None, "1 to 2 numbers"),
+    ],
+)  # fmt: skip
+def test_what_a_searcher_must_not_ask(asked: Any, law: str) -> None:
+    matrix = made_up(5)
+    with pytest.raises(ansor.core.errors.PartError, match=law):
+        contest(Listed(asked), matrix, candidates_of(matrix), 0, 4, 2)
+    with pytest.raises(ansor.core.errors.PartError, match="tried twice"):
+        contest(Listed([0], [0]), matrix, candidates_of(matrix), 0, 4, 2)
+
+
+def test_a_searcher_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """It is run in a process of its own; that it raises, or is not there, is one sentence."""
+    made_up().save(tmp_path / "made_up.npz")
+    (tmp_path / "bench_mine.py").write_text(
+        "class Mine:\n"
+        "    def __init__(self, candidates, rng):\n"
+        "        self.order = list(range(len(candidates)))\n"
+        "    def ask(self, n):\n"
+        "        return [self.order.pop() for _ in range(n)]\n"
+        "    def tell(self, numbers, seconds):\n"
+        "        pass\n"
+        "class Bad(Mine):\n"
+        "    def tell(self, numbers, seconds):\n"
+        "        raise ValueError('no\\nidea')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    words = ["--data", str(tmp_path), "--seeds", "1", "--trials", "20"]
+    assert main(["bench-search", "bench_mine.py:Mine", "--beside", *words]) == 0
+    out = capsys.readouterr().out
+    assert "made_up" in out and "bench_mine.py:Mine" in out
+    for word, more, text in (
+        ("bench_mine.py:Bad", words, "searcher Bad: tell raised ValueError: no idea"),
+        ("bench_mine.py:Mien", words, "has no class 'Mien'"),
+        ("genetics", words, "did you mean genetic?"),
+        ("random", ["--data", str(tmp_path / "none")], "no such file"),
+        ("random", [*words, "--seeds", "0"], "--seeds: at least 1 is needed"),
+        ("random", ["--data", str(tmp_path / "bench_mine.py")], "`ansor dataset LOG` wrote is needed"),
+    ):
+        assert main(["bench-search", word, "--beside", *more]) == 2
+        err = capsys.readouterr().err
+        assert text in err and err.count("\n") == 1, err
+
+
+def test_what_dataset_refuses(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "empty.json").write_text("")
+    for log, output, text in (
+        (LOG, "x.csv", "must end in .npz or .parquet"),
+        (tmp_path / "empty.json", "x.npz", "has no program"),
+        (LOG, "none/x.npz", "none"),
+    ):
+        assert main(["dataset", str(log), "-o", str(tmp_path / output)]) in (1, 2, 3)
+        err = capsys.readouterr().err
+        assert text in err and err.count("\n") == 1, err
+
+
+def test_the_data_of_the_checkout_is_what_its_logs_say() -> None:
+    """Costs and columns; that the features are those of the programs is what `ansor dataset` computes anew."""
+    files = sorted(DATA.glob("*.npz")) if DATA.is_dir() else []
+    for file in files:
+        read = load_matrix(file)
+        assert read.columns.tolist() == [c.name for c in SCHEMA], f"{file.name}: run `ansor dataset` on its log again"
