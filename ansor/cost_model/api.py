@@ -75,6 +75,14 @@ def lacks_features(model: CostModel) -> bool:
 
 
 @runtime_checkable
+class TakesFeatures(Protocol):
+    """A cost model that is spared working out features that are at hand."""
+
+    def at_hand(self, inputs: Sequence[MeasureInput], features: Sequence[Array]) -> None:
+        """Features of programs that it learns in the next `update`: float32 [rows, columns] of each."""
+
+
+@runtime_checkable
 class SaysReady(Protocol):
     """A cost model that says whether its scores mean something by now."""
 

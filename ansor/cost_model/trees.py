@@ -113,15 +113,9 @@ def train(
     centre = float(np.average(labels, weights=weights)) if base is None else base.centre
     loss = PackSum.of(data.sizes, labels - centre, weights)
     matrix = xgboost.DMatrix(data.rows, nthread=1)
-    callbacks = [xgboost.callback.EarlyStopping(rounds=STOP_AFTER, metric_name="p-rmse", min_delta=STOP_GAIN)]
-    if verbose_eval > 0:
-        callbacks.append(xgboost.callback.EvaluationMonitor(period=verbose_eval, logger=_log_round))
     params = {**PARAMS, "max_depth": DEPTH_OF_MANY if many else DEPTH, "seed": seed}
-    booster = xgboost.train(
-        params, matrix, ROUNDS, obj=loss.objective, custom_metric=loss.metric,
-        evals=[(matrix, "train")], xgb_model=None if base is None else base.booster, callbacks=callbacks,
-        verbose_eval=False,
-    )  # fmt: skip
+    booster = xgboost.Booster(params, [matrix], model_file=None if base is None else base.booster)
+    _boosted(booster, matrix, loss, verbose_eval)
     return Trees(booster, len(data) + (0 if base is None else base.trained_on), schema, centre)
 
 
@@ -131,8 +125,25 @@ def _labels(data: Dataset) -> Array:
     return labels
 
 
-def _log_round(text: str) -> None:
-    logger.debug("XGBModel: round %s", text.strip())
+def _boosted(booster: Any, matrix: Any, loss: PackSum, verbose_eval: int) -> None:
+    """Add trees, until the error is as good as still.
+
+    The scores after a round tell its error and what the next one is to mend: xgboost's own loop asks for them twice.
+    """
+    least, barren = math.inf, 0
+    scores = booster.predict(matrix, output_margin=True, training=True)
+    for k in range(ROUNDS):
+        gradient, hessian = loss.objective(scores)
+        booster.boost(matrix, k, grad=gradient, hess=hessian)
+        scores = booster.predict(matrix, output_margin=True, training=True)
+        _, error = loss.metric(scores)
+        if verbose_eval > 0 and k % verbose_eval == 0:
+            logger.debug("XGBModel: round [%d] train-p-rmse:%.5f", k, error)
+        barren = 0 if least - STOP_GAIN > error else barren + 1
+        least = min(least, error) if barren == 0 else least
+        if barren == STOP_AFTER:
+            break
+    booster.reset()
 
 
 def _says_something(data: Dataset) -> bool:

@@ -73,6 +73,7 @@ class XGBModel(PythonBasedModel):
         self.features = FEATURES
         self._rng = np.random.default_rng(self.seed)
         self._samples = Samples()
+        self._at_hand: list[tuple[MeasureInput, Array]] = []
         self._base: Trees | None = None
         self._loaded = False
         self._families: set[str] = set()
@@ -109,6 +110,7 @@ class XGBModel(PythonBasedModel):
             self._choose_base([inp.task.target for inp in inputs])
         for inp, res, rows in zip(inputs, results, self._rows(inputs), strict=True):
             self._samples.add(inp.task, rows, res.cost if res.ok else np.inf)
+        self._at_hand = []
         self._say_refused()
 
     def _choose_base(self, targets: Sequence[Target]) -> None:
@@ -119,6 +121,10 @@ class XGBModel(PythonBasedModel):
         alone = self.shipped and len(self._families) == 1
         known = shipped_model(targets[0]) if alone else None
         self._base = None if known is None else known.trees
+
+    def at_hand(self, inputs: Sequence[MeasureInput], features: Sequence[Array]) -> None:
+        """Features of programs that are told next, float32 [rows, columns] each, so that they are not made again."""
+        self._at_hand = list(zip(inputs, features, strict=True))
 
     def add_features(self, task: SearchTask, features: Array, costs: Array) -> None:
         """Take in programs whose features are at hand: float32 [n, rows, columns], seconds [n], inf after a failure.
@@ -131,9 +137,10 @@ class XGBModel(PythonBasedModel):
 
     def _rows(self, inputs: Sequence[MeasureInput]) -> list[Array]:
         """float32 [rows, columns] of each program; without rows where it has no features."""
-        out: list[Array] = [np.zeros((0, 1), np.float32)] * len(inputs)
+        known = {id(inp): rows for inp, rows in self._at_hand}
+        out: list[Array] = [known.get(id(inp), np.zeros((0, 1), np.float32)) for inp in inputs]
         alike: dict[HardwareParams, list[tuple[int, State]]] = {}
-        for k, inp in enumerate(inputs):
+        for k, inp in [(k, inp) for k, inp in enumerate(inputs) if id(inp) not in known]:
             try:
                 alike.setdefault(inp.task.hardware_params, []).append((k, inp.state))
             except TeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,11 @@ from ..core.parts import asking, called
 from ..core.task import SearchTask
 from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.api import PART
+from ..cost_model.api import PART, Array
 from ..cost_model.features import source_of
 from ..cost_model.shipped import shipped_model
-from ..space.choices import Group
+from ..evolve.buckets import Row
+from ..space.choices import Group, Variant
 from ..space.limits import fits
 from ..space.programs import programs
 from ..space.states import concrete
@@ -85,6 +87,19 @@ class Scorer:
 def weighed(scores: Scores, estimates: Scores, weight: float) -> Scores:
     """float64 [n]: throughputs times those of the analytical model, whose logarithms are `estimates`, to a power."""
     return np.where(scores > -np.inf, np.maximum(scores, LEAST_SCORE) * np.exp(weight * estimates), -np.inf)
+
+
+def features_of(task: SearchTask, rows: Sequence[Row]) -> list[Array]:
+    """The features of single programs, float32 [rows, columns] of each; those of a variant are made together."""
+    hardware = task.hardware_params.completed(task.target)
+    alike: dict[Variant, list[int]] = {}
+    for k, (variant, _) in enumerate(rows):
+        alike.setdefault(variant, []).append(k)
+    out: dict[int, Array] = {}
+    for variant, places in alike.items():
+        made = programs(variant, np.stack([rows[k][1] for k in places]), task.target, hardware)
+        out.update(zip(places, source_of(task.target).population(made, hardware), strict=True))
+    return [out[k] for k in range(len(rows))]
 
 
 def unmeasured(task: SearchTask) -> Scorer:

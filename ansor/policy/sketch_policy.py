@@ -30,7 +30,7 @@ from ..core.registry import entry_of, search_parts
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..cost_model import CostModel, RandomModel, XGBModel
-from ..cost_model.api import PART, is_ready, lacks_features, scores_throughput
+from ..cost_model.api import PART, TakesFeatures, is_ready, lacks_features, scores_throughput
 from ..evolve.buckets import Row
 from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
@@ -47,7 +47,7 @@ from .description import Uses
 from .exchange import require_told
 from .promise import Promise
 from .proposals import Measured, Picked, Proposals
-from .scoring import Scorer, unmeasured
+from .scoring import Scorer, features_of, unmeasured
 from .search_loop import one_round, search_loop
 
 RANDOM_ROUNDS_AHEAD = 8
@@ -316,9 +316,12 @@ class SketchPolicy:
         """
         require_told("SketchPolicy.tell", self.task, inputs, results)
         before = min([m.cost for m in self.measured], default=np.inf)
-        self._remember(inputs, results)
+        rows = self._remember(inputs, results)
         self.promise.told(results)
         self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before
+        if isinstance(self.cost_model, TakesFeatures):
+            found = [(inp, row) for inp, row in zip(inputs, rows, strict=True) if row is not None]
+            self.cost_model.at_hand([inp for inp, _ in found], features_of(self.task, [row for _, row in found]))
         self._learn(inputs, results)
 
     def nothing_more(self) -> str:
@@ -329,13 +332,17 @@ class SketchPolicy:
         with asking(PART, self.cost_model, "update"):
             self.cost_model.update(inputs, results)
 
-    def _remember(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def _remember(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> list[Row | None]:
+        """Where the programs lie in the space."""
+        rows: list[Row | None] = []
         for inp, res in zip(inputs, results, strict=True):
             row = self._rows.pop(inp.steps, None)
             if row is None:
                 row = self.proposals.remember(inp.state)
+            rows.append(row)
             if res.ok:
                 self.measured.append(Measured(res.cost, inp.steps, row))
+        return rows
 
     def preload_measured_states(self, filename: str | os.PathLike[str], records: Iterable[Record] | None = None) -> int:
         """Take what a log holds of this task as measured, and give the number of records that were.

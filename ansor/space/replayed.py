@@ -7,10 +7,15 @@ Writing a trace takes as long as a few descriptions of some hundred rows, so a v
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from ..core.hardware import HardwareParams
+from ..core.target import Target
+from .choices import Variant
 from .programs import Origin, Programs, RowPrograms
 from .trace import Program, Trace
 
@@ -44,15 +49,18 @@ class Replayer(Generic[Meaning]):
     def replayed(self, programs: Programs, hardware: HardwareParams) -> ReplayedTrace[Meaning] | None:
         """The recording for the variant of these programs.
 
-        None where the function itself must do: programs that are no rows, one or none, or a variant seen first.
+        None where the function itself must do: programs that are no rows, none at all, or a variant seen first; a
+        single program is no reason to record.
         """
-        if not isinstance(programs, RowPrograms) or programs.n < 2:
+        if not isinstance(programs, RowPrograms) or programs.n < 1:
             return None
         origin = programs.origin
         key = origin.variant, origin.target, origin.hardware, hardware
         again = key in self._seen
+        if programs.n == 1 and not again:
+            return None
         found = self._seen.pop(key, None)
-        if found is None and again:
+        if found is None and again and programs.n > 1:
             found = self._record(origin, hardware)
         self._seen[key] = found
         if len(self._seen) > REMEMBERED:
@@ -60,8 +68,18 @@ class Replayer(Generic[Meaning]):
         return None if found is None else ReplayedTrace(*found, origin.columns)
 
     def _record(self, origin: Origin, hardware: HardwareParams) -> tuple[Program, Meaning]:
-        trace = Trace()
-        n = trace.input(1)
-        columns = [trace.input(column[:1]) for column in origin.columns]
-        lanes, meaning = self._function(replace(origin, columns=columns).programs(n), hardware)
+        trace, programs = _symbolic(origin.variant, origin.target, origin.hardware)
+        lanes, meaning = self._function(programs, hardware)
         return Program(trace, lanes), meaning
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _symbolic(variant: Variant, target: Target, hardware: HardwareParams) -> tuple[Trace, Programs]:
+    """Rows of a variant as symbols, and the trace that they are written to.
+
+    All functions that are recorded for the variant share it, so that bounds are inferred once for all of them.
+    """
+    trace = Trace()
+    n = trace.input(1)
+    columns = [trace.input(np.ones(1, np.int64)) for _ in range(variant.space.width)]
+    return trace, Origin(variant, columns, target, hardware).programs(n)
