@@ -49,7 +49,8 @@ SCOPE_LAW = f"the scope must be one of {', '.join(SCOPES)}"
 
 def _forget_extents(stage: Stage) -> Stage:
     leaf = set(stage.leaf)
-    return replace(stage, vars=tuple([replace(v, extent=None, start=None) if v.uid in leaf else v for v in stage.vars]))
+    forgot = [Iter(v.uid, v.name, None, v.kind, v.annotation) if v.uid in leaf else v for v in stage.vars]
+    return replace(stage, vars=tuple(forgot))
 
 
 def _name(state: State, k: int) -> str:

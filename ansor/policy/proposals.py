@@ -28,7 +28,7 @@ from ..space.limits import rows_fit
 from ..space.parse import parse
 from ..space.sample import drawn_again, sample_rows
 from ..space.spaces import random_space
-from ..space.states import concrete
+from ..space.states import written
 from ..space.variants import mutate_place, random_variant
 from .scoring import Scores
 
@@ -183,8 +183,8 @@ class Proposals:
             if self.seen.holds(Group(variant, row[None, :]))[0]:
                 continue
             self._mark((variant, row))
-            state = concrete(variant, row, self.task.target, self.hardware)
-            text = program_text(state)
+            state, bounds = written(variant, row, self.task.target, self.hardware)
+            text = program_text(state, bounds)
             if text is not None and text not in self._texts:
                 self._texts.add(text)
                 out.append((state, (variant, row)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from te_lite.bounds import infer_bounds
+from te_lite.bounds import Bounds, infer_bounds
 from te_lite.errors import LowerError
 from te_lite.state import State
 
@@ -82,12 +82,12 @@ class Seen:
         return new
 
 
-def program_text(state: State) -> str | None:
+def program_text(state: State, bounds: Bounds | None = None) -> str | None:
     """The printed form with all extents: equal for programs that differ by loops of extent 1 only.
 
-    None for a state that has no bounds.
+    None for a state that has no bounds; `bounds` are those that are known already.
     """
     try:
-        return str(infer_bounds(state).state)
+        return str((bounds or infer_bounds(state)).state)
     except LowerError:
         return None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from te_lite.bounds import Bounds, infer_bounds
 from te_lite.replay import replay
 from te_lite.state import SplitRel, State
 from te_lite.step import Split, Step
@@ -25,12 +27,26 @@ def concrete(variant: Variant, row: np.ndarray, target: Target | str, hardware: 
     Raises TaskError for another shape or dtype.  Whether the numbers are points of the space is not looked at:
     `ansor.evolve.checked.require_rows` does.
     """
+    return written(variant, row, target, hardware)[0]
+
+
+def written(
+    variant: Variant, row: np.ndarray, target: Target | str, hardware: HardwareParams
+) -> tuple[State, Bounds | None]:
+    """What `concrete` gives, and its bounds where they were needed to write its steps."""
     require_matrix("concrete: the row", row, (variant.space.width,))
     target = Target.of(target)
     hardware = hardware.completed(target)
-    one = program(variant, row, target, hardware)
-    found = structure(variant, hardware, _shape(variant, one))
-    return replay(found.state.dag, _steps(found, len(variant.space.sketch.steps), row.tolist(), one))
+    if any(d.shapes_steps for d in variant.space.decisions):
+        one = program(variant, row, target, hardware)
+        found = structure(variant, hardware, _shape(variant, one))
+        late = _late(found, variant)
+        return replay(found.state.dag, _noted(_steps(found, row.tolist()), one.bounds.state, late)), None
+    found = structure(variant, hardware)
+    late = _late(found, variant)
+    state = replay(found.state.dag, _steps(found, row.tolist()))
+    bounds = infer_bounds(state)
+    return replace(state, steps=tuple(_noted(state.steps, bounds.state, late))), bounds
 
 
 def _shape(variant: Variant, one: Programs) -> Shape:
@@ -38,16 +54,26 @@ def _shape(variant: Variant, one: Programs) -> Shape:
     return tuple([(name, tuple(sorted(one.of(name).items()))) for name in shaping])
 
 
-def _steps(found: Structure, of_sketch: int, row: list[int], one: Programs) -> list[Step]:
-    """The steps with their numbers; splits that are not the sketch's note the extents of their loops."""
-    known = _known_extents(one.bounds.state)
+def _steps(found: Structure, row: list[int]) -> list[Step]:
+    """The steps with their numbers."""
     out = list(found.state.steps)
     for position, (decision, columns) in found.holes.items():
-        step = decision.write(out[position], tuple([row[c] for c in columns]))
-        if isinstance(step, Split) and position >= of_sketch:
-            step = replace(step, extent=known[position])
-        out[position] = step
+        out[position] = decision.write(out[position], tuple([row[c] for c in columns]))
     return out
+
+
+def _late(found: Structure, variant: Variant) -> set[int]:
+    """The positions of the steps with numbers that are not the sketch's."""
+    return {position for position in found.holes if position >= len(variant.space.sketch.steps)}
+
+
+def _noted(steps: Sequence[Step], bounded: State, late: Collection[int]) -> list[Step]:
+    """The steps; those at the positions `late` that split loops note the extents of these."""
+    known = _known_extents(bounded) if late else {}
+    return [
+        replace(step, extent=known[k]) if k in late and isinstance(step, Split) else step
+        for k, step in enumerate(steps)
+    ]
 
 
 def _known_extents(bounded: State) -> dict[int, int]:

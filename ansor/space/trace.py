@@ -26,7 +26,8 @@ Step = tuple[Op, int, int, tuple[int, ...], int]
 """Operation, registers of its first and second argument, of all of more than two, of its result; -1 and () for none."""
 
 _COMMUTE = frozenset((np.add, np.multiply, np.minimum, np.maximum, np.bitwise_and, np.logical_and))
-_NEUTRAL: dict[Op, float] = {np.multiply: 1, np.bitwise_and: True}
+_NEUTRAL: dict[Op, float] = {np.multiply: 1, np.bitwise_and: True, np.logical_or: False, np.add: 0}
+"""What leaves the other operand as it is; 0 does so beside integers only, since -0.0 + 0 is 0.0."""
 
 
 def _operator(op: Op) -> Any:
@@ -127,7 +128,7 @@ class Trace:
         if known is None:
             samples = self.samples
             sample = op(*[samples[p] for p in places])
-            known = self._unchanged(op, args, sample) if op in _NEUTRAL else None
+            known = self._unchanged(op, args, sample)
             if known is None:
                 known = Symbol(self, len(samples), sample)
                 samples.append(sample)
@@ -137,10 +138,13 @@ class Trace:
 
     def _unchanged(self, op: Op, args: Sequence[Any], result: Any) -> Symbol | None:
         """The argument that the operation gives back as it is."""
-        for a, b in (args, args[::-1]):
-            if type(a) is Symbol and type(b) is not Symbol and b == _NEUTRAL[op] and a.sample.dtype == result.dtype:
-                return a
-        return None
+        given: Sequence[Any] = ()
+        if op is np.where and isinstance(args[0], bool | np.bool_):
+            given = args[1:2] if args[0] else args[2:]
+        elif op in _NEUTRAL and (op is not np.add or result.dtype.kind in "iu"):
+            given = [a for a, b in (args, args[::-1]) if type(b) is not Symbol and b == _NEUTRAL[op]]
+        same = [a for a in given if type(a) is Symbol and a.sample.dtype == result.dtype]
+        return next((a for a in same if a.sample.shape == result.shape), None)
 
     def _place(self, sample: Any) -> int:
         self.samples.append(sample)
