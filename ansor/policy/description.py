@@ -11,7 +11,8 @@ class Uses:
     """The parts of a search.
 
     `own` is how many sketches the custom rules and those of the target made; `extra` says so of each extra rule.
-    `generations` counts after the first; no `mutations`: programs are drawn at random.
+    `generations` counts after the first; no `mutations`: programs are drawn at random.  `start` says what the search
+    begins with.
     """
 
     custom_rules: Sequence[str]
@@ -23,10 +24,12 @@ class Uses:
     mutations: Sequence[str]
     population: int
     generations: int
+    start: str = ""
 
     def text(self, runner: str) -> str:
         """The line."""
-        return f"searching {self._sketches()}; model {self.model}; {self._evolution()}; runner {runner}"
+        start = f"; {self.start}" if self.start else ""
+        return f"searching {self._sketches()}; model {self.model}; {self._evolution()}; runner {runner}{start}"
 
     def _sketches(self) -> str:
         rules = f"{', '.join(self.custom_rules)} and " if self.custom_rules else ""

@@ -43,10 +43,15 @@ def say_other_targets(log: PathLike, records: Sequence[Record], tasks: Sequence[
             logger.warning("%s", text)
 
 
-def continue_log(policies: Sequence[Any], options: TuningOptions) -> None:
-    """Let the policies that can go on with the log of a run.  Raises JournalError when it cannot be read."""
+def continue_log(policies: Sequence[Any], options: TuningOptions) -> list[Record]:
+    """Let the policies that can go on with the log of a run, and give its records.
+
+    Raises JournalError when it cannot be read.
+    """
     log, able = log_to_continue(options), [p for p in policies if isinstance(p, Continues)]
-    if log is not None and able:
-        records = list(believed_records(log))
-        for policy in able:
-            policy.continue_from(log, records)
+    if log is None or not able:
+        return []
+    records = list(believed_records(log))
+    for policy in able:
+        policy.continue_from(log, records)
+    return records

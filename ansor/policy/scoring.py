@@ -11,14 +11,16 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import PartError
+from ..core.measure_values import MeasureInput
 from ..core.parts import asking, called
 from ..core.task import SearchTask
 from ..cost_model import CostModel, reads_features
 from ..cost_model.analytical_model import AnalyticalModel
-from ..cost_model.api import PART, Array
+from ..cost_model.api import PART, Array, TakesFeatures
 from ..cost_model.features import source_of
 from ..cost_model.shipped import shipped_model
 from ..evolve.buckets import Row
+from ..evolve.neighbours import neighbours
 from ..space.choices import Group, Variant
 from ..space.limits import fits
 from ..space.programs import programs
@@ -100,6 +102,23 @@ def features_of(task: SearchTask, rows: Sequence[Row]) -> list[Array]:
         made = programs(variant, np.stack([rows[k][1] for k in places]), task.target, hardware)
         out.update(zip(places, source_of(task.target).population(made, hardware), strict=True))
     return [out[k] for k in range(len(rows))]
+
+
+def hand_features(
+    model: TakesFeatures, task: SearchTask, inputs: Sequence[MeasureInput], rows: Sequence[Row | None]
+) -> None:  # fmt: skip
+    """Spare a model, which learns `inputs` next, to work out the features of those that are rows."""
+    found = [(inp, row) for inp, row in zip(inputs, rows, strict=True) if row is not None]
+    model.at_hand([inp for inp, _ in found], features_of(task, [row for _, row in found]))
+
+
+def beside(best: Row, n: int, score: Scorer) -> list[Row]:
+    """Programs one decision away from the best one, those first that the model likes."""
+    variant, row = best
+    group = Group(variant, neighbours(variant.space, row))
+    scores = score(group)
+    order = np.argsort(-scores, kind="stable")
+    return [(variant, group.rows[k]) for k in order.tolist() if scores[k] > -np.inf] if n > 0 else []
 
 
 def unmeasured(task: SearchTask) -> Scorer:

@@ -35,20 +35,19 @@ from ..evolve.buckets import Row
 from ..evolve.checked import checked
 from ..evolve.evolution import EvolveOptions
 from ..evolve.mutation import Mutation
-from ..evolve.neighbours import neighbours
 from ..measure.measurer import ProgramMeasurer
 from ..records.lines import Record, believed_records
 from ..records.of_task import is_of
 from ..sketch import PreloadCustomSketchRule, generate_sketches
 from ..sketch.extra import EXTRA_RULES, extra_rules, extra_sketches
-from ..space.choices import Group
 from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
 from .exchange import require_told
 from .promise import Promise
 from .proposals import Measured, Picked, Proposals
-from .scoring import Scorer, features_of, unmeasured
+from .scoring import Scorer, beside, hand_features, unmeasured
 from .search_loop import one_round, search_loop
+from .similar import Similar, Start
 
 RANDOM_ROUNDS_AHEAD = 8
 PRIOR_TRIALS = 64
@@ -61,15 +60,13 @@ class SketchPolicy:
 
     A round starts from random programs and the best measured ones, breeds them under the score of the cost model, and
     proposes the best that were not measured yet, a share `eps_greedy` of it at random.  A model that has seen nothing
-    is stood in for by an analytical one, together with one that comes with the package where there is one for the
-    target (`scoring.py`), and half of the round is random then.  A program of each sketch whose lengths
-    are all decided comes first, whatever the model.  A `RandomModel` makes the whole search random, without evolution,
-    so that mutations are never asked.  When a round brought nothing better, part of the next one are the neighbours of
-    the best program.
+    is stood in for by those that need none (`scoring.py`), and half of the round is random then; where programs of
+    similar tasks are known, a quarter of it are theirs (`similar.py`).  A program of each sketch whose lengths are all
+    decided comes first, whatever the model.  A `RandomModel` makes the whole search random, without evolution and
+    mutations.  When a round brought nothing better, part of the next one are the neighbours of the best program.
     `extra_sketch_rules` names, with commas, the rules beyond Ansor's whose sketches are searched too, or "all" of them
     (docs/extra_rules.md).  They are all, but beside custom rules, which are searched alone unless one asks for others.
     When it begins to search, it prints in a line which of all these it uses.
-
     The parameters carry TVM's names, where TVM has them.  `seed` decides the whole sequence of candidates;
     without one it is drawn and kept in `self.seed`.  `mutations` replaces those of the target.
     Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
@@ -144,6 +141,8 @@ class SketchPolicy:
         self._extra: dict[str, list[State]] = {}
         self._announced = self._began = False
         self._rows: dict[tuple[Step, ...], Row] = {}
+        self._similar = Similar()
+        self._start: Start | None = None
         given = init_callbacks(init_search_callbacks)
         self.custom_rules = tuple([c for c in given if isinstance(c, PreloadCustomSketchRule)])
         kind = task.target.kind.name
@@ -237,6 +236,7 @@ class SketchPolicy:
             [] if self._learns_nothing else [mutation.name for mutation in usual],
             self.params["evolutionary_search_population"],
             self.params["evolutionary_search_num_iters"],
+            self.start.text(),
         )
 
     def sample_initial_population(self) -> list[State]:
@@ -271,9 +271,11 @@ class SketchPolicy:
             known = is_ready(self.cost_model)
         chance = int(self.params["eps_greedy"] * n) if known else n // 2
         score = Scorer(self.task, self.cost_model, self._prior) if known else unmeasured(self.task)
-        picked = proposals.take(self._neighbours(n // 4, score), n // 4) if known and self.stuck else []
+        elites = self._elites() or list(self.start.rows)
+        picked = [] if self.measured else proposals.take(elites, n // 4)
+        picked += proposals.take(beside(elites[0], n // 4, score), n // 4) if known and self.stuck and elites else []
         picked += proposals.firsts(n // 2, score) if known else []
-        picked += proposals.evolved(max(0, n - chance - len(picked)), score, self._elites())
+        picked += proposals.evolved(max(0, n - chance - len(picked)), score, elites)
         picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
         ratios = scores_throughput(self.cost_model)
         self.promise.asked(score, [row for _, row in picked] if known else [], self._elites(), ratios)
@@ -296,16 +298,17 @@ class SketchPolicy:
         best = sorted([m for m in self.measured if m.row is not None], key=lambda m: m.cost)[:most]
         return [m.row for m in best if m.row is not None]
 
-    def _neighbours(self, n: int, score: Scorer) -> list[Row]:
-        """Programs one decision away from the best one, those first that the model likes."""
-        best = self._elites()[:1]
-        if not best or n < 1:
-            return []
-        variant, row = best[0]
-        group = Group(variant, neighbours(variant.space, row))
-        scores = score(group)
-        order = np.argsort(-scores, kind="stable")
-        return [(variant, group.rows[k]) for k in order.tolist() if scores[k] > -np.inf]
+    def begin_with(self, similar: Similar) -> None:
+        """Begin with programs of similar tasks, unless the search is random or something was measured by then."""
+        if not self._learns_nothing:
+            self._similar, self._start = similar, None
+
+    @property
+    def start(self) -> Start:
+        """What the search begins with."""
+        if self._start is None:
+            self._start = Start() if self.measured else self._similar.start(self.task, self.proposals)
+        return self._start
 
     # ------------------------------------------------------------------------------------------ learning
 
@@ -318,10 +321,10 @@ class SketchPolicy:
         before = min([m.cost for m in self.measured], default=np.inf)
         rows = self._remember(inputs, results)
         self.promise.told(results)
+        self._similar.tell(inputs, results)
         self.stuck = min([m.cost for m in self.measured], default=np.inf) >= before
         if isinstance(self.cost_model, TakesFeatures):
-            found = [(inp, row) for inp, row in zip(inputs, rows, strict=True) if row is not None]
-            self.cost_model.at_hand([inp for inp, _ in found], features_of(self.task, [row for _, row in found]))
+            hand_features(self.cost_model, self.task, inputs, rows)
         self._learn(inputs, results)
 
     def nothing_more(self) -> str:

@@ -44,6 +44,7 @@ from .exchange import searching
 from .promise import require_judge
 from .protocols import SearchPolicy, require_own_task
 from .resume import check_logs, continue_log, log_to_continue
+from .similar import offer_similar
 from .sketch_policy import SketchPolicy
 from .tuning_options import TuningOptions
 
@@ -101,7 +102,7 @@ class Actions:
             require_judge(policy, options.early_stopping)
             limits = checked_limits(task, policy, options.time_limit)
             check_logs([task], options)
-            continue_log([policy], options)
+            offer_similar([policy], runner, continue_log([policy], options))
             measurer = ProgramMeasurer(builder, runner, options.hearers(runner), options.verbose)
             measurer.begin()
             with measurer.display.run(task, options.num_measure_trials):

@@ -58,16 +58,16 @@ def held() -> Iterator[Held]:
             records = _best_first(path)
             device, target = path.relative_to(store).parts[:2]
             if records:
-                yield Held(path, device, target, path.stem, _told(path), tuple(records))
+                yield Held(path, device, target, path.stem, told(path), tuple(records))
 
 
 def _best_first(path: Path) -> list[Record]:
     """The records of a file that are believed (`belief.py`), best first."""
-    learn_workload(_told(path).encode())
+    learn_workload(told(path).encode())
     return list(believed(best_first(latest(path)), str(path)))
 
 
-def _told(path: Path) -> str:
+def told(path: Path) -> str:
     notes = [line for _, line in scan_lines(path) if line is not None and line.startswith(WORKLOAD.encode())]
     return notes[0].decode() if notes else ""
 
@@ -142,7 +142,7 @@ def _own_files() -> dict[Path, int]:
 def _lines_left(path: Path) -> list[str]:
     """The line on the computation, and those of the best few programs, best first; none of a file that is to go."""
     best = [] if _outdone(path) else _best_first(path)[:KEPT]
-    return [*filter(None, [_told(path)]), *[dump_record_to_string(*pair) for pair in best]] if best else []
+    return [*filter(None, [told(path)]), *[dump_record_to_string(*pair) for pair in best]] if best else []
 
 
 def _outdone(path: Path) -> bool:

@@ -26,6 +26,7 @@ from ..policy.promise import AUTO, require_judge
 from ..policy.protocols import RoundPolicy
 from ..policy.resume import check_logs, continue_log, log_to_continue, say_other_targets
 from ..policy.search_failure import SearchFailed
+from ..policy.similar import offer_similar
 from ..policy.task_actions import require_measurable, say_if_noisy
 from ..policy.tuning_options import TuningOptions, callbacks_with
 from ..records.best import history
@@ -214,8 +215,9 @@ class TaskScheduler:
         for policy in policies:
             require_judge(policy, options.early_stopping)
         continue_log(policies, options)
-        del records
         with options.measuring(kinds) as (builder, runner):
+            offer_similar(policies, runner, records or ())
+            del records
             require_measurable(runner, self.tasks)
             measurer = ProgramMeasurer(builder, runner, options.hearers(runner), options.verbose)
             measurer.begin()

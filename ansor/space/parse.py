@@ -43,7 +43,7 @@ def parse(
     target = Target.of(target)
     hardware = hardware.completed(target)
     for sketch in sketches:
-        if _begins(sketch.steps, steps):
+        if begins(sketch.steps, steps):
             factors = tuple([(p, _factor(steps[p])) for p in rfactor_positions(sketch)])
             space = space_of(sketch, target, hardware, options, factors, decisions)
             found = _parsed(space, steps, target, hardware)
@@ -52,7 +52,8 @@ def parse(
     return None
 
 
-def _begins(pattern: Sequence[Step], steps: Sequence[Step]) -> bool:
+def begins(pattern: Sequence[Step], steps: Sequence[Step]) -> bool:
+    """Whether steps begin as a pattern does, up to the extents of splits and the lengths that it leaves open."""
     if len(steps) < len(pattern):
         return False
     return all(a == b or _same_split(a, b) for a, b in zip(pattern, steps, strict=False))
@@ -75,10 +76,10 @@ def _factor(step: Step) -> int:
 def _parsed(
     space: Space, steps: Sequence[Step], target: Target, hardware: HardwareParams
 ) -> tuple[Variant, np.ndarray] | None:
-    variant = _variant(space, steps)
+    variant = variant_of(space, steps)
     if variant is None:
         return None
-    shape = _shape(space, steps)
+    shape = shape_of(space, steps)
     try:
         found = structure(variant, hardware, shape)
     except ScheduleError:
@@ -89,7 +90,7 @@ def _parsed(
     return variant, row
 
 
-def _variant(space: Space, steps: Sequence[Step]) -> Variant | None:
+def variant_of(space: Space, steps: Sequence[Step]) -> Variant | None:
     """The places that the steps behind the sketch's give its movable stages."""
     places = {k: place_of(space.sketch, k) for k in space.movable}
     for step in steps[len(space.sketch.steps) :]:
@@ -106,7 +107,7 @@ def _variant(space: Space, steps: Sequence[Step]) -> Variant | None:
     return variant if not space.movable or has_nest(variant) else None
 
 
-def _shape(space: Space, steps: Sequence[Step]) -> Shape:
+def shape_of(space: Space, steps: Sequence[Step]) -> Shape:
     """The numbers that the steps behind the sketch's say for the kinds that shape them."""
     behind = steps[len(space.sketch.steps) :]
     return tuple([(d.name, tuple(sorted(d.count(behind).items()))) for d in space.decisions if d.shapes_steps])
@@ -134,7 +135,7 @@ def _row(space: Space, found: Structure, steps: Sequence[Step], shape: Shape) ->
             row[c.column] = given[c.kind].get(c.stage, 0)
         if int(row[c.column]) not in c.values:
             return None
-    return row if _begins(pattern, steps) else None
+    return row if begins(pattern, steps) else None
 
 
 def _rests_on_extents(variant: Variant, shape: Shape) -> bool:
@@ -148,4 +149,4 @@ def _made_again(
     variant: Variant, row: np.ndarray, steps: Sequence[Step], target: Target, hardware: HardwareParams
 ) -> bool:
     again = concrete(variant, row, target, hardware).steps
-    return len(again) == len(steps) and _begins(again, steps)
+    return len(again) == len(steps) and begins(again, steps)

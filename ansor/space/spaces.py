@@ -37,13 +37,14 @@ def random_space(
     decisions: Decisions | None = None,
 ) -> Space:
     """One space of a sketch, every choice of factors equally likely."""
-    tables = _factor_tables(sketch, options or SketchOptions())
+    tables = tables_of_factors(sketch, options)
     factors = tuple([(p, int(table[rng.integers(len(table))])) for p, table in tables.items()])
     return space_of(sketch, target, hardware, options, factors, decisions)
 
 
-def _factor_tables(sketch: State, options: SketchOptions) -> dict[int, list[int]]:
-    most, opened = options.max_innermost_split_factor, holes(sketch)
+def tables_of_factors(sketch: State, options: SketchOptions | None = None) -> dict[int, list[int]]:
+    """The factors that each rfactor of a sketch may have, by the position of its split."""
+    most, opened = (options or SketchOptions()).max_innermost_split_factor, holes(sketch)
     return {p: factor_table(opened[p].extent, 1, most)[:, 0].tolist() for p in rfactor_positions(sketch)}
 
 

@@ -1,0 +1,111 @@
+"""What a search begins with: good programs of tasks like its own, carried over to its extents.
+
+They come from the store, from the log that a run goes on with, and from the other tasks of the run, as their results
+are told.  Each is one start among others: it is measured early, and breeds with what is drawn at random.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Protocol, runtime_checkable
+
+from te_lite.dag import ComputeDAG
+from te_lite.step import Step
+
+from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.protocols import Runner
+from ..core.task import SearchTask
+from ..core.wording import counted
+from ..evolve.buckets import Row
+from ..measure.local import LocalRunner
+from ..records.alike import distance, likeness, stored_alike
+from ..records.lines import Record
+from ..space.carry import carried
+from .proposals import Proposals
+
+GIVEN, MOST = 4, 32
+"""Programs of one task that others begin with, and of all tasks that one begins with."""
+
+
+@dataclass
+class _Known:
+    """The best programs of a computation, best first, with their seconds."""
+
+    dag: ComputeDAG
+    best: list[tuple[float, tuple[Step, ...]]]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Rows to begin with, those of the nearest tasks first, and of how many tasks they are."""
+
+    rows: Sequence[Row] = ()
+    tasks: int = 0
+
+    def text(self) -> str:
+        """What the first line of a search says of it; nothing where there is none."""
+        if not self.rows:
+            return ""
+        return f"begins with {counted(len(self.rows), 'program')} of {counted(self.tasks, 'similar task')}"
+
+
+class Similar:
+    """The good programs that are known of tasks, by what is alike; `stored` says that the store is asked, too."""
+
+    def __init__(self, stored: bool = False) -> None:
+        self.stored = stored
+        self._known: dict[tuple[str, str], dict[str, _Known]] = {}
+
+    def tell(self, inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]) -> None:
+        """Take in results of programs."""
+        for inp, res in zip(inputs, results, strict=True):
+            if res.ok:
+                self._add(self._of(inp.task), inp, res.cost)
+
+    def start(self, task: SearchTask, proposals: Proposals) -> Start:
+        """What a search of a task begins with."""
+        known = dict(self._of(task))
+        for inp, res in stored_alike(task) if self.stored else ():
+            self._add(known, inp, res.cost)
+        near = sorted(known.values(), key=lambda one: distance(one.dag, task.compute_dag))
+        rows: dict[Any, Row] = {}
+        tasks = 0
+        for one in near:
+            before = len(rows)
+            for _, steps in one.best:
+                row = carried(proposals.sketches, steps, task.target, proposals.hardware, proposals.options)
+                if row is not None and len(rows) < MOST:
+                    rows.setdefault((row[0], row[1].tobytes()), row)
+            tasks += len(rows) > before
+        return Start(list(rows.values()), tasks)
+
+    def _of(self, task: SearchTask) -> dict[str, _Known]:
+        return self._known.setdefault((task.target.results, likeness(task.compute_dag)), {})
+
+    def _add(self, known: dict[str, _Known], inp: MeasureInput, cost: float) -> None:
+        one = known.get(inp.task.workload_key, _Known(inp.task.compute_dag, []))
+        best = [pair for pair in one.best if pair[1] != inp.steps or pair[0] < cost]
+        if all(steps != inp.steps for _, steps in best):
+            insort(best, (cost, inp.steps), key=itemgetter(0))
+        known[inp.task.workload_key] = _Known(one.dag, best[:GIVEN])
+
+
+@runtime_checkable
+class BeginsWith(Protocol):
+    """A policy that can begin with programs of similar tasks."""
+
+    def begin_with(self, similar: Similar) -> None:
+        """Ask for them when the search begins, and tell what is measured."""
+
+
+def offer_similar(policies: Sequence[Any], runner: Runner, records: Iterable[Record]) -> None:
+    """Let policies begin with programs of each other, of a log, and, where programs run here, of the store."""
+    similar = Similar(stored=isinstance(runner, LocalRunner))
+    for inp, res in records:
+        similar.tell([inp], [res])
+    for policy in policies:
+        if isinstance(policy, BeginsWith):
+            policy.begin_with(similar)

@@ -1,0 +1,59 @@
+"""Which computations are alike: the same one up to its extents, so that programs of one are starts for another.
+
+Two are alike when their texts differ in numbers only, and their tensors have the same dtypes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from te_lite.dag import ComputeDAG
+from te_lite.errors import TeError
+
+from ..core.task import SearchTask
+from .lines import Record
+from .notes import learn_workload, read_note
+from .store import SUFFIX, latest, place_of, stores
+from .store_files import told
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+@lru_cache(maxsize=256)
+def likeness(dag: ComputeDAG) -> str:
+    """Equal for computations that are alike."""
+    return f"{_without_numbers(str(dag))} {[op.dtype for op in dag.ops]}"
+
+
+def _without_numbers(text: str) -> str:
+    return _NUMBER.sub("#", text)
+
+
+def distance(a: ComputeDAG, b: ComputeDAG) -> float:
+    """How far the shapes of two computations that are alike are from each other: 1 for an extent twice as long."""
+    pairs = zip(a.tensors, b.tensors, strict=True)
+    return float(sum(np.abs(np.log2(np.divide(s.shape, t.shape))).sum() for s, t in pairs))
+
+
+def stored_alike(task: SearchTask) -> Iterator[Record]:
+    """The programs that the stores hold of computations like that of a task, its own among them, for its device.
+
+    None where the stores are off, or this machine lacks the device or its compiler.
+    """
+    if not stores():
+        return
+    try:
+        folder = place_of(task.compute_dag, task.target, task.layout_rewrite_option).folder.parent
+    except TeError:
+        return  # what is not there has no records
+    wanted, text = likeness(task.compute_dag), _without_numbers(str(task.compute_dag))
+    for path in [path for store in stores() for path in sorted((store / folder).glob(f"*/*{SUFFIX}"))]:
+        line = told(path)
+        note = read_note(line.encode())
+        if note is not None and _without_numbers(str(note[1].get("text"))) == text:
+            learn_workload(line.encode())
+            yield from [pair for pair in latest(path) if likeness(pair[0].task.compute_dag) == wanted]
