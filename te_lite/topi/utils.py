@@ -151,8 +151,8 @@ def resolve_shape(newshape: Sequence[int], size: int, what: str) -> tuple[int, .
 
 def layout_axes(layout: str, ndim: int, what: str) -> tuple[int, int, list[int]]:
     """The positions of N, of C and of the spatial dimensions in a layout like "NCHW"."""
-    ok = "N" in layout and "C" in layout and layout.isalpha() and layout.isupper()
-    require(ok, ExprError, what, "the layout must name N, C and the spatial dimensions", layout=layout)
     law = f"the layout {layout} is one of {len(layout)} dimensions"
     require(len(layout) == ndim, ExprError, what, law, dimensions=ndim)
+    ok = "N" in layout and "C" in layout and layout.isalpha() and layout.isupper()
+    require(ok, ExprError, what, f"the layout must name N, C and {ndim - 2} spatial dimensions", layout=layout)
     return layout.index("N"), layout.index("C"), [d for d, letter in enumerate(layout) if letter not in "NC"]
