@@ -55,9 +55,11 @@ SMALL_POPULATION = 128
 
 
 @pytest.fixture(autouse=True)
-def evolve_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    params = {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION}
-    monkeypatch.setattr(SketchPolicy, "DEFAULT_PARAMS", params)
+def evolve_few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on a GPU, where what a search finds is timed."""
+    if request.node.get_closest_marker("gpu") is None:
+        params = {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION}
+        monkeypatch.setattr(SketchPolicy, "DEFAULT_PARAMS", params)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -17,7 +17,10 @@ from tests.file_table import DOCUMENT, idea, sources, with_table
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
-LONG = {"README.md", "docs/export.md", "docs/replacing_a_part.md", "docs/chapters/10_networks.md"}
+LONG = {
+    "README.md", "docs/export.md", "docs/measuring.md", "docs/replacing_a_part.md",
+    "docs/chapters/06_cuda.md", "docs/chapters/08_search.md", "docs/chapters/10_networks.md",
+}  # fmt: skip
 """Documents that search, or compile networks: for `make test-long`."""
 
 

@@ -329,6 +329,7 @@ def test_ctrl_c_while_the_next_round_is_searched(tasks, tmp_path):
     assert len(lines(log)) == 2 and builder.closed == 1 and len(ran) <= 3
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_where_its_log_ends(tasks, tmp_path):
     """As a kill leaves a log: a part of it, with rounds of two tasks mixed, the last line torn."""
     whole = tmp_path / "whole"

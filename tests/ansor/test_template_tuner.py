@@ -61,6 +61,7 @@ class TestXGBOtherwise(TunerSuite):
 
 
 @pytest.mark.parametrize("loss_type", ["rank", pytest.param("reg", marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_xgb_comes_close_to_the_optimum(loss_type: str) -> None:
     found = [
         regrets(lambda t, rng: XGBTuner(t, loss_type=loss_type, rng=rng), layer, seed)[-1]
@@ -99,6 +100,7 @@ def test_the_made_up_device_is_worth_searching() -> None:
     assert 1 <= (scores > 0.95 * scores.max()).sum() <= 12
 
 
+@pytest.mark.long
 def test_transfer_from_another_layer() -> None:
     """Told of all of one layer, the first plan for another one holds better programs than a random one."""
     told, task = conv_task(LAYERS[0]), conv_task(LAYERS[2])

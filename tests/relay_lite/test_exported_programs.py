@@ -49,6 +49,7 @@ def test_a_program_gives_what_pytorch_gave(name: str) -> None:
         close(got, want, 1e-2 if str(got.dtype) == "bfloat16" else 2e-6)
 
 
+@pytest.mark.long
 def test_a_program_is_compiled() -> None:
     """It reads and writes memory of the caller, too, when it is pointed there."""
     mod, _ = relay.frontend.from_exported_program(str(FOLDER / "tokens.pt2"))

@@ -98,6 +98,7 @@ def test_layouts_agree(name: str) -> None:
     agree(build("NCHW", size), build("NHWC", size), fixed)
 
 
+@pytest.mark.long
 def test_clips_agree() -> None:
     clips = resnet_3d.get_workload(2, 7, 18, (3, 4, 36, 34)), resnet_3d.get_workload(2, 7, 18, (4, 36, 34, 3), "NDHWC")
     agree(*clips, fixed="bn")

@@ -39,7 +39,10 @@ def compiled(module: relay.IRModule, feeds: dict[str, Array]) -> Array:
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
-@pytest.mark.parametrize("kind", ["LayerNormalization", "InstanceNormalization", "MeanVarianceNormalization"])
+@pytest.mark.parametrize("kind", [
+    "LayerNormalization",
+    *(pytest.param(k, marks=pytest.mark.long) for k in ("InstanceNormalization", "MeanVarianceNormalization")),
+])  # fmt: skip
 def test_onnx_normalisations(kind: str) -> None:
     for offset in OFFSETS:
         b = Builder(17)

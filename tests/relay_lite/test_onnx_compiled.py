@@ -28,8 +28,7 @@ def imported(family: str, opset: int) -> tuple[relay.IRModule, Builder, np.ndarr
 @pytest.mark.parametrize(
     "family",
     [
-        "vit",
-        *(pytest.param(f, marks=pytest.mark.long) for f in ("resnext", "unet", "bert")),
+        *(pytest.param(f, marks=pytest.mark.long) for f in ("vit", "resnext", "unet", "bert")),
         *(pytest.param(f, marks=pytest.mark.slow) for f in ("mobilenet_v3", "inception")),
     ],
 )

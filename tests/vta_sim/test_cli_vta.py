@@ -128,6 +128,7 @@ def test_another_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert not isinstance(Trials(config).build(task, chosen), Refusal)
 
 
+@pytest.mark.long
 def test_explore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Half the accumulators for four times the weights; twice the bandwidth is no slower."""
     path = tmp_path / "pareto.svg"
@@ -138,6 +139,9 @@ def test_explore(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [name for name, *_ in rows[::2]] == ["1x16_i8w8a32_15_14_18_17", "1x16_i8w8a32_15_14_20_16"]
     assert all(int(slow[3]) > int(fast[3]) for slow, fast in zip(rows[::2], rows[1::2], strict=True))
     assert path.read_text().count("<circle") == len(rows) == 4
+
+
+def test_machines_and_layers_that_are_none_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     wrong = [("--acc", "3", "no machine"), ("--layers", "C1", "known layers"), ("--wgt", "x", "logarithms")]
     for option, value, said in (*wrong, ("--bandwidth", "0", "factors above 0")):
         code, _, err = run(capsys, "explore", option, value)
