@@ -69,7 +69,12 @@ SEAMS = {
 }
 
 
-@pytest.mark.parametrize("name", SEAMS)
+WHOLE_SEARCHES = ("custom_cost_model", "custom_mutation")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] if n in WHOLE_SEARCHES else []) for n in SEAMS]
+)
 def test_seams(name: str, tmp_path: Path) -> None:
     """A part of the search replaced, on a machine without a GPU."""
     done = run(f"seams/{name}.py", tmp_path, CUDA_VISIBLE_DEVICES="")

@@ -147,6 +147,7 @@ def drawn(name: str, count: int) -> Iterator[tuple[State, LoweredFunc]]:
 
 @pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.one_in(3)
 def test_programs_of_the_search_keep_their_sums(name: str, count: int) -> None:
     applied = 0
     for _, func in drawn(name, count):
