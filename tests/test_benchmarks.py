@@ -33,6 +33,7 @@ LACKING: dict[str, tuple[str, str]] = {
     "operators": ("", "PyTorch: it is not installed; `"), "torch_network": ("", "PyTorch: it is not installed; `"),
     "torch_models": ("--models bert", "torch, transformers: not installed; `.* -m pip install torch transformers`$"),
     "onnx_networks": ("", "onnxruntime: not installed; `"), "onnx_node_tests": ("", "onnx: not installed; `"),
+    "study": ("operators --device cuda", GPU),
     "zoo": ("", "onnx: not installed; `"), "zoo_check": ("", "onnx: not installed; `"),
 }  # fmt: skip
 """By script: the words it is started with, and the sentence that it must end with."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -113,10 +113,11 @@ class Evolution(Genetic):
         return chosen + self.chance(n - len(chosen), chosen)
 
     def litter_of(self, n: int) -> list[int]:
-        """Different programs that were not tried, about `n`: the nearest to children, and neighbours of parents."""
+        """Different programs that were not tried, about `n`: half at random, half nearest to children and parents."""
         some = n // self.litter
         places = [*self.children(some), *self.parents(some)]
-        return list(dict.fromkeys([k for place in places for k in self.nearest(place, (), self.litter // 2)]))
+        near = [k for place in places for k in self.nearest(place, (), self.litter // 4)]
+        return list(dict.fromkeys([*near, *self.chance(n // 2)]))
 
     def scores(self, numbers: Array) -> Array:
         """What the model expects, higher is better, float32 [len(numbers)]."""
@@ -125,11 +126,20 @@ class Evolution(Genetic):
 
 def fitted(known: Array, values: Array, asked: Array, rounds: int = 30) -> Array:
     """What gradient-boosted trees, trained on rows of features and their values, say of other rows."""
+    return trained(known, values, rounds)(asked)
+
+
+def trained(known: Array, values: Array, rounds: int = 30) -> Callable[[Array], Array]:
+    """The trees of `fitted`, to be asked several times; a number of a row that is NaN is not known."""
     xgboost = importlib.import_module("xgboost")
     params = {"max_depth": 4, "eta": 0.2, "tree_method": "hist", "nthread": 1, "max_bin": 32, "colsample_bynode": 0.3}
     booster = xgboost.train(params, xgboost.DMatrix(known, values, nthread=1), rounds)
-    found: Array = booster.predict(xgboost.DMatrix(asked, nthread=1))
-    return found
+
+    def predict(asked: Array) -> Array:
+        found: Array = booster.predict(xgboost.DMatrix(asked, nthread=1))
+        return found
+
+    return predict
 
 
 class Annealing(Tried):

@@ -15,18 +15,20 @@ from .scale import Scale
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, 14, 10, 42
 MOST_CHARACTERS = 24
-DASHES = ("", "6 3", "2 3", "9 3 2 3")
+DASHES = ("", "6 3", "2 3", "9 3 2 3", "12 4", "1 5", "5 2 1 2 1 2")
 STYLE = """
 line.grid { stroke: #ccc }
 polyline { fill: none; stroke: #000; stroke-width: 2 }
 circle { stroke: none; fill: #000 }
+polygon.band { stroke: none; fill: #888; fill-opacity: 0.25 }
 """
 Text = Callable[[float], str]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve of the class `s0` to `s3`, which decides its colour and dashes; `title` is shown under the mouse."""
+    """A curve of the class `s0` to `s6`, which decides its dashes and, to `s3`, its colour on a page; `title` is shown
+    under the mouse."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -43,6 +45,13 @@ class Dot:
     cross: bool = False
 
 
+@dataclass(frozen=True)
+class Band:
+    """What lies between two curves, in grey: x, the lower and the upper of each point."""
+
+    points: Sequence[tuple[float, float, float]]
+
+
 @dataclass
 class Chart:
     """Axes with names and texts of ticks; lines and dots are drawn in the order in which they are added."""
@@ -55,6 +64,7 @@ class Chart:
     y_text: Text = "{:g}".format
     lines: list[Line] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
 
     def svg(self, label: str) -> str:
         """The picture; `label` says what it shows to those who do not see it."""
@@ -65,8 +75,8 @@ class Chart:
         return picture(WIDTH, HEIGHT, label, self._parts(), STYLE)
 
     def _parts(self) -> list[str]:
-        parts = [*self._axes(), *[self._line(line) for line in self.lines], *[self._dot(dot) for dot in self.dots]]
-        return [*parts, *self._legend()]
+        parts = [*self._axes(), *[self._band(one) for one in self.bands], *[self._line(line) for line in self.lines]]
+        return [*parts, *[self._dot(dot) for dot in self.dots], *self._legend()]
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
         across = LEFT + self.x.place(x) * (WIDTH - LEFT - RIGHT)
@@ -87,6 +97,11 @@ class Chart:
 
     def _line(self, line: Line) -> str:
         return polyline(f"line s{line.style}", [self._at(x, y) for x, y in line.points], line.name, line.style)
+
+    def _band(self, one: Band) -> str:
+        there = [self._at(x, low) for x, low, _ in one.points]
+        back = [self._at(x, high) for x, _, high in reversed(one.points)]
+        return f'<polygon class="band" points="{" ".join(f"{x},{y}" for x, y in [*there, *back])}"/>'
 
     def _dot(self, dot: Dot) -> str:
         x, y = self._at(dot.x, dot.y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import ansor
 from ansor.cli.main import main
 from ansor.cli.searchers import DATA
+from ansor.cost_model.features import FEATURES
 from ansor.features import SCHEMA, state_features
 from ansor.offline.contest import Candidates, candidates_of, contest
 from ansor.offline.matrix import Matrix, load_matrix, matrices_of
@@ -161,8 +164,16 @@ def test_what_dataset_refuses(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_the_data_of_the_checkout_is_what_its_logs_say() -> None:
-    """Costs and columns; that the features are those of the programs is what `ansor dataset` computes anew."""
-    files = sorted(DATA.glob("*.npz")) if DATA.is_dir() else []
+    """Times by the log's text, and columns by the schema; a few programs' features are computed anew."""
+    files = sorted(DATA.glob("*.npz"))
+    assert files and sum(path.stat().st_size for path in DATA.iterdir()) < 12e6
     for file in files:
-        read = load_matrix(file)
-        assert read.columns.tolist() == [c.name for c in SCHEMA], f"{file.name}: run `ansor dataset` on its log again"
+        read, log = load_matrix(file), file.with_suffix(".json.gz")
+        assert read.version == FEATURES.schema, f"{file.name}: run `ansor dataset` on its log again"
+        with gzip.open(log, "rt") as lines:
+            records = [json.loads(line) for line in lines if line.startswith("{")]
+        told = [record["r"][0][0] if record["r"][1] == 0 else np.inf for record in records]
+        assert read.seconds.tolist() == told and len({json.dumps(record["i"]) for record in records}) == len(told)
+    inp, _ = next(iter(load_records(log)))
+    rows = state_features(inp.state, inp.task.hardware_params)
+    assert np.allclose(read.features[0], rows.sum(axis=0), rtol=1e-6)

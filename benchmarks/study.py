@@ -1,0 +1,245 @@
+"""The experiments of Ansor's paper, one command each: curves with confidence bands, a table, a figure.
+
+    python -m benchmarks.study ablation|operators|subgraphs|networks|cost-model [--device offline|c|cuda] [--seeds 10]
+        [--trials N] [--out DIR] [--variant FILE.py:NAME ...] [--networks NAME ...] [--data FILE ...] [--json FILE]
+
+On `offline`, the default, searches choose among programs that were measured before (`data/`; docs/offline.md): nothing
+is compiled.  There are `ablation` (Figure 7) and `cost-model` (Figure 11; the metrics are TenSet's).  On `c` and `cuda`
+all but `cost-model` are run on this machine, which takes hours: `operators` (Figure 6), `subgraphs` (Figure 8),
+`networks` with and without the task scheduler (Figures 9 and 10).  Every run is kept in DIR, and a study that was
+stopped goes on.  A variant of your own is a class or function in a file (`study_variants.py` has ours).
+
+A curve is the speed of the best program so far relative to the best of all runs of its task (offline: of all programs),
+averaged over the tasks; bands are 95 % intervals of the mean over seeds, from a bootstrap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ansor.cli.contests import contests
+from ansor.cli.searchers import matrices_in
+from ansor.core.errors import TaskError
+from ansor.cost_model.metrics import pairwise_accuracy, top_k_peak
+from ansor.offline.contest import Run
+from ansor.offline.matrix import Matrix, load_matrix
+from ansor.report.scale import Scale
+from ansor.report.svg import Band, Chart, Line
+from benchmarks import report
+from benchmarks.cost_model import model_of
+from benchmarks.study_live import STRATEGIES, cases, scheduled, searched
+from benchmarks.study_variants import LIVE, MODELS, OFFLINE
+from te_lite.errors import require
+
+Array = np.ndarray[Any, np.dtype[Any]]
+STUDIES = ("ablation", "operators", "subgraphs", "networks", "cost-model")
+OFFLINE_STUDIES = ("ablation", "cost-model")
+TRIALS = {"offline": 192, "c": 256, "cuda": 1000}
+BATCH = 16
+RESAMPLES = 1000
+TOLD = (64, 256, 750)
+"""Programs that a model of costs is trained on."""
+Runs = dict[str, dict[str, list[Run]]]
+"""By variant and task, a run for each seed."""
+
+
+# ------------------------------------------------------------------------------------------------- runs kept
+
+
+class Kept:
+    """A file of runs, a JSON line each; what is in it is not run again."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        lines = file.read_text().splitlines() if file.exists() else []
+        self.runs = {tuple(run["key"]): run["values"] for run in map(json.loads, lines)}
+
+    def get(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """The values of a run, made and written down where they are not known."""
+        if key not in self.runs:
+            self.put(key, make())
+        return self.runs[key]
+
+    def put(self, key: tuple[Any, ...], values: Any) -> None:
+        self.runs[key] = values
+        with self.file.open("a") as f:
+            f.write(json.dumps({"key": key, "values": values}) + "\n")
+
+
+def offline_runs(kept: Kept, variants: Sequence[str], files: Sequence[Path], options: argparse.Namespace) -> Runs:
+    """Contests on measured programs."""
+    words = {v: f"benchmarks.study_variants:{v}" if v in OFFLINE else v for v in variants}
+    tasks = [file.stem for file in files]
+    out: Runs = {}
+    for variant, word in words.items():
+        keys = {
+            (k, s): (variant, task, s, options.trials) for k, task in enumerate(tasks) for s in range(options.seeds)
+        }
+        if not all(key in kept.runs for key in keys.values()):
+            found = contests([word], files, options.seeds, options.trials, BATCH)[word]
+            for (k, s), key in keys.items():
+                kept.put(key, [found[k][s].best, found[k][s].seconds.tolist()])
+            print(f"{variant}: done", flush=True)
+        values = {place: kept.runs[key] for place, key in keys.items()}
+        out[variant] = {
+            task: [Run(np.array(values[k, s][1]), values[k, s][0]) for s in range(options.seeds)]
+            for k, task in enumerate(tasks)
+        }
+    return out
+
+
+def live_runs(kept: Kept, variants: Mapping[str, Callable[[Any, int], Any]], options: argparse.Namespace) -> Runs:
+    """Searches on this machine; the best of a task is that of all runs."""
+    logs = Path(options.out) / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    seconds: dict[str, dict[str, list[Array]]] = {variant: {} for variant in variants}
+    for case in cases(options.study, options.device, options.networks):
+        for seed in range(options.seeds):
+            for variant, make in variants.items():
+                log = logs / f"{options.study}_{options.device}_{case.name}_{Path(variant).name}_{seed}.json"
+                run = searched if variant not in STRATEGIES else scheduled
+                how: Any = variant if variant in STRATEGIES else make
+                key = (variant, case.name, seed, options.trials)
+                found = kept.get(key, lambda: run(case, how, seed, options.trials, log).tolist())  # noqa: B023
+                seconds[variant].setdefault(case.name, []).append(np.array(found))
+                print(f"{case.name} {variant} seed {seed}: {1e6 * min(found):.1f} us", flush=True)
+    best = {
+        task: min(float(run.min()) for by_task in seconds.values() for run in by_task[task])
+        for task in next(iter(seconds.values()))
+    }
+    return {v: {t: [Run(run, best[t]) for run in runs] for t, runs in found.items()} for v, found in seconds.items()}
+
+
+# ----------------------------------------------------------------------------------------------- statistics
+
+
+def band(values: Array, rng: np.random.Generator) -> Array:
+    """Mean over the first axis, and the ends of its 95 % interval: [3, ...]."""
+    drawn = rng.integers(len(values), size=(RESAMPLES, len(values)))
+    means = values[drawn].mean(axis=1)
+    return np.stack([values.mean(axis=0), *np.quantile(means, (0.025, 0.975), axis=0)])
+
+
+def qualities(runs: Mapping[str, Sequence[Run]]) -> Array:
+    """The mean curve over the tasks, [seeds, trials]; a task with fewer programs than trials stays at its end."""
+    trials = max(len(run.seconds) for found in runs.values() for run in found)
+    curves = [[np.pad(r.quality, (0, trials - len(r.seconds)), "edge") for r in found] for found in runs.values()]
+    mean: Array = np.array(curves).mean(axis=0)
+    return mean
+
+
+def show(runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
+    """Print the table, write the figure, and give the figures."""
+    rng = np.random.default_rng(0)
+    bands = {variant: band(qualities(found), rng) for variant, found in runs.items()}
+    trials = next(iter(bands.values())).shape[1]
+    points = sorted({n for n in (16, 32, 64, 128, 192, 256, 512, 1000) if n < trials} | {trials})
+    rows = [
+        [variant, *[f"{m[n - 1]:.3f} [{low[n - 1]:.3f}, {high[n - 1]:.3f}]" for n in points]]
+        for variant, (m, low, high) in bands.items()
+    ]
+    report.table(rows, [f"{options.study} on {options.device}", *[f"after {n}" for n in points]])
+    chart = Chart(Scale(1, trials), Scale(0.0, 1.0), "trials", "speed of the best so far, of the best of all")
+    for k, (variant, curves) in enumerate(bands.items()):
+        at = range(1, trials + 1)
+        chart.bands.append(Band(list(zip(at, curves[1], curves[2], strict=True))))
+        chart.lines.append(Line(Path(variant).name, list(zip(at, curves[0], strict=True)), k))
+    picture = Path(options.out) / f"{options.study}_{options.device}.svg"
+    picture.write_text(chart.picture(f"{options.study} on {options.device}"))
+    print(f"figure: {picture}")
+    by_task = {
+        variant: {task: float(np.mean([run.quality[-1] for run in found])) for task, found in tasks.items()}
+        for variant, tasks in runs.items()
+    }
+    means = {v: {n: [float(x[n - 1]) for x in curves] for n in points} for v, curves in bands.items()}
+    return {"after trials": means, "at the end, by task": by_task}
+
+
+# ------------------------------------------------------------------------------------------------- accuracy
+
+
+def judged(make: Callable[[], Any], matrix: Matrix, told: int, seed: int) -> list[float] | None:
+    """Pairs in order, and the speed of the best of the first 1, 5 and 30 relative to the best, on programs that the
+    model was not told; None where there are too few."""
+    order = np.random.default_rng(seed).permutation(len(matrix))
+    if told + 100 > len(matrix):
+        return None
+    known, asked = order[:told], order[told:]
+    model = make()
+    model.fit(matrix.features[known], matrix.seconds[known])
+    scores, seconds = model.predict(matrix.features[asked]), matrix.seconds[asked]
+    return [pairwise_accuracy(scores, seconds), *[top_k_peak(scores, seconds, k) for k in (1, 5, 30)]]
+
+
+def accuracy(kept: Kept, files: Sequence[Path], options: argparse.Namespace) -> dict[str, Any]:
+    """A table of models and numbers of programs told, means over tasks and splits."""
+    makers = {**MODELS, **{word: model_of(word) for word in options.variant}}
+    figures: dict[str, Any] = {}
+    rows = []
+    for name, make in makers.items():
+        for told in TOLD:
+            found = []
+            for file in files:
+                matrix = load_matrix(file)
+                splits = [
+                    kept.get(("model", name, file.stem, told, seed), lambda: judged(make, matrix, told, seed))  # noqa: B023
+                    for seed in range(options.seeds)
+                ]
+                if None not in splits:
+                    found.append(splits)
+            if found:
+                means = band(np.array(found).mean(axis=0), np.random.default_rng(0))
+                figures[f"{name}, {told} told"] = {"tasks": len(found), "mean, low, high": means.T.tolist()}
+                cells = [f"{m:.3f} [{low:.3f}, {high:.3f}]" for m, low, high in means.T]
+                rows.append([f"{name}, {told} told", len(found), *cells])
+    report.table(rows, ["cost-model", "tasks", "pairs in order", "top 1", "top 5", "top 30"])
+    return figures
+
+
+# ---------------------------------------------------------------------------------------------- the program
+
+
+def arguments() -> argparse.Namespace:
+    p = report.parser(__doc__ or "")
+    p.add_argument("study", choices=STUDIES)
+    p.add_argument("--device", choices=list(TRIALS), default="offline")
+    p.add_argument("--seeds", type=int, default=10)
+    p.add_argument("--trials", type=int, help=f"of each run (default: {TRIALS})")
+    p.add_argument("--out", default="study", help="the folder of runs, logs and figures")
+    p.add_argument("--variant", nargs="+", default=[], metavar="FILE.py:NAME", help="variants of your own, too")
+    p.add_argument("--networks", nargs="+", default=["resnet-18"], metavar="NAME")
+    p.add_argument("--data", nargs="+", default=[], metavar="FILE", help="of `offline` (default: data/)")
+    options = p.parse_args()
+    options.trials = options.trials or TRIALS[options.device]
+    return options
+
+
+def main() -> None:
+    options = arguments()
+    offline = options.device == "offline"
+    law = "needs programs to be measured: name --device c or cuda" if offline else "is run on --device offline"
+    fits = options.study in OFFLINE_STUDIES if offline else options.study != "cost-model"
+    require(fits, TaskError, f"study {options.study}", law, device=options.device)
+    device = report.gpu("--device c or offline") if options.device == "cuda" else None
+    files = matrices_in(options.data) if offline else []
+    Path(options.out).mkdir(parents=True, exist_ok=True)
+    kept = Kept(Path(options.out) / f"{options.study}_{options.device}.jsonl")
+    if options.study == "cost-model":
+        figures = accuracy(kept, files, options)
+    elif offline:
+        figures = show(offline_runs(kept, [*OFFLINE, *options.variant], files, options), options)
+    else:
+        usual: dict[str, Any] = dict.fromkeys(STRATEGIES) if options.study == "networks" else {**LIVE}
+        figures = show(live_runs(kept, usual | {word: model_of(word) for word in options.variant}, options), options)
+    facts = {"study": options.study, "device": options.device, "seeds": options.seeds, "trials": options.trials}
+    report.write_json(options.json, {**facts, **figures}, device)
+
+
+if __name__ == "__main__":
+    report.run(main)
