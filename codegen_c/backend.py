@@ -21,6 +21,7 @@ import numpy as np
 from ansor.core.backend import Backend
 from ansor.core.hardware import HardwareParams, host_cores, processor
 from ansor.core.nd import aligned_empty
+from ansor.core.processor_family import host_family
 from ansor.core.wording import counted
 from te_lite.errors import require
 from te_lite.stmt import LoweredFunc
@@ -30,7 +31,7 @@ from .compile import FLAGS, compiler_command, compiler_version, library_path
 from .emit import emit, entry_name
 from .errors import CallError, CompileError
 from .export import CExporter
-from .host import PROCESSORS, host_family
+from .host import PROCESSORS
 from .module import build
 from .network import CNetworkBackend
 from .openmp import open_library

@@ -43,6 +43,17 @@ _SCRATCH = """static void *scratch(size_t bytes) {
   if (!p) { fprintf(stderr, "out of memory: %zu bytes of scratch space\\n", bytes); abort(); }
   return p;
 }"""
+_REGISTERS = (
+    "#if defined(__aarch64__)",
+    "#define REGISTER_BYTES 16",
+    '#define IN_REGISTER "+w"',
+    "#elif defined(__SSE2__)",
+    "#define REGISTER_BYTES (__AVX512F__ ? 64 : __AVX__ ? 32 : 16)",
+    '#define IN_REGISTER "+v"',
+    "#else",
+    "#define REGISTER_BYTES 0",
+    "#endif",
+)
 _SHUFFLE = (
     "#if defined(__clang__) || __GNUC__ >= 12",
     "#define SHUFFLE(mask, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)",
@@ -138,6 +149,8 @@ def _needed(emitter: Emitter) -> Iterator[str]:
     texts = [*out.lines, *out.prelude.helpers.values()]
     if any("VEC(" in text for text in texts):
         yield "#define VEC(type, element) (*(type *)&(element))"
+    if any("REGISTER_BYTES" in text for text in texts):
+        yield from _REGISTERS
     if any("SHUFFLE(" in text for text in texts):
         yield from _SHUFFLE
     yield from [*out.text.helpers.values(), *out.prelude.helpers.values()]

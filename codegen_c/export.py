@@ -17,6 +17,7 @@ from ansor.core.exported_program import (
     table_text,
 )
 from ansor.core.private_files import read_sealed
+from ansor.core.processor_family import host_family
 from te_lite.c_text import TYPES
 from te_lite.errors import require
 from te_lite.names import Names
@@ -25,7 +26,7 @@ from te_lite.stmt import LoweredFunc
 from .compile import avoided_instructions, compiler_command, library_path
 from .emit import emit, entry_name
 from .errors import CompileError
-from .host import check_machine, host_family, machine_facts
+from .host import check_machine, machine_facts
 from .library import library_file
 from .module import Module
 from .openmp import open_library

@@ -5,12 +5,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from ansor.core.errors import GraphError
 from ansor.core.json_values import items, text
+from ansor.core.processor_family import VECTOR_BYTES, cpu_flags, host_family
 from te_lite import environment
 from te_lite.errors import require
 from te_lite.register_tile import VectorUnit
@@ -20,7 +19,8 @@ from te_lite.register_tile import VectorUnit
 class Options:
     """How a program is written.
 
-    `vector_bytes` is the longest vector; `registers` the number of vectors that accumulators may occupy;
+    `vector_bytes` is the longest vector; `registers` the number of vectors that accumulators may occupy, and `operands`
+    that of the vector registers beside them;
     `max_unrolled` bounds the statements that explicit unrolling may make of one nest; `num_threads` (None: what
     OpenMP decides, see OMP_NUM_THREADS) is the number of threads of a parallel loop; `stack_bytes` the largest
     scratch buffer that lives on the stack; `masks` says that vectors can be read and written in part (AVX-512VL).
@@ -32,42 +32,21 @@ class Options:
     num_threads: int | None = None
     stack_bytes: int = 32 * 1024
     masks: bool = False
+    operands: int = 4
 
 
 def _options(unit: VectorUnit) -> Options:
-    return Options(vector_bytes=unit.bytes, registers=unit.sums, masks=unit.masks)
+    return Options(vector_bytes=unit.bytes, registers=unit.sums, masks=unit.masks, operands=unit.spare)
 
 
 PROCESSORS = {
-    "avx512vl": _options(VectorUnit.of(64)),
-    "avx512": _options(VectorUnit(64, 32)),
-    "avx2": _options(VectorUnit.of(32)),
-    "neon": _options(VectorUnit(16, 32, spare=8)),
-    "sse": _options(VectorUnit.of(16)),
+    "avx512vl": _options(VectorUnit.of(VECTOR_BYTES["avx512vl"])),
+    "avx512": _options(VectorUnit(VECTOR_BYTES["avx512"], 32)),
+    "avx2": _options(VectorUnit.of(VECTOR_BYTES["avx2"])),
+    "neon": _options(VectorUnit(VECTOR_BYTES["neon"], 32, spare=8)),
+    "sse": _options(VectorUnit.of(VECTOR_BYTES["sse"])),
 }
 """The families of processors that programs are written for."""
-
-
-@lru_cache(maxsize=1)
-def _cpu_flags() -> frozenset[str]:
-    """What the processor can do, by the names of /proc/cpuinfo; read once a process."""
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return frozenset()
-    for line in info.read_text(errors="replace").splitlines():
-        if line.startswith("flags"):
-            return frozenset(line.partition(":")[2].split())
-    return frozenset()
-
-
-def host_family() -> str:
-    """The family of this processor."""
-    flags = _cpu_flags()
-    if "avx512f" in flags:
-        return "avx512vl" if "avx512vl" in flags else "avx512"
-    if "avx2" in flags:
-        return "avx2"
-    return "neon" if platform.machine() in ("aarch64", "arm64") else "sse"
 
 
 def host_options() -> Options:
@@ -80,7 +59,7 @@ _INSTRUCTIONS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "popcnt", "amx", "v
 
 def instruction_sets() -> list[str]:
     """The instruction sets of this processor that a compiler may use, by the names of /proc/cpuinfo."""
-    return sorted(flag for flag in _cpu_flags() if flag.startswith(_INSTRUCTIONS))
+    return sorted(flag for flag in cpu_flags() if flag.startswith(_INSTRUCTIONS))
 
 
 def machine_facts() -> dict[str, Any]:

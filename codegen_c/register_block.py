@@ -2,6 +2,10 @@
 
 Such a run stores to registers only, so memory does not change under it and loads may be shared.  What may be
 evaluated conditionally (a guarded load) is shared as a whole, never its parts.
+
+gcc takes the loads apart again: a vector with up to four uses becomes an operand in memory of each of them, and a tile
+of 4 x 2 vectors has 12 loads a step instead of 6.  So vectors that have room in registers are held there, by a
+statement that gcc cannot look into (`Prelude.held`).
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from te_lite.c_text import TYPES
+from te_lite.c_text import BYTES, TYPES
 from te_lite.expr import Binary, BufferLoad, Call, Const, Expr, Select, Var
 from te_lite.stmt import For, Stmt, Store
 from te_lite.visit import children, transform, walk
@@ -20,15 +24,23 @@ from .vectorize import has_vector_form
 
 Key = tuple[str, int, str]
 
+BROADCASTS = 1
+"""Registers for elements that all lanes read, which come and go."""
+SHORTEST_REGISTER = 16
+"""Bytes; shorter vectors are parts of a register."""
+
 
 @dataclass
 class RegisterBlock:
-    """Writes one run into `out`; `uses` counts the loads, `named` are those that have a name by now."""
+    """Writes one run into `out`, for `room` vector registers; `uses` counts the loads, `named` are those that have a
+    name by now, of which the vectors are `held` in registers where all of them have room."""
 
     out: FunctionText
+    room: int
     uses: Counter[Key] = field(default_factory=Counter)
     named: dict[Key, Var] = field(default_factory=dict)
     keys: dict[int, Key] = field(default_factory=dict)
+    held: bool = False
 
     def emit(self, run: list[Stmt]) -> None:
         """Print the stores `run`, all to registers, the shared loads right before their first use."""
@@ -36,6 +48,8 @@ class RegisterBlock:
         for store, text in leaves:
             for unit in self._units(store.value, text):
                 self.uses[self._key(unit, text)] += 1
+        shared = sum([count > 1 and key[1] > 1 for key, count in self.uses.items()])
+        self.held = len(leaves) + shared + BROADCASTS <= self.room
         for store, text in leaves:
             self._store(store, text)
 
@@ -104,6 +118,8 @@ class RegisterBlock:
             buffer = next((x.buffer.name for x in walk(unit) if isinstance(x, BufferLoad)), "t")
             var = Var(f"{buffer}_v", unit.dtype)
             kind = TYPES[unit.dtype] if key[1] == 1 else self.out.prelude.type(unit.dtype, key[1])
-            self.out.line(f"const {kind} {self.out.var(var)} = {key[2]};")
+            held = self.held and isinstance(unit, BufferLoad) and BYTES[unit.dtype] * key[1] >= SHORTEST_REGISTER
+            value = f"{self.out.prelude.held(unit.dtype, key[1])}({key[2]})" if held else key[2]
+            self.out.line(f"const {kind} {self.out.var(var)} = {value};")
             self.named[key] = var
         return self.named[key]

@@ -103,7 +103,7 @@ class Emitter:
 
     def block(self, run: list[Stmt]) -> None:
         if run:
-            RegisterBlock(self.out).emit(run)
+            RegisterBlock(self.out, self.options.registers + self.options.operands).emit(run)
 
     def vector_loop(self, s: For) -> None:
         text = self.out.vector(s)

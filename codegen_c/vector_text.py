@@ -150,6 +150,16 @@ class Prelude:
         self.helpers[key] = _turn(key, dtype, lanes)
         return key
 
+    def held(self, dtype: str, lanes: int) -> str:
+        """The function that gives a vector back from a register, where vectors of its size have registers."""
+        kind = self.type(dtype, lanes)
+        key = f"held_{kind}"
+        self.helpers[key] = (
+            f"static inline {kind} {key}({kind} x) {{\n#if REGISTER_BYTES >= {BYTES[dtype] * room(lanes)}\n"
+            '  __asm__("" : IN_REGISTER(x));\n#endif\n  return x;\n}'
+        )
+        return key
+
     def to_integers(self, source: str, dtype: str, lanes: int) -> str:
         """The function that makes vectors of integers of vectors of floats, as the scalar conversion does."""
         given, made = self.type(source, lanes), self.type(dtype, lanes)

@@ -16,6 +16,7 @@ from te_lite.errors import require
 
 from .cgroups import group_cores, group_memory
 from .errors import TaskError
+from .processor_family import VECTOR_BYTES, host_family
 from .registry import backend_module, entry_of, load_backend
 from .target import Target
 
@@ -151,12 +152,18 @@ def _defaults(target: Target | str) -> tuple[int, ...]:
         return (0,) * len(fields(HardwareParams))
     match entry.family:
         case "c":
-            return (host_cores(), 64, 64, 0, 0, 0, 0, 0)
+            return (host_cores(), _vector_bytes(target), 64, 0, 0, 0, 0, 0)
         case "cuda":
             law = f"known models are {', '.join(GPUS)}"
             require(target.model in ("", *GPUS), TaskError, f"target {target.text!r}", law, model=target.model)
             return astuple(GPUS.get(target.model, CUDA))
     raise TaskError(f"target {target.text!r}: hardware parameters have no defaults, give all of them")
+
+
+def _vector_bytes(target: Target) -> int:
+    """Those of this processor, unless the target names one, of which only the backend knows (`from_device`)."""
+    named = "march" in target.attrs or "mcpu" in target.attrs
+    return max(VECTOR_BYTES.values()) if named else VECTOR_BYTES[host_family()]
 
 
 CUDA = HardwareParams(

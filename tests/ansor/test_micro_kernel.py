@@ -46,6 +46,7 @@ MICRO: dict[str, Callable[[], list[Tensor]]] = {
     "many columns": lambda: matmul(29, 197, 3),
     "nhwc": lambda: benchmarks.conv2d(1, 7, 5, 3, 19, 3, 2, 1),
     "nchw": lambda: conv2d_layer(1, 5, 13, 6, 4, 3, 1, 1),
+    "channels in lanes": lambda: conv2d_layer(2, 7, 5, 19, 16, 3, 2, 1),
 }
 
 
@@ -68,4 +69,40 @@ def test_micro_kernels_fill_the_registers() -> None:
     (k,) = [k for k, s in enumerate(state.stages) if s.op.reduce_axis]
     found = shapes(state, k, hardware)
     assert len(found) == 3 and all(16 <= s.rows * -(-s.columns // 16) <= 28 for s in found)
-    assert all(-197 % s.rows <= 197 // 20 and s.block % s.rows == 0 for s in found)
+    assert all(-197 % s.rows <= 197 // 20 and s.lane == 1 for s in found)
+
+
+def test_vectors_of_a_panel_stay_in_registers() -> None:
+    """Beside the sums, an element for all lanes and the vectors of a row: else they are read again for each row."""
+    for bytes_, registers in ((32, 16), (64, 32)):
+        state = ComputeDAG(matmul(512, 512, 512)).init_state
+        for s in shapes(state, 2, HardwareParams(2, bytes_, 64, 0, 0, 0, 0, 0)):
+            vectors = s.columns // (bytes_ // 4)
+            assert s.rows * vectors + vectors + 1 <= registers
+
+
+def test_channels_are_lanes_where_images_are_small() -> None:
+    """Weights [out, in, ...] are packed with the channels last, once for all pixels of a block; sums lie likewise."""
+    dag = ComputeDAG(conv2d_layer(1, 7, 7, 64, 64, 3, 1, 1))
+    for vectors in (32, 64):
+        hardware = HardwareParams(2, vectors, 64, 0, 0, 0, 0, 0)
+        state = dag.init_state
+        (k,) = [k for k, s in enumerate(state.stages) if s.op.reduce_axis]
+        assert all(s.lane == 1 and s.row == 3 for s in shapes(state, k, hardware))
+        sketches = extra_sketches(dag, "c", hardware, rules=["micro_kernel"])
+        orders = [{s.op.name: s.storage_order for s in sketch.stages if s.storage_order} for sketch in sketches]
+        assert orders and all(o == {"kernel.local": (1, 2, 3, 0), "conv2d_nchw": (0, 2, 3, 1)} for o in orders)
+    wide = ComputeDAG(conv2d_layer(1, 56, 56, 64, 16, 1, 1, 0)).init_state
+    (k,) = [k for k, s in enumerate(wide.stages) if s.op.reduce_axis]
+    assert all(s.lane == 3 for s in shapes(wide, k, HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)))
+
+
+def test_a_panel_serves_all_pixels_that_fit_a_cache() -> None:
+    """Of an image 14 x 14, rows of pixels too, as long as there are tasks for all cores; of a batch, its own alone."""
+    state = ComputeDAG(benchmarks.conv2d(1, 14, 14, 256, 256, 1, 1, 0)).init_state
+    (k,) = [k for k, s in enumerate(state.stages) if s.op.reduce_axis]
+    assert all(s.blocks[1] == 14 for s in shapes(state, k, HardwareParams(1, 32, 64, 0, 0, 0, 0, 0)))
+    assert all(s.blocks[1] < 14 for s in shapes(state, k, HardwareParams(64, 32, 64, 0, 0, 0, 0, 0)))
+    batch = ComputeDAG(benchmarks.batch_matmul(4, 64, 64, 32)).init_state
+    (k,) = [k for k, s in enumerate(batch.stages) if s.op.reduce_axis]
+    assert all(s.blocks[0] == 1 for s in shapes(batch, k, HardwareParams(1, 32, 64, 0, 0, 0, 0, 0)))

@@ -54,9 +54,10 @@ def test_target_refuses_loose_words() -> None:
 
 def test_defaults_by_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert HardwareParams.for_target("c").to_json() == [3, 64, 64, 0, 0, 0, 0, 0]
+    assert HardwareParams.for_target("c").to_json() == [3, host_options().vector_bytes, 64, 0, 0, 0, 0, 0]
     assert HardwareParams(target="cuda").to_json() == [-1, 16, 64, 49152, 2**31 - 1, 1024, 8, 32]
-    assert HardwareParams(num_cores=4) == HardwareParams(4, 64, 64, 0, 0, 0, 0, 0)
+    assert HardwareParams(num_cores=4) == HardwareParams(4, host_options().vector_bytes, 64, 0, 0, 0, 0, 0)
+    assert HardwareParams.for_target("c -march=haswell").vector_unit_bytes == 64
     assert HardwareParams(target="vta").of_another_kind
     monkeypatch.setitem(registry._TABLE, "templates", registry.Entry("no_module", ""))
     with pytest.raises(TaskError, match="no defaults"):

@@ -1,8 +1,8 @@
 """Micro-kernels: products on a CPU whose accumulators fill the registers, in loops that are decided already.
 
-    for the other axes, i.0, j.0                 parallel, as the search decides
+    for axes that both operands have, parts of the others, i.0, j.0      parallel, as the search decides
       panel of B                                 W columns of the whole reduction, packed where that pays
-      for i.1                                    the rows of a block
+      for the other axes, i.1                    the rows of a block, of all axes that B does not have
         for reduction
           R x W accumulators += A x panel        in registers; rows unrolled, columns in vectors
         R x W outputs                            what follows element by element
@@ -10,81 +10,132 @@
 Ansor's tiles leave R, W and nine other lengths to the search, and nearly all of them spill registers or read far apart.
 Here they are numbers of the sketch: a few shapes R x W that use the registers, waste little at the edges and keep the
 multipliers busy.
+
+Columns are the last axis, whose elements lie side by side in the output, or another one with an operand that can be
+packed (the channels of NCHW, with weights [out, in, ...]): sums then lie side by side along it, and the tile is turned
+when it is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 from te_lite.reads import reads_by_producer
+from te_lite.register_tile import VectorUnit, largest_divisor, vector_pieces
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
 from te_lite.step import CacheRead, CacheWrite, StorageOrder
+from te_lite.tensor import PlaceholderOp
 
 from ...core.hardware import HardwareParams
-from ...core.schedule_primitives import annotate, compute_at, reorder, split
+from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
 from ..generate import CPU_RULES
 from ..predicates import NO_SPLIT, fusion_target, named_axes, needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .packed_read import panels
-from .padded_shared import axes_read, extents_of
+from .padded_shared import axes_of, axes_read, extents_of
 from .split_reduction import derive
 
-REGISTERS = {64: 28}
-FEW_REGISTERS = 12
 MOST_VECTORS, MOST_ROWS = 4, 14
 LATENCY = 8
 SHAPES = 3
 BLOCK_BYTES = 1 << 20
 TASKS_PER_CORE = 4
+TURN_STEPS = 64
+"""To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`rows` along space axis `axis` times `columns` along the last one; `block` rows are done with one panel."""
+    """`rows` along space axis `row` times `columns` along axis `lane`.
 
-    axis: int
+    `blocks`: how much of each space axis is done with one panel, tiles of `row`; 1 of what a panel has one point of.
+    """
+
+    row: int
+    lane: int
     rows: int
     columns: int
-    block: int
+    blocks: tuple[int, ...]
 
 
-def row_axis(state: State, k: int) -> int | None:
-    """The longest space axis of stage `k`, the last one among equals, that does not move an input along its lanes."""
+@dataclass(frozen=True)
+class Sides:
+    """Space axis `lane` as columns, `row` as rows; `free` are all axes that do not move an operand along its lanes."""
+
+    lane: int
+    row: int
+    free: tuple[int, ...]
+
+
+def sides(state: State, k: int) -> Iterator[Sides]:
+    """The ways to take the axes of stage `k`: the last one as columns, and others with an operand that can be packed.
+
+    Rows are the longest free axis, the last one among equals.
+    """
     op = state.stages[k].op
-    extents, lane = extents_of(op), len(op.axis) - 1
-    moved = [
-        axes_read(read, extents)
-        for reads in reads_by_producer(state.ops, inlined=frozenset())
-        for read in reads
+    extents, last = extents_of(op), len(op.axis) - 1
+    reads = [
+        (source, axes_read(read, extents), [axes_of(form, extents) for form in read.forms])
+        for source, found in enumerate(reads_by_producer(state.ops, inlined=frozenset()))
+        for read in found
         if read.reader == k
     ]
-    free = [d for d in range(lane) if any(lane in axes and d not in axes for axes in moved)]
-    return max(free, key=lambda d: (extents[d], d), default=None)
+    for lane in reversed(range(last + 1)):
+        moved = [read for read in reads if lane in read[1]]
+        free = tuple([d for d in range(last + 1) if d != lane and all(d not in axes for _, axes, _ in moved)])
+        packable = len(moved) == 1 and _is_packable(state, *moved[0][::2], lane, last + 1)
+        row = max(free, key=lambda d: (extents[d], d), default=-1)
+        if moved and free and (lane == last or (packable and extents[row] > 1)):
+            yield Sides(lane, row, free)
+
+
+def _is_packable(state: State, source: int, forms: Sequence[frozenset[int]], lane: int, space: int) -> bool:
+    """An input, one dimension of which is axis `lane` alone, and whose rows run with the reduction."""
+    folds = bool(forms) and max(forms[-1], default=-1) >= space
+    return isinstance(state.stages[source].op, PlaceholderOp) and folds and frozenset((lane,)) in forms
 
 
 def shapes(state: State, k: int, hardware: HardwareParams) -> list[Shape]:
     """The best shapes for stage `k`, fastest first by an estimate; none where it has no rows and columns."""
-    op, axis = state.stages[k].op, row_axis(state, k)
-    extents = extents_of(op)
-    if axis is None or not _plain(state, k):
+    op = state.stages[k].op
+    if not _plain(state, k):
         return []
-    size = element_bytes(op.dtype)
-    lanes, most = max(1, hardware.vector_unit_bytes // size), REGISTERS.get(hardware.vector_unit_bytes, FEW_REGISTERS)
-    rows, columns = extents[axis], extents[len(op.axis) - 1]
-    costs: dict[tuple[int, int], tuple[float, int]] = {}
+    size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
+    extents = extents_of(op)
+    reduction = prod(extents[len(op.axis) :])
+    costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
+    for way in sides(state, k):
+        turned = way.lane != len(op.axis) - 1
+        for (r, width), (cost, sums) in _costs(extents[way.row], extents[way.lane], size, unit).items():
+            whole = cost * (1 + TURN_STEPS / reduction) if turned else cost
+            costs[way, r, width] = round(whole, 2), -sums
+    best = sorted(costs, key=lambda found: costs[found])[:SHAPES]
+    return [
+        Shape(way.row, way.lane, r, width, _blocks(extents, len(op.axis), way, r, width, size, hardware))
+        for way, r, width in best
+    ]
+
+
+def _costs(rows: int, columns: int, size: int, unit: VectorUnit) -> dict[tuple[int, int], tuple[float, int]]:
+    """By rows and columns of a tile: time relative to busy multipliers without edges, and how many sums are held.
+
+    Vectors of the panel that find no register beside the sums are read again for each row.
+    """
+    lanes = max(1, unit.bytes // size)
+    found = {}
     for width in _widths(columns, lanes):
-        vectors = -(-width // lanes)
-        for r in range(1, min(rows, MOST_ROWS, most // vectors) + 1):
+        vectors = int(vector_pieces(width, lanes, unit.masks).count)
+        for r in range(1, min(rows, MOST_ROWS, unit.sums // vectors) + 1):
             waste = -(-rows // r) * r / rows * (-(-columns // width) * vectors * lanes / columns)
-            stalls = max(1.0, LATENCY / (r * vectors), (r + vectors) / (r * vectors))
-            costs[r, width] = (round(waste * stalls, 2), -r * vectors)
-    best = sorted(costs, key=lambda shape: costs[shape])[:SHAPES]
-    return [Shape(axis, r, width, _block(extents, len(op.axis), axis, r, width, size, hardware)) for r, width in best]
+            sums = r * vectors
+            loads = r + (vectors if sums + vectors < unit.registers else sums)
+            found[r, width] = waste * max(1.0, LATENCY / sums, loads / sums), sums
+    return found
 
 
 def _plain(state: State, k: int) -> bool:
@@ -101,14 +152,23 @@ def _widths(columns: int, lanes: int) -> Iterator[int]:
         yield columns
 
 
-def _block(extents: list[int], space: int, axis: int, r: int, width: int, size: int, hardware: HardwareParams) -> int:
-    """As many rows as are read again from a cache and leave tasks for all cores."""
-    rows, reduction = extents[axis], prod(extents[space:])
-    others = prod(extents[:space]) // (rows * extents[space - 1])
-    tasks = others * -(-extents[space - 1] // width)
+def _blocks(
+    extents: list[int], space: int, way: Sides, r: int, width: int, size: int, hardware: HardwareParams
+) -> tuple[int, ...]:
+    """As many rows of the free axes as a cache holds and leave tasks for all cores, the last axes whole."""
+    reduction, counts = prod(extents[space:]), [-(-e // r) if d == way.row else e for d, e in enumerate(extents)]
+    order = [*[d for d in way.free if d != way.row], way.row]
+    fixed = prod([counts[d] for d in range(space) if d != way.lane and d not in way.free])
+    tasks = fixed * -(-extents[way.lane] // width)
+    rows = prod([extents[d] for d in order])
     parts = max(-(-rows * reduction * size // BLOCK_BYTES), -(-TASKS_PER_CORE * hardware.num_cores // tasks))
-    tiles = -(-rows // r)
-    return -(-tiles // min(parts, tiles)) * r
+    blocks = [1] * space
+    for d in order:
+        most = -(-counts[d] // min(parts, counts[d]))
+        whole = int(largest_divisor(counts[d], most, most))
+        blocks[d] = whole if 2 * whole > most else most
+        parts = -(-parts // -(-counts[d] // blocks[d]))
+    return tuple(blocks)
 
 
 class MicroKernel:
@@ -133,7 +193,7 @@ class MicroKernel:
             return []
         state, panel_at, tile_at = _tiled_output(state, target, shape)
         state = _accumulate(state, k, target, tile_at, shape)
-        return [(_packed(ctx, state, k, target, panel_at), k - 1)]
+        return [(_packed(ctx, state, k, target, panel_at, shape.lane), k - 1)]
 
 
 def _is_product(state: State, k: int) -> bool:
@@ -143,35 +203,52 @@ def _is_product(state: State, k: int) -> bool:
 
 def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, int]:
     """The output in tiles; the loops at which a panel and a tile are computed."""
-    roots = [it.uid for it in state.stages[target].iters]
-    row, column = roots[shape.axis], roots[-1]
-    state, (i0, i1, i2) = split(state, target, row, [shape.block // shape.rows, shape.rows])
+    roots = state.stages[target].iters
+    row, column = roots[shape.row].uid, roots[shape.lane].uid
+    state, (i0, i1, i2) = split(state, target, row, [shape.blocks[shape.row], shape.rows])
     state, (j0, j1) = split(state, target, column, [shape.columns])
-    others = [uid for uid in roots if uid not in (row, column)]
-    state = reorder(state, target, [*others, i0.uid, j0.uid, i1.uid, i2.uid, j1.uid])
-    return annotate(state, target, j1.uid, "vectorize"), j0.uid, i1.uid
+    outer, inner = [], []
+    for block, it in zip(shape.blocks, roots, strict=True):
+        if it.uid in (row, column):
+            continue
+        if 1 < block != it.extent:
+            state, (part, whole) = split(state, target, it.uid, [block])
+            outer.append(part.uid)
+            inner.append(whole.uid)
+        else:
+            (outer if block == 1 else inner).append(it.uid)
+    along = shape.lane == len(roots) - 1
+    last = (i2.uid, j1.uid) if along else (j1.uid, i2.uid)
+    state = reorder(state, target, [*outer, i0.uid, j0.uid, *inner, i1.uid, *last])
+    return annotate(state, target, j1.uid, "vectorize") if along else state, j0.uid, i1.uid
 
 
 def _accumulate(state: State, k: int, target: int, tile_at: int, shape: Shape) -> State:
-    """The reduction around the tile, whose rows are unrolled and whose columns are lanes."""
+    """The reduction around the tile, whose rows are unrolled and whose columns are lanes, side by side in storage."""
     state = compute_at(state, k, target, tile_at)
     loops = state.stages[k].iters
     space = [it.uid for it in loops if it.kind == SPATIAL]
-    row, column = space[shape.axis], space[-1]
+    row, column = space[shape.row], space[shape.lane]
     others = [uid for uid in space if uid not in (row, column)]
     state = reorder(state, k, [*others, *[it.uid for it in loops if it.kind == REDUCE], row, column])
+    if shape.lane != len(space) - 1:
+        state = apply(state, StorageOrder(k, (*[d for d in range(len(space)) if d != shape.lane], shape.lane)))
     return annotate(annotate(state, k, row, "unroll"), k, column, "vectorize")
 
 
-def _packed(ctx: SketchContext, state: State, k: int, target: int, panel_at: int) -> State:
+def _packed(ctx: SketchContext, state: State, k: int, target: int, panel_at: int, lane: int) -> State:
     """With the panels of stage `k` packed, in the loops of stage `target`."""
-    for panel in reversed(panels(ctx, state, k)):
+    for panel in reversed(panels(ctx, state, k, lane)):
         state = apply(state, CacheRead(panel.source, "local", (k,)))
         k, target = k + 1, target + 1
+        copy = panel.source + 1
         if panel.order is not None:
-            state = apply(state, StorageOrder(panel.source + 1, panel.order))
-        state = compute_at(state, panel.source + 1, target, panel_at)
-        state = annotate(state, panel.source + 1, state.stages[panel.source + 1].leaf[-1], "vectorize")
+            state = apply(state, StorageOrder(copy, panel.order))
+        state = compute_at(state, copy, target, panel_at)
+        along = state.stages[copy].leaf[panel.leading :] if panel.order is not None else ()
+        if len(along) > 1:
+            state, _ = fuse(state, copy, along)
+        state = annotate(state, copy, state.stages[copy].leaf[-1], "vectorize")
     return state
 
 

@@ -34,18 +34,24 @@ SHORTEST_ROW_BYTES = 512
 
 @dataclass(frozen=True)
 class Panel:
-    """An input to pack, and the order of its axes in the panel; None where it stays as it is."""
+    """An input to pack, and the order of its axes in the panel; None where it stays as it is.
+
+    The axes behind the first `leading` are those that the reduction runs along.
+    """
 
     source: int
     order: tuple[int, ...] | None
+    leading: int = 0
 
 
-def panels(ctx: SketchContext, state: State, reader: int) -> list[Panel]:
+def panels(ctx: SketchContext, state: State, reader: int, lane: int | None = None) -> list[Panel]:
     """The inputs that a tiled reduction reads with its reduction down the rows, or the lanes down the columns.
 
-    The lanes are those of its innermost space axis.  Only what it reads directly counts: a cache read redirects no
-    reads inside of the stages inlined into it.  What is stored as it is read needs no packing.
+    The lanes are those of its space axis `lane`, the innermost one unless it is given.  Only what it reads directly
+    counts: a cache read redirects no reads inside of the stages inlined into it.  What is stored as it is read needs
+    no packing.
     """
+    lane = len(state.stages[reader].op.axis) - 1 if lane is None else lane
     free = state.stages[reader].op.attrs.get(FREE, ()) if ctx.stored_as_read else ()
     found = []
     for k, reads in enumerate(reads_by_producer(state.ops, inlined=frozenset())):
@@ -53,25 +59,26 @@ def panels(ctx: SketchContext, state: State, reader: int) -> list[Panel]:
         op = state.stages[k].op
         if not mine or not isinstance(op, PlaceholderOp) or op.output() in free:
             continue
-        panel = _panel(state, reader, k, mine)
+        panel = _panel(state, reader, lane, k, mine)
         if panel is not None:
             found.append(panel)
     return found
 
 
-def _panel(state: State, reader: int, k: int, forms: Sequence[tuple[Form, ...]]) -> Panel | None:
-    """How to pack input `k`, which `reader` reads in these ways; None where nothing is gained."""
+def _panel(state: State, reader: int, lane: int, k: int, forms: Sequence[tuple[Form, ...]]) -> Panel | None:
+    """How to pack input `k`, which `reader` with lanes along axis `lane` reads in these ways; None for no gain."""
     op, source = state.stages[reader].op, state.stages[k].op
     space, extents = len(op.axis), extents_of(op)
     moved = [[axes_of(index, extents) for index in form] for form in forms]
-    lanes = [d for d in range(len(source.shape)) if any(space - 1 in axes[d] for axes in moved)]
+    lanes = [d for d in range(len(source.shape)) if any(lane in axes[d] for axes in moved)]
     folds = [d for d in range(len(source.shape)) if any(max(axes[d], default=-1) >= space for axes in moved)]
     last = len(source.shape) - 1
     if not lanes or not folds:
         return None
     if last not in lanes and last in folds:
-        return Panel(k, (*[d for d in range(last + 1) if d not in lanes], *lanes))
-    along = all(space - 1 in axes[last] for axes in moved)
+        order = (*[d for d in range(last + 1) if d not in lanes], *lanes)
+        return Panel(k, order, max(set(range(last + 1)) - set(folds), default=-1) + 1)
+    along = all(lane in axes[last] for axes in moved)
     far = source.shape[last] * element_bytes(source.dtype) >= SHORTEST_ROW_BYTES
     return Panel(k, None) if along and folds[0] < last and far else None
 
