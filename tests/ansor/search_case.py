@@ -33,7 +33,7 @@ MODELS = {
 
 def conv_task(target: str) -> ansor.SearchTask:
     """A strided, padded convolution with odd extents, on hardware that every machine agrees on."""
-    hardware = ansor.HardwareParams(num_cores=4, target="c") if target == "c" else None
+    hardware = ansor.HardwareParams(num_cores=4, vector_unit_bytes=64, target="c") if target == "c" else None
     tensors = conv2d_layer(2, 9, 9, 16, 12, 3, 2, 1)
     return ansor.SearchTask(compute_dag=ansor.ComputeDAG(tensors), target=target, hardware_params=hardware)
 

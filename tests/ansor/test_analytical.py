@@ -14,6 +14,7 @@ from ansor.analytical import CPU, GPU, GPUS, Machine, machine_of, seconds
 from ansor.analytical.gpu import _fetched_bytes
 from ansor.analytical.loop_nests import loop_nests
 from ansor.core.hardware import GPUS as MODELS
+from ansor.core.processor_family import VECTOR_BYTES, host_family
 from ansor.cost_model.analytical_model import AnalyticalModel
 from ansor.sketch import generate_sketches
 from ansor.space.programs import Programs, programs
@@ -267,7 +268,7 @@ def test_machine_of_a_target() -> None:
     assert machine_of("cuda -arch=sm_90", HARDWARE["cuda"]) is GPUS["H200"]
     assert machine_of("cuda", HARDWARE["cuda"]) is GPUS["H200"]
     cpu = machine_of("llvm", replace_cores(6))
-    assert isinstance(cpu, CPU) and (cpu.cores, cpu.vector) == (6, 64)
+    assert isinstance(cpu, CPU) and (cpu.cores, cpu.vector) == (6, VECTOR_BYTES[host_family()])
     assert machine_of("vta", ansor.HardwareParams(target="vta")).name == "sim_1x16_i8w8a32_15_15_18_17"
     with pytest.raises(ansor.TaskError, match="known models"):
         machine_of("cuda -model=K80", HARDWARE["cuda"])

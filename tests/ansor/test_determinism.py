@@ -14,8 +14,8 @@ from ansor.offline.analytical import AnalyticalRunner
 from tests.ansor.search_case import MODELS, PER_ROUND, TARGETS, TRIALS, digest, tune
 
 SEQUENCES = {
-    "c random": "7ec4361c73e8cdf4",
-    "c analytical": "7c5ccb4a48fb873b",
+    "c random": "52f454663b693e43",
+    "c analytical": "652fb3ad00aba18f",
     "cuda random": "6bd8aee40995a344",
     "cuda analytical": "a7c726b492ec7a4a",
 }
