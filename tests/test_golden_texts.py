@@ -16,7 +16,7 @@ from te_lite.interp import run
 from tests.golden_texts import CPU, FOLDER, GPU, Made, texts, write
 from tests.oracle import Oracle
 
-MOST_LINES = 80
+MOST_LINES = 90
 
 
 def name_of(made: Made) -> str:

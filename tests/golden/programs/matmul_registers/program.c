@@ -8,6 +8,21 @@
 
 typedef float f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 #define VEC(type, element) (*(type *)&(element))
+#if defined(__aarch64__)
+#define REGISTER_BYTES 16
+#define IN_REGISTER "+w"
+#elif defined(__SSE2__)
+#define REGISTER_BYTES (__AVX512F__ ? 64 : __AVX__ ? 32 : 16)
+#define IN_REGISTER "+v"
+#else
+#define REGISTER_BYTES 0
+#endif
+static inline f32x8 held_f32x8(f32x8 x) {
+#if REGISTER_BYTES >= 32
+  __asm__("" : IN_REGISTER(x));
+#endif
+  return x;
+}
 
 __attribute__((noinline)) void matmul_registers(const float *restrict A, const float *restrict B, float *restrict C) {
   #pragma omp parallel for
@@ -32,9 +47,9 @@ __attribute__((noinline)) void matmul_registers(const float *restrict A, const f
         C_r7 = VEC(f32x8, C[i_0 * 256 + j_0 * 16 + 200]);
         for (int k = 0; k < 48; ++k) {
           const float A_v = A[i_0 * 192 + k];
-          const f32x8 B_v = VEC(f32x8, B[k * 64 + j_0 * 16]);
+          const f32x8 B_v = held_f32x8(VEC(f32x8, B[k * 64 + j_0 * 16]));
           C_r0 += A_v * B_v;
-          const f32x8 B_v_1 = VEC(f32x8, B[k * 64 + j_0 * 16 + 8]);
+          const f32x8 B_v_1 = held_f32x8(VEC(f32x8, B[k * 64 + j_0 * 16 + 8]));
           C_r1 += A_v * B_v_1;
           const float A_v_1 = A[i_0 * 192 + k + 48];
           C_r2 += A_v_1 * B_v;
