@@ -185,8 +185,8 @@ def last_thread_left_out(m: pytest.MonkeyPatch) -> None:
 def unrolled_once_too_few(m: pytest.MonkeyPatch) -> None:
     original = unroll._mark
 
-    def mark(s: Stmt, limit: Any) -> Any:
-        marked = original(s, limit)
+    def mark(s: Stmt) -> Any:
+        marked = original(s)
         out = marked.stmt
         if isinstance(out, For) and out.kind.name == "UNROLLED" and out.extent > 1:
             return replace(marked, stmt=replace(out, extent=out.extent - 1))
@@ -218,7 +218,9 @@ def aligned_storage_too_small(m: pytest.MonkeyPatch) -> None:
 
 def loop_forgets_its_last_turn(m: pytest.MonkeyPatch) -> None:
     original = lower_nest.For
-    m.setattr(lower_nest, "For", lambda v, e, k, b: original(v, e - (k.name == "VECTORIZED" and e > 1), k, b))
+    m.setattr(
+        lower_nest, "For", lambda v, e, k, b, **more: original(v, e - (k.name == "VECTORIZED" and e > 1), k, b, **more)
+    )
 
 
 def one_tile_for_all_turns(m: pytest.MonkeyPatch) -> None:
