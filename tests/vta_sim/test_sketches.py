@@ -75,12 +75,12 @@ def test_a_range_of_random_programs_goes_on(tmp_path: Path, capsys: pytest.Captu
     assert "seed 2: planted" in capsys.readouterr().out and len(journal.read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("shapes", [pytest.param(6, marks=pytest.mark.long), pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.long
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_many_random_programs_are_right(operator: str, shapes: int) -> None:
-    """Some 2,000 over all operators in `make fuzz`."""
-    errors = errors_of(operator, shapes=shapes if operator == "conv" else 2 * shapes, programs=2, seed=2)
-    assert len(errors) > 3 * shapes and np.sqrt(np.mean(np.square(errors))) < 0.02
+def test_many_random_programs_are_right(operator: str) -> None:
+    """Some 2,000 over all operators: fewer are too few for a mean that outliers do not decide."""
+    errors = errors_of(operator, shapes=30 if operator == "conv" else 60, programs=2, seed=2)
+    assert len(errors) > 100 and np.sqrt(np.mean(np.square(errors))) < 0.02
 
 
 def test_what_is_drawn_is_what_compiles() -> None:
