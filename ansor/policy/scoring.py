@@ -114,11 +114,13 @@ def hand_features(
 
 def beside(best: Row, n: int, score: Scorer) -> list[Row]:
     """Programs one decision away from the best one, those first that the model likes."""
+    if n < 1:
+        return []
     variant, row = best
     group = Group(variant, neighbours(variant.space, row))
     scores = score(group)
     order = np.argsort(-scores, kind="stable")
-    return [(variant, group.rows[k]) for k in order.tolist() if scores[k] > -np.inf] if n > 0 else []
+    return [(variant, group.rows[k]) for k in order.tolist() if scores[k] > -np.inf]
 
 
 def unmeasured(task: SearchTask) -> Scorer:

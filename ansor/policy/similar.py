@@ -6,9 +6,9 @@ are told.  Each is one start among others: it is measured early, and breeds with
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from operator import itemgetter
 from typing import Any, Protocol, runtime_checkable
 
@@ -32,10 +32,10 @@ GIVEN, MOST = 4, 32
 
 @dataclass
 class _Known:
-    """The best programs of a computation, best first, with their seconds."""
+    """The seconds of the best programs of a computation, best first."""
 
     dag: ComputeDAG
-    best: list[tuple[float, tuple[Step, ...]]]
+    best: dict[tuple[Step, ...], float]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Similar:
         tasks = 0
         for one in near:
             before = len(rows)
-            for _, steps in one.best:
+            for steps in one.best if before < MOST else ():
                 row = carried(proposals.sketches, steps, task.target, proposals.hardware, proposals.options)
                 if row is not None and len(rows) < MOST:
                     rows.setdefault((row[0], row[1].tobytes()), row)
@@ -86,11 +86,9 @@ class Similar:
         return self._known.setdefault((task.target.results, likeness(task.compute_dag)), {})
 
     def _add(self, known: dict[str, _Known], inp: MeasureInput, cost: float) -> None:
-        one = known.get(inp.task.workload_key, _Known(inp.task.compute_dag, []))
-        best = [pair for pair in one.best if pair[1] != inp.steps or pair[0] < cost]
-        if all(steps != inp.steps for _, steps in best):
-            insort(best, (cost, inp.steps), key=itemgetter(0))
-        known[inp.task.workload_key] = _Known(one.dag, best[:GIVEN])
+        one = known.get(inp.task.workload_key, _Known(inp.task.compute_dag, {}))
+        costs = one.best | {inp.steps: min(cost, one.best.get(inp.steps, cost))}
+        known[inp.task.workload_key] = _Known(one.dag, dict(nsmallest(GIVEN, costs.items(), key=itemgetter(1))))
 
 
 @runtime_checkable
