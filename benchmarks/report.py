@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansor.core.hints import python
+from ansor.core.wording import columns_of
 from ansor.records.store import OFF
 from benchmarks.needs import file_to_write, gpu, path_to_read, require_names, require_packages, sentence
 from te_lite import environment
@@ -39,10 +40,7 @@ def table(rows: Sequence[Sequence[Any]], header: Sequence[str]) -> None:
     """Print rows under a header, numbers right-aligned."""
     text = [[f"{x:.3f}" if isinstance(x, float) else str(x) for x in row] for row in rows]
     width = [max(len(line[c]) for line in [list(header), *text]) for c in range(len(header))]
-    for n, line in enumerate([list(header), *text]):
-        print("  ".join(x.ljust(w) if c == 0 else x.rjust(w) for c, (x, w) in enumerate(zip(line, width, strict=True))))
-        if n == 0:
-            print("  ".join("-" * w for w in width))
+    print(*columns_of([list(header), ["-" * w for w in width], *text]), sep="\n")
 
 
 def run(main: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
+from ..core.wording import columns_of
 from ..offline.contest import Run
 from ..offline.matrix import load_matrix
 from ..offline.searchers import PEERS, SEARCHERS
@@ -56,12 +57,13 @@ def bench_search(args: argparse.Namespace) -> int:
     matrices = [load_matrix(file) for file in files]
     titles = [file.stem for file in files]
     print(f"trials until a program has so much of the best speed, median of {args.seeds} seeds; area under the curve")
-    print_table(["task", "programs", *words], _by_task(titles, [len(m) for m in matrices], runs))
+    print(*columns_of([["task", "programs", *words], *_by_task(titles, [len(m) for m in matrices], runs)]), sep="\n")
     print(
         f"\nall {len(files)} tasks, geometric means of the medians; a share that is not reached counts as one more than"
     )
     print(f"the {args.trials} trials; area: mean, 95 % interval over seeds; ahead: runs of more area than chance")
-    print_table(["searcher", *[f"{share:.0%}" for share in SHARES], "area", "ahead"], _overall(runs))
+    header = ["searcher", *[f"{share:.0%}" for share in SHARES], "area", "ahead"]
+    print(*columns_of([header, *_overall(runs)]), sep="\n")
     print(f"{time.perf_counter() - start:.0f} s")
     return 0
 
@@ -115,10 +117,3 @@ def ahead_text(found: Runs, chance: Runs | None) -> str:
         (a.area, b.area) for mine, theirs in zip(found, chance, strict=True) for a, b in zip(mine, theirs, strict=True)
     ]
     return f"{sum(a > b for a, b in pairs)} of {len(pairs)}"
-
-
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns beside each other, the first to the left, the others to the right."""
-    widths = [max(len(row[c]) for row in [header, *rows]) for c in range(len(header))]
-    for row in [header, *rows]:
-        print("  ".join([row[0].ljust(widths[0]), *[x.rjust(w) for x, w in zip(row[1:], widths[1:], strict=True)]]))
