@@ -29,6 +29,7 @@ from ansor.core.errors import TaskError
 from ansor.cost_model.metrics import pairwise_accuracy, top_k_peak
 from ansor.offline.contest import Run
 from ansor.offline.matrix import Matrix, load_matrix
+from ansor.records.journal import append_lines
 from ansor.report.scale import Scale
 from ansor.report.svg import Band, Chart, Line
 from benchmarks import report
@@ -68,8 +69,7 @@ class Kept:
 
     def put(self, key: tuple[Any, ...], values: Any) -> None:
         self.runs[key] = values
-        with self.file.open("a") as f:
-            f.write(json.dumps({"key": key, "values": values}) + "\n")
+        append_lines(self.file, [json.dumps({"key": key, "values": values})])
 
 
 def offline_runs(kept: Kept, variants: Sequence[str], files: Sequence[Path], options: argparse.Namespace) -> Runs:
