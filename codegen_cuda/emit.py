@@ -50,7 +50,7 @@ from .early_launch import waiting
 from .fetch_ahead import HELPER
 from .lane_digits import with_lane_digits
 from .launch_bounds import launch_bounds
-from .mma_text import warp_text
+from .mma_text import wait_text, warp_text
 from .operands_ahead import with_operands_ahead
 from .outer_product import in_outer_product_order
 from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
@@ -60,7 +60,7 @@ from .shared import SharedArray, shared_layout
 from .text import TYPES, CudaText
 from .vector_writes import with_vector_writes
 from .vectors import VectorStore, leaf_stores
-from .warpgroup import TILE_BYTES, emitted_nests, multiplies_in_groups
+from .warpgroup import TILE_BYTES, emitted_nests, is_fetch, multiplies_in_groups
 from .wgmma_text import FENCE, FENCE_HELPER
 
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
@@ -177,15 +177,27 @@ class KernelEmitter:
                 self.barrier(s)
             case ThreadReduce():
                 ReduceText(self, s, group_of(s, self.nest), self.turns.get(id(s), 0)).emit()
+            case WarpMultiply() if s.op.warps > 1:
+                self.sequence((s,))
             case WarpMultiply() | WarpLoad():
                 self.line(warp_text(self, s))
 
     def sequence(self, stmts: Sequence[Stmt]) -> None:
+        """Statements; a product of a group of warps goes on while a fetch that follows it begins."""
+        product: WarpMultiply | None = None
         for part in split_runs(stmts):
+            if product is not None and (isinstance(part, tuple) or not is_fetch(part)):
+                self.line(wait_text(self, product))
+                product = None
             if isinstance(part, tuple):
                 self.run(part)
+            elif isinstance(part, WarpMultiply) and part.op.warps > 1:
+                self.line(warp_text(self, part))
+                product = part
             else:
                 self.stmt(part)
+        if product is not None:
+            self.line(wait_text(self, product))
 
     def barrier(self, s: Barrier) -> None:
         """A barrier; one that publishes pipelined copies waits for those of this thread first."""

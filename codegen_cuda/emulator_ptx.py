@@ -21,6 +21,8 @@ _BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op and op.warps =
 _OF_GROUPS = [op for op in MMA.values() if op.warps > 1]
 _ORDER = re.compile(r"fence\.proxy\.async\.shared::cta|wgmma\.(fence|commit_group|wait_group)\.sync\.aligned")
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
+TURNED = 3
+"""Options of a product before those that say whether the tiles of A and of B are turned."""
 _COPY = re.compile(r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::\w+)?")
 
 
@@ -42,8 +44,8 @@ def _call(x: Instruction) -> str:
     match x.name, x.operands:
         case name, (Vector(d), Vector(a), Vector(b), Vector(c)) if name in _BY_PTX:
             return _multiply(_BY_PTX[name], d, a, b, c)
-        case name, (Vector(d), Vector(a), str(tile), *_) if name.startswith("wgmma.mma_async."):
-            return _multiply_tile(name, d, a, tile)
+        case name, (Vector(d), Vector() | str() as a, str(tile), *options) if name.startswith("wgmma.mma_async."):
+            return _multiply_tile(name, d, a, tile, isinstance(a, str) and options[TURNED:] == ["1", "0"])
         case name, _ if _ORDER.fullmatch(name):
             return ""
         case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
@@ -72,30 +74,41 @@ def _text(operand: Operand) -> str:
     return operand
 
 
-def _multiply_tile(name: str, d: tuple[str, ...], a: tuple[str, ...], tile: str) -> str:
-    """A product with a tile in shared memory: of 8 columns at a time, whose fragments are read there."""
+def _multiply_tile(name: str, d: tuple[str, ...], a: Vector | str, tile: str, turned: bool) -> str:
+    """A product with a tile in shared memory: of 8 columns at a time, whose fragments are read there, as are those of
+    `a` where it is a tile, too."""
     found = [(op, n) for op in _OF_GROUPS for n in [8 * len(d) // op.registers("d")] if replace(op, n=n).ptx == name]
     if not found:
         return _unknown(name)
     op, columns = found[0]
+    words = [f"emu_word({x})" for x in a.items] if isinstance(a, Vector) else _rows_of(a, op, turned)
     parts = []
     for tile_number in range(columns // op.n):
         sums = d[tile_number * op.registers("d") :][: op.registers("d")]
         b = [f"emu_tile_word({tile}, {tile_number}, {k})" for k in range(op.registers("b"))]
-        parts.append(f"{{ {_handed(op, sums, a, b)} }}")
+        parts.append(f"{{ {_handed(op, sums, words, b)} }}")
     return " ".join(parts)
 
 
 def _multiply(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: tuple[str, ...], c: tuple[str, ...]) -> str:
-    return _handed(op, d, a, [f"emu_word({x})" for x in b], c)
+    words = [[f"emu_word({x})" for x in operand] for operand in (a, b)]
+    return _handed(op, d, *words, c)
 
 
-def _handed(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: Sequence[str], c: tuple[str, ...] | None = None) -> str:
-    """What a lane hands over, registers of B as texts of words, and what it gets; C is `d` where it is not given."""
+def _rows_of(descriptor: str, op: Mma, turned: bool) -> list[str]:
+    """The words of this lane of a tile of 16 rows for each warp of the group, each of 8 rows and of 16 bytes of terms."""
+    function = "emu_turned_word" if turned else "emu_tile_word"
+    eights = [(f"(int)(threadIdx.y & 3) * 2 + {k % 2}", k // 2) for k in range(op.registers("a"))]
+    return [f"{function}({descriptor}, {rows}, {terms})" for rows, terms in eights]
+
+
+def _handed(op: Mma, d: tuple[str, ...], a: Sequence[str], b: Sequence[str], c: tuple[str, ...] | None = None) -> str:
+    """What a lane hands over, registers of A and B as texts of words, and what it gets; C is `d` where it is not
+    given."""
     fragments = ", ".join(_fragment(f) for f in (op.a, op.b, op.d))
     table = f"{{{op.m}, {op.n}, {op.k}, {_element(op.element)}, {_element(op.sum)}, {fragments}}}"
-    held = [[f"emu_word({x})" for x in part] for part in (a, c or d)]
-    words = ", ".join("{" + ", ".join(part) + "}" for part in (held[0], b, held[1]))
+    held = [f"emu_word({x})" for x in c or d]
+    words = ", ".join("{" + ", ".join(part) + "}" for part in (a, b, held))
     return f"static const EmuMma emu_op = {table}; EmuMmaLane emu_lane = {{&emu_op, {words}}}; " + _together("MMA", d)
 
 

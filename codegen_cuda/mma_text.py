@@ -5,7 +5,7 @@ mma_m16n8k8_tf32_f32(d, a, b)      the same, of floats, multiplied by what makes
 mma_m16n8k8_tf32x3_f32(d, a, b)    the same by three instructions, on the parts of what `a` and `b` hold
 wgmma_m16n128k64_f16_f32(d, a, tile)
                                    the same of a group of warps: `tile` is B in shared memory, of 128 columns and 4
-                                   steps of 16 terms; waits for the result
+                                   steps of 16 terms; begins the product, for which `wgmma_wait_64_f32(d)` waits
 ldmatrix_x4(r, tile, lane, fixed)  registers of four matrices; this lane's row of 16 bytes is `lane + fixed` bytes after
                                    the start of a tile in shared memory
 """
@@ -22,7 +22,7 @@ from te_lite.stmt import Buffer, WarpLoad, WarpMultiply
 
 from .indices import by_lane
 from .text import TYPES, CudaText, registers
-from .wgmma_text import group_helpers, group_name
+from .wgmma_text import GroupText
 
 
 class Writer(Protocol):
@@ -137,10 +137,20 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
 
     if isinstance(s, WarpMultiply):
         if s.op.warps > 1:
-            writer.text.helpers.update(group_helpers(s.op))
-            return f"{group_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
+            group = _group(s)
+            writer.text.helpers.update(group.helpers())
+            return f"{group.name}({place(s.d)}, {place(s.a)}, {place(s.b)});"
         writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)
     offsets = [f"({writer.index(e)}) * {BYTES[s.row.buffer.dtype]}" for e in by_lane(s.row.index)]
     return f"{s.form.name}((unsigned *)({place(s.to)}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"
+
+
+def wait_text(writer: Writer, s: WarpMultiply) -> str:
+    """The call that waits for a product of a group of warps."""
+    return f"{_group(s).wait}({writer.buffer(s.d.buffer)} + {writer.index(s.d.index)});"
+
+
+def _group(s: WarpMultiply) -> GroupText:
+    return GroupText(s.op, s.a.buffer.storage == "shared", s.turned)

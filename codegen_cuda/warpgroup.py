@@ -1,35 +1,53 @@
-"""Groups of four warps that multiply together (`wgmma`): the tensor cores read one factor from shared memory.
+"""Groups of four warps that multiply together (`wgmma`): the tensor cores read factors from shared memory.
 
-    for q in 0..4:                                    for q in 0..4: load a of step q
-      load a, b of step q                  becomes    d += a * tile     four steps, all rows and columns of the warp
-      for i, j: d[i, j] += a[i] * b[j]
+    for q in 0..4:                                    d += tile of A * tile of B    four steps, all of the group
+      load a, b of step q                  becomes
+      for i, j: d[i, j] += a[i] * b[j]                or: for q in 0..4: load a of step q;  d += a * tile of B
 
 What a program says of `b`, its fragments by `ldmatrix`, is where B lies: in rows of 128 bytes along the terms, one for
 each column, swizzled (`te_lite/swizzle.py`), the first at a multiple of 1024 bytes.  That is a layout that descriptors
-know; a program of any other is refused, and so is one whose warps do not all read the same B.
+know; a program of any other is refused, and so is one whose warps do not all read the same B.  A is read from there,
+too, where each warp of a group has the 16 rows behind those of the last one, and these lie in such a layout or, of
+halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.
 
-The kernel waits for its products at the end of a turn, while other warps of the multiprocessor go on.  By hand so, 128
-x 128 a block in three tiles, 4096^3 took 272 microseconds on halves and 516 on TF32 on an H200; cuBLAS 198 and 371.
+The kernel waits for its products before the barrier of the next turn.  Where that fetches a tile that is not the next
+one, it does so while the products of LEAST_WAITED columns and more go on (`fetched_behind`): the instructions that
+fetch take as long as such products.  On an H200, microseconds, with A from registers and the fetch first; with the
+fetch behind; with A from shared memory, too; cuBLAS:
+
+    1024^3, halves, 64 x 128 a block, 4 tiles                    7.84     6.61    5.40    5.35
+    197 x 3072 x 768, TF32, 64 x 128, 4 tiles                   11.06     8.98    8.32    9.1
+    128 x 3072 x 768, halves, 64 x 32, 3 tiles (4.14 with A from shared memory, but the fetch first)
+                                                                 4.93     4.62    4.41    3.84
+    4096^3, TF32, 128 x 256, 3 tiles                             535      434             396
+    4096^3, halves, 128 x 256, 4 tiles                           259      226             206
+    4096^3, halves, 128 x 256, 2 tiles, which cannot wait        256      282
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from te_lite.c_text import BYTES
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Const, Expr, Var, as_expr, binary, index_xor, same
 from te_lite.fragment import LANES
-from te_lite.mma import GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
+from te_lite.mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
+from te_lite.mma_meaning import centres
 from te_lite.perfect_nest import IN_TURN, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
+    Barrier,
     Buffer,
     For,
+    ForKind,
     If,
     LoweredFunc,
+    Seq,
     Stmt,
+    Store,
     WarpLoad,
     WarpMultiply,
     allocated,
@@ -53,6 +71,8 @@ TILE_BYTES = 8 * GROUP_ROW_BYTES
 PAIR = MatrixLoad(4)
 """What loads the fragments of two tiles of B."""
 MOST_COLUMNS = 256
+LEAST_WAITED = 128
+"""Columns of products that last as long as the instructions that fetch a tile."""
 
 
 def emitted_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
@@ -71,8 +91,14 @@ def multiplies_in_groups(body: Stmt) -> bool:
 
 def tiles_of(body: Stmt) -> set[Buffer]:
     """The shared buffers that tensor cores read themselves."""
-    found = {s.b.buffer for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.op.warps > 1}
-    return {b for b in found if b.storage == "shared"}
+    found = [s for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.op.warps > 1]
+    return {e.buffer for s in found for e in (s.a, s.b) if e.buffer.storage == "shared"}
+
+
+def is_fetch(s: Stmt) -> bool:
+    """Whether a statement only fetches pipelined tiles of later turns, which no product of this one reads."""
+    leaves = [x for x in stmts_of(s) if not isinstance(x, For | Seq | If)]
+    return isinstance(s, If) and all(isinstance(x, Store) and x.buffer.pipelined for x in leaves)
 
 
 def _in_groups(nest: KernelNest) -> KernelNest:
@@ -80,7 +106,8 @@ def _in_groups(nest: KernelNest) -> KernelNest:
     law = f"a block must have {LANES} threads in x, and warps in y in groups of {WARPS}"
     require((lanes, warps % WARPS, others) == (LANES, 0, 1), EmitError, "wgmma", law, block=nest.block)
     threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
-    made = replace(nest, body=_rewritten(nest.body, nest, threads, nest.ranges()))
+    rewritten = _rewritten(nest.body, nest, threads, nest.ranges())
+    made = replace(nest, body=_centred(_fetched_behind(rewritten), _cut_off(rewritten)))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"
     require(not [s for s in left if s.op.warps > 1], EmitError, "wgmma", law)
@@ -98,14 +125,52 @@ def _rewritten(s: Stmt, nest: KernelNest, threads: set[Var], ranges: Simplifier)
         *loads, multiply = flattened(body, held)
         loops, product = perfect_nest(multiply)
         if isinstance(product, WarpMultiply) and loads:
-            lane = nest.loops["threadIdx.x"].var
-            return _Steps(steps, tuple(loads), loops, product, tuple(held), lane, frozenset(threads), ranges).stmt()
+            lane, warp = [nest.loops[tag].var for tag in ("threadIdx.x", "threadIdx.y")]
+            groups = nest.block[1] // WARPS
+            found = _Steps(
+                steps, tuple(loads), loops, product, tuple(held), lane, warp, groups, frozenset(threads), ranges
+            )
+            return found.stmt()
     return with_bodies(s, tuple([_rewritten(b, nest, threads, ranges) for b in bodies(s)]))
+
+
+def _fetched_behind(s: Stmt) -> Stmt:
+    """A body whose turns with three tiles or more fetch the next one behind a product of many columns."""
+    match s:
+        case Seq(stmts=(Barrier(publishes=True) as barrier, If() as fetch, *work)) if barrier.left and is_fetch(fetch):
+            held: list[Buffer] = []
+            parts = [x for part in work for x in flattened(part, held)]
+            if parts and isinstance(parts[-1], WarpMultiply) and parts[-1].op.n >= LEAST_WAITED:
+                return allocated(held, seq(barrier, *parts, fetch))
+    return with_bodies(s, tuple([_fetched_behind(b) for b in bodies(s)]))
+
+
+def _cut_off(body: Stmt) -> dict[Buffer, float]:
+    """Sums of products of which both factors are floats in shared memory, and what makes up for the bits cut off."""
+    found = [s for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.a.buffer.storage == "shared"]
+    return {s.d.buffer: prod(centres(s.op)) for s in found if s.op.element.dtype == F32.dtype}
+
+
+def _centred(s: Stmt, factors: Mapping[Buffer, float]) -> Stmt:
+    """A body in which sums are multiplied by their factor behind the loops in which they grow from zero."""
+    grown = {x.d.buffer for x in stmts_of(s) if isinstance(x, WarpMultiply)} & set(factors)
+    begun = {x.buffer for x in stmts_of(s) if isinstance(x, Store)}
+    if not grown:
+        return s
+    if isinstance(s, For) and not grown & begun:
+        return seq(s, *[_scaled(b, factors[b]) for b in sorted(grown, key=lambda b: b.name)])
+    return with_bodies(s, tuple([_centred(b, factors) for b in bodies(s)]))
+
+
+def _scaled(sums: Buffer, factor: float) -> Stmt:
+    k = Var("value")
+    return For(k, sums.size, ForKind.UNROLLED, Store(sums, k, binary("*", sums[k], Const(factor, sums.dtype))))
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """Loops over `steps` of `loads` into `held` fragments and `product` in `loops`; `lane` is the thread of a warp."""
+    """Loops over `steps` of `loads` into `held` fragments and `product` in `loops`; `lane` is the thread of a warp,
+    `warp` that of a block, which has so many `groups`."""
 
     steps: tuple[For, ...]
     loads: tuple[Stmt, ...]
@@ -113,6 +178,8 @@ class _Steps:
     product: WarpMultiply
     held: tuple[Buffer, ...]
     lane: Var
+    warp: Var
+    groups: int
     threads: frozenset[Var]
     ranges: Simplifier
 
@@ -121,7 +188,7 @@ class _Steps:
         return self.product.op
 
     def stmt(self) -> Stmt:
-        """The loads of A in all steps, and one product of what they brought with the tile of B."""
+        """One product with the tile of B: of the tile of A, or of what is loaded of A in all steps."""
         a, b = self.product.a.buffer, self.product.b.buffer
         count = points(self.steps)
         alone = all(stored_in(s) in ({a}, {b}) for s in self.loads)
@@ -132,15 +199,20 @@ class _Steps:
             fits, f"the steps of a turn must cover {GROUP_ROW_BYTES} bytes of terms, with fragments of their own"
         )
         rows, columns = self._tiles()
-        every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
-        of_a = tuple([s for s in self.loads if stored_in(s) == {a}])
-        work = FragmentMultiplies(of_a, self.product, {a: every}, self.product.d.buffer, self.ranges, count)
-        read = [work.read(self._env(step), as_expr(step)) for step in range(count)]
         wide = replace(self.op, m=self.op.m * rows, n=self.op.n * columns, k=self.op.k * count)
-        tile = self._tile(b, count, columns)
-        zero = as_expr(0)
+        zero, tile = as_expr(0), self._tile(b, count, columns)
+        for turned in (False, True):
+            of_a = self._tile_of_rows(a, count, turned) if rows == 1 else None
+            if of_a is not None:
+                return WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), of_a, tile, turned)
+        every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
+        work = FragmentMultiplies(self._loads(a), self.product, {a: every}, self.product.d.buffer, self.ranges, count)
+        read = [work.read(self._env(step), as_expr(step)) for step in range(count)]
         whole = WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), BufferLoad(every, zero), tile)
         return allocated([every], seq(*read, whole))
+
+    def _loads(self, of: Buffer) -> tuple[Stmt, ...]:
+        return tuple([s for s in self.loads if stored_in(s) == {of}])
 
     def _require(self, holds: bool, law: str) -> None:
         require(holds, EmitError, self.op.name, law)
@@ -173,7 +245,7 @@ class _Steps:
     def _tile(self, b: Buffer, steps: int, columns: int) -> BufferLoad:
         """Where the tile of B begins.  Raises EmitError unless its rows, as the loads of B read them, are columns that
         follow each other in the layout that the tensor cores know."""
-        loads = [s for s in self.loads if stored_in(s) == {b}]
+        loads = self._loads(b)
         covered: set[int] = set()
         start: BufferLoad | None = None
         for s in loads:
@@ -194,6 +266,51 @@ class _Steps:
         assert start is not None
         return start
 
+    def _tile_of_rows(self, a: Buffer, steps: int, turned: bool) -> BufferLoad | None:
+        """Where the tile of A of a group begins, if `ldmatrix` reads it in a layout that the tensor cores know: rows of
+        memory are rows of A or, `turned`, terms.  None where it does not."""
+        if turned and (self.op.element.nbytes != 2 or self.groups > 1):
+            return None
+        group, part = Var("group"), Var("warp")
+        self.ranges.bind(group, 0, self.groups - 1)
+        self.ranges.bind(part, 0, WARPS - 1)
+        warp = binary("+", binary("*", group, WARPS), part)
+        form, start = MatrixLoad(self.op.registers("a"), turned), None
+        for s in self._loads(a):
+            loops, load = perfect_nest(s)
+            if not isinstance(load, WarpLoad) or load.form != form or load.row.buffer.storage != "shared":
+                return None
+            for env in iterations(loops, self.ranges):
+                for step in range(steps):
+                    at = substitute(load.row.index, {**env, **self._env(step)})
+                    at = self._simple(substitute(at, {self.warp: warp}))
+                    place = self._swizzled(self._row_of(form, part, step))
+                    zero = {self.lane: as_expr(0), part: as_expr(0)}
+                    first = self._simple(binary("-", substitute(at, zero), substitute(place, zero)))
+                    start = BufferLoad(load.row.buffer, first) if start is None else start
+                    alike = load.row.buffer is start.buffer and same(start.index, first)
+                    whole = self._simple(binary("%", first, TILE_BYTES // self.op.element.nbytes))
+                    fits = isinstance(whole, Const) and whole.value == 0 and not self.threads & free_vars(first)
+                    if not (alike and fits and same(self._simple(binary("+", first, place)), at)):
+                        return None
+        if start is None:
+            return None
+        own = {group: binary("//", self.warp, WARPS)}
+        return BufferLoad(start.buffer, self._simple(substitute(start.index, own)))
+
+    def _row_of(self, form: MatrixLoad, part: Var, step: int) -> Expr:
+        """Where in the tile of A, not swizzled, the row begins that a lane of warp `part` gives the address of."""
+        element = self.op.element.nbytes
+        row, term = form.place(self.op.a, element, self.lane)
+        row, term = binary("+", row, binary("*", part, self.op.m)), binary("+", term, step * self.op.k)
+        outer, inner = (term, row) if form.transposed else (row, term)
+        return self._simple(binary("+", binary("*", outer, GROUP_ROW_BYTES // element), inner))
+
+    def _swizzled(self, index: Expr) -> Expr:
+        element = self.op.element.nbytes
+        swizzle = Swizzle.of_rows(self.op.name, GROUP_ROW_BYTES // element, element)
+        return self._simple(as_expr(swizzle.place(index, index_xor)))
+
     def _law(self, at: Expr) -> str:
         return (
             f"B must lie in swizzled rows of {GROUP_ROW_BYTES} bytes from a multiple of {TILE_BYTES} on, is at {at!r}"
@@ -210,9 +327,7 @@ class _Steps:
 
     def _is_layout(self, at: Expr, step: int, pair: int, first: Expr) -> bool:
         """Whether each lane reads `at`, from `first` on, what it must give the address of, swizzled."""
-        element = self.op.element.nbytes
-        swizzle = Swizzle.of_rows(self.op.name, GROUP_ROW_BYTES // element, element)
-        place = swizzle.place(self._unswizzled(self.lane, step, pair), index_xor)
+        place = self._swizzled(self._unswizzled(self.lane, step, pair))
         return same(self._simple(binary("+", first, place)), at)
 
     def _unswizzled(self, lane: Expr, step: int, pair: int) -> Expr:

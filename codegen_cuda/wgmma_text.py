@@ -1,22 +1,23 @@
 """`wgmma` as functions of CUDA C++ around inline PTX, for products of a turn (`warpgroup.py`).
 
 A record is widened there to what a warp computes in a turn: m = 16 rows x its tiles, n columns, k = the terms of all
-steps.  Descriptor, order and fences: PTX ISA, "Asynchronous warpgroup level matrix instructions"; rows of 128 bytes,
-swizzled, 1024 bytes from one group of 8 rows to the next; a step is 32 bytes further, which are swizzled afterwards.
+steps.  One function begins it, another one waits.  Descriptor, order and fences: PTX ISA, "Asynchronous warpgroup level
+matrix instructions"; rows of 128 bytes, swizzled, 1024 bytes from one group of 8 rows to the next; a step is 32 bytes
+further, which are swizzled afterwards.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from te_lite.fragment import LANES
-from te_lite.mma import F32, Mma
+from te_lite.mma import F32, GROUP_ROW_BYTES, Mma
 from te_lite.mma_meaning import centres
 
 from .text import TYPES, registers
 
-STEP = 2
-"""From one step to the next, 32 bytes, in the units of a descriptor."""
+UNIT, STEP = 16, 2
+"""Bytes of a unit of descriptors; from one step to the next, 32 bytes, in units."""
 FENCE = "fence_async_proxy();"
 FENCE_HELPER = """\
 // What this thread stored or copied to shared memory is there for the tensor cores, too.
@@ -32,22 +33,37 @@ static __device__ __forceinline__ unsigned long long wgmma_tile(const void *tile
 }"""
 
 
-def group_name(op: Mma) -> str:
-    """The function of a widened record."""
-    return f"wgmma_m{op.m}n{op.n}k{op.k}_{op.element.name}_{op.sum.name}"
+@dataclass(frozen=True)
+class GroupText:
+    """The functions for a widened record `op`, whose factor A is in registers, or a tile in shared memory (`tiles`),
+    `turned` or not."""
 
+    op: Mma
+    tiles: bool = False
+    turned: bool = False
 
-def group_helpers(op: Mma) -> dict[str, str]:
-    """Its definition and those that it needs, by name, in their order."""
-    one = _single(op)
-    return {
-        "wgmma_tile": _DESCRIPTOR, group_name(one): _instruction(one), group_name(op): _turn(op, one),
-    }  # fmt: skip
+    @property
+    def name(self) -> str:
+        """What begins the product."""
+        op, a = self.op, "_turned" if self.turned else "_tiles" if self.tiles else ""
+        return f"wgmma_m{op.m}n{op.n}k{op.k}_{op.element.name}_{op.sum.name}{a}"
 
+    @property
+    def wait(self) -> str:
+        """What waits for it."""
+        return f"wgmma_wait_{_sums(self.op)}_{self.op.sum.name}"
 
-def _single(op: Mma) -> Mma:
-    """The instruction of which a widened record has several: all its columns, 16 rows a warp, one step."""
-    return replace(op, m=op.a.rows, k=op.a.columns)
+    @property
+    def one(self) -> GroupText:
+        """The instruction of which a product has several: all its columns, 16 rows a warp, one step."""
+        return replace(self, op=replace(self.op, m=self.op.a.rows, k=self.op.a.columns))
+
+    def helpers(self) -> dict[str, str]:
+        """Their definitions and those that they need, by name, in their order."""
+        begun = _begun_from_tiles(self) if self.tiles else _begun(self)
+        return {
+            "wgmma_tile": _DESCRIPTOR, self.one.name: _instruction(self.one), self.name: begun, self.wait: _wait(self)
+        }  # fmt: skip
 
 
 def _sums(op: Mma) -> int:
@@ -55,47 +71,73 @@ def _sums(op: Mma) -> int:
     return op.m * op.n // LANES
 
 
-def _instruction(op: Mma) -> str:
+def _instruction(text: GroupText) -> str:
+    op = text.op
     d, a = _sums(op), op.registers("a")
-    total, floats = TYPES[op.sum.dtype], op.sum.dtype == "float32"
-    sums, factor = registers(range(d)), registers(range(d, d + a))
-    options = {4: ", 1, 1, 1", 2: ", 1, 1, 1, 0", 1: ", 1"}[op.element.nbytes]
-    outputs = ", ".join(f'"+{"f" if floats else "r"}"(d[{i}])' for i in range(d))
-    inputs = ", ".join([*[f'"r"(a[{i}])' for i in range(a)], '"l"(tile)'])
+    total, kept = TYPES[op.sum.dtype], _register(op)
+    trans = f", {int(text.turned)}" if text.tiles else ""
+    options = {4: ", 1, 1, 1", 2: f", 1, 1, 1{trans}, 0", 1: ", 1"}[op.element.nbytes]
+    given = "unsigned long long a" if text.tiles else "const unsigned *a"
+    factor = f"%{d}" if text.tiles else registers(range(d, d + a))
+    inputs = ['"l"(a)'] if text.tiles else [f'"r"(a[{i}])' for i in range(a)]
+    outputs = ", ".join(f'"+{kept}"(d[{i}])' for i in range(d))
     pad = " " * 15
     return "\n".join([
         "#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)",
-        f'#error "{group_name(op)} needs sm_90a"', "#endif",
-        f"{_HEAD} {group_name(op)}({total} *d, const unsigned *a, unsigned long long tile) {{",
-        f'  asm volatile("{op.ptx} {sums}, {factor}, %{d + a}{options};"',
-        f"{pad}: {outputs}", f"{pad}: {inputs});", "}",
+        f'#error "{text.name} needs sm_90a"', "#endif",
+        f"{_HEAD} {text.name}({total} *d, {given}, unsigned long long tile) {{",
+        f'  asm volatile("{op.ptx} {registers(range(d))}, {factor}, %{d + len(inputs)}{options};"',
+        f"{pad}: {outputs}", f"{pad}: {', '.join(inputs)}, \"l\"(tile));", "}",
     ])  # fmt: skip
 
 
-def _turn(op: Mma, one: Mma) -> str:
-    """All steps and rows, begun together and waited for.
+def _register(op: Mma) -> str:
+    """The kind of register of a sum, as asm statements name it."""
+    return "f" if op.sum.dtype == "float32" else "r"
 
-    The compiler knows nothing of instructions that go on: behind them it is told that the sums have changed.
-    """
+
+def _begun(text: GroupText) -> str:
+    """All steps and rows, begun together, of what is in registers."""
+    op, one = text.op, text.one.op
     element, total = TYPES[op.element.dtype], TYPES[op.sum.dtype]
     steps, rows, held = op.k // one.k, op.m // one.m, one.registers("a")
     centre, _ = centres(op)
-    scaled = op.element.dtype == F32.dtype
     given = "  const unsigned *x = (const unsigned *)a;\n"
-    if scaled:
+    if op.element.dtype == F32.dtype:
         count = steps * rows * held
         given = f"  unsigned x[{count}];\n"
         given += f"  for (int i = 0; i < {count}; ++i) x[i] = __float_as_uint(a[i] * {centre}f);\n"
-    kept = "f" if op.sum.dtype == "float32" else "r"
-    return f"""{_HEAD} {group_name(op)}({total} *d, const {element} *a, const void *b) {{
+    return f"""{_HEAD} {text.name}({total} *d, const {element} *a, const void *b) {{
 {given}  const unsigned long long tile = wgmma_tile(b);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   #pragma unroll
   for (int step = 0; step < {steps}; ++step)
     #pragma unroll
     for (int row = 0; row < {rows}; ++row)
-      {group_name(one)}(d + row * {_sums(one)}, x + (step * {rows} + row) * {held}, tile + step * {STEP});
-  asm volatile("wgmma.commit_group.sync.aligned;\\n\\twgmma.wait_group.sync.aligned 0;" ::: "memory");
+      {text.one.name}(d + row * {_sums(one)}, x + (step * {rows} + row) * {held}, tile + step * {STEP});
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}}"""
+
+
+def _begun_from_tiles(text: GroupText) -> str:
+    """All steps of 16 rows a warp, begun together; a step of a turned tile is so many of its rows further."""
+    op, one = text.op, text.one.op
+    further = one.k * GROUP_ROW_BYTES // UNIT if text.turned else STEP
+    return f"""{_HEAD} {text.name}({TYPES[op.sum.dtype]} *d, const void *a, const void *b) {{
+  const unsigned long long rows = wgmma_tile(a), tile = wgmma_tile(b);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   #pragma unroll
-  for (int i = 0; i < {_sums(op)}; ++i) asm volatile("" : "+{kept}"(d[i])::"memory");
+  for (int step = 0; step < {op.k // one.k}; ++step)
+    {text.one.name}(d, rows + step * {further}, tile + step * {STEP});
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}}"""
+
+
+def _wait(text: GroupText) -> str:
+    """The compiler knows nothing of instructions that go on: it is told that the sums have changed."""
+    count, kept = _sums(text.op), _register(text.op)
+    return f"""{_HEAD} {text.wait}({TYPES[text.op.sum.dtype]} *d) {{
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  #pragma unroll
+  for (int i = 0; i < {count}; ++i) asm volatile("" : "+{kept}"(d[i])::"memory");
 }}"""

@@ -129,13 +129,16 @@ class WarpMultiply:
     """One instruction of a tensor core, by all 32 threads of a warp along threadIdx.x.
 
     Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
-    in the order of the fragment; `d` is added to.
+    in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
+    shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
+    for each term.
     """
 
     op: Mma
     d: BufferLoad
     a: BufferLoad
     b: BufferLoad
+    turned: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,9 +285,10 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         case ThreadReduce(src=src):
             new = tuple([f(e) for e in src])
             return s if all(x is y for x, y in zip(src, new, strict=True)) else replace(s, src=new)
-        case WarpMultiply(op=op, d=d, a=a, b=b):
+        case WarpMultiply(op=op, d=d, a=a, b=b, turned=turned):
             places = [_place(f(e)) for e in (d, a, b)]
-            return s if all(x is y for x, y in zip((d, a, b), places, strict=True)) else WarpMultiply(op, *places)
+            same = all(x is y for x, y in zip((d, a, b), places, strict=True))
+            return s if same else WarpMultiply(op, *places, turned)
         case WarpLoad(form=form, to=to, row=row):
             return WarpLoad(form, _place(f(to)), _place(f(row)))
         case _:

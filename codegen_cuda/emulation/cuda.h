@@ -129,6 +129,19 @@ inline uint32_t emu_tile_word(uint64_t descriptor, int tile, int word) {
   return *(const uint32_t *)emu_shared(place ^ (place >> 3 & 0x70));
 }
 
+// The same of fragment A from a tile whose rows of 128 bytes are terms: two halves, of one of the rows `eight` * 8 ... of A.
+inline uint32_t emu_turned_word(uint64_t descriptor, int eight, int word) {
+  if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0) __builtin_trap();
+  const unsigned lane = emu_lane_number(), stride = (unsigned)(descriptor >> 32 & 0x3fff) << 4;
+  uint32_t both = 0;
+  for (unsigned half = 0; half < 2; ++half) {
+    unsigned place = ((unsigned)descriptor & 0x3fff) << 4;
+    place += word * stride + (lane % 4 * 2 + half) * 128 + (eight * 8 + lane / 4) * 2;
+    both |= (uint32_t)*(const uint16_t *)emu_shared(place ^ (place >> 3 & 0x70)) << 16 * half;
+  }
+  return both;
+}
+
 // ---------------------------------------------------------------- vector types
 
 #define EMU_VECTORS(T, name, bytes)                                                            \
