@@ -12,6 +12,7 @@ from math import prod
 
 from te_lite.errors import require
 from te_lite.expr import BufferLoad, Var
+from te_lite.names import identifier
 from te_lite.perfect_nest import perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
@@ -197,3 +198,18 @@ def kernel_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
             require(alone, EmitError, buffer.name, "threads cannot allocate global memory", kernel=nest.block)
             scratch.append(buffer)
     return nests, list(dict.fromkeys(scratch))
+
+
+def header_text(func: LoweredFunc, kernels: tuple[CudaKernel, ...], scratch: list[Buffer], comment: str) -> str:
+    """The comment at the head of a source: arguments, scratch buffers, kernels, and what else there is to say."""
+    lines = [f"{func.name}: " + ", ".join([_shape(b) for b in func.args])]
+    lines += [f"scratch: {', '.join([_shape(b) for b in scratch])}"] if scratch else []
+    for k in kernels:
+        grid, block = " x ".join(map(str, k.grid)), " x ".join(map(str, k.block))
+        lines.append(f"{k.name}: grid {grid}, block {block}, {k.shared_bytes} bytes of shared memory")
+    lines += comment.replace("*/", "* /").splitlines()
+    return "\n".join(["/*", *[f" * {line}".rstrip() for line in lines], " */"])
+
+
+def _shape(b: Buffer) -> str:
+    return f"{identifier(b.name)}[{', '.join(map(str, b.shape))}] {b.dtype}"

@@ -16,7 +16,7 @@ from math import prod
 from te_lite.expr import Binary, BufferLoad, Expr, Var, const
 from te_lite.interval import INDEX_DTYPES
 from te_lite.mma import REGISTER_BYTES
-from te_lite.names import Names, identifier
+from te_lite.names import Names
 from te_lite.stmt import (
     Alloc,
     Barrier,
@@ -45,6 +45,7 @@ from .cuda_program import (
     CudaKernel,
     CudaProgram,
     KernelNest,
+    header_text,
 )
 from .early_launch import waiting
 from .fetch_ahead import HELPER
@@ -386,22 +387,8 @@ def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgr
     built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers, waits) for k, nest in enumerate(nests)]
     kernels, texts = tuple([kernel for kernel, _, _ in built]), [text for _, text, _ in built]
     helpers = {name: text for _, _, more in built for name, text in more.items()}
-    parts = [_header(func, kernels, scratch, comment)]
+    parts = [header_text(func, kernels, scratch, comment)]
     if any(_HALF.search(text) for text in texts):
         parts.append("#include <cuda_fp16.h>\n")
     parts += [*helpers.values(), *([""] if helpers else []), "\n\n".join(texts)]
     return CudaProgram(func.name, "\n".join(parts) + "\n", kernels, func.args, tuple(scratch))
-
-
-def _header(func: LoweredFunc, kernels: tuple[CudaKernel, ...], scratch: list[Buffer], comment: str) -> str:
-    lines = [f"{func.name}: " + ", ".join([_shape(b) for b in func.args])]
-    lines += [f"scratch: {', '.join([_shape(b) for b in scratch])}"] if scratch else []
-    for k in kernels:
-        grid, block = " x ".join(map(str, k.grid)), " x ".join(map(str, k.block))
-        lines.append(f"{k.name}: grid {grid}, block {block}, {k.shared_bytes} bytes of shared memory")
-    lines += comment.replace("*/", "* /").splitlines()
-    return "\n".join(["/*", *[f" * {line}".rstrip() for line in lines], " */"])
-
-
-def _shape(b: Buffer) -> str:
-    return f"{identifier(b.name)}[{', '.join(map(str, b.shape))}] {b.dtype}"

@@ -81,7 +81,7 @@ def _multiply_tile(name: str, d: tuple[str, ...], a: Vector | str, tile: str, tu
     if not found:
         return _unknown(name)
     op, columns = found[0]
-    words = [f"emu_word({x})" for x in a.items] if isinstance(a, Vector) else _rows_of(a, op, turned)
+    words = _words(a.items) if isinstance(a, Vector) else _rows_of(a, op, turned)
     parts = []
     for tile_number in range(columns // op.n):
         sums = d[tile_number * op.registers("d") :][: op.registers("d")]
@@ -91,12 +91,15 @@ def _multiply_tile(name: str, d: tuple[str, ...], a: Vector | str, tile: str, tu
 
 
 def _multiply(op: Mma, d: tuple[str, ...], a: tuple[str, ...], b: tuple[str, ...], c: tuple[str, ...]) -> str:
-    words = [[f"emu_word({x})" for x in operand] for operand in (a, b)]
-    return _handed(op, d, *words, c)
+    return _handed(op, d, _words(a), _words(b), c)
+
+
+def _words(registers: Sequence[str]) -> list[str]:
+    return [f"emu_word({x})" for x in registers]
 
 
 def _rows_of(descriptor: str, op: Mma, turned: bool) -> list[str]:
-    """The words of this lane of a tile of 16 rows for each warp of the group, each of 8 rows and of 16 bytes of terms."""
+    """The words of this lane of a tile of 16 rows for each warp: of 8 of the rows and 16 bytes of terms each."""
     function = "emu_turned_word" if turned else "emu_tile_word"
     eights = [(f"(int)(threadIdx.y & 3) * 2 + {k % 2}", k // 2) for k in range(op.registers("a"))]
     return [f"{function}({descriptor}, {rows}, {terms})" for rows, terms in eights]
@@ -107,8 +110,7 @@ def _handed(op: Mma, d: tuple[str, ...], a: Sequence[str], b: Sequence[str], c: 
     given."""
     fragments = ", ".join(_fragment(f) for f in (op.a, op.b, op.d))
     table = f"{{{op.m}, {op.n}, {op.k}, {_element(op.element)}, {_element(op.sum)}, {fragments}}}"
-    held = [f"emu_word({x})" for x in c or d]
-    words = ", ".join("{" + ", ".join(part) + "}" for part in (a, b, held))
+    words = ", ".join("{" + ", ".join(part) + "}" for part in (a, b, _words(c or d)))
     return f"static const EmuMma emu_op = {table}; EmuMmaLane emu_lane = {{&emu_op, {words}}}; " + _together("MMA", d)
 
 

@@ -16,7 +16,7 @@ fetch take as long as such products.  On an H200, microseconds, with A from regi
 fetch behind; with A from shared memory, too; cuBLAS:
 
     1024^3, halves, 64 x 128 a block, 4 tiles                    7.84     6.61    5.40    5.35
-    197 x 3072 x 768, TF32, 64 x 128, 4 tiles                   11.06     8.98    8.32    9.1
+    197 x 3072 x 768, TF32, 64 x 128, 4 tiles                   11.06     8.98            9.1
     128 x 3072 x 768, halves, 64 x 32, 3 tiles (4.14 with A from shared memory, but the fetch first)
                                                                  4.93     4.62    4.41    3.84
     4096^3, TF32, 128 x 256, 3 tiles                             535      434             396
@@ -28,21 +28,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from te_lite.c_text import BYTES
 from te_lite.errors import require
-from te_lite.expr import BufferLoad, Const, Expr, Var, as_expr, binary, index_xor, same
+from te_lite.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, index_xor, same
 from te_lite.fragment import LANES
 from te_lite.mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
-from te_lite.mma_meaning import centres
 from te_lite.perfect_nest import IN_TURN, perfect_nest
 from te_lite.simplify import Simplifier
 from te_lite.stmt import (
     Barrier,
     Buffer,
     For,
-    ForKind,
     If,
     LoweredFunc,
     Seq,
@@ -59,11 +56,12 @@ from te_lite.stmt import (
     with_bodies,
 )
 from te_lite.swizzle import Swizzle
-from te_lite.visit import free_vars, substitute
+from te_lite.visit import free_vars, substitute, transform
 
 from .cuda_program import KernelNest, kernel_nests
 from .errors import EmitError
 from .fragments_ahead import FragmentMultiplies
+from .indices import around_xor
 from .turns_ahead import digits, points
 
 TILE_BYTES = 8 * GROUP_ROW_BYTES
@@ -107,7 +105,7 @@ def _in_groups(nest: KernelNest) -> KernelNest:
     require((lanes, warps % WARPS, others) == (LANES, 0, 1), EmitError, "wgmma", law, block=nest.block)
     threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
     rewritten = _rewritten(nest.body, nest, threads, nest.ranges())
-    made = replace(nest, body=_centred(_fetched_behind(rewritten), _cut_off(rewritten)))
+    made = replace(nest, body=_fetched_behind(rewritten))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"
     require(not [s for s in left if s.op.warps > 1], EmitError, "wgmma", law)
@@ -143,28 +141,6 @@ def _fetched_behind(s: Stmt) -> Stmt:
             if parts and isinstance(parts[-1], WarpMultiply) and parts[-1].op.n >= LEAST_WAITED:
                 return allocated(held, seq(barrier, *parts, fetch))
     return with_bodies(s, tuple([_fetched_behind(b) for b in bodies(s)]))
-
-
-def _cut_off(body: Stmt) -> dict[Buffer, float]:
-    """Sums of products of which both factors are floats in shared memory, and what makes up for the bits cut off."""
-    found = [s for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.a.buffer.storage == "shared"]
-    return {s.d.buffer: prod(centres(s.op)) for s in found if s.op.element.dtype == F32.dtype}
-
-
-def _centred(s: Stmt, factors: Mapping[Buffer, float]) -> Stmt:
-    """A body in which sums are multiplied by their factor behind the loops in which they grow from zero."""
-    grown = {x.d.buffer for x in stmts_of(s) if isinstance(x, WarpMultiply)} & set(factors)
-    begun = {x.buffer for x in stmts_of(s) if isinstance(x, Store)}
-    if not grown:
-        return s
-    if isinstance(s, For) and not grown & begun:
-        return seq(s, *[_scaled(b, factors[b]) for b in sorted(grown, key=lambda b: b.name)])
-    return with_bodies(s, tuple([_centred(b, factors) for b in bodies(s)]))
-
-
-def _scaled(sums: Buffer, factor: float) -> Stmt:
-    k = Var("value")
-    return For(k, sums.size, ForKind.UNROLLED, Store(sums, k, binary("*", sums[k], Const(factor, sums.dtype))))
 
 
 @dataclass(frozen=True)
@@ -268,13 +244,15 @@ class _Steps:
 
     def _tile_of_rows(self, a: Buffer, steps: int, turned: bool) -> BufferLoad | None:
         """Where the tile of A of a group begins, if `ldmatrix` reads it in a layout that the tensor cores know: rows of
-        memory are rows of A or, `turned`, terms.  None where it does not."""
-        if turned and (self.op.element.nbytes != 2 or self.groups > 1):
+        memory are rows of A or, `turned`, terms.  None where it does not, and for floats, which are multiplied on their
+        way by what makes up for the bits that are cut off (`mma_meaning.py`)."""
+        floats = self.op.element.dtype == F32.dtype
+        if floats or (turned and (self.op.element.nbytes != 2 or self.groups > 1)):
             return None
         group, part = Var("group"), Var("warp")
         self.ranges.bind(group, 0, self.groups - 1)
         self.ranges.bind(part, 0, WARPS - 1)
-        warp = binary("+", binary("*", group, WARPS), part)
+        warp = part if self.groups == 1 else binary("+", binary("*", group, WARPS), part)
         form, start = MatrixLoad(self.op.registers("a"), turned), None
         for s in self._loads(a):
             loops, load = perfect_nest(s)
@@ -283,8 +261,8 @@ class _Steps:
             for env in iterations(loops, self.ranges):
                 for step in range(steps):
                     at = substitute(load.row.index, {**env, **self._env(step)})
-                    at = self._simple(substitute(at, {self.warp: warp}))
-                    place = self._swizzled(self._row_of(form, part, step))
+                    at = self._whole_lines(substitute(at, {self.warp: warp}))
+                    place = self._whole_lines(self._swizzled(self._row_of(form, part, step)))
                     zero = {self.lane: as_expr(0), part: as_expr(0)}
                     first = self._simple(binary("-", substitute(at, zero), substitute(place, zero)))
                     start = BufferLoad(load.row.buffer, first) if start is None else start
@@ -305,6 +283,14 @@ class _Steps:
         row, term = binary("+", row, binary("*", part, self.op.m)), binary("+", term, step * self.op.k)
         outer, inner = (term, row) if form.transposed else (row, term)
         return self._simple(binary("+", binary("*", outer, GROUP_ROW_BYTES // element), inner))
+
+    def _whole_lines(self, e: Expr) -> Expr:
+        """An index in which what a swizzle does not change stands outside of it."""
+
+        def apart(x: Expr) -> Expr | None:
+            return around_xor(x) if isinstance(x, Call) and x.func == "index_xor" else None
+
+        return self._simple(transform(self._simple(e), apart))
 
     def _swizzled(self, index: Expr) -> Expr:
         element = self.op.element.nbytes

@@ -286,9 +286,8 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
             new = tuple([f(e) for e in src])
             return s if all(x is y for x, y in zip(src, new, strict=True)) else replace(s, src=new)
         case WarpMultiply(op=op, d=d, a=a, b=b, turned=turned):
-            places = [_place(f(e)) for e in (d, a, b)]
-            same = all(x is y for x, y in zip((d, a, b), places, strict=True))
-            return s if same else WarpMultiply(op, *places, turned)
+            x, y, z = _place(f(d)), _place(f(a)), _place(f(b))
+            return s if x is d and y is a and z is b else WarpMultiply(op, x, y, z, turned)
         case WarpLoad(form=form, to=to, row=row):
             return WarpLoad(form, _place(f(to)), _place(f(row)))
         case _:

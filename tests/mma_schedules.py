@@ -26,7 +26,9 @@ def left_out(element: Element) -> float:
 
 @dataclass(frozen=True)
 class Tiled:
-    """C[M, N] = A[M, K] * B[K, N]: blocks of `block` (m, n, k), warps of `warp` (m, n); `turned`: B is stored [N, K].
+    """C[M, N] = A[M, K] * B[K, N]: blocks of `block` (m, n, k), warps of `warp` (m, n).
+
+    `turned`: B is stored [N, K]; `across`: A is stored [K, M].
 
     There is room for `tiles` tiles of A and of B, which are fetched ahead; `swizzled` ones are stored so.
     The operands `matrices` are loaded by `ldmatrix`, with `pairs` two tiles of B at a time.  Rows of
@@ -39,6 +41,7 @@ class Tiled:
     block: tuple[int, int, int]
     warp: tuple[int, int]
     turned: bool = False
+    across: bool = False
     tiles: int = 1
     swizzled: bool = False
     matrices: str = ""
@@ -57,12 +60,14 @@ class Tiled:
 
     def tensors(self) -> list[te.Tensor]:
         m, n, k = self.sizes
-        a = te.placeholder((m, k), name="A", dtype=self.op.element.dtype)
+        a = te.placeholder((k, m) if self.across else (m, k), name="A", dtype=self.op.element.dtype)
         b = te.placeholder((n, k) if self.turned else (k, n), name="B", dtype=self.op.element.dtype)
         r = te.reduce_axis((0, k), "k")
         c = te.compute(
             (m, n),
-            lambda i, j: te.sum(product(self.op, a[i, r], b[j, r] if self.turned else b[r, j]), axis=r),
+            lambda i, j: te.sum(
+                product(self.op, a[r, i] if self.across else a[i, r], b[j, r] if self.turned else b[r, j]), axis=r
+            ),
             name="C",
         )
         return [a, b, c]
@@ -84,7 +89,7 @@ class Tiled:
         for part, operand in ((part_a, "a"), (part_b, "b")):
             s[part].compute_at(s[sums], inner)
             rows, columns = s[part].op.axis
-            if operand == "b" and self.turned:
+            if self.turned if operand == "b" else self.across:
                 s[part].storage_order(1, 0)
                 rows, columns = columns, rows
             self.load(s, part, operand, rows, columns)
@@ -157,14 +162,14 @@ class Tiled:
     def inputs(self, rng: np.random.Generator) -> list[np.ndarray]:
         """Random A and B."""
         m, n, k = self.sizes
-        shapes = (m, k), (n, k) if self.turned else (k, n)
+        shapes = (k, m) if self.across else (m, k), (n, k) if self.turned else (k, n)
         if self.op.element.dtype == "int8":
             return [rng.integers(-128, 128, s).astype("int8") for s in shapes]
         return [rng.standard_normal(s).astype(self.op.element.dtype) for s in shapes]
 
     def wrong(self, a: np.ndarray, b: np.ndarray, got: np.ndarray, roundings: int = 1) -> str | None:
         """How far a result is from the exact one, where `roundings` of the sums an instruction do not explain that."""
-        x, y = multiplied(self.op, a, b.T if self.turned else b)
+        x, y = multiplied(self.op, a.T if self.across else a, b.T if self.turned else b)
         exact, size = x @ y, np.abs(x) @ np.abs(y)
         unit = {"int32": 0.0, "float16": 2.0**-11, "float32": 2.0**-24}[self.op.sum.dtype]
         steps = -(-self.sizes[2] // self.op.k)
@@ -206,6 +211,8 @@ GROUPS = {
     "half": _HALF,
     "half, two tiles of rows a warp": replace(_HALF, block=(128, 32, 64), warp=(32, 32)),
     "half, a tile that waits": replace(_HALF, tiles=1),
+    "half, terms in rows": replace(_HALF, across=True),
+    "half, many columns": replace(_HALF, sizes=(64, 128, 256), block=(64, 128, 64), warp=(16, 128)),
     "half, two groups": replace(_HALF, sizes=(128, 96, 100), block=(128, 48, 64), warp=(16, 48)),
     "half, beyond the edge": replace(_HALF, sizes=(75, 90, 90)),
     "half, rows that ldmatrix does not load": replace(_HALF, matrices="b"),

@@ -94,32 +94,64 @@ def behind(s: Stmt) -> Stmt:
 @emulated
 @pytest.mark.parametrize(
     "old, new",
-    [("1ull << 62", "2ull << 62"), ("64ull << 32", "32ull << 32"), ("tile + step * 2", "tile + step * 4")],
-)
+    [("1ull << 62", "2ull << 62"), ("64ull << 32", "32ull << 32"), ("tile + step * 2", "tile + step * 4"),
+     ("rows + step * 128", "rows + step * 64"), (", 1, 1, 1, 1, 0;", ", 1, 1, 1, 0, 0;")],
+)  # fmt: skip
 def test_a_wrong_descriptor_is_caught(old: str, new: str) -> None:
     """By the result, or since the emulator knows one layout only."""
-    source = emit(lowered(HALF)).source
+    of = GROUPS["half, terms in rows"]
+    source = emit(lowered(of)).source
     assert old in source
-    program = replace(emit(lowered(HALF)), source=source.replace(old, new))
-    a, b = HALF.inputs(np.random.default_rng(0))
-    out = np.zeros(HALF.sizes[:2], np.float32)
+    program = replace(emit(lowered(of)), source=source.replace(old, new))
+    a, b = of.inputs(np.random.default_rng(0))
+    out = np.zeros(of.sizes[:2], np.float32)
     try:
         run_program(program, [a, b, out])
     except EmulatorError:
         return
-    assert HALF.wrong(a, b, out) is not None
+    assert of.wrong(a, b, out) is not None
+
+
+@pytest.mark.parametrize(
+    "name, where",
+    [("half", "_tiles(C_local + 0, A_shared"), ("half, two groups", "_tiles(C_local + 0, A_shared"),
+     ("half, terms in rows", "_turned(C_local + 0, A_shared"), ("int8", "_tiles(C_local + 0, A_shared"),
+     ("half, two tiles of rows a warp", "(C_local + 0, A_shared_local_steps"),
+     ("half, rows that ldmatrix does not load", "(C_local + 0, A_shared_local_steps"),
+     ("tf32", "(C_local + 0, A_shared_local_steps")],
+)  # fmt: skip
+def test_where_the_rows_are_read(name: str, where: str) -> None:
+    """From shared memory where they lie as descriptors can say, else from registers."""
+    source = emit(lowered(GROUPS[name])).source
+    body = source[source.index('extern "C"') :]
+    assert where in body and "(B_shared_local" not in body
+    assert ("ldmatrix_x4((unsigned *)(A_" in body) == ("_steps" in where and "does not load" not in name)
+
+
+def test_tiles_of_later_turns_are_fetched_while_products_of_many_columns_go_on() -> None:
+    """Not with two tiles, of which the next one would come too late."""
+    many = GROUPS["half, many columns"]
+
+    def order(program: Tiled) -> list[str]:
+        source = emit(lowered(program)).source
+        turn = source[source.index("for (int k_0 = 0") :]
+        return re.findall(r"(__syncthreads|copy_async<|wgmma_m16|wgmma_wait)", turn)[:5]
+
+    behind, first = "__syncthreads wgmma_m16 copy_async<", "__syncthreads copy_async<"
+    assert " ".join(order(many)).startswith(behind)
+    assert " ".join(order(replace(many, tiles=2))).startswith(first)
+    assert " ".join(order(HALF)).startswith(first)
 
 
 def test_what_was_copied_is_made_visible_to_the_tensor_cores_before_each_barrier() -> None:
     source = emit(lowered(HALF)).source
     body = source[source.index('extern "C"') :]
     assert body.count("__syncthreads();") == body.count("fence_async_proxy();\n") > 0
-    assert "ldmatrix_x4((unsigned *)(A_" in body and "(B_shared_local" not in body
 
 
 def test_tiles_are_aligned_and_fragments_of_b_take_no_registers() -> None:
-    """Tiles of B come first in shared memory, at a multiple of 1024."""
-    func = lowered(replace(HALF, sizes=(64, 64, 80), block=(64, 64, 64)))
+    """Tiles that tensor cores read come first in shared memory, at a multiple of 1024."""
+    func = lowered(replace(HALF, sizes=(64, 64, 80), block=(64, 64, 64), matrices="b"))
     source = emit(func).source
     assert "__align__(1024)" in source
     names = re.findall(r"half (?:\*const )?(\w+_shared)\b", source[source.index('extern "C"') :])
