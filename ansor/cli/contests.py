@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +13,15 @@ import numpy as np
 
 from te_lite import environment
 
+from ..core.command import Unfinished, run_command
 from ..core.errors import PartError
 from ..core.hardware import host_cores
 from ..offline.contest import Run
 
 PARTS = 2
 """Processes that share the seeds of a searcher."""
+RUN_SECONDS = 600.0
+"""What a searcher has for each of its runs."""
 
 Runs = list[list[Run]]
 """The runs of a searcher by task and seed."""
@@ -46,8 +48,11 @@ def _runs(job: Job, files: Sequence[Path], trials: int, batch: int) -> list[tupl
     word, first, end = job
     numbers = ["--seeds", str(first), str(end), "--trials", str(trials), "--batch", str(batch)]
     command = [sys.executable, "-m", "ansor.cli.contest_process", word, *map(str, files), *numbers]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
+    try:
+        done = run_command(command, RUN_SECONDS * len(files) * (end - first))
+    except Unfinished as error:
+        raise PartError(f"searcher {word} {error}") from error
+    if done.code:
         raise PartError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"searcher {word} failed")
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"task"')]
     return [(line["task"], Run(np.array(line["seconds"]), line["best"])) for line in lines]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ansor
+from ansor.cli import contests
 from ansor.cli.main import main
 from ansor.cli.searchers import DATA
 from ansor.cost_model.features import FEATURES
@@ -149,6 +150,9 @@ def test_a_searcher_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         assert main(["bench-search", word, "--beside", *more]) == 2
         err = capsys.readouterr().err
         assert text in err and err.count("\n") == 1, err
+    monkeypatch.setattr(contests, "RUN_SECONDS", 1e-3)
+    assert main(["bench-search", "bench_mine.py:Mine", *words]) == 2
+    assert "searcher bench_mine.py:Mine took longer than 0.001 s" in capsys.readouterr().err
 
 
 def test_what_dataset_refuses(tmp_path: Path, capsys: Any) -> None:
