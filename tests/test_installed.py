@@ -61,7 +61,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an sdist of the files of the checkout, and the wheel that is made of it."""
     place = tmp_path_factory.mktemp("built")
     python = environment(place, f"{sys.version_info[0]}.{sys.version_info[1]}")
-    had = call(python, "-m", "pip", "install", "setuptools>=68", "wheel", cwd=place)
+    had = call(python, "-m", "pip", "install", "setuptools>=77", "wheel", cwd=place)
     if had.returncode != 0:
         pytest.skip(f"packages cannot be had here: {had.stderr.strip().splitlines()[-1]}")
     for name in (*PACKAGES, "pyproject.toml", "setup.py", "README.md", "LICENSE"):
