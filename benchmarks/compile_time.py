@@ -18,7 +18,7 @@ import os
 import resource
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,7 +49,7 @@ def main() -> None:
     if options.one:
         print(json.dumps(built(options.one, options.target)))
         return
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in options.networks.split(","):
         rows += both(name, options.target)
         report.write_json(options.json, {"target": options.target, "builds": rows})
@@ -80,7 +80,7 @@ class Parts:
     """Seconds of this thread by part; what a part calls of another is not its own."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._open: list[str] = ["rest"]
         self._since = time.thread_time()
 

@@ -59,7 +59,8 @@ def emission_times(target: str, seed: int = 0) -> list[list[Any]]:
     hardware = ansor.HardwareParams.for_target(target)
     sketches = generate_sketches(dag, ansor.Target(target), hardware)
     rng = np.random.default_rng(seed)
-    lowering, emission = [], []
+    lowering: list[float] = []
+    emission: list[float] = []
     while len(lowering) < PROGRAMS:
         state = drawn_program(sketches[int(rng.integers(len(sketches)))], ansor.Target(target), hardware, rng)
         if state is None:

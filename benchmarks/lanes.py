@@ -9,31 +9,33 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 import numpy as np
 
+import te_lite as te
 from benchmarks import report
-from te_lite.bounds import infer_bounds
+from te_lite.bounds import Bounds, infer_bounds
 from te_lite.replay import replay
 from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
 
 
-def best_ms(run: object, repeat: int) -> tuple[float, float]:
+def best_ms(run: Callable[[], object], repeat: int) -> tuple[float, float]:
     """The best and the median time of `run()` in ms."""
     times = []
     for _ in range(repeat):
         start = time.perf_counter()
-        run()  # type: ignore[operator]
+        run()
         times.append((time.perf_counter() - start) * 1e3)
     return min(times), float(np.median(times))
 
 
-def count_differences(lanes: object, dag: object, factors: list[np.ndarray], n: int) -> int:
+def count_differences(lanes: Bounds, dag: te.ComputeDAG, factors: list[np.ndarray], n: int) -> int:
     """How many of the n assignments give other extents when they are replayed alone."""
     wrong = 0
     for lane in range(n):
         single = infer_bounds(replay(dag, cuda_steps(as_single(factors, lane)))).state
-        for many, one in zip(lanes.state.stages, single.stages, strict=True):  # type: ignore[attr-defined]
+        for many, one in zip(lanes.state.stages, single.stages, strict=True):
             picked = [v.extent if isinstance(v.extent, int | None) else int(v.extent[lane]) for v in many.vars]
             wrong += picked != [v.extent for v in one.vars]
     return wrong

@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ class Arrays:
         """The inputs must be as they were."""
         assert all(self.checks.same(self.handles[t], a, self.kept[t]) for t, a in self.inputs.items())
 
+    def check_all(self) -> None:
+        """The inputs must be as they were, and the output right."""
+        self.check_inputs()
+        self.check()
+
 
 def main() -> None:
     p = report.parser(__doc__ or "")
@@ -91,19 +97,19 @@ def main() -> None:
     arrays, folder = Arrays(device, dag, rng), tempfile.mkdtemp()
     handles = list(arrays.handles.values())
     for _ in range(options.programs):
-        state = parts.take("sample", lambda: drawn_program(sketch, target, hardware, rng))
-        func = parts.take("lower", lambda state=state: te.lower(state))
-        program = parts.take("emit", lambda func=func: emit(func))
-        compiled = parts.take("compile", lambda p=program: compile_source(p.source, device.arch, use_cache=False))
+        state = parts.take("sample", partial(drawn_program, sketch, target, hardware, rng))
+        func = parts.take("lower", partial(te.lower, state))
+        program = parts.take("emit", partial(emit, func))
+        compiled = parts.take("compile", partial(compile_source, program.source, device.arch, use_cache=False))
         (Path(folder) / "program.cubin").write_bytes(compiled.cubin)
         (Path(folder) / "program.json").write_text(json.dumps(program_facts(program)))
-        loaded = parts.take("load", lambda: device.load(folder))
-        parts.take("run", lambda loaded=loaded: arrays.run(loaded))
+        loaded = parts.take("load", partial(device.load, folder))
+        parts.take("run", partial(arrays.run, loaded))
         parts.take("check", arrays.check)
-        best = min(best, *parts.take("time", lambda p=loaded, b=best: p.time(handles, 3, 1, 100, False, b)))
-        parts.take("check again", lambda: (arrays.check_inputs(), arrays.check()))
+        best = min(best, *parts.take("time", partial(loaded.time, handles, 3, 1, 100, False, best)))
+        parts.take("check again", arrays.check_all)
     total = sum(statistics.mean(v) for v in parts.ms.values())
-    rows = [
+    rows: list[list[Any]] = [
         [k, statistics.median(v), statistics.mean(v), max(v), statistics.mean(v) / total] for k, v in parts.ms.items()
     ]
     report.table(rows, ["part of a trial", "median ms", "mean ms", "max ms", "share"])

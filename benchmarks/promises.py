@@ -48,7 +48,7 @@ def faults(trials: int, words: list[str], folder: Path) -> tuple[int, int, float
     (folder / "spin.c").write_text("volatile int x; void spin(void) { for (;;) x = x + 1; }")
     subprocess.run([*compiler_command(), "-shared", "-fPIC", "-o", folder / "spin.so", folder / "spin.c"], check=True)
     os.environ["FAULTS"] = str(folder)
-    before = ansor.register_backend("c", "tests.ansor.faulty_backend")
+    before = ansor.register_backend("c", "tests.ansor.faulty_backend") or ""
     task = ansor.SearchTask("matmul", (64, 64, 64), target="c", hardware_params=ansor.HardwareParams(num_cores=2))
     try:
         policy = ansor.SketchPolicy(
@@ -99,7 +99,7 @@ def r4(folder: Path) -> dict[str, Any]:
     stored = set()
     for _, line in scan_lines(log):
         try:
-            stored.add(json.loads(line)["name"])
+            stored.add(json.loads(line or b"")["name"])
         except ValueError:
             bad += 1
     return {"kills": 1000, "acknowledged": len(acknowledged), "lost": len(acknowledged - stored), "unreadable": bad}
@@ -135,7 +135,7 @@ def r6(folder: Path) -> dict[str, Any]:
         w.start()
     for w in writers:
         w.join()
-    seen = [json.loads(line)["name"] for _, line in scan_lines(folder / "log")]
+    seen = [json.loads(line)["name"] for _, line in scan_lines(folder / "log") if line is not None]
     return {"written": 8000, "whole": len(seen), "unique": len(set(seen))}
 
 

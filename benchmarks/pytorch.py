@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ansor.cli.torch_side import exact_torch
+from ansor.cli.torch_side import exact_torch as exact_torch
 from benchmarks.report import is_there
 
 Array = np.ndarray[Any, np.dtype[Any]]

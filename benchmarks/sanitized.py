@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle
 from tests.workloads import matmul, softmax
 
-WORKLOADS = {
+WORKLOADS: dict[str, Callable[[], list[te.Tensor]]] = {
     "matmul": lambda: matmul(96, 80, 64),
     "conv2d": lambda: conv2d_layer(1, 7, 7, 32, 16, 3, 1, 1),
     "softmax": lambda: softmax(33, 96),

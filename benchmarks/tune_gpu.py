@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import ansor
@@ -20,7 +21,7 @@ from ansor.measure import MeasureErrorNo
 from benchmarks import report
 from tests.conv_layer import conv2d_layer
 
-WORKLOADS = {
+WORKLOADS: dict[str, tuple[Callable[[], list[te.Tensor]], float, float]] = {
     "conv2d_layer": (lambda: conv2d_layer(1, 7, 7, 512, 512, 3, 1, 1), 45.0, 110.6),
     "matmul_1024": (lambda: matmul(1024, 1024, 1024), 56.0, 56.2),
 }

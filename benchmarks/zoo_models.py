@@ -127,7 +127,8 @@ def _text(
 
 
 def _bert(layers: int) -> Entry:
-    options = {**SMALL, "num_hidden_layers": layers, "vocab_size": VOCABULARY, "max_position_embeddings": 32}
+    sizes = {"num_hidden_layers": layers, "vocab_size": VOCABULARY, "max_position_embeddings": 32}
+    options: dict[str, Any] = {**SMALL, **sizes}
     return _text("BertModel", (TOKENS, MASK), _masked, **options)
 
 
@@ -147,7 +148,7 @@ def _whisper() -> Entry:
     def result(model: Any, mel: Any) -> Any:
         return model.get_encoder()(mel).last_hidden_state
 
-    options = {"d_model": 64, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 128,
+    options: dict[str, Any] = {"d_model": 64, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 128,
                "decoder_layers": 1, "decoder_attention_heads": 4, "decoder_ffn_dim": 128, "vocab_size": VOCABULARY,
                "num_mel_bins": 16, "max_source_positions": 24, "pad_token_id": 0, "bos_token_id": 1,
                "eos_token_id": 2, "decoder_start_token_id": 1}  # fmt: skip
