@@ -20,10 +20,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from ansor.core.command import ANSWER_SECONDS, WORK_SECONDS, Unfinished, run_command
+from ansor.core.private_files import private_folder, read_sealed, write_sealed
 from ansor.core.scratch import scratch_folder
 from te_lite import environment
 from te_lite.errors import require
 
+from .cache import cache_folder, key_of
 from .emulator_ptx import emulated
 from .emulator_report import EmulatorError
 
@@ -38,6 +40,7 @@ CHECK_FLAGS = (
     "-fno-tree-loop-distribute-patterns", "-fno-tree-loop-im",
 )  # fmt: skip
 HOST_FLAGS = ("-std=c++20", "-O2", "-U_FORTIFY_SOURCE", "-rdynamic")
+HOST_LIBRARIES = ("-Wl,--no-as-needed", "-ldl", "-lm")
 DYNAMIC = "emu_dynamic_shared"
 # bytes and alignment of the types that shared arrays are declared with
 ALIGNMENTS = {
@@ -80,12 +83,32 @@ def _store() -> tempfile.TemporaryDirectory[str]:
     return scratch_folder("emulator")
 
 
-@lru_cache(maxsize=1)
 def host() -> Path:
-    """The program that runs compiled kernels, built once a process.  Raises EmulatorError without a compiler."""
-    path = Path(_store().name) / "host"
-    _compile([*HOST_FLAGS, str(HERE / "host.cpp"), "-o", str(path), "-Wl,--no-as-needed", "-ldl", "-lm"], "host.cpp")
+    """The program that runs compiled kernels, in the folder of compiled modules; made when it is not there yet.
+
+    Raises EmulatorError without a compiler, and when the folder cannot be written, or others may write it.
+    """
+    folder = cache_folder()
+    try:
+        path = _private(Path(_store().name) if folder is None else folder) / f"host_{_host_key(compiler_command())}"
+        if read_sealed(path) is None:
+            made = Path(_store().name) / "host"
+            _compile([*HOST_FLAGS, str(HERE / "host.cpp"), "-o", str(made), *HOST_LIBRARIES], "host.cpp")
+            write_sealed(path, made.read_bytes(), mode=0o700)
+    except OSError as e:
+        raise EmulatorError(f"emulator: {folder} cannot be written, {e.strerror}; set CODEGEN_CUDA_CACHE") from e
     return path
+
+
+def _private(folder: Path) -> Path:
+    return private_folder(folder, EmulatorError, "emulator:")
+
+
+@lru_cache(maxsize=8)
+def _host_key(command: tuple[str, ...]) -> str:
+    """A name made of all that decides what the host is."""
+    texts = [path.read_text() for path in sorted(HERE.iterdir()) if path.is_file()]
+    return key_of(*command, _tool(*command, "--version"), *HOST_FLAGS, *HOST_LIBRARIES, *texts)
 
 
 def library(source: str, kernels: tuple[str, ...], dynamic_bytes: int, check: bool) -> Library:
@@ -175,8 +198,8 @@ def _tool(*command: str) -> str:
     try:
         done = run_command(command, ANSWER_SECONDS)
     except Unfinished as e:
-        raise EmulatorError(f"emulator: {command[0]} of the GNU binutils {e}") from e
-    law = "a tool of the GNU binutils must work"
+        raise EmulatorError(f"emulator: {command[0]} {e}") from e
+    law = "the compiler and the GNU binutils must work"
     require(done.code == 0, EmulatorError, f"emulator: {command[0]}", law, code=done.code)
     return done.stdout
 

@@ -62,7 +62,9 @@ CODEGEN_C_THREADS = Variable("CODEGEN_C_THREADS", "the number of threads written
 CODEGEN_C_CACHE = Variable("CODEGEN_C_CACHE", "the folder of compiled C libraries; one of the process, if unset")
 CC = Variable("CC", "the C compiler, with options; gcc, clang or cc, if unset")
 CXX = Variable("CXX", "the C++ compiler of the block emulator, with options", "g++")
-CODEGEN_CUDA_CACHE = Variable("CODEGEN_CUDA_CACHE", "the folder of compiled CUDA modules; `off` keeps nothing")
+CODEGEN_CUDA_CACHE = Variable(
+    "CODEGEN_CUDA_CACHE", "the folder of compiled CUDA modules and the emulator; `off` keeps nothing"
+)
 XDG_CACHE_HOME = Variable("XDG_CACHE_HOME", "the user's cache folder, which holds `ansor`; ~/.cache, if unset")
 XDG_DATA_DIRS = Variable(
     "XDG_DATA_DIRS", "folders whose `ansor/records` are read-only stores of records", "/usr/local/share:/usr/share"

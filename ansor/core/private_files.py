@@ -2,7 +2,7 @@
 
 What is loaded from a folder runs as the user, so whoever may write there may run code as the user: every cache of
 compiled programs, and the token of a fleet, live in folders that pass `private_folder`.  A sealed file ends in the
-digest of what stands before it; loaders of shared libraries do not look at what follows their sections.
+digest of what stands before it; loaders of programs and of shared libraries do not look at what follows their sections.
 """
 
 from __future__ import annotations
@@ -58,21 +58,22 @@ def require_private(path: Path, error: type[TeError], subject: str) -> None:
         require(held or not found.st_mode & 0o022, error, f"{subject} {path}", law, mode=mode)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, readable by this user only, that appears at once and whole.  Raises OSError."""
+def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file, for this user only, that appears at once and whole.  Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new_")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            os.fchmod(handle, mode)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
 
 
-def write_sealed(path: Path, data: bytes) -> None:
+def write_sealed(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write `data` and its digest.  Raises OSError."""
-    write_whole(path, data + _seal(data))
+    write_whole(path, data + _seal(data), mode)
 
 
 def read_sealed(path: Path) -> bytes | None:

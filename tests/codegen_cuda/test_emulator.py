@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ansor.core.private_files import read_sealed
+from codegen_cuda import emulator_build
 from codegen_cuda.emulator import run
 from codegen_cuda.emulator_report import EmulatorError
 
@@ -206,6 +211,31 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EmulatorError, match=r"g\+\+ is not on PATH; install g\+\+"):
         run(kernel("float* x", "x[t] = 41.5f;"), "k", 1, 1, [np.zeros(4, np.float32)])
+
+
+def test_the_host_is_made_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A file that is whole is taken; one that was changed is made again, and another one with other flags."""
+    made: list[Path] = []
+
+    def compiles(arguments: Sequence[str], name: str) -> None:
+        made.append(Path(arguments[arguments.index("-o") + 1]))
+        made[-1].write_bytes(b"a program")
+
+    monkeypatch.setattr(emulator_build, "_compile", compiles)
+    monkeypatch.setenv("CODEGEN_CUDA_CACHE", str(tmp_path / "kept"))
+    path = emulator_build.host()
+    assert emulator_build.host() == path and path.parent == tmp_path / "kept" and len(made) == 1
+    assert read_sealed(path) == b"a program" and os.access(path, os.X_OK)
+    path.write_bytes(path.read_bytes().replace(b"program", b"pr0gram"))
+    assert emulator_build.host() == path and read_sealed(path) == b"a program" and len(made) == 2
+    monkeypatch.setattr(emulator_build, "HOST_FLAGS", ("-O0",))
+    emulator_build._host_key.cache_clear()
+    assert emulator_build.host() != path and len(made) == 3
+    emulator_build._host_key.cache_clear()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CODEGEN_CUDA_CACHE", str(tmp_path / "file" / "below"))
+    with pytest.raises(EmulatorError, match=r"emulator: .*below cannot be written, .*; set CODEGEN_CUDA_CACHE"):
+        emulator_build.host()
 
 
 def test_what_is_read_under_a_condition_is_not_read_elsewhere() -> None:
