@@ -27,7 +27,7 @@ LACKING: dict[str, tuple[str, str]] = {
     "codegen_vs_tvm": ("", GPU), "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
     "extra_rules": ("", GPU), "fleet_gpus": ("", GPU), "launch_ways": ("", GPU), "measure_overhead": ("", GPU),
     "offline_data": ("--target cuda --log logs", GPU), "product_ladder": ("", GPU),
-    "promises": ("R4 R3", GPU), "random_search": ("", GPU), "sanitized": ("", GPU),
+    "promises": ("R4 R3", GPU), "random_search": ("", GPU), "sanitized": ("", GPU), "sanitized_products": ("", GPU),
     "search_quality": ("--logs logs --target cuda", GPU), "sliced_tiles": ("", GPU), "tensor_cores": ("", GPU),
     "tune_gpu": ("", GPU), "tune_network": ("--log log.json", GPU), "winner": ("--target cuda", GPU),
     "operators": ("", "PyTorch: it is not installed; `"), "torch_network": ("", "PyTorch: it is not installed; `"),
