@@ -14,6 +14,7 @@ from ansor.sketch.extra.micro_kernel import shapes
 from ansor.space.decisions.splits import holes
 from te_lite import ComputeDAG, Tensor
 from te_lite.interp import run
+from te_lite.state import ATTACHED, ROOT
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.ansor.test_extra_rules import compiled, programs, rule_sketches
@@ -46,6 +47,7 @@ MICRO: dict[str, Callable[[], list[Tensor]]] = {
     "many columns": lambda: matmul(29, 197, 3),
     "nhwc": lambda: benchmarks.conv2d(1, 7, 5, 3, 19, 3, 2, 1),
     "nchw": lambda: conv2d_layer(1, 5, 13, 6, 4, 3, 1, 1),
+    "padded vectors": lambda: benchmarks.conv2d(1, 7, 5, 16, 19, 3, 2, 1),
     "channels in lanes": lambda: conv2d_layer(2, 7, 5, 19, 16, 3, 2, 1),
 }
 
@@ -106,3 +108,29 @@ def test_a_panel_serves_all_pixels_that_fit_a_cache() -> None:
     batch = ComputeDAG(benchmarks.batch_matmul(4, 64, 64, 32)).init_state
     (k,) = [k for k, s in enumerate(batch.stages) if s.op.reduce_axis]
     assert all(s.blocks[0] == 1 for s in shapes(batch, k, HardwareParams(1, 32, 64, 0, 0, 0, 0, 0)))
+
+
+def test_tasks_are_equal_for_all_cores() -> None:
+    """Parts of the rows of an image, each for all of its columns; in a product what a cache holds, for few packings."""
+    state = ComputeDAG(benchmarks.conv2d(1, 56, 56, 64, 64, 3, 1, 1)).init_state
+    (k,) = [k for k, s in enumerate(state.stages) if s.op.reduce_axis]
+    for cores in (2, 4, 7, 8, 16):
+        for s in shapes(state, k, HardwareParams(cores, 32, 64, 0, 0, 0, 0, 0), by_rows=True):
+            tiles = -(-56 // s.rows)
+            tasks = -(-56 // s.blocks[1]) * -(-tiles // s.blocks[2])
+            assert -(-tasks // cores) * cores * s.blocks[1] * s.blocks[2] <= 1.15 * 56 * tiles
+    for n, least, most in ((512, 1, 1), (2048, 4, 8)):
+        state = ComputeDAG(matmul(n, n, n)).init_state
+        for s in shapes(state, 2, HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)):
+            assert least <= -(-n // (s.rows * s.blocks[0])) <= most
+
+
+def test_padding_is_computed_in_vectors_before_the_product_or_for_each_part() -> None:
+    """Where its last axis is not padded; a stage of the sketch has marked loops, so the search leaves it in place."""
+    sketches = rule_sketches(ComputeDAG(benchmarks.conv2d(1, 8, 8, 48, 32, 3, 1, 1)), "c", "micro_kernel")
+    pads = [next(s for s in sketch.stages if "pad" in s.op.name.lower()) for sketch in sketches]
+    assert [s.where for s in pads] == [ATTACHED, ROOT] * 3
+    assert all(s.iters[-1].annotation == "vectorize" for s in pads)
+    for tensors in (benchmarks.conv2d(1, 8, 8, 3, 32, 3, 1, 1), conv2d_layer(1, 8, 8, 16, 16, 3, 1, 1)):
+        for sketch in rule_sketches(ComputeDAG(tensors), "c", "micro_kernel"):
+            assert all(it.annotation == "none" for s in sketch.stages if "pad" in s.op.name.lower() for it in s.iters)

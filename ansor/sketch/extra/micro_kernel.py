@@ -38,13 +38,17 @@ from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .packed_read import panels
 from .padded_shared import axes_of, axes_read, extents_of
+from .padding import padded, paddings
 from .split_reduction import derive
 
 MOST_VECTORS, MOST_ROWS = 4, 14
 LATENCY = 8
 SHAPES = 3
-BLOCK_BYTES = 1 << 20
-TASKS_PER_CORE = 4
+BLOCK_BYTES = 4 << 20
+PACK_ROWS = 16
+"""To pack a panel takes as long as so many rows of its products, roughly."""
+UNEVEN = 8
+"""With n tasks a core, other work and slower cores cost about 1 / (n * UNEVEN) of the time."""
 TURN_STEPS = 64
 """To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
 
@@ -100,14 +104,17 @@ def _is_packable(state: State, source: int, forms: Sequence[frozenset[int]], lan
     return isinstance(state.stages[source].op, PlaceholderOp) and folds and frozenset((lane,)) in forms
 
 
-def shapes(state: State, k: int, hardware: HardwareParams) -> list[Shape]:
-    """The best shapes for stage `k`, fastest first by an estimate; none where it has no rows and columns."""
+def shapes(state: State, k: int, hardware: HardwareParams, by_rows: bool = False) -> list[Shape]:
+    """The best shapes for stage `k`, fastest first by an estimate; none where it has no rows and columns.
+
+    `by_rows`: only parts of the rows are tasks of their own, for something is computed once for all columns of each.
+    """
     op = state.stages[k].op
     if not _plain(state, k):
         return []
     size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
     extents = extents_of(op)
-    reduction = prod(extents[len(op.axis) :])
+    space, reduction = extents[: len(op.axis)], prod(extents[len(op.axis) :])
     costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
     for way in sides(state, k):
         turned = way.lane != len(op.axis) - 1
@@ -116,8 +123,8 @@ def shapes(state: State, k: int, hardware: HardwareParams) -> list[Shape]:
             costs[way, r, width] = round(whole, 2), -sums
     best = sorted(costs, key=lambda found: costs[found])[:SHAPES]
     return [
-        Shape(way.row, way.lane, r, width, _blocks(extents, len(op.axis), way, r, width, size, hardware))
-        for way, r, width in best
+        Shape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, reduction * size, hardware))
+        for way, r, w in best
     ]
 
 
@@ -153,16 +160,34 @@ def _widths(columns: int, lanes: int) -> Iterator[int]:
 
 
 def _blocks(
-    extents: list[int], space: int, way: Sides, r: int, width: int, size: int, hardware: HardwareParams
+    space: Sequence[int], way: Sides, r: int, width: int, row_bytes: int, hardware: HardwareParams
 ) -> tuple[int, ...]:
-    """As many rows of the free axes as a cache holds and leave tasks for all cores, the last axes whole."""
-    reduction, counts = prod(extents[space:]), [-(-e // r) if d == way.row else e for d, e in enumerate(extents)]
+    """Parts of the free axes, the last ones whole: no more bytes than a cache holds, many rows for each panel that is
+    packed, and the same for all cores.
+
+    Tasks are parts of the rows, and of the columns where those have a `width`.
+    """
+    counts = [-(-e // r) if d == way.row else e for d, e in enumerate(space)]
     order = [*[d for d in way.free if d != way.row], way.row]
-    fixed = prod([counts[d] for d in range(space) if d != way.lane and d not in way.free])
-    tasks = fixed * -(-extents[way.lane] // width)
-    rows = prod([extents[d] for d in order])
-    parts = max(-(-rows * reduction * size // BLOCK_BYTES), -(-TASKS_PER_CORE * hardware.num_cores // tasks))
-    blocks = [1] * space
+    fixed = prod([counts[d] for d in range(len(space)) if d != way.lane and d not in way.free])
+    tasks = fixed * (-(-space[way.lane] // width) if width else 1)
+    rows, cores = prod([space[d] for d in order]), hardware.num_cores
+
+    def time(blocks: tuple[int, ...]) -> float:
+        """That of the core with the most tasks, relative to an equal share of nothing but products."""
+        count = tasks * prod([-(-counts[d] // blocks[d]) for d in order])
+        block = prod([blocks[d] for d in order])
+        busiest = -(-count // cores) * cores * block / (tasks * prod([counts[d] for d in order]))
+        return round(busiest * (1 + PACK_ROWS / (r * block)) * (1 + cores / (UNEVEN * count)), 2)
+
+    least = -(-rows * row_bytes // BLOCK_BYTES)
+    most = max(least, -(-UNEVEN * cores // tasks))
+    return min([_parts(counts, order, parts) for parts in range(least, most + 1)], key=time)
+
+
+def _parts(counts: Sequence[int], order: Sequence[int], parts: int) -> tuple[int, ...]:
+    """How much of each axis is in one of at least so many parts, 1 of those that are not in `order`."""
+    blocks = [1] * len(counts)
     for d in order:
         most = -(-counts[d] // min(parts, counts[d]))
         whole = int(largest_divisor(counts[d], most, most))
@@ -172,27 +197,35 @@ def _blocks(
 
 
 class MicroKernel:
-    """Compute a tiled reduction in register tiles of one of its best shapes."""
+    """Compute a tiled reduction in register tiles of one of its best shapes.
+
+    `inside`: padding that it reads is computed for each part of the rows, else before.
+    """
 
     paper: ClassVar[str] = ""
     departs: ClassVar[str] = "Not in TVM."
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, inside: bool = False) -> None:
+        self.number, self.inside = number, inside
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        fits = _is_product(state, k) and len(shapes(state, k, ctx.hardware)) > self.number
+        if not _is_product(state, k) or (self.inside and not paddings(state, k, ctx.hardware)):
+            return Condition.SKIP
+        fits = len(shapes(state, k, ctx.hardware, self.inside)) > self.number
         return Condition.APPLY_AND_SKIP_REST if fits else Condition.SKIP
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
-        shape = shapes(state, k, ctx.hardware)[self.number]
+        shape = shapes(state, k, ctx.hardware, self.inside)[self.number]
+        padding = paddings(state, k, ctx.hardware)
         if fusion_target(state, k) is None:
             state = apply(state, CacheWrite(k, "local"))
         target = fusion_target(state, k)
         if target is None:
             return []
-        state, panel_at, tile_at = _tiled_output(state, target, shape)
+        state, part_at, panel_at, tile_at = _tiled_output(state, target, shape)
         state = _accumulate(state, k, target, tile_at, shape)
+        for p in padding:
+            state = padded(state, p, ctx.hardware, (target, part_at) if self.inside else None)
         return [(_packed(ctx, state, k, target, panel_at, shape.lane), k - 1)]
 
 
@@ -201,8 +234,8 @@ def _is_product(state: State, k: int) -> bool:
     return not stage.is_placeholder and bool(stage.op.reduce_axis) and needs_tiling(state, k)
 
 
-def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, int]:
-    """The output in tiles; the loops at which a panel and a tile are computed."""
+def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, int, int]:
+    """The output in tiles; the loops of a part of the rows, and at which a panel and a tile are computed."""
     roots = state.stages[target].iters
     row, column = roots[shape.row].uid, roots[shape.lane].uid
     state, (i0, i1, i2) = split(state, target, row, [shape.blocks[shape.row], shape.rows])
@@ -220,7 +253,8 @@ def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, 
     along = shape.lane == len(roots) - 1
     last = (i2.uid, j1.uid) if along else (j1.uid, i2.uid)
     state = reorder(state, target, [*outer, i0.uid, j0.uid, *inner, i1.uid, *last])
-    return annotate(state, target, j1.uid, "vectorize") if along else state, j0.uid, i1.uid
+    state = annotate(state, target, j1.uid, "vectorize") if along else state
+    return state, i0.uid, j0.uid, i1.uid
 
 
 def _accumulate(state: State, k: int, target: int, tile_at: int, shape: Shape) -> State:
@@ -253,10 +287,11 @@ def _packed(ctx: SketchContext, state: State, k: int, target: int, panel_at: int
 
 
 def micro_kernel_sketches(ctx: SketchContext) -> list[State]:
-    """On a CPU, one sketch for each of the best shapes, with panels packed where there are some."""
+    """On a CPU, one sketch for each of the best shapes and each place of padding, with panels packed where they are."""
     if ctx.target.is_gpu:
         return []
     start, last = ctx.dag.init_state, len(ctx.dag.ops) - 1
-    found = [s for n in range(SHAPES) for s in derive(ctx, (MicroKernel(n), *CPU_RULES), start, last)]
+    kernels = [MicroKernel(n, inside) for n in range(SHAPES) for inside in (True, False)]
+    found = [s for kernel in kernels for s in derive(ctx, (kernel, *CPU_RULES), start, last)]
     mine = [s for s in found if any(it.annotation == "vectorize" for stage in s.stages for it in stage.iters)]
     return list({s.steps: s for s in mine}.values())
