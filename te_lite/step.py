@@ -12,9 +12,7 @@ per candidate program, or None: a hole that is not decided yet.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -351,16 +349,24 @@ def _text(value: Any, where: str) -> str:
 def from_json(data: Any) -> Step:
     """Read one step.  Raises RecordError with the offending value when it is not one."""
     try:
-        text = json.dumps(data)
-    except (TypeError, ValueError, RecursionError) as error:
+        text = repr(data)
+    except (ValueError, RecursionError) as error:
         raise RecordError(f"step: {error}") from error
-    return _step_of(text)
+    step = _READ.get(text)
+    if step is None:
+        step = _step_of(data)
+        if len(_READ) == _MOST_READ:
+            _READ.clear()
+        _READ[text] = step
+    return step
 
 
-@lru_cache(maxsize=1 << 14)
-def _step_of(text: str) -> Step:
-    """The step of a JSON text: logs say the same few thousand steps again and again."""
-    data = json.loads(text)
+_READ: dict[str, Step] = {}
+"""Steps by what they were read of: logs say the same few thousand steps again and again."""
+_MOST_READ = 1 << 15
+
+
+def _step_of(data: Any) -> Step:
     ok = isinstance(data, list) and len(data) >= 2 and isinstance(data[0], str)
     require(ok, RecordError, "step", "a list that starts with a tag is needed", got=data)
     kind = STEP_KINDS.get(data[0])

@@ -91,7 +91,7 @@ class MeasureResult:
     def ok(self) -> bool:
         return self.error_no == MeasureErrorNo.NO_ERROR
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """The mean of `costs`, seconds."""
         return float(np.mean(self.costs))

@@ -62,6 +62,7 @@ def least_seconds(target: Target, operations: float = 0.0, written: float = 0.0)
     return max(LEAST_SECONDS, operations / rate, written / MOST_BYTES)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def least_of_computation(target: Target, dag: Computation) -> float:
     """`least_seconds` of a computation, whose operations are counted as its text says."""
     written = sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in dag.outputs)

@@ -86,8 +86,14 @@ def load_record_from_string(line: str | bytes) -> Record:
     return record_from_json(parse_line(line))
 
 
-def record_from_json(data: Any) -> Record:
-    """The record of a line's JSON value.  Raises RecordError, in one sentence, for whatever is no record."""
+Tasks = dict[TaskFacts, SearchTask]
+
+
+def record_from_json(data: Any, tasks: Tasks | None = None) -> Record:
+    """The record of a line's JSON value; its task is that of `tasks`, or added to them.
+
+    Raises RecordError, in one sentence, for whatever is no record.
+    """
     require(isinstance(data, dict), RecordError, "record", "a JSON object is needed", type=type(data).__name__)
     ok = set(data) - {"d"} == {"i", "r", "v"}
     require(ok, RecordError, "record", "the keys must be i, r, v, and perhaps d", keys=sorted(data)[:8])
@@ -98,7 +104,9 @@ def record_from_json(data: Any) -> Record:
     device = data.get("d", "")
     ok = isinstance(device, str) and len(device) <= _MAX_DEVICE
     require(ok, RecordError, "record, d", "the name of a device is a short text", got=str(device)[:40])
-    return _read_input(data["i"]), replace(read_result(data["r"]), device=device)
+    result = read_result(data["r"])
+    inp = _read_input(data["i"], {} if tasks is None else tasks)
+    return inp, replace(result, device=device) if device else result
 
 
 def _no_constant(text: str) -> Any:
@@ -124,7 +132,7 @@ def parse_line(line: str | bytes) -> Any:
         raise RecordError(f"record: is not JSON: {error}") from error
 
 
-def _read_input(data: Any) -> MeasureInput:
+def _read_input(data: Any, tasks: Tasks) -> MeasureInput:
     ok = isinstance(data, list) and len(data) == 2 and all(isinstance(x, list) for x in data)
     require(ok, RecordError, "record, i", "a task and a state are needed")
     task, state = data
@@ -134,19 +142,22 @@ def _read_input(data: Any) -> MeasureInput:
         len(state[1]) <= _MAX_STEPS, RecordError, "record, i", f"at most {_MAX_STEPS} steps are read", got=len(state[1])
     )
     steps = [from_json(s) for s in state[1]]
-    stages = sum(isinstance(s, NewStage) for s in steps)
+    stages = sum(isinstance(s, NewStage) for s in steps) if len(steps) > _MAX_NEW_STAGES else 0
     require(
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
     )
     facts = _read_task(task)
     _check_precision(steps, facts.target)
-    return MeasureInput(SearchTask.from_facts(facts), steps=steps)
+    if facts not in tasks:
+        tasks[facts] = SearchTask.from_facts(facts)
+    return MeasureInput(tasks[facts], steps=steps)
 
 
 def _check_precision(steps: Sequence[Step], target: str) -> None:
     """Steps may multiply floats in TF32, cut or in parts, where their target asks for just that."""
-    for precision, element in ELEMENTS.items():
-        found = [s.scope for s in steps if isinstance(s, SetScope) and element_of(s.scope) == element]
+    scopes = [s.scope for s in steps if isinstance(s, SetScope)]
+    for precision, element in ELEMENTS.items() if scopes else ():
+        found = [scope for scope in scopes if element_of(scope) == element]
         law = f"products in {element.name.upper()} are for targets with -precision={precision}"
         require(not found or f"-precision={precision}" in target.split(), RecordError, "record, i", law, scopes=found)
 
@@ -204,19 +215,24 @@ class RecordReader(LineReader[MeasureInput]):
     """
 
     def __init__(self, filename: PathLike) -> None:
-        super().__init__(filename, load_record_from_string, logger)
+        super().__init__(filename, self._record, logger)
+        self._tasks: Tasks = {}
         self._objections: dict[str, str] = {}
         self._skipped: Counter[tuple[str, str]] = Counter()
 
     def __iter__(self) -> Iterator[Record]:
         """All records.  Raises JournalError when the file cannot be read."""
-        self._objections, self._skipped = {}, Counter()
+        self._tasks, self._objections, self._skipped = {}, {}, Counter()
         return super().__iter__()
 
+    def _record(self, line: bytes) -> Record:
+        return record_from_json(parse_line(line), self._tasks)
+
     def comment(self, line: bytes) -> None:
-        """Learn of the workloads that the log describes."""
+        """Learn of the workloads that the log describes, which may be others under the same keys from here on."""
         learned = learn_workload(line)
         if learned is not None:
+            self._tasks.clear()
             self._objections[learned[0]] = learned[1]
 
     def belongs(self, inp: MeasureInput) -> bool:

@@ -14,6 +14,7 @@ from te_lite.errors import TeError, require
 
 from ..autotvm.log_summary import believed_text, log_summary
 from ..core.baseline import Baseline
+from ..core.collector import collector_paused
 from ..core.errors import NoRecordError, TaskError
 from ..core.hints import install
 from ..core.measure_values import MeasureInput
@@ -50,17 +51,23 @@ def write_report(logs: Sequence[PathLike], output: PathLike, workload: str | Non
     seconds.  Raises NoRecordError for logs without records or without the workload, JournalError when a file cannot be
     read or written, TaskError where jinja2 is not installed.
     """
+    with collector_paused():
+        facts = _facts(logs, workload, refresh)
+    replace_file(output, _render(facts).splitlines())
+    return len(facts["tasks"])
+
+
+def _facts(logs: Sequence[PathLike], workload: str | None, refresh: int) -> dict[str, Any]:
+    """What the template is filled with."""
     summaries = [log_summary(log) for log in logs]
     tasks = _tasks(summaries, workload)
-    facts = {
+    return {
         "logs": [_log_facts(summary) for summary in summaries],
         "tasks": [_task_facts(k, list(own.items()), len(tasks) <= SOURCES) for k, own in enumerate(tasks)],
         "overview": _overview(tasks),
         "written": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         "refresh": refresh,
     }
-    replace_file(output, _render(facts).splitlines())
-    return len(tasks)
 
 
 def _render(facts: Mapping[str, Any]) -> str:

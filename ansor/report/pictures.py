@@ -44,7 +44,8 @@ def curve_points(curve: Sequence[float | None], results: Sequence[MeasureResult]
 def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_trial: int | None = None) -> str:
     """Parallel coordinates of the programs of a structure; the last axis is the time, failed programs have none.
 
-    The thick line is the program of `best_trial` (from 1), or that of the least time where the structure has it not.
+    Their classes are `best`, `failed`, and `q0` for those of the fastest quarter, to `q3`.  The thick line is the
+    program of `best_trial` (from 1), or that of the least time where the structure has it not.
     """
     own = [results[k] for k in table.members]
     costs = [res.cost for res in own if res.ok]
@@ -55,9 +56,10 @@ def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_tria
     kept = order if len(order) <= LINES else [order[k] for k in np.linspace(0, len(order) - 1, LINES).astype(int)]
     best = next((k for k, member in enumerate(table.members) if member + 1 == best_trial), order[-1])
     kept = [*[k for k in kept if k != best], best]
+    quarters = np.quantile(costs, (0.25, 0.5, 0.75))
     rows = []
     for k in kept:
-        kind = "failed" if not own[k].ok else "best" if k == best else quarter(own[k].cost, costs)
+        kind = "failed" if not own[k].ok else "best" if k == best else f"q{np.searchsorted(quarters, own[k].cost)}"
         numbers = [*map(float, table.values[k]), own[k].cost if own[k].ok else slowest]
         rows.append((numbers, kind, f"trial {table.members[k] + 1}: {outcome_text(own[k])}"))
     columns = [
@@ -66,11 +68,6 @@ def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_tria
     ]
     time = Column("time", Scale(min(costs), slowest, True), seconds_text)
     return parallel([*columns, time], rows, "decisions and times")
-
-
-def quarter(cost: float, costs: Sequence[float]) -> str:
-    """`q0` for a program of the fastest quarter, to `q3`."""
-    return f"q{int(np.searchsorted(np.quantile(costs, (0.25, 0.5, 0.75)), cost))}"
 
 
 def roofline(roof: Roof, points: Sequence[tuple[str, Work, float]]) -> str:

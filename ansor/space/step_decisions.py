@@ -22,6 +22,8 @@ from te_lite.step import Length, Split, Step
 from .decisions.table import DECISIONS
 
 Steps = tuple[Step, ...]
+Decided = tuple[str, int, int, int]
+"""A decision: its kind, stage and loop, and how many numbers it is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,18 +44,19 @@ def held_by(step: Step) -> tuple[str, tuple[Length, ...]]:
 
 def numbers_of(steps: Steps) -> list[int] | None:
     """The columns of a program; None where a length is open."""
-    found = [number for step in steps for number in held_by(step)[1]]
-    whole = [number for number in found if isinstance(number, int)]
-    return whole if len(whole) == len(found) else None
+    return _whole([number for step in steps for number in held_by(step)[1]])
 
 
-def structure_of(steps: Steps) -> tuple[tuple[str, int, int, int], ...]:
-    """What programs with the same columns share: of each decision its kind, stage and loop, and how many numbers."""
-    held = [(step, *held_by(step)) for step in steps]
-    return tuple([
-        (kind, step.stage, step.iter if isinstance(step, Split) else 0, len(numbers))
-        for step, kind, numbers in held if numbers
-    ])  # fmt: skip
+def _whole(numbers: Sequence[Length]) -> list[int] | None:
+    whole = [number for number in numbers if isinstance(number, int)]
+    return whole if len(whole) == len(numbers) else None
+
+
+def _decision_of(step: Step) -> tuple[Decided | None, tuple[Length, ...]]:
+    """What programs with the same columns share of a step, and its numbers; None and nothing for most steps."""
+    kind, numbers = held_by(step)
+    loop = step.iter if isinstance(step, Split) else 0
+    return ((kind, step.stage, loop, len(numbers)) if numbers else None), numbers
 
 
 def names_of(dag: Computation, steps: Steps) -> tuple[str, ...]:
@@ -76,17 +79,18 @@ def decisions(dag: Computation, programs: Sequence[Steps]) -> list[Decisions]:
 
     Structures whose steps do not replay on the computation are left out, too.
     """
-    groups: dict[tuple[tuple[str, int, int, int], ...], list[int]] = {}
+    read = {id(step): _decision_of(step) for step in {id(step): step for steps in programs for step in steps}.values()}
+    groups: dict[tuple[Decided, ...], list[tuple[int, list[int]]]] = {}
     for k, steps in enumerate(programs):
-        groups.setdefault(structure_of(steps), []).append(k)
-    found = [_decisions(dag, programs, members) for members in sorted(groups.values(), key=len, reverse=True)]
-    return [table for table in found if table is not None]
+        held = [(decided, found) for decided, found in [read[id(step)] for step in steps] if decided is not None]
+        numbers = _whole([number for _, found in held for number in found])
+        if held and numbers is not None:
+            groups.setdefault(tuple([decided for decided, _ in held]), []).append((k, numbers))
+    tables = [_decisions(dag, programs, rows) for rows in sorted(groups.values(), key=len, reverse=True)]
+    return [table for table in tables if table is not None]
 
 
-def _decisions(dag: Computation, programs: Sequence[Steps], members: Sequence[int]) -> Decisions | None:
-    rows = [(k, numbers) for k in members if (numbers := numbers_of(programs[k])) is not None]
-    if not rows or not rows[0][1]:
-        return None
+def _decisions(dag: Computation, programs: Sequence[Steps], rows: Sequence[tuple[int, list[int]]]) -> Decisions | None:
     try:
         names = names_of(dag, programs[rows[0][0]])
     except TeError:
