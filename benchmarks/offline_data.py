@@ -27,7 +27,7 @@ import ansor
 from ansor.core.catalog import CATALOG
 from ansor.evolve.buckets import Row
 from ansor.evolve.neighbours import neighbours
-from ansor.measure.measurer import Batch
+from ansor.measure.batch import Batch
 from ansor.measure.pipeline import alone
 from ansor.policy.proposals import Proposals
 from ansor.policy.search_loop import begin_round, end_round

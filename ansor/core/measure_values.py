@@ -41,11 +41,31 @@ class MeasureErrorNo(IntEnum):
     REFUSED = 9
 
 
-class MeasureInput:
-    """A candidate: a task and a program for it, given as a state or as recorded steps that are replayed on demand."""
+@dataclass(frozen=True)
+class Prediction:
+    """What a search thought of a program before it was measured.
 
-    def __init__(self, task: SearchTask, state: State | None = None, steps: Sequence[Step] | None = None) -> None:
+    `score`, the higher the better, orders the programs of a `round`, which are numbered from 1 in each `run` of a
+    search; of what a log has of several runs, `run` tells them apart.
+    """
+
+    score: float
+    round: int
+    run: int = 0
+
+
+class MeasureInput:
+    """A candidate: a task and a program for it, given as a state or as recorded steps that are replayed on demand.
+
+    `prediction` is what its search thought of it, if that says so.
+    """
+
+    def __init__(
+        self, task: SearchTask, state: State | None = None, steps: Sequence[Step] | None = None,
+        prediction: Prediction | None = None,
+    ) -> None:  # fmt: skip
         self.task = task
+        self.prediction = prediction
         self.steps: tuple[Step, ...] = tuple(state.steps if state is not None else steps or ())
         if state is not None:
             self.__dict__["state"] = state
@@ -107,6 +127,25 @@ def failed(
     """
     when = int(time.time()) if timestamp is None else timestamp
     return MeasureResult((cost,), int(error_no), message, seconds, when, device)
+
+
+@dataclass
+class Spent:
+    """Where the seconds of a search went.
+
+    In `search` it chose programs and learned from results, and in `wait` it stood still until results were there.
+    Meanwhile workers were at work: `build` and `run` are added up over programs.
+    """
+
+    search: float = 0.0
+    wait: float = 0.0
+    build: float = 0.0
+    run: float = 0.0
+
+    def add(self, other: Spent) -> None:
+        """Count the seconds of another one, too."""
+        self.search, self.wait = self.search + other.search, self.wait + other.wait
+        self.build, self.run = self.build + other.build, self.run + other.run
 
 
 @dataclass(frozen=True)

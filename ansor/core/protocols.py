@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, runtime_checkable
 
 from .baseline import Baseline
-from .measure_values import BuildResult, DeviceUse, MeasureInput, MeasureResult
+from .measure_values import BuildResult, DeviceUse, MeasureInput, MeasureResult, Spent
 from .task import SearchTask
 
 
@@ -113,6 +113,22 @@ class KeepsRemarks(Protocol):
 
     def stopped(self, task: SearchTask, reason: str) -> None:
         """`reason` is a sentence."""
+
+
+@runtime_checkable
+class KeepsRounds(Protocol):
+    """A callback that also hears, after every round of a task, where its seconds went."""
+
+    def round_ended(self, task: SearchTask, spent: Spent) -> None:
+        """A round of `task` ended, and what was learnt of it."""
+
+
+@runtime_checkable
+class KeepsWeights(Protocol):
+    """A callback that also hears, before the first trial, how much each of several tasks counts."""
+
+    def weighed(self, tasks: Sequence[SearchTask], weights: Sequence[float]) -> None:
+        """`tasks[k]` counts `weights[k]` times: mostly, so often it occurs in a network."""
 
 
 @runtime_checkable

@@ -23,6 +23,7 @@ from ..core.protocols import (
     Builder,
     KeepsBaselines,
     KeepsConfirmed,
+    KeepsRounds,
     KeepsUsage,
     MeasureCallback,
     PairedRunner,
@@ -36,6 +37,7 @@ from ..records.best import best_few, load_best_record, ranked_records
 from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from .answers import built_by, compared_by, submitted
+from .batch import Batch
 from .finals import FINALISTS, Leader, finalists, near_after_all, nothing_better, order, slower_text, times_slower
 from .noise import unsteady
 from .pipeline import Pipeline
@@ -60,31 +62,6 @@ class Best:
     cost: float
     state: State
     trial: int
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Candidates under way; `results` by number, from `first` on, as far as they are known, None for one not begun.
-
-    A `baseline` is one program that nobody searched for, which is no trial.
-    """
-
-    task: SearchTask
-    policy: Any
-    inputs: tuple[MeasureInput, ...]
-    first: int
-    results: dict[int, MeasureResult | None]
-    baseline: Baseline | None = None
-
-    @property
-    def complete(self) -> bool:
-        return len(self.results) == len(self.inputs)
-
-    @property
-    def measured(self) -> list[Record]:
-        """Its candidates in order, each with its result, without those whose time was up before they began."""
-        known = [(inp, self.results.get(number)) for number, inp in enumerate(self.inputs, self.first)]
-        return [(inp, result) for inp, result in known if result is not None]
 
 
 class ProgramMeasurer:
@@ -200,12 +177,21 @@ class ProgramMeasurer:
         """
         require(batch in self._batches, MeasureError, "batch", "it was given back or dropped before", first=batch.first)
         self._say_measuring(len(batch.inputs))
+        begun = now()
         with self.closing_on_error(), self._showing(batch):
             while not batch.complete:
                 self._arrived(*self._pipeline.take())
+        batch.spent.wait += now() - begun
         self._batches.remove(batch)
         self._tell_usage()
         return [result for _, result in batch.measured]
+
+    def learnt(self, batch: Batch) -> None:
+        """Callbacks that keep it (`KeepsRounds`) hear where the seconds of a round went, whose results are told."""
+        for callback in self.callbacks:
+            if isinstance(callback, KeepsRounds):
+                with self._telling():
+                    callback.round_ended(batch.task, batch.spent)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -370,8 +356,11 @@ class ProgramMeasurer:
                 self._baseline_arrived(batch, batch.baseline, result)
             return
         batch.results[number] = result
+        built = self._pipeline.built.pop(number, 0.0)
+        batch.spent.build += built
         if result is None:
             return
+        batch.spent.run += max(0.0, result.all_cost - built)
         self._note(batch.task, batch.policy, batch.inputs[number - batch.first], result)
         if self._shown in (None, batch):
             self._show(batch, number, result)

@@ -75,11 +75,15 @@ class _Lane:
 
 
 class Pipeline:
-    """Measures candidates that are known by a number; results come as soon as they are there, in any order."""
+    """Measures candidates that are known by a number; results come as soon as they are there, in any order.
+
+    `built` has the seconds that the build of a candidate took, from when it was waited for.
+    """
 
     def __init__(self, builder: Builder, runner: Runner) -> None:
         self.builder = builder
         self.runner = runner
+        self.built: dict[int, float] = {}
         self._lane: _Lane | None = None
         self._rounds = count()
         self._places = count()
@@ -123,6 +127,7 @@ class Pipeline:
         outcome: MeasureResult | BaseException | None
         try:
             built = built_by(self.builder, job.build)
+            self.built[job.number] = built.time_cost
             outcome = None if _too_late(job.until) else run_by(self.runner, job.inp, built)
         except BaseException as error:
             outcome = error
@@ -148,6 +153,7 @@ class Pipeline:
             part, self._waiting = self._waiting[:batch], self._waiting[batch:]
             builds = [submitted(self.builder, one.inp) for one in part]
             done = [built_by(self.builder, build) for build in builds]
+            self.built.update({one.number: built.time_cost for one, built in zip(part, done, strict=True)})
             self._quiet.extend(zip(part, done, strict=True))
         one, built = self._quiet.popleft()
         return one.number, None if _too_late(one.until) else run_by(self.runner, one.inp, built)

@@ -7,11 +7,9 @@ proposal of a round is thought better, and rounds before it brought nothing, fur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
 
 from te_lite.errors import require
 
@@ -20,9 +18,7 @@ from ..core.measure_values import MeasureResult
 from ..core.protocols import KeepsRemarks
 from ..core.task import SearchTask
 from ..core.wording import counted
-from ..evolve.buckets import Row
 from ..measure.measurer import ProgramMeasurer
-from ..space.choices import Group
 from .scoring import Scores
 
 AUTO = "auto"
@@ -53,19 +49,16 @@ class Promise:
     barren_trials: int = 0
     expected: float = math.inf
 
-    def asked(
-        self, score: Callable[[Group], Scores], proposed: Iterable[Row | None], best: Sequence[Row], ratios: bool
-    ) -> None:  # fmt: skip
-        """A round was asked for; `best` is the best program that is known, if there is one.
+    def asked(self, proposed: Scores, known: Scores, ratios: bool) -> None:
+        """A round was asked for, by the scores of its programs and of the best one that is known, if there is one.
 
         Without `ratios` the scores have an order and nothing else: whatever is above the best program is hoped for.
         """
-        rows = [row for row in proposed if row is not None]
-        if not rows or not best:
+        if not len(proposed) or not len(known):
             self.expected = math.inf
             return
-        known, most = float(_scores(score, best[:1]).max()), float(_scores(score, rows).max())
-        self.expected = most / max(known, 1e-30) if ratios else math.inf if most > known else 1.0
+        most, best = float(proposed.max()), float(known.max())
+        self.expected = most / max(best, 1e-30) if ratios else math.inf if most > best else 1.0
 
     def told(self, results: Sequence[MeasureResult]) -> None:
         """A round has ended."""
@@ -83,13 +76,6 @@ class Promise:
             return ""
         last = f"the last {counted(self.barren_trials, 'trial')} brought nothing better by {GAIN:.0%}"
         return f"{last}, and the model expects nothing better"
-
-
-def _scores(score: Callable[[Group], Scores], rows: Sequence[Row]) -> Scores:
-    groups: dict[Any, list[np.ndarray[Any, np.dtype[Any]]]] = {}
-    for variant, row in rows:
-        groups.setdefault(variant, []).append(row)
-    return np.concatenate([score(Group(variant, np.stack(found))) for variant, found in groups.items()])
 
 
 def require_judge(policy: Any, early_stopping: int | str | None) -> None:

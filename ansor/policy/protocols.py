@@ -12,7 +12,7 @@ from te_lite.errors import require
 from te_lite.state import State
 
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.measure_values import MeasureInput, MeasureResult, Prediction
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 
@@ -60,6 +60,14 @@ class Announces(Protocol):
 
     def announce(self, runner: object) -> None:
         """Called before every round; the first time it may print a line."""
+
+
+@runtime_checkable
+class Predicts(Protocol):
+    """A policy that says what its model thinks of programs."""
+
+    def predicted(self, states: Sequence[State]) -> Sequence[Prediction | None]:
+        """Of programs that `ask` gave and that it was not told of, one each; None where it thinks nothing."""
 
 
 @runtime_checkable

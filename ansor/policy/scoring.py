@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,14 +94,27 @@ def weighed(scores: Scores, estimates: Scores, weight: float) -> Scores:
 def features_of(task: SearchTask, rows: Sequence[Row]) -> list[Array]:
     """The features of single programs, float32 [rows, columns] of each; those of a variant are made together."""
     hardware = task.hardware_params.completed(task.target)
+    out: dict[int, Array] = {}
+    for group, places in _by_variant(rows):
+        made = programs(group.variant, group.rows, task.target, hardware)
+        out.update(zip(places, source_of(task.target).population(made, hardware), strict=True))
+    return [out[k] for k in range(len(rows))]
+
+
+def scores_of(score: Callable[[Group], Scores], rows: Sequence[Row]) -> Scores:
+    """float64 [rows]: the scores of single programs; those of a variant are asked for together."""
+    out = np.empty(len(rows))
+    for group, places in _by_variant(rows):
+        out[places] = score(group)
+    return out
+
+
+def _by_variant(rows: Sequence[Row]) -> list[tuple[Group, list[int]]]:
+    """Programs in groups, and where in `rows` those of each are."""
     alike: dict[Variant, list[int]] = {}
     for k, (variant, _) in enumerate(rows):
         alike.setdefault(variant, []).append(k)
-    out: dict[int, Array] = {}
-    for variant, places in alike.items():
-        made = programs(variant, np.stack([rows[k][1] for k in places]), task.target, hardware)
-        out.update(zip(places, source_of(task.target).population(made, hardware), strict=True))
-    return [out[k] for k in range(len(rows))]
+    return [(Group(variant, np.stack([rows[k][1] for k in places])), places) for variant, places in alike.items()]
 
 
 def hand_features(

@@ -20,12 +20,13 @@ from te_lite.state import State
 from ..core.measure_values import MeasureInput, MeasureResult
 from ..core.task import SearchTask
 from ..core.wording import counted
-from ..measure.measurer import Batch, ProgramMeasurer
+from ..measure.batch import Batch
+from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
-from ..measure.time_limit import TimeLimit
+from ..measure.time_limit import TimeLimit, now
 from .exchange import checked_states
 from .promise import AUTO, stopped
-from .protocols import Announces, AsksAhead
+from .protocols import Announces, AsksAhead, Predicts
 from .search_failure import SearchFailed, reporting
 
 FIRST_ROUND = 32
@@ -98,21 +99,29 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
     task.
     """
     measurer.display.phase(f"choosing {counted(num_measure, 'program')} to measure")
+    begun = now()
     with reporting(task, policy, "ask"):
         if isinstance(policy, Announces):
             policy.announce(measurer.runner)
-        states = policy.ask(num_measure)
-    checked = checked_states(policy, task, states, num_measure)
-    return measurer.start(task, policy, [MeasureInput(task, state) for state in checked])
+        states = checked_states(policy, task, policy.ask(num_measure), num_measure)
+        expected = policy.predicted(states) if isinstance(policy, Predicts) else [None] * len(states)
+    inputs = [MeasureInput(task, state, prediction=one) for state, one in zip(states, expected, strict=True)]
+    seconds = now() - begun
+    batch = measurer.start(task, policy, inputs)
+    batch.spent.search += seconds
+    return batch
 
 
 def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:
     """Wait for the results of a round, and tell the policy.  Raises SearchFailed, which has the results."""
     results = measurer.finish(batch)
+    begun = now()
     try:
         if results:
             with reporting(batch.task, policy, "tell"):
                 policy.tell([inp for inp, _ in batch.measured], results)
+            batch.spent.search += now() - begun
+            measurer.learnt(batch)
     except SearchFailed as failure:
         failure.results = results
         raise

@@ -23,7 +23,7 @@ from ..core.checks import require_part, require_whole
 from ..core.collector import collector_paused
 from ..core.errors import PartError, TaskError
 from ..core.layout_option import LayoutRewriteOption
-from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.measure_values import MeasureInput, MeasureResult, Prediction
 from ..core.options import SketchOptions
 from ..core.parts import asking, called
 from ..core.registry import entry_of, search_parts
@@ -39,15 +39,16 @@ from ..measure.measurer import ProgramMeasurer
 from ..records.lines import Record, believed_records
 from ..records.of_task import is_of
 from ..sketch import PreloadCustomSketchRule, generate_sketches
-from ..sketch.extra import EXTRA_RULES, extra_rules, extra_sketches
+from ..sketch.extra import extra_rules, extra_sketches
 from .callbacks import PreloadMeasuredStates, init_callbacks
 from .description import Uses
 from .exchange import require_told
 from .promise import Promise
 from .proposals import Measured, Picked, Proposals
-from .scoring import Scorer, beside, hand_features, unmeasured
+from .scoring import Scorer, Scores, beside, hand_features, scores_of, unmeasured
 from .search_loop import one_round, search_loop
 from .similar import Similar, Start
+from .sketch_params import DEFAULT_PARAMS, checked_params
 
 RANDOM_ROUNDS_AHEAD = 8
 PRIOR_TRIALS = 64
@@ -72,37 +73,7 @@ class SketchPolicy:
     Raises TaskError for an unknown parameter, one of the wrong type or out of its range, and a negative seed.
     """
 
-    DEFAULT_PARAMS: Mapping[str, Any] = {
-        "eps_greedy": 0.05,
-        "retry_search_one_round_on_empty": 1,
-        "sample_init_min_population": 50,
-        "sample_init_use_measured_ratio": 0.2,
-        "evolutionary_search_population": 2048,
-        "evolutionary_search_num_iters": 4,
-        "evolutionary_search_mutation_prob": 0.85,
-        "evolutionary_search_crossover_prob": 0.3,
-        "cpu_multi_level_tiling_structure": "SSRSRS",
-        "gpu_multi_level_tiling_structure": "SSSRRSRS",
-        "max_innermost_split_factor": 64,
-        "max_innermost_reduce_factor": 1024,
-        "max_vectorize_size": 64,
-        "max_padding": 0.125,
-        "disable_change_compute_location": 0,
-        "extra_sketch_rules": ",".join(EXTRA_RULES),
-    }
-
-    RANGES: Mapping[str, tuple[float, float]] = {
-        "eps_greedy": (0, 1),
-        "retry_search_one_round_on_empty": (0, math.inf),
-        "sample_init_min_population": (1, math.inf),
-        "sample_init_use_measured_ratio": (0, 1),
-        "evolutionary_search_population": (1, math.inf),
-        "evolutionary_search_num_iters": (0, math.inf),
-        "evolutionary_search_mutation_prob": (0, 1),
-        "evolutionary_search_crossover_prob": (0, 1),
-        "max_padding": (0, 1),
-        "disable_change_compute_location": (0, 1),
-    }
+    DEFAULT_PARAMS = DEFAULT_PARAMS
 
     def __init__(
         self,
@@ -125,7 +96,7 @@ class SketchPolicy:
         self.seed = chosen_seed("SketchPolicy", seed)
         self.rng = np.random.default_rng(self.seed)
         self.cost_model: CostModel = XGBModel(seed=self.seed) if program_cost_model is None else program_cost_model
-        self.params = self._checked(params or {})
+        self.params = checked_params(self.DEFAULT_PARAMS, params or {})
         self.options = SketchOptions(**{f: self.params[f] for f in SketchOptions.__dataclass_fields__})
         self.verbose = verbose
         self.mutations = None if mutations is None else checked(mutations)
@@ -140,7 +111,8 @@ class SketchPolicy:
         self._proposals: Proposals | None = None
         self._extra: dict[str, list[State]] = {}
         self._announced = self._began = False
-        self._rows: dict[tuple[Step, ...], Row] = {}
+        self._asked: dict[tuple[Step, ...], tuple[Row, Prediction | None]] = {}
+        self._rounds = 0
         self._similar = Similar()
         self._start: Start | None = None
         given = init_callbacks(init_search_callbacks)
@@ -151,21 +123,6 @@ class SketchPolicy:
         for callback in given:
             if not isinstance(callback, PreloadCustomSketchRule):
                 callback.prepare(self)
-
-    def _checked(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        law = "params must be a mapping of names to values"
-        require(isinstance(params, Mapping), TaskError, "SketchPolicy", law, got=params)
-        for name, value in params.items():
-            if name not in self.DEFAULT_PARAMS:
-                raise TaskError(f"SketchPolicy: unknown parameter {name!r}, known: {', '.join(self.DEFAULT_PARAMS)}")
-            wanted = type(self.DEFAULT_PARAMS[name])
-            if type(value) is not wanted:
-                raise TaskError(f"SketchPolicy: parameter {name!r} must be of type {wanted.__name__}, got {value!r}")
-            least, most = self.RANGES.get(name, (-math.inf, math.inf))
-            law = f"parameter {name!r} must be at least {least}" + (f" and at most {most}" if most < math.inf else "")
-            require(name not in self.RANGES or least <= value <= most, TaskError, "SketchPolicy", law, value=value)
-        extra_rules(params.get("extra_sketch_rules", ""))
-        return {**self.DEFAULT_PARAMS, **params}
 
     @property
     def search_task(self) -> SearchTask:
@@ -258,15 +215,24 @@ class SketchPolicy:
     def ask(self, n: int) -> list[State]:
         """Up to `n` programs to measure next; none when the space is used up.  Raises TaskError for no integer."""
         require_whole(TaskError, "SketchPolicy.ask", n=n)
-        self._began = True
+        self._began, self._rounds = True, self._rounds + 1
         with collector_paused():
-            picked = self._picked(self.proposals, n) if n else []
-        self._rows.update({state.steps: row for state, row in picked})
+            picked, scores = self._picked(self.proposals, n) if n else ([], np.empty(0))
+        for (state, row), score in zip(picked, scores.tolist(), strict=True):
+            prediction = Prediction(score, self._rounds) if math.isfinite(score) else None
+            self._asked[state.steps] = row, prediction
         return [state for state, _ in picked]
 
-    def _picked(self, proposals: Proposals, n: int) -> list[Picked]:
+    def predicted(self, states: Sequence[State]) -> list[Prediction | None]:
+        """What the model thought of programs that were asked for, and of which nothing was told yet."""
+        found = [self._asked.get(state.steps) for state in states]
+        return [None if one is None else one[1] for one in found]
+
+    def _picked(self, proposals: Proposals, n: int) -> tuple[list[Picked], Scores]:
+        """Up to `n` programs, and their scores, NaN where nothing has an opinion of them."""
         if self._learns_nothing:
-            return proposals.random(n)
+            picked = proposals.random(n)
+            return picked, np.full(len(picked), np.nan)
         with asking(PART, self.cost_model, "ready"):
             known = is_ready(self.cost_model)
         chance = int(self.params["eps_greedy"] * n) if known else n // 2
@@ -277,9 +243,12 @@ class SketchPolicy:
         picked += proposals.firsts(n // 2, score) if known else []
         picked += proposals.evolved(max(0, n - chance - len(picked)), score, elites)
         picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
-        ratios = scores_throughput(self.cost_model)
-        self.promise.asked(score, [row for _, row in picked] if known else [], self._elites(), ratios)
-        return picked + proposals.random(n - len(picked))
+        liked = len(picked) if known else 0
+        picked += proposals.random(n - len(picked))
+        scores = scores_of(score, [row for _, row in picked])
+        best = scores_of(score, self._elites()[: int(liked > 0)])
+        self.promise.asked(scores[:liked], best, scores_throughput(self.cost_model))
+        return picked, scores
 
     @property
     def _prior(self) -> float:
@@ -339,9 +308,8 @@ class SketchPolicy:
         """Where the programs lie in the space."""
         rows: list[Row | None] = []
         for inp, res in zip(inputs, results, strict=True):
-            row = self._rows.pop(inp.steps, None)
-            if row is None:
-                row = self.proposals.remember(inp.state)
+            known = self._asked.pop(inp.steps, None)
+            row = self.proposals.remember(inp.state) if known is None else known[0]
             rows.append(row)
             if res.ok:
                 self.measured.append(Measured(res.cost, inp.steps, row))
@@ -371,7 +339,7 @@ class SketchPolicy:
 
     def choice(self) -> State | None:
         """The program that the model likes best of those that were not measured; it may still be proposed."""
-        return next((state for state, _ in self._picked(self.proposals.to_look_at(), 1)), None)
+        return next((state for state, _ in self._picked(self.proposals.to_look_at(), 1)[0]), None)
 
     def continue_from(self, filename: Path, records: Sequence[Record]) -> None:
         """Go on where a log stops, and learn from it, unless the policy has begun or was given a log already."""

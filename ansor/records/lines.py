@@ -39,14 +39,15 @@ from te_lite.step import (
 )
 
 from ..core.errors import TaskError
-from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult
+from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult, Prediction
 from ..core.target import ELEMENTS
 from ..core.task import HARDWARE_FIELDS, SearchTask, TaskFacts
 from ..core.workloads import key_text
 from .belief import Believed, Judge, is_program, least_of_computation, least_seconds
 from .files import LineReader, Pair, PathLike
 from .journal import append_lines
-from .notes import learn_workload
+from .notes import RUN, learn_workload
+from .rounds import read_prediction
 
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
@@ -217,19 +218,30 @@ class RecordReader(LineReader[MeasureInput]):
     def __init__(self, filename: PathLike) -> None:
         super().__init__(filename, self._record, logger)
         self._tasks: Tasks = {}
+        self._runs = 0
+        self._prediction: Prediction | None = None
         self._objections: dict[str, str] = {}
         self._skipped: Counter[tuple[str, str]] = Counter()
 
     def __iter__(self) -> Iterator[Record]:
         """All records.  Raises JournalError when the file cannot be read."""
         self._tasks, self._objections, self._skipped = {}, {}, Counter()
+        self._runs, self._prediction = 0, None
         return super().__iter__()
 
     def _record(self, line: bytes) -> Record:
-        return record_from_json(parse_line(line), self._tasks)
+        prediction, self._prediction = self._prediction, None
+        inp, res = record_from_json(parse_line(line), self._tasks)
+        inp.prediction = prediction
+        return inp, res
 
     def comment(self, line: bytes) -> None:
-        """Learn of the workloads that the log describes, which may be others under the same keys from here on."""
+        """Learn of the workloads that the log describes, which may be others under the same keys from here on.
+
+        What was predicted of a program comes right before its record.
+        """
+        self._runs += line.startswith(RUN.encode())
+        self._prediction = read_prediction(line, self._runs)
         learned = learn_workload(line)
         if learned is not None:
             self._tasks.clear()

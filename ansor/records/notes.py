@@ -5,6 +5,9 @@
     # untuned {"record": {...}}                                         as trial 0 of a run (`baselines.py`)
     # default {"record": {...}}                                         beside it
     # failed {"record": {...}, "reason": ...}                           before the first of a kind (`failures.py`)
+    # predicted {"score": ..., "round": ...}                           right before a record (`rounds.py`)
+    # round {"key": ..., "target": ..., "search": ...}                 after the records of a round (`rounds.py`)
+    # network {"tasks": [...]}                                         before the records of a run (`network.py`)
     # stopped {"key": ..., "target": ..., "reason": ...}               where a search ended early of itself
     # confirm {"turns": [...]}                                          after the last record of a run (`confirmed.py`)
 
@@ -19,7 +22,7 @@ import json
 import platform
 import shlex
 import sys
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -36,10 +39,12 @@ from ..core.workloads import offer_computation
 
 WORKLOAD, RUN, UNTUNED, DEFAULT = "# workload ", "# run ", "# untuned ", "# default "
 FAILED, CONFIRM, STOPPED = "# failed ", "# confirm ", "# stopped "
-KINDS = (WORKLOAD, RUN, UNTUNED, DEFAULT, FAILED, CONFIRM, STOPPED)
+PREDICTED, ROUND, NETWORK = "# predicted ", "# round ", "# network "
+KINDS = (WORKLOAD, RUN, UNTUNED, DEFAULT, FAILED, CONFIRM, STOPPED, PREDICTED, ROUND, NETWORK)
 MOST_CHARACTERS = (1 << 20) - 1
 """What a line of a log may have; a computation that needs more is left out."""
 MOST_REASON = 500
+MOST_NUMBER = 1e300
 
 
 @runtime_checkable
@@ -82,13 +87,18 @@ def stopped_line(task: SearchTask, reason: str) -> str:
 
 def read_stopped(line: bytes) -> tuple[tuple[str, str], str] | None:
     """Which workload a `# stopped` line is about (`lines.workload_of`), and its reason; None for other lines."""
-    note = read_note(line)
-    data = note[1] if note is not None and note[0] == STOPPED else {}
+    data = read_kind(line, STOPPED)
     key, target, reason = [data.get(part) for part in ("key", "target", "reason")]
-    if not (isinstance(key, str) and isinstance(target, str) and isinstance(reason, str)):
+    workload = workload_named(key, target)
+    return (workload, printable(reason, MOST_REASON)) if workload and isinstance(reason, str) else None
+
+
+def workload_named(key: Any, target: Any) -> tuple[str, str] | None:
+    """The workload (`lines.workload_of`) that a line names by its key and target; None where it names none."""
+    if not (isinstance(key, str) and isinstance(target, str)):
         return None
     try:
-        return (Target.recorded(target).key, key), printable(reason, MOST_REASON)
+        return Target.recorded(target).key, key
     except TeError:
         return None
 
@@ -102,12 +112,24 @@ def read_note(line: bytes) -> tuple[str, dict[str, Any]] | None:
     """`(one of KINDS, what it says)`; None for any other comment, and for one that cannot be read."""
     for kind in KINDS:
         if line.startswith(kind.encode()):
-            try:
-                data = json.loads(line[len(kind) :])
-            except (ValueError, RecursionError):
-                return None
-            return (kind, data) if isinstance(data, dict) else None
+            return (kind, data) if (data := read_kind(line, kind)) else None
     return None
+
+
+def read_kind(line: bytes, kind: str) -> dict[str, Any]:
+    """What a comment of one of KINDS says; nothing for any other line, and for one that cannot be read."""
+    if not line.startswith(kind.encode()):
+        return {}
+    try:
+        data = json.loads(line[len(kind) :])
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def is_number(value: Any, least: float = -MOST_NUMBER) -> TypeGuard[float]:
+    """Whether what a comment says is a finite number, of at least `least`."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= MOST_NUMBER
 
 
 def learn_workload(line: bytes) -> tuple[str, str] | None:
@@ -115,10 +137,8 @@ def learn_workload(line: bytes) -> tuple[str, str] | None:
 
     Gives the key, and how the computation that is registered for it here differs; nothing where it does not.
     """
-    note = read_note(line)
-    if note is None or note[0] != WORKLOAD:
-        return None
-    key, name, text, data = [note[1].get(part) for part in ("key", "name", "text", "dag")]
+    note = read_kind(line, WORKLOAD)
+    key, name, text, data = [note.get(part) for part in ("key", "name", "text", "dag")]
     if not (isinstance(key, str) and isinstance(name, str) and isinstance(text, str) and isinstance(data, dict)):
         return None
     return key, offer_computation(key, name[:200], lambda: _computation(data), json.dumps(data))

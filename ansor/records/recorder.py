@@ -12,7 +12,7 @@ from te_lite.errors import require
 from ..core.baseline import Baseline
 from ..core.errors import JournalError, TaskError
 from ..core.file_names import path_of
-from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult
+from ..core.measure_values import DeviceUse, MeasureInput, MeasureResult, Spent
 from ..core.task import SearchTask
 from .baselines import baseline_line
 from .confirmed import confirm_line
@@ -20,7 +20,9 @@ from .failures import Kind, failure_line, kind_of
 from .files import PathLike
 from .journal import append_lines, ensure_writable, require_log, scan_lines
 from .lines import dump_record_to_string
+from .network import network_line
 from .notes import learn_workload, run_line, stopped_line, workload_line
+from .rounds import prediction_line, round_line
 
 
 def _lines_of(log: Path) -> Iterator[tuple[int, bytes | None]]:
@@ -42,6 +44,7 @@ class RecordToFile:
         self._begun = False
         self._told: set[Kind] = set()
         self._described: dict[str, str] | None = None
+        self._weights: list[str] = []
 
     def check(self, tasks: Iterable[SearchTask]) -> None:
         """Raises TaskError for a task whose key stands for another computation in the log."""
@@ -58,12 +61,15 @@ class RecordToFile:
         return self._described
 
     def callback(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        lines = [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)]
+        lines: list[str] = []
+        for inp, res in zip(inputs, results, strict=True):
+            lines += [] if inp.prediction is None else [prediction_line(inp.prediction)]
+            lines.append(dump_record_to_string(inp, res))
         append_lines(self.filename, [*self._notes(policy, inputs), *self._reasons(inputs, results), *lines])
 
     def _notes(self, policy: Any, inputs: Sequence[MeasureInput]) -> list[str]:
         """The lines to write before records: on the run once, on each workload that the log does not describe yet."""
-        notes = [] if self._begun else [run_line(policy)]
+        notes = [] if self._begun else [run_line(policy), *self._weights]
         self._begun, known = True, self._known()
         for task in {inp.task.workload_key: inp.task for inp in inputs}.values():
             if known.get(task.workload_key, "none") != "":
@@ -84,6 +90,23 @@ class RecordToFile:
     def usage(self, uses: Sequence[DeviceUse]) -> None:
         """Append a comment line on what each device did so far; readers skip it."""
         append_lines(self.filename, [f"# devices {json.dumps([use.to_json() for use in uses])}"])
+
+    def weighed(self, tasks: Sequence[SearchTask], weights: Sequence[float]) -> None:
+        """Let a comment line on how much each task counts come before the first record (`network.py`)."""
+        line = network_line("", tasks, weights)
+        self._weights = [] if line is None else [line]
+
+    def network_ran(
+        self, name: str, tasks: Sequence[SearchTask], weights: Sequence[float], seconds: Sequence[float],
+        others: float, runs: Sequence[float],
+    ) -> None:  # fmt: skip
+        """Append a comment line on a network that was compiled and ran (`network.py`)."""
+        line = network_line(name, tasks, weights, seconds, others, runs)
+        append_lines(self.filename, [] if line is None else [line])
+
+    def round_ended(self, task: SearchTask, spent: Spent) -> None:
+        """Append a comment line on where the seconds of a round went (`rounds.py`)."""
+        append_lines(self.filename, [round_line(task, spent)])
 
     def baseline(self, policy: Any, which: Baseline, inp: MeasureInput, result: MeasureResult) -> None:
         """Append a comment line on a program that nobody searched for (`baselines.py`)."""

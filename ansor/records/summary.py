@@ -16,7 +16,7 @@ from te_lite.step import Step
 
 from ..core.baseline import Baseline
 from ..core.catalog import CATALOG
-from ..core.measure_values import MeasureInput, MeasureResult
+from ..core.measure_values import MeasureInput, MeasureResult, Spent
 from ..core.task import SearchTask
 from .baselines import Program, baseline_among, program_of, read_baseline
 from .belief import Believed, Judge
@@ -26,7 +26,9 @@ from .failures import cause, read_failure
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, least_of, workload_of
-from .notes import RUN, read_note, read_stopped
+from .network import NetworkNote, network_after, read_network
+from .notes import PREDICTED, RUN, read_note, read_stopped
+from .rounds import read_round
 
 Steps = tuple[Step, ...]
 
@@ -42,7 +44,7 @@ class TaskSummary:
     baselines it is, if it is one, `turns_trial` the number, from 1, of its first trial, if it has one; `reasons` why
     the first failure of each cause was one; `stopped` why the last search that ended early of itself did.  `ranked`
     are the programs that worked, each once, in the order in which the log is believed; `in_turns` all figures of those
-    that were last timed in turns.
+    that were last timed in turns.  `spent` is where the seconds of its rounds went, None where no round says so.
     """
 
     title: str
@@ -64,6 +66,7 @@ class TaskSummary:
     ranked: dict[Steps, Record] = field(default_factory=dict)
     in_turns: dict[Steps, tuple[float, ...]] = field(default_factory=dict)
     unsearched: dict[Steps, Baseline] = field(default_factory=dict)
+    spent: Spent | None = None
 
     @property
     def untuned(self) -> float | None:
@@ -142,6 +145,7 @@ class LogSummary:
     tasks: dict[tuple[str, str], TaskSummary]
     runs: list[dict[str, Any]]
     complaint: str
+    network: NetworkNote | None = None
 
     @property
     def trials(self) -> int:
@@ -175,13 +179,13 @@ def summary_of(filename: PathLike) -> LogSummary:
     judge = Judge(workload_of, least_of, lambda inp: None)
     records = Believed(reader.measured, judge, str(filename), logger)
     tasks = _by_task(records)
-    runs = _add_notes(Path(filename), tasks)
+    runs, network = _add_notes(Path(filename), tasks)
     for pairs in (settled, reader.outranked):
         _add_ranked(Believed(best_first(pairs), judge, str(filename), None), tasks)
     for key, last in reader.confirmations.items():
         if key in tasks:
             tasks[key].in_turns = {inp.steps: res.costs for inp, res in last.turns}
-    return LogSummary(str(filename), tasks, runs, reader.complaint() or records.complaint())
+    return LogSummary(str(filename), tasks, runs, reader.complaint() or records.complaint(), network)
 
 
 def _by_task(records: Iterable[Record]) -> dict[tuple[str, str], TaskSummary]:
@@ -210,10 +214,18 @@ def _of_task(task: SearchTask) -> TaskSummary:
     return TaskSummary(task.title, names_of(task), str(task.target), flops, task)
 
 
-def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[dict[str, Any]]:
-    """Let tasks have what the comment lines of a log say of them; gives the runs that wrote the log."""
-    runs, known = [], dict[Program, Baseline]()
+def _add_notes(
+    log: Path, tasks: Mapping[tuple[str, str], TaskSummary]
+) -> tuple[list[dict[str, Any]], NetworkNote | None]:  # fmt: skip
+    """Let tasks have what the comment lines of a log say of them; gives the runs that wrote it, and the network."""
+    runs, known, network = [], dict[Program, Baseline](), None
     for line in [line for _, line in scan_lines(log) if line is not None and line[:1] == b"#"]:
+        if line.startswith(PREDICTED.encode()):
+            continue
+        network = network_after(network, read_network(line))
+        if (ended := read_round(line)) and (task := tasks.get(ended[0])):
+            task.spent = task.spent or Spent()
+            task.spent.add(ended[1])
         note, baseline, turns, failure = read_note(line), read_baseline(line), read_turns(line), read_failure(line)
         if note is not None and note[0] == RUN:
             runs.append(note[1])
@@ -230,4 +242,4 @@ def _add_notes(log: Path, tasks: Mapping[tuple[str, str], TaskSummary]) -> list[
             task.reasons.setdefault(cause(failure[0][1].error_no), failure[1])
         if (stop := read_stopped(line)) and (task := tasks.get(stop[0])):
             task.stopped = stop[1]
-    return runs
+    return runs, network

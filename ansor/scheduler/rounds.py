@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..core.task import SearchTask
-from ..measure.measurer import Batch, ProgramMeasurer
+from ..measure.batch import Batch
+from ..measure.measurer import ProgramMeasurer
 from ..measure.pipeline import alone
 from ..policy.baselines import start_baselines
 from ..policy.exchange import checked_round, searching

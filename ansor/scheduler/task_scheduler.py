@@ -18,6 +18,7 @@ from te_lite.errors import require
 
 from ..core.backends import backend
 from ..core.errors import BudgetError, TaskError
+from ..core.protocols import KeepsWeights
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
@@ -86,6 +87,7 @@ class TaskScheduler:
         require(strategy in names, TaskError, "TaskScheduler", f"strategy is one of {names}", strategy=strategy)
         self.strategy = strategy
         self.own_objective = objective_func is not None
+        self.task_weights = None if task_weights is None else tuple(task_weights)
         self.objective_func = _objective(len(self.tasks), task_weights, objective_func)
         self.params = GradientParams(alpha, beta, backward_window_size)
         self.load_model_file = load_model_file
@@ -220,6 +222,7 @@ class TaskScheduler:
             del records
             require_measurable(runner, self.tasks)
             measurer = ProgramMeasurer(builder, runner, options.hearers(runner), options.verbose)
+            self._tell_weights(measurer.callbacks)
             measurer.begin()
             with measurer.closing_on_error():
                 say_if_noisy(options, kinds, measurer.display)
@@ -243,6 +246,12 @@ class TaskScheduler:
         self._early_stopping = None if isinstance(given, str) else given
         self._patience = patience
         self._over = self._is_over()
+
+    def _tell_weights(self, callbacks: Sequence[Any]) -> None:
+        """Callbacks that keep them (`KeepsWeights`) hear how much each task counts."""
+        for callback in callbacks:
+            if self.task_weights is not None and isinstance(callback, KeepsWeights):
+                callback.weighed(self.tasks, self.task_weights)
 
     def _tune_all(self, rounds: Rounds) -> None:
         """Begin and end rounds; one that finds nothing new to measure ends before another one is begun."""

@@ -22,6 +22,7 @@ from ansor.core.task import SearchTask
 from ansor.core.wording import counted
 from ansor.measure.noise import unsteady
 from ansor.policy.search_failure import SearchFailed
+from ansor.records.recorder import RecordToFile
 from te_lite.errors import require
 
 from ..compiler.extract import extract_tasks
@@ -78,7 +79,7 @@ def tune_network(args: argparse.Namespace) -> int:
     say("Check...")
     print(f"{network.name}: {check(module, network, np.random.default_rng(seed))}")
     say("Evaluate inference time cost...")
-    _evaluate(module, tasks, weights, log)
+    _evaluate(network.name, module, tasks, weights, log)
     if args.export is not None:
         module.module.library.export(args.export)
     for failure in failures:
@@ -122,10 +123,16 @@ def _tune(
         )  # fmt: skip
 
 
-def _evaluate(module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], log: Path) -> None:
-    """Print how long a run takes, and what each task takes of it."""
+def _evaluate(
+    name: str, module: GraphModule, tasks: Sequence[SearchTask], weights: Sequence[int], log: Path
+) -> None:  # fmt: skip
+    """Print how long a run takes, and what each task takes of it; the log gets a line on that."""
     result = module.benchmark(repeat=REPEAT, min_repeat_ms=MIN_REPEAT_MS)
     print(result)
     if doubt := unsteady([result.results], "so that the time of a run is not to be trusted"):
         print(doubt)
-    print(times_text(network_times(module, tasks, weights, progress(log, tasks), result.median)))
+    times = network_times(module, tasks, weights, progress(log, tasks), result.median)
+    print(times_text(times))
+    if log.is_file():
+        seconds, others = [one.measured for one in times.tasks], sum(times.others.values())
+        RecordToFile(log).network_ran(name, tasks, weights, seconds, others, result.results)
