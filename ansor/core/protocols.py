@@ -124,6 +124,14 @@ class KeepsRounds(Protocol):
 
 
 @runtime_checkable
+class KeepsDevice(Protocol):
+    """A callback that also hears, before the first trial, which device of this machine runs the programs."""
+
+    def runs_here(self, device: int) -> None:
+        """The number of the device, of the target of the programs; of several, which are of one model, the first."""
+
+
+@runtime_checkable
 class KeepsWeights(Protocol):
     """A callback that also hears, before the first trial, how much each of several tasks counts."""
 

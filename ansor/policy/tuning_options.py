@@ -10,7 +10,7 @@ from te_lite.errors import require
 
 from ..core.checks import require_part
 from ..core.errors import PartError, TaskError
-from ..core.protocols import BringsBuilder, Builder, MeasureCallback, Runner, is_elsewhere
+from ..core.protocols import BringsBuilder, Builder, KeepsDevice, MeasureCallback, Runner, is_elsewhere
 from ..core.registry import entry_of, search_parts
 from ..measure.local import LocalBuilder, LocalRunner
 from ..measure.time_limit import run_seconds
@@ -70,8 +70,16 @@ class TuningOptions:
         self.measure_callbacks = callbacks_with("callback", "measure_callbacks", measure_callbacks, (MeasureCallback,))
 
     def hearers(self, runner: Runner) -> tuple[MeasureCallback, ...]:
-        """The callbacks, and the store of records, which keeps what is confirmed on a device of this machine."""
-        return (*self.measure_callbacks, *([store_of(runner)] if isinstance(runner, LocalRunner) else []))
+        """The callbacks, and the store of records, which keeps what is confirmed on a device of this machine.
+
+        Callbacks that keep it (`KeepsDevice`) hear which device that is.
+        """
+        if not isinstance(runner, LocalRunner):
+            return self.measure_callbacks
+        for callback in self.measure_callbacks:
+            if isinstance(callback, KeepsDevice):
+                callback.runs_here(first_device(runner))
+        return (*self.measure_callbacks, store_of(runner))
 
     @contextmanager
     def measuring(self, kinds: Iterable[str]) -> Iterator[tuple[Builder, Runner]]:
@@ -98,8 +106,12 @@ class TuningOptions:
 
 def store_of(runner: LocalRunner) -> RecordToStore:
     """The store of what is confirmed by a runner, whose devices are of one model."""
-    first = runner.devices[0] if isinstance(runner.devices, tuple) else runner.device
-    return RecordToStore(first, runner.enable_cpu_cache_flush)
+    return RecordToStore(first_device(runner), runner.enable_cpu_cache_flush)
+
+
+def first_device(runner: LocalRunner) -> int:
+    """The number of the device that a runner drives, or of the first of them."""
+    return runner.devices[0] if isinstance(runner.devices, tuple) else runner.device
 
 
 def usual_runner(kind: str, devices: Any = None, time_limit: float | None = None) -> Runner:

@@ -61,11 +61,8 @@ def read_network(line: bytes) -> NetworkNote | None:
         return None
     weights, seconds = dict[Workload, float](), dict[Workload, float]()
     for row in rows:
-        workload, weight, taken = (
-            workload_named(row.get("key"), row.get("target")),
-            row.get("weight"),
-            row.get("seconds"),
-        )
+        workload = workload_named(row.get("key"), row.get("target"))
+        weight, taken = row.get("weight"), row.get("seconds")
         if workload is not None and is_number(weight, 0):
             weights[workload] = float(weight)
             seconds |= {workload: float(taken)} if is_number(taken, 0) else {}

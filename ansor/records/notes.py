@@ -22,6 +22,7 @@ import json
 import platform
 import shlex
 import sys
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -73,11 +74,14 @@ def line_of_computation(key: str, name: str, dag: ComputeDAG) -> str | None:
     return line if len(line) <= MOST_CHARACTERS else None
 
 
-def run_line(source: Any) -> str:
-    """The line on the run of this process, with the seed of its policy or tuner, if that has one."""
+def run_line(source: Any, place: Mapping[str, str] | None = None) -> str:
+    """The line on the run of this process, with the seed of its policy or tuner, if that has one.
+
+    `place` has what programs run on and are compiled with, as far as that is known: `device`, `compiler`.
+    """
     versions = {"ansor": version_of("ansor"), "python": platform.python_version(), "numpy": np.__version__}
     seed = source.seed if isinstance(source, HasSeed) else None
-    return RUN + json.dumps({"command": shlex.join(sys.argv), "seed": seed, "versions": versions})
+    return RUN + json.dumps({"command": shlex.join(sys.argv), "seed": seed, "versions": versions, **(place or {})})
 
 
 def stopped_line(task: SearchTask, reason: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from te_lite.errors import require
+from te_lite.errors import TeError, require
 
+from ..core.backends import backend
 from ..core.baseline import Baseline
 from ..core.errors import JournalError, TaskError
 from ..core.file_names import path_of
@@ -45,6 +46,7 @@ class RecordToFile:
         self._told: set[Kind] = set()
         self._described: dict[str, str] | None = None
         self._weights: list[str] = []
+        self._device: int | None = None
 
     def check(self, tasks: Iterable[SearchTask]) -> None:
         """Raises TaskError for a task whose key stands for another computation in the log."""
@@ -69,13 +71,25 @@ class RecordToFile:
 
     def _notes(self, policy: Any, inputs: Sequence[MeasureInput]) -> list[str]:
         """The lines to write before records: on the run once, on each workload that the log does not describe yet."""
-        notes = [] if self._begun else [run_line(policy), *self._weights]
+        notes = [] if self._begun else [run_line(policy, self._place(inputs)), *self._weights]
         self._begun, known = True, self._known()
         for task in {inp.task.workload_key: inp.task for inp in inputs}.values():
             if known.get(task.workload_key, "none") != "":
                 known[task.workload_key] = ""
                 notes += [line for line in [workload_line(task)] if line is not None]
         return notes
+
+    def _place(self, inputs: Sequence[MeasureInput]) -> dict[str, str]:
+        """What the programs run on and are compiled with, as far as that is known here."""
+        if self._device is None:
+            return {}
+        target = inputs[0].task.target
+        has = backend(target.kind.name)
+        try:
+            device = has.described_device(str(target), self._device)
+            return {"device": device, "compiler": has.described_compiler(str(target))}
+        except TeError:
+            return {}
 
     def _reasons(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> list[str]:
         """The lines on failures of a kind of which this run has told none (`failures.py`)."""
@@ -90,6 +104,10 @@ class RecordToFile:
     def usage(self, uses: Sequence[DeviceUse]) -> None:
         """Append a comment line on what each device did so far; readers skip it."""
         append_lines(self.filename, [f"# devices {json.dumps([use.to_json() for use in uses])}"])
+
+    def runs_here(self, device: int) -> None:
+        """Let the line on the run say what its device is."""
+        self._device = device
 
     def weighed(self, tasks: Sequence[SearchTask], weights: Sequence[float]) -> None:
         """Let a comment line on how much each task counts come before the first record (`network.py`)."""

@@ -28,8 +28,9 @@ def read_prediction(line: bytes, run: int) -> Prediction | None:
     """The prediction of a line in the `run`-th run of a log; None for other lines, and for one that is none."""
     data = read_kind(line, PREDICTED)
     score, number = data.get("score"), data.get("round")
-    whole = is_number(number) and isinstance(number, int)
-    return Prediction(float(score), int(number), run) if whole and is_number(score) else None
+    if is_number(score) and is_number(number, 0) and isinstance(number, int):
+        return Prediction(float(score), number, run)
+    return None
 
 
 def round_line(task: SearchTask, spent: Spent) -> str:

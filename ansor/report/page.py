@@ -17,15 +17,23 @@ from ..core.baseline import Baseline
 from ..core.collector import collector_paused
 from ..core.errors import NoRecordError, TaskError
 from ..core.hints import install
-from ..core.measure_values import MeasureInput
-from ..measure.progress import cost_text, rate_text, seconds_text, spread_text
+from ..core.measure_values import MeasureInput, Spent
+from ..measure.progress import cost_text, spread_text
 from ..records.files import PathLike
 from ..records.journal import replace_file
 from ..records.summary import LogSummary, TaskSummary, is_one_of
 from ..space.step_decisions import decisions
 from .curves import active_seconds
-from .pictures import best_so_far, curve_points, decision_lines, roofline
-from .roofline import Roof, Work, roof_of, work_of
+from .overview import Own, overview
+from .pictures import (
+    accuracy_by_round,
+    best_so_far,
+    curve_points,
+    decision_lines,
+    expected_and_measured,
+    where_time_went,
+)  # fmt: skip
+from .predictions import rounds_of
 
 SHOWN = 2
 """Structures whose decisions are drawn for a task."""
@@ -63,8 +71,9 @@ def _facts(logs: Sequence[PathLike], workload: str | None, refresh: int) -> dict
     tasks = _tasks(summaries, workload)
     return {
         "logs": [_log_facts(summary) for summary in summaries],
-        "tasks": [_task_facts(k, list(own.items()), len(tasks) <= SOURCES) for k, own in enumerate(tasks)],
-        "overview": _overview(tasks),
+        "tasks": [_task_facts(k, list(own.items()), len(tasks) <= SOURCES) for k, own in enumerate(tasks.values())],
+        "overview": overview(tasks, next((one.network for one in summaries if one.network is not None), None)),
+        "spent": where_time_went({Path(one.name).name: found for one in summaries if (found := _spent(one))}),
         "written": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         "refresh": refresh,
     }
@@ -83,12 +92,17 @@ def _render(facts: Mapping[str, Any]) -> str:
     return str(environment.from_string(text).render(**facts))
 
 
-Own = dict[str, TaskSummary]
-"""The records of one task by the name of the log."""
+def _spent(summary: LogSummary) -> Spent | None:
+    """Where the seconds of a log went; None where no round of it says so."""
+    found = [one.spent for one in summary.tasks.values() if one.spent is not None]
+    total = Spent()
+    for spent in found:
+        total.add(spent)
+    return total if found else None
 
 
-def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> list[Own]:
-    found: dict[tuple[str, str], Own] = {}
+def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> dict[tuple[str, str], Own]:
+    found: dict[tuple[str, str], dict[str, TaskSummary]] = {}
     for summary in summaries:
         require(summary.tasks, NoRecordError, summary.name, "holds no record")
         for key, task in summary.tasks.items():
@@ -97,7 +111,7 @@ def _tasks(summaries: Sequence[LogSummary], workload: str | None) -> list[Own]:
     names = ", ".join(dict.fromkeys([t.names[0] for s in summaries for t in s.tasks.values()]))
     law = f"is in none of the logs; their workloads are {names}"
     require(found, NoRecordError, f"workload {workload!r}", law)
-    return list(found.values())
+    return {key: own for key, own in found.items()}
 
 
 def _log_facts(summary: LogSummary) -> dict[str, Any]:
@@ -105,9 +119,13 @@ def _log_facts(summary: LogSummary) -> dict[str, Any]:
     wall = active_seconds(times)[-1]
     devices = sorted({res.device for task in summary.tasks.values() for res in task.results if res.device})
     runs = [
-        {"command": str(run.get("command")), "seed": str(run.get("seed")), "versions": _versions(run.get("versions"))}
+        {
+            "command": str(run.get("command")), "seed": str(run.get("seed")),
+            "versions": _versions(run.get("versions")),
+            "place": "; ".join([str(run[part]) for part in ("device", "compiler") if part in run]),
+        }
         for run in summary.runs
-    ]
+    ]  # fmt: skip
     return {
         "name": Path(summary.name).name, "trials": summary.trials, "tasks": len(summary.tasks),
         "measured": f"{summary.seconds:.0f} s", "wall": f"{wall:.0f} s",
@@ -120,63 +138,6 @@ def _versions(data: Any) -> str:
     return ", ".join(f"{name} {version}" for name, version in data.items()) if isinstance(data, dict) else ""
 
 
-def _overview(tasks: Sequence[Own]) -> dict[str, Any]:
-    """The table of all tasks, and the roofline of those that share a machine."""
-    bests = [_best(own) for own in tasks]
-    total = sum(seconds for seconds in bests if seconds is not None)
-    rows = []
-    for k, (own, seconds) in enumerate(zip(tasks, bests, strict=True)):
-        first = next(iter(own.values()))
-        rows.append({
-            "anchor": f"task{k}", "name": first.names[0], "trials": sum(len(one.curve) for one in own.values()),
-            "best": _best_text(own),
-            "rate": "" if seconds is None else _rate(first, seconds),
-            "share": 0 if seconds is None or not total else 100 * seconds / total,
-            "untuned": _against(own, seconds), "failed": sum(sum(one.failures.values()) for one in own.values()),
-        })  # fmt: skip
-    untuned = any(row["untuned"] for row in rows)
-    total_text = seconds_text(total) if total else ""
-    return {"rows": rows, "total": total_text, "untuned": untuned, "roofline": _roofline(tasks, bests)}
-
-
-def _best(own: Own) -> float | None:
-    found = [one.settled for one in own.values() if one.settled is not None]
-    return min(found, default=None)
-
-
-def _best_text(own: Own) -> str:
-    """The least time by which one of the logs is believed, and how far its figures reach where they are known."""
-    found = [(one.settled, one) for one in own.values() if one.settled is not None]
-    seconds, one = min(found, key=lambda pair: pair[0], default=(0.0, None))
-    if one is None:
-        return "none"
-    return spread_text(one.turns) if one.turns and one.confirmed == seconds else seconds_text(seconds)
-
-
-def _against(own: Own, best: float | None) -> str:
-    untuned = [one.untuned_settled for one in own.values()]
-    known = [seconds for seconds in untuned if seconds is not None]
-    return f"{min(known) / best:.2f}" if known and best else ""
-
-
-def _rate(one: TaskSummary, seconds: float) -> str:
-    return "" if one.flops is None else rate_text(one.flops, seconds)
-
-
-def _roofline(tasks: Sequence[Own], bests: Sequence[float | None]) -> str:
-    found: list[tuple[str, Work, float]] = []
-    roofs: list[Roof] = []
-    for own, seconds in zip(tasks, bests, strict=True):
-        one = next(iter(own.values()))
-        if one.task is None or seconds is None:
-            continue
-        work, roof = work_of(one.task), roof_of(one.task)
-        if work is not None and roof is not None:
-            found.append((one.names[0], work, seconds))
-            roofs.append(roof)
-    return roofline(roofs[0], found) if found and len(set(roofs)) == 1 else ""
-
-
 def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -> dict[str, Any]:
     _, first = own[0]
     by_trials, by_seconds, failed = {}, {}, list[float]()
@@ -184,6 +145,7 @@ def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -
         by_trials[Path(name).name], by_seconds[Path(name).name] = curve_points(one.curve, one.results)
         failed = failed or [float(n) for n, res in enumerate(one.results, 1) if not res.ok]
     untuned = min([one.untuned for _, one in own if one.untuned is not None], default=None)
+    rounds = {Path(name).name: found for name, one in own if (found := rounds_of(one))}
     return {
         "anchor": f"task{k}", "title": first.title, "target": first.target,
         "logs": [_standing(name, one) for name, one in own],
@@ -191,6 +153,7 @@ def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -
         "by_seconds": best_so_far(by_seconds, "seconds at work", (), untuned),
         "reasons": [(cause, why) for cause, why in first.reasons.items() if cause in first.failures],
         "stopped": [(Path(name).name, one.stopped) for name, one in own if one.stopped],
+        "expected": expected_and_measured(next(iter(rounds.values()), [])), "accuracy": accuracy_by_round(rounds),
         "decisions": _decision_facts(first), "programs": _programs(first, sources),
     }  # fmt: skip
 
@@ -201,6 +164,7 @@ def _standing(name: str, one: TaskSummary) -> dict[str, str]:
         "name": Path(name).name, "trials": str(len(one.curve)), "failed": failures or "none",
         "best": _found_text(one),
         "turns": spread_text(one.turns) if one.turns else "", "seconds": f"{one.seconds:.1f} s",
+        "spent": "" if one.spent is None else f"{one.spent.search:.1f} s, {one.spent.wait:.1f} s",
         "untuned": cost_text(one.baselines[Baseline.UNTUNED]) if Baseline.UNTUNED in one.baselines else "",
     }  # fmt: skip
 

@@ -1,19 +1,27 @@
-"""The pictures of a report: best so far over trials and seconds, the decisions, the roofline."""
+"""The pictures of a report: best so far, the decisions, what was expected, where the time went, the roofline."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from ..core.measure_values import MeasureResult
+from ..core.measure_values import MeasureResult, Spent
 from ..measure.progress import outcome_text, seconds_text
+from ..records.failures import cause
 from ..space.step_decisions import Decisions
 from .curves import Points, active_seconds, steps_of
+from .predictions import Round
 from .roofline import Roof, Work
 from .scale import Scale, spanning
-from .svg import Chart, Column, Dot, Line, parallel
+from .svg import DASHES, Bar, Chart, Column, Dot, Line, Row, parallel, stacked
 
+Value = TypeVar("Value")
+CROSSES, DOTS = 400, 800
+"""Failures of a curve, and programs beside what was expected of them, of which more are not drawn."""
 LINES = 240
 """Programs that are drawn of one structure: the best of them, and others at equal distances down to the worst."""
 
@@ -31,8 +39,14 @@ def best_so_far(curves: Mapping[str, Points], x_name: str, failures: Sequence[fl
     ]
     if goal:
         chart.lines.append(Line("untuned", [(x.low, goal), (x.high, goal)], 2))
-    chart.dots = [Dot(at, chart.y.low, f"failed: {at:g}", cross=True) for at in failures]
+    chart.dots = [Dot(at, chart.y.low, f"failed: {at:g}", cross=True) for at in sampled(failures, CROSSES)]
     return chart.svg(f"best time so far over {x_name}")
+
+
+def sampled(values: Sequence[Value], most: int) -> list[Value]:
+    """At most so many of some values, at equal distances."""
+    places = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
+    return [values[k] for k in places]
 
 
 def curve_points(curve: Sequence[float | None], results: Sequence[MeasureResult]) -> tuple[Points, Points]:
@@ -57,17 +71,69 @@ def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_tria
     best = next((k for k, member in enumerate(table.members) if member + 1 == best_trial), order[-1])
     kept = [*[k for k in kept if k != best], best]
     quarters = np.quantile(costs, (0.25, 0.5, 0.75))
+    failures = Counter([cause(res.error_no) for res in own if not res.ok]).most_common()
+    styles = {name: 1 + n % (len(DASHES) - 1) for n, (name, _) in enumerate(failures)}
     rows = []
     for k in kept:
-        kind = "failed" if not own[k].ok else "best" if k == best else f"q{np.searchsorted(quarters, own[k].cost)}"
         numbers = [*map(float, table.values[k]), own[k].cost if own[k].ok else slowest]
-        rows.append((numbers, kind, f"trial {table.members[k] + 1}: {outcome_text(own[k])}"))
+        title = f"trial {table.members[k] + 1}: {outcome_text(own[k])}"
+        kind = "best" if k == best else f"q{np.searchsorted(quarters, own[k].cost)}"
+        failed = Row(numbers, "failed", title, styles.get(cause(own[k].error_no), 0))
+        rows.append(Row(numbers, kind, title) if own[k].ok else failed)
     columns = [
         Column(name, spanning(list(map(float, values)), log=bool(values.min() > 0)))
         for name, values in zip(table.names, table.values.T, strict=True)
     ]
     time = Column("time", Scale(min(costs), slowest, True), seconds_text)
-    return parallel([*columns, time], rows, "decisions and times")
+    legend = [("the best program", Row((), "best", "")), ("the fastest quarter of them", Row((), "q0", ""))]
+    legend += [(f"failed: {count} {name}", Row((), "failed", "", styles[name])) for name, count in failures]
+    return parallel([*columns, time], rows, "decisions and times", legend)
+
+
+def expected_and_measured(rounds: Sequence[Round]) -> str:
+    """A dot for each program: the seconds that its search expected across, those that it took upwards."""
+    pairs = [(found.number, *pair) for found in rounds for pair in found.expected()]
+    if not pairs:
+        return ""
+    scale = spanning([seconds for *_, seconds in pairs], True, 1.1)
+    chart = Chart(scale, scale, "expected", "measured", x_text=seconds_text, y_text=seconds_text)
+    chart.lines = [Line("as expected", [(scale.low, scale.low), (scale.high, scale.high)], 2)]
+    chart.dots = [
+        Dot(guess, seconds, f"trial {trial}, round {number}: {seconds_text(seconds)}", small=True)
+        for number, trial, guess, seconds in sampled(pairs, DOTS)
+    ]
+    return chart.svg("expected and measured times")
+
+
+def accuracy_by_round(logs: Mapping[str, Sequence[Round]]) -> str:
+    """For each log the share of pairs in the right order, over its rounds; a dotted line is that of guessing."""
+    found = {name: [(float(one.number), one.accuracy()) for one in rounds] for name, rounds in logs.items()}
+    known = {name: [point for point in points if math.isfinite(point[1])] for name, points in found.items()}
+    points = [point for line in known.values() for point in line]
+    if not points:
+        return ""
+    x = Scale(1, max(2.0, *[at for at, _ in points]))
+    chart = Chart(x, Scale(0, 1), "round", "pairs in order", _whole, "{:.0%}".format)
+    chart.lines = [Line("guessing", [(x.low, 0.5), (x.high, 0.5)], 2)]
+    for k, (name, line) in enumerate(known.items()):
+        chart.lines.append(Line(name if len(known) > 1 else "", line, (0, 1, 3)[k % 3]))
+    chart.dots = [Dot(at, share, f"round {at:g}: {share:.0%}", small=True) for at, share in sampled(points, DOTS)]
+    return chart.svg("share of pairs in the right order, by round")
+
+
+def _whole(number: float) -> str:
+    return f"{number:g}" if number == int(number) else ""
+
+
+def where_time_went(logs: Mapping[str, Spent]) -> str:
+    """For each log a bar of the seconds of its search, and one of those of the workers, on one scale."""
+    bars = []
+    for name, spent in logs.items():
+        head = f"{name}: " if len(logs) > 1 else ""
+        search = f"{head}the search chose and learned for {spent.search:.1f} s, and waited for {spent.wait:.1f} s"
+        workers = f"{head}workers built for {spent.build:.1f} s and ran for {spent.run:.1f} s, added up over programs"
+        bars += [Bar(search, (spent.search, spent.wait)), Bar(workers, (spent.build, spent.run))]
+    return stacked(bars, "where the time went") if bars else ""
 
 
 def roofline(roof: Roof, points: Sequence[tuple[str, Work, float]]) -> str:

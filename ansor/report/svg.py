@@ -37,12 +37,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    """A marked point: a circle, or a `cross`."""
+    """A marked point: a circle, a `small` one where there are many, or a `cross`."""
 
     x: float
     y: float
     title: str
     cross: bool = False
+    small: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,8 @@ class Chart:
         title = f"<title>{escape(dot.title)}</title>"
         if dot.cross:
             return f'<path class="cross" d="M{x - 4} {y - 4}l8 8m0 -8l-8 8">{title}</path>'
-        return f'<circle class="dot" cx="{x}" cy="{y}" r="4.5">{title}</circle>'
+        kind, radius = ("dot small", 2.5) if dot.small else ("dot", 4.5)
+        return f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}">{title}</circle>'
 
     def _legend(self) -> list[str]:
         parts, right = list[str](), WIDTH - RIGHT - 8
@@ -128,14 +130,28 @@ class Column:
     text: Text = "{:g}".format
 
 
-def parallel(columns: Sequence[Column], rows: Sequence[tuple[Sequence[float], str, str]], label: str) -> str:
-    """Parallel coordinates: an axis for each column, a line for each row, which is its numbers, class and title."""
+@dataclass(frozen=True)
+class Row:
+    """A line of parallel coordinates: a number for each column; `style` decides its dashes."""
+
+    numbers: Sequence[float]
+    kind: str
+    title: str
+    style: int = 0
+
+
+def parallel(columns: Sequence[Column], rows: Sequence[Row], label: str, legend: Sequence[tuple[str, Row]]) -> str:
+    """Parallel coordinates: an axis for each column, a line for each row; below, what the lines of a `legend` are."""
     gap, left, top, bottom = 76, 40, 124, 350
     parts = []
-    for numbers, kind, title in rows:
-        places = [column.scale.place(number) for column, number in zip(columns, numbers, strict=True)]
+    for row in rows:
+        places = [column.scale.place(number) for column, number in zip(columns, row.numbers, strict=True)]
         points = [(left + gap * k, round(bottom - place * (bottom - top), 1)) for k, place in enumerate(places)]
-        parts.append(polyline(f"line {kind}", points, title))
+        parts.append(polyline(f"line {row.kind}", points, row.title, row.style))
+    for k, (name, row) in enumerate(legend):
+        y = bottom + 36 + 18 * k
+        parts.append(polyline(f"line {row.kind}", [(left - 20, y - 4), (left + 20, y - 4)], "", row.style))
+        parts.append(text(left + 28, y, name))
     for k, column in enumerate(columns):
         x, scale, name = left + gap * k, column.scale, shortened(column.name)
         parts += [rule("axis", x, top, x, bottom), text(x, bottom + 15, column.text(scale.low), "middle")]
@@ -143,7 +159,28 @@ def parallel(columns: Sequence[Column], rows: Sequence[tuple[Sequence[float], st
         title = f"<title>{escape(column.name)}</title>"
         parts.append(f'<text transform="translate({x + 4} {top - 22}) rotate(-35)">{title}{escape(name)}</text>')
     width = left + gap * len(columns) + left
-    return _picture(width, bottom + 22, label, parts, width)
+    return _picture(width, bottom + 22 + 18 * len(legend), label, parts, width)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of parts, one behind the other, and what it says above them."""
+
+    name: str
+    parts: Sequence[float]
+
+
+def stacked(bars: Sequence[Bar], label: str) -> str:
+    """Bars below each other on one scale; the parts of a bar are of the classes `p0`, `p1`, ..."""
+    longest, parts = max([sum(bar.parts) for bar in bars] + [1e-300]), []
+    for k, bar in enumerate(bars):
+        x, y = 1.0, 40 * k + 20
+        parts.append(text(1, y - 6, bar.name))
+        for n, value in enumerate(bar.parts):
+            width = round(value / longest * (WIDTH - 2), 1)
+            parts.append(f'<rect class="part p{n}" x="{x:.1f}" y="{y}" width="{width}" height="13"/>')
+            x += width
+    return _picture(WIDTH, 40 * len(bars), label, parts)
 
 
 def shortened(name: str) -> str:
