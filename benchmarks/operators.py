@@ -64,6 +64,7 @@ from codegen_cuda.module import Pointer, open_device
 from te_lite import ComputeDAG, Tensor
 
 ROUNDS = {"cuda": 25, "c": 7}
+MODES = ("eager", "compile")
 SLICE = 0.3
 TOLERANCE, COARSE = 1e-4, 2e-3
 """How far a result may be from that in float64: of float32, and where factors or results are rounded to 10 bits."""
@@ -160,14 +161,14 @@ class Sides:
         right = self.errors[name] <= self.tolerance
         assert right, f"{name}: the result differs from that in float64 by {self.errors[name]:.1e}"
 
-    def add_library(self, library: Library, inputs: Sequence[Any]) -> None:
+    def add_library(self, library: Library, inputs: Sequence[Any], modes: Sequence[str] = MODES) -> None:
         """PyTorch's operator, eager and compiled, in each memory format; a variant that is not compiled is left out.
 
         On the CPU NumPy's is a variant, too, where it has the operator.
         """
         self.torch.compiler.reset()
         stored = pytorch.in_formats(self.torch, library.enter(*inputs))
-        for mode, (layout, tensors) in product(("eager", "compile"), stored.items()):
+        for mode, (layout, tensors) in product(modes, stored.items()):
             name = f"{mode} {layout}".strip()
             call = library.call if mode == "eager" else self.torch.compile(library.call, dynamic=False)
             run = partial(call, *tensors)

@@ -1,13 +1,16 @@
 """The experiments of Ansor's paper, one command each: curves with confidence bands, a table, a figure.
 
     python -m benchmarks.study ablation|operators|subgraphs|networks|cost-model [--device offline|c|cuda] [--seeds 10]
-        [--trials N] [--out DIR] [--variant FILE.py:NAME ...] [--networks NAME ...] [--data FILE ...] [--json FILE]
+        [--trials N] [--out DIR] [--variant FILE.py:NAME ...] [--usual NAME ...] [--cases PATTERN ...]
+        [--networks NAME ...] [--data FILE ...] [--time-limit S] [--table] [--json FILE]
 
 On `offline`, the default, searches choose among programs that were measured before (`data/`; docs/offline.md): nothing
 is compiled.  There are `ablation` (Figure 7) and `cost-model` (Figure 11; the metrics are TenSet's).  On `c` and `cuda`
 all but `cost-model` are run on this machine, which takes hours: `operators` (Figure 6), `subgraphs` (Figure 8),
-`networks` with and without the task scheduler (Figures 9 and 10).  Every run is kept in DIR, and a study that was
-stopped goes on.  A variant of your own is a class or function in a file (`study_variants.py` has ours).
+`networks` with and without the task scheduler (Figures 9 and 10).  Where PyTorch is installed, single tasks are timed
+in turns with its operators.  Every run is kept in DIR, and a study that was stopped, by hand or after `--time-limit`
+seconds, goes on; `--table` shows what is kept and measures nothing.  A variant of your own is a class or function in a
+file (`study_variants.py` has ours); `--usual` chooses among ours, `--cases 'C2D*'` among the cases.
 
 A curve is the speed of the best program so far relative to the best of all runs of its task (offline: of all programs),
 averaged over the tasks; bands are 95 % intervals of the mean over seeds, from a bootstrap.
@@ -17,25 +20,34 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import ansor
 from ansor.cli.contests import contests
 from ansor.cli.searchers import matrices_in
 from ansor.core.errors import TaskError
+from ansor.core.hardware import host_cores
+from ansor.core.target import Target
 from ansor.cost_model.metrics import pairwise_accuracy, top_k_peak
 from ansor.offline.contest import Run
 from ansor.offline.matrix import Matrix, load_matrix
 from ansor.records.journal import append_lines
 from ansor.report.scale import Scale
 from ansor.report.svg import Band, Chart, Line
-from benchmarks import report
+from benchmarks import pytorch, report
 from benchmarks.cost_model import model_of
-from benchmarks.study_live import STRATEGIES, cases, scheduled, searched
+from benchmarks.study_beside import TORCH, bars, beside, by_operator, relative_speeds
+from benchmarks.study_live import STRATEGIES, cases, latencies, scheduled, searched
+from benchmarks.study_live import Run as LiveRun
 from benchmarks.study_variants import LIVE, MODELS, OFFLINE
+from relay_lite.tuning.tune_network import network_runner
 from te_lite.errors import require
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,6 +58,10 @@ BATCH = 16
 RESAMPLES = 1000
 TOLD = (64, 256, 750)
 """Programs that a model of costs is trained on."""
+BARS = ("operators", "subgraphs")
+BESIDE = ("ablation", *BARS)
+"""Studies of single tasks that are timed beside PyTorch's operators."""
+MACHINE = ("machine",)
 Runs = dict[str, dict[str, list[Run]]]
 """By variant and task, a run for each seed."""
 
@@ -94,26 +110,59 @@ def offline_runs(kept: Kept, variants: Sequence[str], files: Sequence[Path], opt
     return out
 
 
-def live_runs(kept: Kept, variants: Mapping[str, Callable[[Any, int], Any]], options: argparse.Namespace) -> Runs:
-    """Searches on this machine; the best of a task is that of all runs."""
+def run_live(kept: Kept, variants: Mapping[str, Any], options: argparse.Namespace) -> None:
+    """Searches on this machine, all cases of a seed before the next seed, until the time is up."""
+    end = time.monotonic() + options.time_limit
     logs = Path(options.out) / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    seconds: dict[str, dict[str, list[Array]]] = {variant: {} for variant in variants}
-    for case in cases(options.study, options.device, options.networks):
-        for seed in range(options.seeds):
-            for variant, make in variants.items():
-                log = logs / f"{options.study}_{options.device}_{case.name}_{Path(variant).name}_{seed}.json"
-                run = searched if variant not in STRATEGIES else scheduled
-                how: Any = variant if variant in STRATEGIES else make
-                key = (variant, case.name, seed, options.trials)
-                found = kept.get(key, lambda: run(case, how, seed, options.trials, log).tolist())  # noqa: B023
-                seconds[variant].setdefault(case.name, []).append(np.array(found))
-                print(f"{case.name} {variant} seed {seed}: {1e6 * min(found):.1f} us", flush=True)
-    best = {
-        task: min(float(run.min()) for by_task in seconds.values() for run in by_task[task])
-        for task in next(iter(seconds.values()))
-    }
-    return {v: {t: [Run(run, best[t]) for run in runs] for t, runs in found.items()} for v, found in seconds.items()}
+    found = cases(options.study, options.device, options.networks, options.cases)
+    name = f"{options.study}_{options.device}"
+    with closing(ansor.LocalBuilder()) as builder, closing(runner_of(options)) as runner:
+        for seed, case, variant in product(range(options.seeds), found, variants):
+            key, left = (variant, case.name, seed, options.trials), end - time.monotonic()
+            if key not in kept.runs and left > 0:
+                log = logs / f"{name}_{case.name}_{Path(variant).name}_{seed}.json"
+                run = LiveRun(case, seed, options.trials, log, left if left < np.inf else None, builder, runner)
+                if len(latencies(log, case)) < options.trials:
+                    scheduled(run, variant) if variant in STRATEGIES else searched(run, variants[variant])
+                keep(kept, key, latencies(log, case)[: options.trials])
+    for case in found if options.study in BESIDE and pytorch.available() else []:
+        log = logs / f"{name}_{case.name}_{next(iter(variants))}_0.json"
+        if log.exists():
+            kept.get((TORCH, case.name), lambda: beside(case, log))  # noqa: B023
+
+
+def keep(kept: Kept, key: tuple[Any, ...], seconds: Array) -> None:
+    """Say how a run ended, and write it down where it is through."""
+    variant, case, seed, trials = key
+    if len(seconds) == trials:
+        kept.put(key, seconds.tolist())
+    said = f"{len(seconds)} of {trials} trials, {1e6 * seconds.min(initial=np.inf):.1f} us"
+    print(f"{case} {variant} seed {seed}: {said}", flush=True)
+
+
+def runner_of(options: argparse.Namespace) -> Any:
+    """What measures: programs of networks as they run there, others with their data in the caches."""
+    return network_runner(Target(options.device)) if options.study == "networks" else ansor.LocalRunner()
+
+
+def live_runs(kept: Kept, variants: Sequence[str], options: argparse.Namespace) -> Runs:
+    """What is kept of the searches on a device: the cases that all variants are through with for the first seed, and
+    the seeds that are through for all of these; the best of a task is that of all runs."""
+    through: dict[int, set[str]] = {s: set() for s in range(options.seeds)}
+    for key in kept.runs:
+        if (
+            len(key) == 4
+            and key[2] in through
+            and all((v, key[1], key[2], options.trials) in kept.runs for v in variants)
+        ):
+            through[key[2]].add(key[1])
+    tasks = [name for name in dict.fromkeys(key[1] for key in kept.runs if len(key) == 4) if name in through[0]]
+    require(tasks, TaskError, f"study {options.study}", "no case is through yet", out=options.out)
+    seeds = [seed for seed, names in sorted(through.items()) if names >= through[0]]
+    found = {v: {t: [np.array(kept.runs[v, t, s, options.trials]) for s in seeds] for t in tasks} for v in variants}
+    best = {t: min(float(run.min()) for by_task in found.values() for run in by_task[t]) for t in tasks}
+    return {v: {t: [Run(run, best[t]) for run in runs] for t, runs in by_task.items()} for v, by_task in found.items()}
 
 
 # ----------------------------------------------------------------------------------------------- statistics
@@ -134,8 +183,15 @@ def qualities(runs: Mapping[str, Sequence[Run]]) -> Array:
     return mean
 
 
+def save(figure: str, options: argparse.Namespace) -> None:
+    """Write a figure into the folder of the study."""
+    file = Path(options.out) / f"{options.study}_{options.device}.svg"
+    file.write_text(figure)
+    print(f"figure: {file}")
+
+
 def show(runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
-    """Print the table, write the figure, and give the figures."""
+    """Print the table of the curves, write their figure, and give the figures."""
     rng = np.random.default_rng(0)
     bands = {variant: band(qualities(found), rng) for variant, found in runs.items()}
     trials = next(iter(bands.values())).shape[1]
@@ -150,15 +206,36 @@ def show(runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
         at = range(1, trials + 1)
         chart.bands.append(Band(list(zip(at, curves[1], curves[2], strict=True))))
         chart.lines.append(Line(Path(variant).name, list(zip(at, curves[0], strict=True)), k))
-    picture = Path(options.out) / f"{options.study}_{options.device}.svg"
-    picture.write_text(chart.picture(f"{options.study} on {options.device}"))
-    print(f"figure: {picture}")
+    save(chart.picture(f"{options.study} on {options.device}"), options)
     by_task = {
         variant: {task: float(np.mean([run.quality[-1] for run in found])) for task, found in tasks.items()}
         for variant, tasks in runs.items()
     }
     means = {v: {n: [float(x[n - 1]) for x in curves] for n in points} for v, curves in bands.items()}
     return {"after trials": means, "at the end, by task": by_task}
+
+
+def show_live(kept: Kept, runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
+    """The same of searches on a device, with the microseconds of each task; operators are drawn as bars."""
+    seeds = len(next(iter(next(iter(runs.values())).values())))
+    names = [Path(variant).name for variant in runs]
+    print(f"means over {seeds} seeds")
+    us = {
+        task: {name: 1e6 * float(np.mean([run.seconds.min() for run in runs[v][task]]))
+               for name, v in zip(names, runs, strict=True)}
+        for task in next(iter(runs.values()))
+    }  # fmt: skip
+    turns = {task: kept.runs.get((TORCH, task)) for task in us}
+    in_turns = {task: {name: 1e6 * s for name, s in found.items()} for task, found in turns.items() if found}
+    rows = [[task, *of.values(), *in_turns.get(task, {"ours": "", TORCH: ""}).values()] for task, of in us.items()]
+    report.table(rows, ["us", *names, f"{names[0]} in turns with", TORCH])
+    figures = {"seeds through": seeds, "best us, by task": us, "us in turns, by task": in_turns}
+    if options.study not in BARS:
+        return {**figures, **show(runs, options)}
+    groups = by_operator(relative_speeds(us, in_turns))
+    report.table([[title, *of.values()] for title, of in groups.items()], ["speed", *next(iter(groups.values()))])
+    save(bars(groups, f"{options.study} on {options.device}", "speed, of the best of each task"), options)
+    return {**figures, "speed, by operator": groups}
 
 
 # ------------------------------------------------------------------------------------------------- accuracy
@@ -213,8 +290,14 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--trials", type=int, help=f"of each run (default: {TRIALS})")
     p.add_argument("--out", default="study", help="the folder of runs, logs and figures")
     p.add_argument("--variant", nargs="+", default=[], metavar="FILE.py:NAME", help="variants of your own, too")
+    text = "our variants that are run (default: all that there are for the study)"
+    p.add_argument("--usual", nargs="+", metavar="NAME", help=text)
+    p.add_argument("--cases", nargs="+", default=["*"], metavar="PATTERN", help="of single tasks: which (default: all)")
     p.add_argument("--networks", nargs="+", default=["resnet-18"], metavar="NAME")
     p.add_argument("--data", nargs="+", default=[], metavar="FILE", help="of `offline` (default: data/)")
+    text = "of c and cuda: seconds after which nothing is begun, and what is under way is left for the next call"
+    p.add_argument("--time-limit", type=float, default=np.inf, metavar="S", help=text)
+    p.add_argument("--table", action="store_true", help="of c and cuda: show what is kept in DIR, and measure nothing")
     options = p.parse_args()
     options.trials = options.trials or TRIALS[options.device]
     return options
@@ -226,19 +309,40 @@ def main() -> None:
     law = "needs programs to be measured: name --device c or cuda" if offline else "is run on --device offline"
     fits = options.study in OFFLINE_STUDIES if offline else options.study != "cost-model"
     require(fits, TaskError, f"study {options.study}", law, device=options.device)
-    device = report.gpu("--device c or offline") if options.device == "cuda" else None
     files = matrices_in(options.data) if offline else []
+    variants = chosen_variants(options)
     Path(options.out).mkdir(parents=True, exist_ok=True)
     kept = Kept(Path(options.out) / f"{options.study}_{options.device}.jsonl")
     if options.study == "cost-model":
         figures = accuracy(kept, files, options)
     elif offline:
-        figures = show(offline_runs(kept, [*OFFLINE, *options.variant], files, options), options)
+        figures = show(offline_runs(kept, list(variants), files, options), options)
     else:
-        usual: dict[str, Any] = dict.fromkeys(STRATEGIES) if options.study == "networks" else {**LIVE}
-        figures = show(live_runs(kept, usual | {word: model_of(word) for word in options.variant}, options), options)
+        if not options.table:
+            kept.get(MACHINE, lambda: machine(options.device))
+            run_live(kept, variants, options)
+        figures = show_live(kept, live_runs(kept, list(variants), options), options)
     facts = {"study": options.study, "device": options.device, "seeds": options.seeds, "trials": options.trials}
-    report.write_json(options.json, {**facts, **figures}, device)
+    report.write_json(options.json, {**facts, **figures}, kept.runs.get(MACHINE))
+
+
+def chosen_variants(options: argparse.Namespace) -> dict[str, Any]:
+    """Ours that are asked for and the user's, by name or as FILE.py:NAME; on a device with what makes them."""
+    usual: dict[str, Any] = {**LIVE}
+    if options.device == "offline":
+        usual = dict.fromkeys(OFFLINE)
+    elif options.study == "networks":
+        usual = dict.fromkeys(STRATEGIES)
+    report.require_names("variant", options.usual or (), usual)
+    chosen = {name: usual[name] for name in options.usual or usual}
+    own = {word: None if options.device == "offline" else model_of(word) for word in options.variant}
+    return chosen | own
+
+
+def machine(device: str) -> str:
+    """What a study runs on, with the processors that this process may use.  Raises DeviceError without a GPU."""
+    processors = f"{report.processor()}, {host_cores()} cores"
+    return f"{report.gpu('--device c or offline')}, {processors}" if device == "cuda" else processors
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 Figure 6: ten operators, four shapes each, at batch 1 and 16.  Figure 7: a convolution of ResNet-50 at batch 16.
 Figure 8: two subgraphs.  Figures 9 and 10: networks, whose tasks share the trials by the task scheduler or in turns.
+On a GPU a program may use what the device has, as in the commands that tune.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import fnmatch
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,71 +16,105 @@ from typing import Any
 import numpy as np
 
 import ansor
+from ansor.cli.devices import on_device
+from ansor.core.errors import TaskError
+from ansor.core.target import Target
 from ansor.records.lines import believed_records, workload_of
 from relay_lite.tuning.network import load_network
-from te_lite.topi.benchmarks import OPERATORS, SHAPES, conv2d_bn_relu, transpose_batch_matmul
-from te_lite.topi.benchmarks import conv2d as channels_last
+from relay_lite.tuning.tune_network import per_round
+from te_lite.errors import require
+from te_lite.topi.benchmarks import OPERATORS, SHAPES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 BATCHES = (1, 16)
 STRATEGIES = {"TaskScheduler": "gradient", "InTurns": "round-robin"}
+TEN = ("C1D", "C2D", "C3D", "GMM", "GRP", "DIL", "DEP", "T2D", "CAP", "NRM")
 LAYER = (7, 7, 512, 512, 3, 1, 1)
-SUBGRAPHS: dict[str, Callable[[int], Any]] = {
-    "ConvLayer": lambda batch: conv2d_bn_relu(batch, 56, 56, 64, 64, 3, 1, 1),
-    "TBG": lambda batch: transpose_batch_matmul(batch, 128, 12, 64),
-}
+SUBGRAPHS = {"ConvLayer": ("CBR", (56, 56, 64, 64, 3, 1, 1)), "TBG": ("TBG", (128, 12, 64))}
 
 
 @dataclass(frozen=True)
 class Case:
-    """Tasks that are searched together, and how often each occurs; one, but for networks."""
+    """Tasks that are searched together, and how often each occurs; but for networks one, an operator by its name in
+    `te_lite.topi.benchmarks` and its arguments."""
 
     name: str
     tasks: tuple[ansor.SearchTask, ...]
     weights: tuple[float, ...] = (1.0,)
+    operator: str = ""
+    args: tuple[int, ...] = ()
 
 
-def cases(study: str, target: str, networks: Sequence[str]) -> Iterator[Case]:
-    """The cases of a study; they are made when they are asked for."""
+def operators_of(study: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The operators of a study, and their arguments: `C2D0_b16` is the first shape of C2D at batch 16."""
     match study:
         case "ablation":
-            yield _one("conv2d_b16", channels_last(16, *LAYER), target)
+            return {"C2D3_b16": ("C2D", (16, *LAYER))}
         case "operators":
-            for name, shapes in SHAPES.items():
-                for k, (_, *shape) in enumerate(shapes):
-                    for batch in BATCHES:
-                        yield _one(f"{name}{k}_b{batch}", OPERATORS[name](batch, *shape), target)
-        case "subgraphs":
-            for name, make in SUBGRAPHS.items():
-                for batch in BATCHES:
-                    yield _one(f"{name}_b{batch}", make(batch), target)
+            shapes = [(name, k, shape) for name in TEN for k, (_, *shape) in enumerate(SHAPES[name])]
+            return {f"{name}{k}_b{batch}": (name, (batch, *shape)) for name, k, shape in shapes for batch in BATCHES}
         case _:
-            for name in networks:
-                found = load_network(name)
-                tasks, weights = ansor.extract_tasks(found.graph, found.params, target)
-                yield Case(name, tuple(tasks), tuple(map(float, weights)))
+            of = SUBGRAPHS.items()
+            return {f"{name}_b{batch}": (op, (batch, *shape)) for name, (op, shape) in of for batch in BATCHES}
 
 
-def _one(name: str, tensors: Any, target: str) -> Case:
-    return Case(name, (ansor.SearchTask(compute_dag=ansor.ComputeDAG([*tensors]), target=target, desc=name),))
+def cases(study: str, target: str, networks: Sequence[str], patterns: Sequence[str]) -> list[Case]:
+    """The cases of a study whose names fit one of some patterns.  Raises TaskError where a pattern fits none."""
+    if study == "networks":
+        return [_network(name, target) for name in networks]
+    known = operators_of(study)
+    for pattern in patterns:
+        law = f"fits no case of {study}, which are {', '.join(known)}"
+        require(fnmatch.filter(known, pattern), TaskError, f"--cases {pattern!r}", law)
+    chosen = dict.fromkeys(name for pattern in patterns for name in fnmatch.filter(known, pattern))
+    return [_single(name, *known[name], target) for name in chosen]
 
 
-def searched(case: Case, make: Callable[[Any, int], Any], seed: int, trials: int, log: Path) -> Array:
-    """Seconds of each trial of one search, inf after a failure; a log that is there is continued."""
-    missing = trials - len(latencies(log, case))
-    if missing > 0:
-        options = ansor.TuningOptions(missing, verbose=0, measure_callbacks=[ansor.RecordToFile(log)])
-        case.tasks[0].tune(options, make(case.tasks[0], seed))
-    return latencies(log, case)[:trials]
+def _single(name: str, operator: str, args: tuple[int, ...], target: str) -> Case:
+    hardware = ansor.HardwareParams.from_device(target) if target == "cuda" else None
+    dag = ansor.ComputeDAG(OPERATORS[operator](*args))
+    task = ansor.SearchTask(compute_dag=dag, target=on_device(Target(target)), hardware_params=hardware, desc=name)
+    return Case(name, (task,), operator=operator, args=args)
 
 
-def scheduled(case: Case, variant: str, seed: int, trials: int, log: Path) -> Array:
-    """The same for the tasks of a network, which share the trials."""
-    missing = trials - len(latencies(log, case))
-    if missing > 0:
-        tuner = ansor.TaskScheduler(case.tasks, case.weights, strategy=STRATEGIES[variant], seed=seed)
-        tuner.tune(ansor.TuningOptions(missing, verbose=0, measure_callbacks=[ansor.RecordToFile(log)]))
-    return latencies(log, case)[:trials]
+def _network(name: str, target: str) -> Case:
+    found = load_network(name)
+    tasks, weights = ansor.extract_tasks(found.graph, found.params, target)
+    return Case(name, tuple(tasks), tuple(map(float, weights)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A search of a case: `trials` in all, those in its log counted; a run ends early after so many seconds."""
+
+    case: Case
+    seed: int
+    trials: int
+    log: Path
+    seconds: float | None
+    builder: Any
+    runner: Any
+
+    def options(self, per_round: int) -> ansor.TuningOptions:
+        """Of what the log lacks."""
+        return ansor.TuningOptions(
+            self.trials - len(latencies(self.log, self.case)), num_measures_per_round=per_round, verbose=0,
+            builder=self.builder, runner=self.runner, measure_callbacks=[ansor.RecordToFile(self.log)],
+            time_limit=self.seconds,
+        )  # fmt: skip
+
+
+def searched(run: Run, make: Callable[[Any, int], Any]) -> None:
+    """Go on with the search of a single task."""
+    (task,) = run.case.tasks
+    task.tune(run.options(64), make(task, run.seed))
+
+
+def scheduled(run: Run, strategy: str) -> None:
+    """Go on with the search of a network, whose tasks share the trials."""
+    case = run.case
+    tuner = ansor.TaskScheduler(case.tasks, case.weights, strategy=STRATEGIES[strategy], seed=run.seed, callbacks=[])
+    tuner.tune(run.options(per_round(run.trials, len(case.tasks))))
 
 
 def latencies(log: Path, case: Case) -> Array:
