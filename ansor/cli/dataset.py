@@ -12,6 +12,7 @@ import numpy as np
 from te_lite.errors import require
 
 from ..core.errors import TaskError
+from ..core.hints import install
 from ..offline.matrix import Matrix, matrices_of
 from .written import require_folder
 
@@ -69,4 +70,5 @@ def _pyarrow(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise TaskError("parquet: the package pyarrow is not installed; write a .npz file, or install it") from error
+        law = f"the package pyarrow is not installed; write a .npz file, or `{install('data')}`"
+        raise TaskError(f"parquet: {law}") from error

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import TaskError
+from ..core.hints import install
 from .contest import Array, Candidates, Maker
 
 Rng = np.random.Generator
@@ -247,7 +248,7 @@ class Tpe(Tried):
         try:
             self.optuna: Any = importlib.import_module("optuna")
         except ImportError as error:
-            raise TaskError("searcher tpe: the package optuna is not installed; `pip install optuna`") from error
+            raise TaskError(f"searcher tpe: the package optuna is not installed; `{install('data')}`") from error
         self.optuna.logging.set_verbosity(self.optuna.logging.ERROR)
         sampler = self.optuna.samplers.TPESampler(seed=int(rng.integers(2**31)), multivariate=True)
         self.study = self.optuna.create_study(sampler=sampler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ansor.cost_model.features import FEATURES
 from ansor.features import SCHEMA, state_features
 from ansor.offline.contest import Candidates, candidates_of, contest
 from ansor.offline.matrix import Matrix, load_matrix, matrices_of
-from ansor.offline.searchers import PEERS, SEARCHERS, Chance
+from ansor.offline.searchers import PEERS, SEARCHERS, Chance, Tpe
 from ansor.records.lines import load_records
 from ansor.space.step_decisions import numbers_of
 
@@ -76,6 +77,31 @@ def test_the_arrays_say_what_the_log_says(tmp_path: Path) -> None:
         assert sorted(held) == sorted(value for value in numbers_of(inp.steps) or [] if value)
 
 
+def test_a_table_in_parquet(tmp_path: Path, capsys: Any) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert main(["dataset", str(LOG), "-o", str(tmp_path / "norm.parquet")]) == 0
+    table, (made,) = parquet.read_table(tmp_path / "norm.parquet"), matrices_of(LOG)
+    facts = {name.decode(): value.decode() for name, value in table.schema.metadata.items()}
+    assert facts == {"version": made.version, "workload": made.workload, "target": "c", "log": LOG.name}
+    assert table["seconds"].to_pylist() == made.seconds.tolist() and table["error"].to_pylist() == made.errors.tolist()
+    for k, (name, unit) in enumerate(zip(made.columns.tolist(), made.units.tolist(), strict=True)):
+        assert np.array_equal(table[name].to_numpy(), made.features[:, k])
+        assert table.schema.field(name).metadata == {b"unit": unit.encode()}
+    for k, name in enumerate(made.names.tolist()):
+        assert table[f"decision {name}"].to_pylist() == made.decisions[:, k].tolist()
+
+
+def test_packages_that_are_missing(capsys: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    """One sentence says which, and how it is installed."""
+    for name in ("optuna", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert main(["dataset", str(LOG), "-o", str(tmp_path / "x.parquet")]) == 2
+    err = capsys.readouterr().err
+    assert "pyarrow is not installed" in err and "pip install optuna pyarrow" in err and err.count("\n") == 1, err
+    with pytest.raises(ansor.core.errors.TaskError, match=r"optuna is not installed; .* pip install optuna pyarrow"):
+        Tpe(candidates_of(made_up()), np.random.default_rng(0))
+
+
 def test_figures_of_a_run_by_hand() -> None:
     matrix = replace(made_up(5), seconds=np.array([4.0, np.inf, 2.0, 1.0, 1.05]))
     searcher = Listed([1], [0, 2], [4, 3])
@@ -101,6 +127,16 @@ def test_searchers_beat_chance_where_neighbours_are_alike(name: str) -> None:
     matrix = made_up(400)
     known = candidates_of(matrix)
     area = [np.mean([contest(m, matrix, known, s, 96, 8).area for s in range(8)]) for m in (SEARCHERS[name], Chance)]
+    assert area[0] > area[1]
+
+
+def test_optuna_as_a_peer() -> None:
+    """It tries every program once, a seed decides, and it beats chance where neighbours are alike."""
+    pytest.importorskip("optuna")
+    matrix, many = made_up(40), made_up(200)
+    runs = [contest(Tpe, matrix, candidates_of(matrix), seed, 1000, 9).seconds.tolist() for seed in (3, 3, 4)]
+    assert sorted(runs[0]) == sorted(matrix.seconds) and runs[0] == runs[1] != runs[2]
+    area = [np.mean([contest(m, many, candidates_of(many), s, 64, 8).area for s in range(3)]) for m in (Tpe, Chance)]
     assert area[0] > area[1]
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.autotvm.tuner.xgb_model", "xgboost"): "takes a third of a second to load; needed when a tuner learns",
-    ("ansor.cli.dataset", "<module>"): "pyarrow, which nothing else needs, where a table is asked for",
+    ("ansor.cli.dataset", "<module>"): "pyarrow comes with the extra [data]",
     ("ansor.cli.torch_side", "torch"): "is compared with where it is installed; comes with the extra [bench]",
     ("ansor.cli.user_code", "<module>"): "runs a module that the user names on the command line",
     ("ansor.cluster.engine", "<module>"): "Ray and its modules come with the extra [cluster]",
     ("ansor.core.kernel_store", "<module>"): "asks a package that is there already where its files lie",
     ("ansor.core.registry", "<module>"): "the one place that reaches upward: backends and front ends, by name",
     ("ansor.cost_model.trees", "xgboost"): "takes a third of a second to load; needed when a model learns",
-    ("ansor.offline.searchers", "optuna"): "a peer that nothing else needs, where it is asked for",
+    ("ansor.offline.searchers", "optuna"): "comes with the extra [data]",
     ("ansor.offline.searchers", "xgboost"): "takes a third of a second to load; needed when a searcher learns",
     ("ansor.report.page", "jinja2"): "comes with the extra [report]",
     ("codegen_cuda.device", "pycuda.driver"): "comes with the extra [cuda], and needs a driver",
