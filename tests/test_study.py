@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,18 @@ import pytest
 from ansor.core.errors import TaskError
 from ansor.offline.contest import Run, candidates_of, contest
 from benchmarks import study, study_variants
-from benchmarks.study_live import Case, latencies
+from benchmarks.study_beside import TORCH, by_operator, library, relative_speeds
+from benchmarks.study_live import Case, cases, latencies, operators_of
+from te_lite.reference import evaluate, random_inputs
+from te_lite.topi.benchmarks import OPERATORS
 from tests.ansor.test_bench_search import made_up
+
+SMALL = {
+    "C1D": (2, 9, 4, 6, 3, 2, 1), "C2D": (2, 7, 9, 4, 6, 3, 1, 1), "C3D": (2, 3, 5, 6, 4, 5, 3, 2, 1),
+    "GMM": (3, 4, 5, 6), "GRP": (2, 7, 6, 8, 12, 3, 1, 1, 1, 4), "DIL": (2, 9, 8, 3, 5, 3, 1, 1, 2),
+    "DEP": (2, 7, 6, 5, 3, 2, 1), "T2D": (2, 4, 3, 5, 6, 4, 2, 1), "CAP": (2, 5, 6, 3, 2, 3, 2, 1),
+    "NRM": (3, 4, 5), "CBR": (2, 5, 6, 3, 4, 3, 1, 1), "TBG": (2, 5, 3, 4),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", study_variants.OFFLINE)
@@ -59,6 +70,64 @@ def test_curves_and_bands_by_hand() -> None:
     half = 1.96 * values.std() / 20
     assert mean == values.mean() and abs(mean - low - half) < 0.1 * half and abs(high - mean - half) < 0.1 * half
     assert not len(latencies(Path("no such log"), Case("none", ())))
+
+
+def test_cases_are_those_of_the_paper() -> None:
+    """Ten operators of four shapes and two subgraphs, each at batch 1 and 16; a pattern chooses."""
+    assert len(operators_of("operators")) == 10 * 4 * 2 and len(operators_of("subgraphs")) == 4
+    chosen = cases("operators", "c", (), ("NRM0_*", "C1D3_b1", "NRM0_b1"))
+    assert [case.name for case in chosen] == ["NRM0_b1", "NRM0_b16", "C1D3_b1"]
+    assert chosen[1].tasks[0].compute_dag.tensors[0].shape == (16, 256, 256)
+    with pytest.raises(TaskError, match="fits no case of operators, which are C1D0_b1"):
+        cases("operators", "c", (), ("C1D0_b2",))
+
+
+def test_what_is_kept_becomes_a_table_and_a_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """A seed that is not through for all cases of the first one is left out, and so is a case of some variants only."""
+    seconds = {"Full": [4e-6, 2e-6], "Random": [4e-6, 4e-6]}
+    runs: list[tuple[Any, Any]] = [(("machine",), "a machine")]
+    for case in ("GMM0_b1", "GMM1_b1", "NRM0_b16"):
+        runs += [((variant, case, 0, 2), values) for variant, values in seconds.items()]
+        runs += [((TORCH, case), {"ours": 1e-6, TORCH: 2e-6})]
+    runs += [(("Full", "DEP0_b1", 0, 2), [1e-6, 1e-6]), (("Full", "GMM0_b1", 1, 2), [1e-6, 1e-6])]
+    lines = [json.dumps({"key": key, "values": values}) for key, values in runs]
+    (tmp_path / "operators_c.jsonl").write_text("\n".join(lines) + "\n")
+    words = (
+        f"study operators --device c --table --usual Full Random --trials 2 --out {tmp_path} --json {tmp_path}/x.json"
+    )
+    monkeypatch.setattr("sys.argv", words.split())
+    study.main()
+    found = json.loads((tmp_path / "x.json").read_text())
+    assert found["machine"] == "a machine" and found["figures"]["seeds through"] == 1
+    assert found["figures"]["best us, by task"]["GMM1_b1"] == {"Full": 2.0, "Random": 4.0}
+    speeds = {"Full": 1.0, "Random": 0.5, TORCH: 0.5}
+    assert found["figures"]["speed, by operator"] == {"GMM 1": pytest.approx(speeds), "NRM 16": pytest.approx(speeds)}
+    assert (
+        "DEP" not in capsys.readouterr().out and (tmp_path / "operators_c.svg").read_text().count("PyTorch: 0.50") == 2
+    )
+
+
+def test_speeds_of_operators_by_hand() -> None:
+    us = {"C2D0_b1": {"Full": 2.0, "Mine": 1.0}, "C2D1_b1": {"Full": 1.0, "Mine": 4.0}}
+    turns = {"C2D0_b1": {"ours": 3.0, TORCH: 12.0}, "C2D1_b1": {"ours": 2.0, TORCH: 1.0}}
+    speeds = relative_speeds(us, turns)
+    assert speeds["C2D0_b1"] == {"Full": 0.5, "Mine": 1.0, TORCH: 0.125}
+    assert speeds["C2D1_b1"] == {"Full": 0.5, "Mine": 0.125, TORCH: 1.0}
+    assert by_operator(speeds) == {"C2D 1": pytest.approx({"Full": 0.5, "Mine": 0.125**0.5, TORCH: 0.125**0.5})}
+    assert TORCH not in relative_speeds(us, {"C2D0_b1": turns["C2D0_b1"]})["C2D0_b1"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("operator", SMALL)
+def test_pytorch_computes_the_same(operator: str) -> None:
+    torch = pytest.importorskip("torch")
+    tensors = OPERATORS[operator](*SMALL[operator])
+    inputs = random_inputs(tensors[:-1], np.random.default_rng(0))
+    theirs = library(torch, operator, SMALL[operator])
+    result = theirs.leave(theirs.call(*theirs.enter(*[torch.from_numpy(inputs[t]).double() for t in tensors[:-1]])))
+    assert np.allclose(result.numpy(), evaluate([tensors[-1]], inputs, "float64")[tensors[-1]], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
