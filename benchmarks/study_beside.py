@@ -22,6 +22,7 @@ from benchmarks.operators import Sides, random_tensors
 from benchmarks.study_live import Case
 
 EAGER = ("eager",)
+EPSILON = 1e-5
 TORCH = "PyTorch"
 
 
@@ -85,15 +86,16 @@ def _capsules(f: Any, stride: int, padding: int) -> Library:
 
 
 def _conv_bn_relu(torch: Any, stride: int, padding: int) -> Library:
+    """A convolution, and a normalisation whose mean is 0 and whose deviation is 1, so that it scales and shifts."""
     f = torch.nn.functional
 
     def call(data: Any, weight: Any, bias: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
         conv = f.conv2d(data, weight, bias, stride, padding)
-        return torch.relu_(f.batch_norm(conv, mean, variance, scale, offset, eps=0.0))
+        return torch.relu_(f.batch_norm(conv, mean, variance, scale, offset, eps=EPSILON))
 
     def enter(data: Any, weight: Any, *vectors: Any) -> tuple[Any, ...]:
         mean = torch.zeros_like(vectors[0])
-        return data.movedim(-1, 1), weight.permute(3, 2, 0, 1), *vectors, mean, torch.ones_like(mean)
+        return data.movedim(-1, 1), weight.permute(3, 2, 0, 1), *vectors, mean, torch.full_like(mean, 1 - EPSILON)
 
     return Library(call, enter, lambda result: result.movedim(1, -1))
 
