@@ -30,9 +30,10 @@ import ansor
 from ansor.core.target import HALVES, PRECISIONS, STRICT
 from ansor.measure import MeasureErrorNo
 from ansor.records.journal import scan_lines
-from ansor.records.lines import Record
+from ansor.records.lines import Record, believed_records
 from ansor.scheduler.restore import restore
 from benchmarks import pytorch, report, torch_network
+from benchmarks.study_live import Case, latencies
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.tuning.network import Network, in_precision, load_network
 from relay_lite.tuning.network_times import NetworkTimes, network_times, total_text
@@ -69,12 +70,22 @@ def log_seconds(stamps: Sequence[int]) -> float:
     return float(sum(gap for gap in gaps if gap <= PAUSE))
 
 
+def curve(stamps: Sequence[float], latencies: np.ndarray) -> list[list[float]]:
+    """Seconds since the start, and the us of the best programs of all tasks then, wherever they got fewer.
+
+    Records know their second, so a time is up to a second early.
+    """
+    best = np.minimum.accumulate(latencies * 1e6)
+    fewer = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]]))
+    return [[round(stamps[k], 1), round(float(best[k]), 2)] for k in fewer]
+
+
 def tuned(
     options: argparse.Namespace, tasks: Sequence[ansor.SearchTask], weights: Sequence[int]
 ) -> tuple[list[Record], dict[str, Any]]:
     """Tune, unless that part is left out; gives the records of the log and what they say."""
     log = Path(options.log)
-    start = time.perf_counter()
+    start, begun = time.perf_counter(), time.time()
     before = len(list(ansor.load_records(log))) if log.exists() else 0
     if "tune" in options.parts:
         tune(tasks, weights, log, options.trials, seed=options.seed + before, time_limit=options.time_limit)
@@ -88,6 +99,9 @@ def tuned(
         "outcomes": dict(Counter(MeasureErrorNo(r.error_no).name for _, r in records)),
     }  # fmt: skip
     print(f"tuning: {figures}", flush=True)
+    case = Case("", tuple(tasks), tuple(map(float, weights)))
+    stamps = [res.timestamp - begun for _, res in believed_records(log)]
+    figures["curve"] = curve(stamps[before:], latencies(log, case)[before:])
     return records, figures
 
 

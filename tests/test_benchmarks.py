@@ -23,6 +23,7 @@ from te_lite.errors import LowerError
 GPU = r"target 'cuda': an NVIDIA GPU .* is needed.*; here: No module named"
 HIDDEN = sorted(needs.PACKAGES - {"hypothesis", "pytest", "scipy"})
 LACKING: dict[str, tuple[str, str]] = {
+    "at_once": ("--log logs", GPU),
     "beside_torch": ("--model bert --log log.json", GPU),
     "codegen_vs_tvm": ("", GPU), "cost_model": ("--target cuda", GPU), "double_buffer": ("", GPU),
     "extra_rules": ("", GPU), "fleet_gpus": ("", GPU), "launch_ways": ("", GPU), "measure_overhead": ("", GPU),

@@ -52,12 +52,11 @@ def shipped_model(target: Target) -> ShippedModel | None:
 
     Its trees count no programs, since no log of the user's has them.
     """
-    return _of_family(target.family) if source_of(target) is FEATURES else None
+    return _read(FOLDER / f"{target.family}.ubj") if source_of(target) is FEATURES else None
 
 
 @lru_cache(maxsize=8)
-def _of_family(family: str) -> ShippedModel | None:
-    path = FOLDER / f"{family}.ubj"
+def _read(path: Path) -> ShippedModel | None:
     if not path.is_file():
         return None
     try:

@@ -46,9 +46,7 @@ def test_one_of_other_features_is_told_and_left(
 ) -> None:
     (tmp_path / "cuda.ubj").write_bytes(b"no trees")
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
-    shipped._of_family.cache_clear()
     assert shipped.shipped_model(ansor.Target("cuda")) is None and "is not used" in caplog.text
-    shipped._of_family.cache_clear()
 
 
 def test_computations_are_held_out_whole(tmp_path: Path) -> None:
