@@ -9,6 +9,9 @@ dense and the slow end is there.  Of a small task every program of Ansor's rules
 of the tasks take turns, so that all logs are equally long whenever a run ends; started again, it goes on.
 
 Each program is checked, and timed once, for `--milliseconds`: figures of two runs differ by a few per cent.
+
+With `--networks` the tasks are those of networks, channels last, `--most` of each, spread evenly over what is not too
+large: logs for `benchmarks.shipped_model`.  `--part K/N` takes every N-th task, from the K-th on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,26 +38,36 @@ from ansor.policy.search_loop import begin_round, end_round
 from ansor.space.duplicates import program_text
 from ansor.space.variants import mutate_place
 from benchmarks import report
+from relay_lite.tuning.network import load_network
 from te_lite.state import State
 from te_lite.topi.benchmarks.layers import layer_norm
 
 RANDOM_SHARE = 0.5
 ROUND = 100
+MOST_FLOPS, MOST_ELEMENTS = 1.2e9, 16e6
 PLACES = 8
 """Draws of other places for the stages of each program that is found: its structure is one of a few."""
 
 
+Make = Callable[[str, str], ansor.SearchTask]
+"""From a target and a name to a task."""
+
+
 @dataclass(frozen=True)
 class Kind:
-    """A task by name; of a `small` one all programs of Ansor's rules are measured."""
+    """How a task is made; of a `small` one all programs of Ansor's rules are measured."""
 
-    key: Callable[[], dict[str, Any]]
+    make: Make
     small: bool = False
 
 
-def known(name: str, *shape: int) -> Callable[[], dict[str, Any]]:
+def known(name: str, *shape: int) -> Make:
     """A workload of the catalogue."""
-    return lambda: {"workload_key": CATALOG[name].key(shape)}
+    return lambda target, desc: ansor.SearchTask(workload_key=CATALOG[name].key(shape), target=target, desc=desc)
+
+
+def layer_norm_task(target: str, desc: str) -> ansor.SearchTask:
+    return ansor.SearchTask(compute_dag=ansor.ComputeDAG(layer_norm(128, 768)), target=target, desc=desc)
 
 
 TASKS = {
@@ -64,10 +78,31 @@ TASKS = {
     "batch_matmul": Kind(known("batch_matmul", 12, 128, 128, 64)),
     "dense": Kind(known("dense", 16, 1000, 2048)),
     "softmax": Kind(known("softmax", 1536, 128)),
-    "layer_norm": Kind(lambda: {"compute_dag": ansor.ComputeDAG(layer_norm(128, 768))}),
+    "layer_norm": Kind(layer_norm_task),
     "small_norm": Kind(known("norm", 1, 64, 64), small=True),
     "small_softmax": Kind(known("softmax", 64, 64), small=True),
 }
+
+
+def of_networks(names: Sequence[str], target: str, most: int) -> dict[str, Kind]:
+    """Tasks of networks, `most` of each, each once, without those that take long to measure."""
+    found: dict[str, tuple[str, ansor.SearchTask]] = {}
+    for name in names:
+        network = load_network(name, 1, "NHWC")
+        tasks, _ = ansor.extract_tasks(network.graph, network.params, target)
+        usable = [task for task in tasks if not _is_large(task)]
+        for k, task in enumerate(usable[:: -(-len(usable) // most)]):
+            found.setdefault(task.workload_key, (f"{name}_{k}", task))
+    return {name: Kind(_given(task)) for name, task in found.values()}
+
+
+def _given(task: ansor.SearchTask) -> Make:
+    return lambda target, desc: task
+
+
+def _is_large(task: ansor.SearchTask) -> bool:
+    dag = task.compute_dag
+    return dag.flop_ct > MOST_FLOPS or sum(prod(t.shape) for t in dag.tensors) > MOST_ELEMENTS
 
 
 # ------------------------------------------------------------------------------------------- small tasks
@@ -109,11 +144,10 @@ class Everything:
 class Collection:
     """A task, its log, and the policy that says what is measured next."""
 
-    def __init__(self, name: str, options: argparse.Namespace) -> None:
-        kind = TASKS[name]
+    def __init__(self, name: str, kind: Kind, options: argparse.Namespace) -> None:
         target = options.target
-        self.name = name
-        self.task = ansor.SearchTask(**kind.key(), target=target, desc=name)
+        self.name, self.round = name, options.round
+        self.task = kind.make(target, name)
         self.log = Path(options.log) / f"{target.split()[0]}_{name}.json"
         records = list(ansor.load_records(self.log)) if self.log.exists() else []
         self.count, self.most = len(records), options.programs
@@ -129,7 +163,7 @@ class Collection:
 
     def begin(self, measurer: ansor.ProgramMeasurer) -> Batch:
         """A round of at most `ROUND` programs."""
-        batch = begin_round(self.policy, self.task, min(ROUND, self.most - self.count), measurer)
+        batch = begin_round(self.policy, self.task, min(self.round, self.most - self.count), measurer)
         self.count = self.count + len(batch.inputs) if batch.inputs else self.most
         return batch
 
@@ -180,6 +214,10 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--target", default="c")
     p.add_argument("--log", required=True, help="the folder of the logs")
     p.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    p.add_argument("--networks", nargs="+", default=[], metavar="NAME", help="their tasks in place of --tasks")
+    p.add_argument("--most", type=int, default=8, help="tasks of a network")
+    p.add_argument("--part", default="0/1", metavar="K/N", help="every N-th task, from the K-th on")
+    p.add_argument("--round", type=int, default=ROUND, help="programs of a round")
     p.add_argument("--programs", type=int, default=1500, help="of each large task, those in its log counted")
     p.add_argument("--time-limit", type=float, default=float("inf"), help="seconds after which nothing is begun")
     p.add_argument("--milliseconds", type=int, default=5, help="how long a program is timed")
@@ -192,7 +230,10 @@ def main() -> None:
     start = time.monotonic()
     device = report.gpu("--target c") if options.target.split()[0] == "cuda" else None
     Path(options.log).mkdir(parents=True, exist_ok=True)
-    tasks = [Collection(name, options) for name in options.tasks]
+    networks = of_networks(options.networks, options.target, options.most)
+    kinds = networks or {name: TASKS[name] for name in options.tasks}
+    k, n = map(int, options.part.split("/"))
+    tasks = [Collection(name, kind, options) for name, kind in list(kinds.items())[k::n]]
     builder = ansor.LocalBuilder()
     runner = ansor.LocalRunner(timeout=5, number=1, min_repeat_ms=options.milliseconds)
     measurer = ansor.ProgramMeasurer(builder, runner, [Log(tasks)], verbose=0)
