@@ -77,7 +77,7 @@ def curve(stamps: Sequence[float], latencies: np.ndarray) -> list[list[float]]:
     """
     best = np.minimum.accumulate(latencies * 1e6)
     fewer = np.flatnonzero(best < np.concatenate([[np.inf], best[:-1]]))
-    return [[round(stamps[k], 1), round(float(best[k]), 2)] for k in fewer]
+    return [[round(stamps[k], 1), round(float(best[k]), 2)] for k in fewer.tolist()]
 
 
 def tuned(
