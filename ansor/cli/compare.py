@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -107,7 +108,8 @@ def compare(
         print(f"  all called from Python; the best program by itself takes {seconds_text(alone)}")
         now = alone
     seconds.setdefault("untuned", seconds["best"])
-    for line in _verdict(task, log, found, now, seconds["best"] > seconds["untuned"]):
+    slower = seconds["best"] > seconds["untuned"]
+    for line in [*_verdict(task, log, found, now, slower), *_beside_torch(seconds)]:
         print(line)
     print(f"the records are in {log}")
     return seconds
@@ -128,3 +130,10 @@ def _verdict(task: SearchTask, log: str | Path, best: MeasureInput, now: float, 
         yield f"slower than {which.name.lower()}: the best program of the log is {which.phrase}"
     elif slower and not apart:
         yield "slower than untuned: the best program of the log takes longer than the untuned loop nest"
+
+
+def _beside_torch(seconds: Mapping[str, float]) -> Iterator[str]:
+    """What is to be said where PyTorch's operator is faster than the best program."""
+    if seconds.get(TORCH, math.inf) < seconds["best"]:
+        text = f"PyTorch's operator takes {seconds_text(seconds[TORCH])}"
+        yield f"slower than torch: {text}, the best program {seconds_text(seconds['best'])}"

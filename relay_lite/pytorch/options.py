@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ansor.core.target import HALVES, PRECISIONS, Target
@@ -37,7 +37,8 @@ class Options:
 
     Records are read from `log` if it exists, then from the store (docs/store.md); what is measured is added to both,
     where a log is named.  `target` is that of the device of
-    the tensors unless it is given; `precision` is that of products.
+    the tensors unless it is given; `precision` is that of products.  With `keep_faster` an operator stays in PyTorch
+    where a call of the whole takes less then (`faster.py`).
     """
 
     trials: int = 0
@@ -46,6 +47,7 @@ class Options:
     precision: str | None = None
     target: str | None = None
     effort: str = NONE
+    keep_faster: bool = False
 
     def __post_init__(self) -> None:
         whole = isinstance(self.trials, int) and self.trials >= 0
@@ -60,12 +62,19 @@ class Options:
         known = (*PRECISIONS, *HALVES)
         law = f"the precision is one of {', '.join(known)}"
         require(self.precision is None or self.precision in known, GraphError, SUBJECT, law, got=self.precision)
+        law = "keep_faster must be True or False"
+        require(isinstance(self.keep_faster, bool), GraphError, SUBJECT, law, got=self.keep_faster)
         self.target_on("cpu")
 
     @property
     def measures(self) -> bool:
         """Whether anything is to be measured."""
         return self.trials > 0 or self.seconds is not None or self.effort != NONE
+
+    @property
+    def unmeasured(self) -> Options:
+        """The same, and nothing is measured."""
+        return replace(self, trials=0, seconds=None, effort=NONE)
 
     def budget(self, tasks: int) -> Budget:
         """What is spent on so many tasks."""

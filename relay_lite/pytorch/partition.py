@@ -6,6 +6,7 @@ Outputs that are views of what the graph is given stay views, so they are PyTorc
 
 from __future__ import annotations
 
+import copy
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from ..frontend.torch.importer import import_graph, refused_nodes
 from ..frontend.torch.program import AtenGraph
 from ..frontend.torch.traced import array_of, read_graph
 from ..ir.nodes import Array
+from .faster import fastest, like, table
 from .network import compiled, log_of, measure, prepared
 from .options import Options
 from .program import Program
@@ -48,11 +50,31 @@ def compile_graph(module: Any, weights: Mapping[str, Any], options: Options, dev
         if node.name in refused:
             _tell(str(node.target), "runs in PyTorch: %s", refused[node.name])
     outside = {*refused, *[node.name for node in _views(module.graph)]}
+
+    if not options.keep_faster or device is None:
+        return _bound(_compiled(module, outside, arrays, options, device), weights)
+
+    def made(elsewhere: set[str], options: Options) -> Run:
+        return _bound(_compiled(copy.deepcopy(module), elsewhere, arrays, options, device), weights)
+
+    calls = [node for node in _calls(module.graph) if node.name not in outside]
+    inputs = [
+        like(n.meta["val"], device) for n in module.graph.nodes if n.op == "placeholder" and n.name not in weights
+    ]
+    ours = made(outside, options)
+    run, tried = fastest(calls, ours, lambda names: made(outside | names, options.unmeasured), inputs, device)
+    if tried:
+        logger.warning("what a call takes with an operator in PyTorch:\n%s", table(tried))
+    return run
+
+
+def _compiled(module: Any, outside: set[str], weights: Mapping[str, Array], options: Options, device: Any) -> Any:
+    """The module with programs in place of its parts that are not `outside`; it is changed."""
     for node in _partitioned(module, outside):
-        _replace(module, node, arrays, options, device)
+        _replace(module, node, weights, options, device)
     module.graph.eliminate_dead_code()
     module.recompile()
-    return _bound(module, weights)
+    return module
 
 
 def _constants(module: Any) -> dict[str, Any]:

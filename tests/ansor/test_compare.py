@@ -193,3 +193,13 @@ def test_the_lines_of_a_comparison(
     assert [line[:32].strip() for line in lines] == names and list(found)[-1] == library
     reach = [line.split("x   ")[1] for line in lines]
     assert reach == [reach_text([1e-3 * k - 5e-4, 1e-3 * k + 5e-4]) for k in range(1, len(lines) + 1)]
+
+
+def test_a_faster_operator_of_pytorch_is_the_verdict(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = task_of("softmax")
+    log = log_of(task, tmp_path, 4e-3)
+    monkeypatch.setattr(cli_compare, "timed_in_turns", lambda runs, rounds: timed(dict(reversed(runs.items())), rounds))
+    cli_compare.compare(task, log, np.random.default_rng(0), "torch")
+    assert "slower than torch: PyTorch's operator takes 1 ms, the best program 4 ms" in capsys.readouterr().out

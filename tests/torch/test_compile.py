@@ -12,7 +12,7 @@ import torch
 from ansor import AnsorError
 from relay_lite import GraphError
 from relay_lite import pytorch as front
-from relay_lite.pytorch import partition
+from relay_lite.pytorch import faster, partition
 from relay_lite.pytorch.program import Program
 from relay_lite.pytorch.programs import Programs
 from tests.torch.nets import NETS, made
@@ -108,6 +108,27 @@ def test_an_unknown_operator_runs_in_pytorch(programs: list[Program], monkeypatc
             close(module(x), model(x))
     assert len(programs) == 4  # one in front of the operator and one behind, each way
     assert said == ["runs in PyTorch: tests_ansor.twist.default 'twist': this operator is not supported"]
+
+
+@pytest.mark.parametrize("theirs", [0.5, 2.0])
+def test_an_operator_stays_in_pytorch_where_the_whole_is_faster_then(
+    theirs: float, programs: list[Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(partition.logger, "warning", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr(faster, "_seconds", lambda runs, device: [1.0, theirs][: len(runs)])
+    model, x = nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3), nn.ReLU()).eval(), torch.randn(4, 5)
+    module = front.optimize(model, (x,), keep_faster=True)
+    close(module(x), model(x))
+    (text,) = said
+    assert [line.endswith("PyTorch's") for line in text.splitlines() if line.startswith("aten.addmm")] == [
+        theirs < 1
+    ] * 2
+    ran: list[Program] = []
+    plain = Program.__call__
+    monkeypatch.setattr(Program, "__call__", lambda self, *given: [ran.append(self), plain(self, *given)][1])
+    module(x)
+    assert len(ran) == (2 if theirs < 1 else 1) and set(ran) <= set(programs)
 
 
 def test_what_is_refused_by_a_converter_runs_in_pytorch(programs: list[Program]) -> None:
@@ -284,7 +305,11 @@ def test_threads_share_a_program() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"budget": 3}, "options are trials, seconds, log, precision, target, effort, got unknown=.'budget'"),
+        (
+            {"budget": 3},
+            "options are trials, seconds, log, precision, target, effort, keep_faster, got unknown=.'budget'",
+        ),
+        ({"keep_faster": "yes"}, "keep_faster must be True or False, got 'yes'"),
         ({"effort": "much"}, "effort is one of none, quick, full"),
         ({"trials": -1}, "trials must be an integer of at least 0"),
         ({"trials": 3}, "what is measured needs a log to be kept in"),

@@ -1,0 +1,126 @@
+"""Operators that PyTorch runs faster: its kernel stays where a call of the whole module takes less with it.
+
+An operator by itself says little: in PyTorch it is a launch of its own, and what we would have fused with it is
+another.  So the module is compiled once more for each distinct operator, the longest first, and timed in turns with the
+one that is the fastest so far.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ansor.core.wording import columns_of, counted
+from ansor.measure.progress import seconds_text
+
+OPERATORS = {"convolution", "mm", "addmm", "bmm", "baddbmm", "scaled_dot_product_attention"}
+"""Those of ATen that libraries have kernels of their own for."""
+MOST_TRIED = 8
+GAIN = 0.02
+"""A module that is faster by less is not worth another launch."""
+ROUNDS, SLICE = 5, 0.02
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """An operator: the seconds of a call of the module without and with PyTorch's kernel, and whether that is kept."""
+
+    operator: str
+    calls: int
+    ours: float
+    theirs: float
+    kept: bool
+
+
+def fastest(
+    calls: Sequence[Any], ours: Run, make: Callable[[set[str]], Run], inputs: Sequence[Any], device: Any
+) -> tuple[Run, list[Tried]]:  # fmt: skip
+    """The fastest of `ours` and what `make` gives with some nodes, by name, in PyTorch, and all that was tried.
+
+    `calls` are the nodes that we would compile, `inputs` tensors that the module may be called with on its device.
+    """
+    best, kept, tried = ours, set[str](), list[Tried]()
+    groups = _groups(calls)
+    cost = {name: len(nodes) * _seconds([_alone(nodes[0], device)], device)[0] for name, nodes in groups.items()}
+    for name in sorted(groups, key=lambda name: -cost[name])[:MOST_TRIED]:
+        nodes = {node.name for node in groups[name]}
+        other = make(kept | nodes)
+        before, after = _seconds([lambda run=run: run(*inputs) for run in (best, other)], device)
+        faster = after < (1 - GAIN) * before
+        tried.append(Tried(name, len(nodes), before, after, faster))
+        if faster:
+            best, kept = other, kept | nodes
+    return best, tried
+
+
+def table(tried: Sequence[Tried]) -> str:
+    """The operators that were tried, each with what a call of the module takes without and with PyTorch's kernel."""
+    rows = [
+        [t.operator, counted(t.calls, "call"), seconds_text(t.ours), seconds_text(t.theirs), "PyTorch's" * t.kept]
+        for t in tried
+    ]
+    return "\n".join(columns_of([["operator", "", "ours", "with PyTorch's", "kept"], *rows]))
+
+
+def _groups(calls: Sequence[Any]) -> Mapping[str, list[Any]]:
+    """The nodes of operators with kernels of their own, equal ones together, by what they are."""
+    found: dict[str, list[Any]] = {}
+    for node in calls:
+        namespace, _, rest = str(node.target).partition(".")
+        if namespace == "aten" and rest.partition(".")[0] in OPERATORS:
+            found.setdefault(_text(node), []).append(node)
+    return found
+
+
+def _text(node: Any) -> str:
+    def of(value: Any) -> str:
+        if isinstance(value, torch.fx.Node):
+            return "x".join(map(str, value.meta["val"].shape))
+        return f"[{', '.join(map(of, value))}]" if isinstance(value, list | tuple) else str(value)
+
+    named = [f"{name}={of(value)}" for name, value in node.kwargs.items()]
+    return f"{node.target}({', '.join([*map(of, node.args), *named])})"
+
+
+def _alone(node: Any, device: Any) -> Run:
+    """A call of an operator on tensors like those that the graph gives it."""
+    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: like(n.meta["val"], device))
+    return lambda: node.target(*args, **kwargs)
+
+
+def like(value: Any, device: Any) -> Any:
+    """A tensor of the shape, strides and dtype of another one: normal floats, and 0 for what may be an index.
+
+    What is no tensor is given back.
+    """
+    if not isinstance(value, torch.Tensor):
+        return value
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+    return made.normal_() if value.dtype.is_floating_point else made.zero_()
+
+
+def _seconds(runs: Sequence[Run], device: Any) -> list[float]:
+    """Medians of the seconds of a call, in turns."""
+    figures: list[list[float]] = [[] for _ in runs]
+    for _ in range(ROUNDS):
+        for run, found in zip(runs, figures, strict=True):
+            run()
+            _wait(device)
+            start, calls, seconds = time.perf_counter(), 0, 0.0
+            while seconds < SLICE:
+                run()
+                calls, seconds = calls + 1, time.perf_counter() - start
+            _wait(device)
+            found.append((time.perf_counter() - start) / calls)
+    return [statistics.median(found) for found in figures]
+
+
+def _wait(device: Any) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
