@@ -32,7 +32,7 @@ from codegen_cuda.toolkit import sanitizer_path
 from te_lite.dag import ComputeDAG
 from te_lite.errors import require
 from te_lite.state import State
-from tests.ansor.test_attention import CASES as ATTENTION
+from tests.ansor.test_attention import EVERY as ATTENTION
 from tests.ansor.test_tensor_core_rule import (
     EVERY,
     HARDWARE,

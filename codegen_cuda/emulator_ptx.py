@@ -17,7 +17,7 @@ from te_lite.mma import F32, LOADS, MMA, Element, MatrixLoad, Mma
 from .inline_ptx import Address, Assembly, Instruction, Operand, Vector, assemblies
 
 _ONE = Digit(1, 0, 0)
-_BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op and op.warps == 1}
+_BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op and op.warps == 1 and not op.chained}
 _OF_GROUPS = [op for op in MMA.values() if op.warps > 1]
 _ORDER = re.compile(r"fence\.proxy\.async\.shared::cta|wgmma\.(fence|commit_group|wait_group)\.sync\.aligned")
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}

@@ -67,10 +67,13 @@ class Edges:
         return k in self.beyond and (self._copies_memory(k) or self._is_factor(k))
 
     def _is_factor(self, k: int) -> bool:
-        """Whether stage k computes, element by element, what tensor cores multiply: its terms may run over."""
-        held = fragment_storage(self.low.bounds.scopes[k])
-        body = self.low.bodies[k][0]
-        return held is not None and held.operand != "d" and not isinstance(body, Load | Reduce)
+        """Whether stage k computes, element by element, what tensor cores multiply: its terms may run over.
+
+        What only loads a tile that holds zeros has them already.
+        """
+        held, body = fragment_storage(self.low.bounds.scopes[k]), self.low.bodies[k][0]
+        computed = held is not None and held.operand != "d" and not isinstance(body, Reduce)
+        return computed and not (isinstance(body, Load) and self._holds_zeros(next(self._read(k))))
 
     def _holds_zeros(self, k: int) -> bool:
         """Whether stage k has zeros beyond the edge: its own, or those of a copy that it copies as it is."""

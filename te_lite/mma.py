@@ -11,6 +11,10 @@ instruction computes is in `mma_meaning.py`.  Maps: PTX ISA, "Warp-level matrix 
 tensor cores read from shared memory themselves, so that no fragments of it need be loaded.  Its record is a part of 8
 columns, of which the instruction has up to 32; emitters put them together (`codegen_cuda/warpgroup.py`).
 
+`..._chained` is an instruction again, with its terms numbered otherwise: their sum is the same in any order of those of
+A, if those of B have the same.  In this one, A has its elements in the lanes in which D has them, so that sums of one
+product are the factor of the next where they are.  Elements of two bytes lie so in the order of the manual.
+
 One record stands for more than one instruction: `m16n8k8_tf32x3_f32` multiplies floats of which each is the sum of two
 TF32 parts, by three instructions of TF32 and one addition in float32.
 
@@ -70,7 +74,8 @@ S32 = Element("s32", "int32", 4)
 @dataclass(frozen=True, slots=True)
 class Mma:
     """An instruction: sizes, what it multiplies (`element`) and sums up in (`sum`), fragments, the least compute
-    capability (80 is sm_80) that has it, and how many `warps` execute it together, each for m rows."""
+    capability (80 is sm_80) that has it, how many `warps` execute it together, each for m rows, and whether its terms
+    are numbered for `chained` products."""
 
     m: int
     n: int
@@ -82,12 +87,13 @@ class Mma:
     d: Fragment
     least: int = 80
     warps: int = 1
+    chained: bool = False
 
     @property
     def name(self) -> str:
         """`m16n8k16_f16_f32`: sizes, elements, sums; `wgmma_k16_f16_f32` of warps in groups."""
         sizes = f"m{self.m}n{self.n}k{self.k}" if self.warps == 1 else f"wgmma_k{self.k}"
-        return f"{sizes}_{self.element.name}_{self.sum.name}"
+        return f"{sizes}_{self.element.name}_{self.sum.name}{'_chained' if self.chained else ''}"
 
     @property
     def of_parts(self) -> Mma:
@@ -133,6 +139,14 @@ def _mma(k: int, element: Element, total: Element) -> Mma:
     return Mma(16, 8, k, element, total, a, b, d)
 
 
+def _chained(k: int, element: Element, total: Element) -> Mma:
+    """The instruction of words whose term number q + 4 * h, of lane q, is the term 2 * q + h of the product."""
+    op = _mma(k, element, total)
+    a = Fragment(op.m, k, op.d.lane, (Digit(2, 8, 0), Digit(2, 0, 1)))
+    b = Fragment(k, op.n, (Digit(4, 2, 0), op.b.lane[1]), (Digit(2, 1, 0),))
+    return replace(op, a=a, b=b, chained=True)
+
+
 WARPS = 4
 """Of a group; the first one has a number that is a multiple of it."""
 GROUP_ROW_BYTES = 128
@@ -147,6 +161,7 @@ def _wgmma(k: int, element: Element, total: Element) -> Mma:
 MMA = {
     x.name: x for x in (_mma(8, TF32, F32), _mma(8, TF32X3, F32), _mma(16, F16, F32), _mma(16, BF16, F32),
                         _mma(16, F16, F16), _mma(32, S8, S32),
+                        _chained(8, TF32, F32), _chained(8, TF32X3, F32),
                         _wgmma(8, TF32, F32), _wgmma(16, F16, F32), _wgmma(16, BF16, F32), _wgmma(32, S8, S32))
 }  # fmt: skip
 """The instructions by name."""
@@ -157,6 +172,13 @@ def mma(name: str) -> Mma:
     if name not in MMA:
         raise ScheduleError(f"mma {name!r}: there is no such instruction, known ones are {', '.join(MMA)}")
     return MMA[name]
+
+
+def chained(op: Mma) -> Mma | None:
+    """The same instruction whose A has its elements in the lanes of D, so that sums of a product can be the factor of
+    another; None where the table has none."""
+    same = (x for x in MMA.values() if replace(x, a=op.a, b=op.b, chained=op.chained) == op)
+    return next((x for x in same if x.a.lane == x.d.lane), None)
 
 
 # ------------------------------------------------------------------------------------------------------- ldmatrix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansor.core.target import Target
+from ansor.core.target import ELEMENTS, Target
 
 from ..ir.module import IRModule, bind_params, main_function
 from ..ir.nodes import Function
@@ -30,6 +30,7 @@ from ..transform import (
     SimplifyInference,
     TurnProducts,
 )
+from ..transform.fuse_attention import DTYPES
 
 
 def optimize(
@@ -49,6 +50,7 @@ def optimize(
 def pipeline(target: Target, for_build: bool = False) -> Pass:
     """All passes for a target as one."""
     rows, moves = target.kind.name in ("c", "cuda"), target.kind.name == "cuda"
+    multiplied = (*DTYPES, "float32") if target.precision in ELEMENTS else DTYPES
     passes = [
         RealizeQuantized(),
         Legalize(),
@@ -66,6 +68,6 @@ def pipeline(target: Target, for_build: bool = False) -> Pass:
         *([RowShapes()] if rows else []),
         FoldConstant(),
         *([TurnProducts()] if moves else []),
-        FuseOps(rows=rows, moves=moves),
+        FuseOps(rows=rows, moves=moves, dtypes=multiplied),
     ]
     return Sequential([*passes, AutoSchedulerLayoutRewrite(target)] if for_build else passes, name="optimize")

@@ -1,4 +1,4 @@
-"""Attention as one kernel: softmax(Q K^T, scaled and masked) V, where tensor cores multiply elements of two bytes.
+"""Attention as one kernel: softmax(Q K^T, scaled and masked) V, where tensor cores multiply.
 
     batch_matmul, multiply     softmax, cast     batch_matmul, cast          three groups, which become one
 
@@ -8,8 +8,10 @@ read by the softmax alone, and this, along its last axis, by the second product 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeGuard
+
+from ansor.core.target import HALVES
 
 from ..ir.nodes import Call, Expr
 from ..ir.types import TensorType
@@ -17,16 +19,19 @@ from ..ir.visit import is_op
 from .dominator import FlowGraph
 
 PRODUCT, SOFTMAX = "nn.batch_matmul", "nn.softmax"
-DTYPES = ("float16", "bfloat16")
+DTYPES = tuple(HALVES.values())
+"""What tensor cores multiply whatever the precision; of floats it must be asked for."""
 LEAST = 16
 """Rows, columns and terms of a product on tensor cores (`ansor/sketch/extra/product_roles.py`)."""
 Groups = Mapping[int, Sequence[int]]
 
 
-def fuse_attention(graph: FlowGraph, roots: Sequence[int], max_depth: int) -> list[int]:
+def fuse_attention(
+    graph: FlowGraph, roots: Sequence[int], max_depth: int, dtypes: Collection[str] = DTYPES
+) -> list[int]:
     """The partition `roots` (the number of the last node of its group, for every node) with attention in one group.
 
-    `max_depth` bounds the nodes of a group.
+    `max_depth` bounds the nodes of a group; `dtypes` are those that tensor cores multiply.
     """
     members: dict[int, list[int]] = {}
     for k, root in enumerate(roots):
@@ -35,7 +40,7 @@ def fuse_attention(graph: FlowGraph, roots: Sequence[int], max_depth: int) -> li
     for root, group in members.items():
         if not _is_softmax(graph, group):
             continue
-        end, scores = _product_after(graph, roots, root), _product_before(graph, members, group)
+        end, scores = _product_after(graph, roots, root, dtypes), _product_before(graph, members, group, dtypes)
         taken = {*joined, *joined.values()}
         if end is not None and scores is not None and not taken & {scores, end}:
             size = sum([len(members[r]) for r in (scores, root, end)])
@@ -49,30 +54,31 @@ def _is_softmax(graph: FlowGraph, group: Sequence[int]) -> bool:
     return len(found) == 1 and int(found[0].attrs["axis"]) in (-1, len(found[0].shape) - 1)
 
 
-def _is_product(node: Expr) -> TypeGuard[Call]:
-    """Whether a node is a product of elements of two bytes, in batches of matrices that fill an instruction."""
+def _is_product(node: Expr, dtypes: Collection[str]) -> TypeGuard[Call]:
+    """Whether a node is a product on tensor cores, in batches of matrices that fill an instruction."""
     if not isinstance(node, Call) or not is_op(node, PRODUCT):
         return False
     types = [a.type for a in node.args if isinstance(a.type, TensorType)]
-    return all(t.dtype in DTYPES and min(t.shape[-2:]) >= LEAST for t in types) and len(types) == len(node.args)
+    return all(t.dtype in dtypes and min(t.shape[-2:]) >= LEAST for t in types) and len(types) == len(node.args)
 
 
-def _product_after(graph: FlowGraph, roots: Sequence[int], root: int) -> int | None:
+def _product_after(graph: FlowGraph, roots: Sequence[int], root: int, dtypes: Collection[str]) -> int | None:
     """The group of the product whose first operand the group of `root` is, if nothing else reads that."""
     readers = {edge.reader for edge in graph.readers[root]}
     if root == graph.result or len(readers) != 1:
         return None
     (reader,) = readers
     node, made = graph.nodes[reader], graph.nodes[root]
-    first = _is_product(node) and node.args[0] is made and node.args[1] is not made and not node.attrs["transpose_a"]
-    return roots[reader] if first else None
+    if not _is_product(node, dtypes) or node.attrs["transpose_a"]:
+        return None
+    return roots[reader] if node.args[0] is made and node.args[1] is not made else None
 
 
-def _product_before(graph: FlowGraph, members: Groups, group: Sequence[int]) -> int | None:
+def _product_before(graph: FlowGraph, members: Groups, group: Sequence[int], dtypes: Collection[str]) -> int | None:
     """The group of the only product whose result `group` reads, if nothing else reads that."""
     found, inside = [], set(group)
     for root, others in members.items():
         readers = {edge.reader for edge in graph.readers[root]}
         if root not in inside and root != graph.result and readers and readers <= inside:
-            found += [root] if any(_is_product(graph.nodes[k]) for k in others) else []
+            found += [root] if any(_is_product(graph.nodes[k], dtypes) for k in others) else []
     return found[0] if len(found) == 1 else None

@@ -8,7 +8,7 @@ attention (`fuse_attention.py`) join afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ..ir.nodes import Call, Constant, Expr, Function, children, rebuild
@@ -16,7 +16,7 @@ from ..ir.op_registry import OpPattern
 from ..ir.visit import is_op, post_order, rewrite
 from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
-from .fuse_attention import fuse_attention
+from .fuse_attention import DTYPES, fuse_attention
 from .fuse_moves import fuse_moves
 from .fuse_rows import fuse_rows
 from .fused_function import call_groups
@@ -28,34 +28,44 @@ MERE_MOVES = *RESHAPES, *TRANSPOSITIONS
 Accepts = Callable[[OpPattern, bool], bool]
 
 
-def FuseOps(fuse_opt_level: int = -1, rows: bool = False, moves: bool = False) -> Pass:
+def FuseOps(
+    fuse_opt_level: int = -1, rows: bool = False, moves: bool = False, dtypes: Collection[str] = DTYPES
+) -> Pass:
     """`fuse_ops` as a pass: at optimisation level 0 every operator stays alone; -1 takes the level of the context."""
 
     def run(function: Function) -> Function:
         context = PassContext.current()
         level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
-        return fuse_ops(function, context.option("relay.FuseOps.max_depth", MAX_DEPTH), level > 0, rows, moves)
+        depth = context.option("relay.FuseOps.max_depth", MAX_DEPTH)
+        return fuse_ops(function, depth, level > 0, rows, moves, dtypes)
 
     return Pass("FuseOps", 0, (), run)
 
 
 def fuse_ops(
-    function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True, rows: bool = False, moves: bool = False
-) -> Function:
+    function: Function, max_depth: int = MAX_DEPTH, fuse: bool = True, rows: bool = False, moves: bool = False,
+    dtypes: Collection[str] = DTYPES,
+) -> Function:  # fmt: skip
     """Partition a graph into primitive functions, and call those.
 
     `max_depth` bounds the nodes of a group; without `fuse` every operator is a group of its own; with `rows` what folds
-    rows and spreads the results over them again is one, and with `moves` a product and what only moves its operands.
+    rows and spreads the results over them again is one, and with `moves` a product and what only moves its operands,
+    and attention, of the `dtypes` that tensor cores multiply.
     Groups of equal structure share one function, whose `attrs` are `primitive`, a unique `name`, and `reshape_only` for
     one that moves no data.
     """
     own = own_movements(own_scalars(function)) if fuse else own_scalars(function)
     graph = flow_graph(own)
-    return call_groups(own, graph, partition(graph, max_depth, rows, moves) if fuse else list(range(len(graph.nodes))))
+    alone = list(range(len(graph.nodes)))
+    return call_groups(own, graph, partition(graph, max_depth, rows, moves, dtypes) if fuse else alone)
 
 
-def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False, moves: bool = False) -> list[int]:
-    """The number of the last node of its group, for every node; with `rows` groups of rows, with `moves` moves, too."""
+def partition(
+    graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False, moves: bool = False,
+    dtypes: Collection[str] = DTYPES,
+) -> list[int]:  # fmt: skip
+    """The number of the last node of its group, for every node; with `rows` groups of rows, with `moves` moves and
+    attention of these `dtypes`, too."""
     tree = post_dominators(graph)
     groups = _Groups(graph, tree, max_depth)
     for phase in range(3):
@@ -63,7 +73,7 @@ def partition(graph: FlowGraph, max_depth: int = MAX_DEPTH, rows: bool = False, 
             groups.try_to_grow(k, phase)
     roots = [groups.root(k) for k in range(len(graph.nodes))]
     roots = fuse_rows(graph, tree, roots, max_depth) if rows else roots
-    return fuse_attention(graph, fuse_moves(graph, roots, max_depth), max_depth) if moves else roots
+    return fuse_attention(graph, fuse_moves(graph, roots, max_depth), max_depth, dtypes) if moves else roots
 
 
 def own_scalars(function: Function) -> Function:

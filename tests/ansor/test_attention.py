@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import te_lite as te
 from ansor.core.hardware import HardwareParams
-from ansor.core.target import Target
+from ansor.core.target import FP32X3, TF32, Target
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.attention import attention_of, grains, registers, shared_bytes
 from ansor.sketch.rule import SketchContext
-from codegen_cuda import emit
+from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulator import run_program
 from te_lite import Tensor, topi
 from te_lite.dag import ComputeDAG
@@ -25,11 +25,14 @@ from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
 from te_lite.state import State
 from te_lite.step import ComputeAlong, PostponeDivision, from_json, to_json
+from tests.codegen_cuda.gpu_nests import HAVE_COMPILER
 from tests.oracle import poisoned
 
 Array = np.ndarray
 Scores = Callable[[Tensor, Tensor], Tensor]
-TARGET = "cuda -model=H200"
+TARGET = f"cuda -model=H200 -precision={TF32}"
+DIGITS = {"float16": 11, "bfloat16": 8, "float32": 11}
+"""Of the fraction of what is multiplied, floats in TF32."""
 
 
 def scaled(s: Tensor, mask: Tensor) -> Tensor:
@@ -47,17 +50,22 @@ def causal(s: Tensor, mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """softmax(f(Q K^T)) V for so many heads, queries, keys and columns; `after`: what follows element by element."""
+    """softmax(f(Q K^T)) V for so many heads, queries, keys and columns; `after`: what follows element by element.
+
+    `turned`: the keys are the last axis of V.
+    """
 
     sizes: tuple[int, int, int, int]
     scores: Scores = scaled
     dtype: str = "float16"
     out: str = "float16"
     after: bool = False
+    turned: bool = False
 
     def tensors(self) -> list[Tensor]:
         h, m, n, d = self.sizes
-        q, k, v = [te.placeholder((h, x, d), name=name, dtype=self.dtype) for x, name in ((m, "Q"), (n, "K"), (n, "V"))]
+        shapes = {"Q": (h, m, d), "K": (h, n, d), "V": (h, d, n) if self.turned else (h, n, d)}
+        q, k, v = [te.placeholder(shape, name=name, dtype=self.dtype) for name, shape in shapes.items()]
         mask = te.placeholder((m, n), name="mask", dtype="float32")
         r, j1, j2, j3 = [te.reduce_axis((0, x), name) for x, name in ((d, "r"), (n, "j1"), (n, "j2"), (n, "j3"))]
 
@@ -70,15 +78,21 @@ class Case:
         e = te.compute((h, m, n), lambda b, i, j: te.exp(x[b, i, j] - most[b, i]), name="E")
         whole = te.compute((h, m), lambda b, i: te.sum(e[b, i, j2], axis=j2), name="whole")
         p = te.compute((h, m, n), lambda b, i, j: (e[b, i, j] / whole[b, i]).astype(self.dtype), name="P")
-        o = te.compute((h, m, d), lambda b, i, c: te.sum(wide(p[b, i, j3]) * wide(v[b, j3, c]), axis=j3), name="O")
+
+        def value(b: te.Expr, c: te.Expr) -> te.Expr:
+            return wide(v[b, c, j3] if self.turned else v[b, j3, c])
+
+        o = te.compute((h, m, d), lambda b, i, c: te.sum(wide(p[b, i, j3]) * value(b, c), axis=j3), name="O")
         after = 2.0 if self.after else 1.0
         out = te.compute((h, m, d), lambda b, i, c: (o[b, i, c] * after).astype(self.out), name="out")
         return [q, k, v, *([mask] if self.scores is masked else []), out]
 
     def inputs(self, rng: np.random.Generator) -> list[Array]:
-        """Random inputs; the mask hides all keys of a row from it, the first ones of another."""
+        """Random inputs of 11 digits; the mask hides all keys of a row from it, the first ones of another."""
         h, m, n, d = self.sizes
-        made = [rng.standard_normal((h, x, d)).astype(self.dtype) * 2 for x in (m, n, n)]
+        made = [(rng.standard_normal((h, x, d)) * 2).astype("float16").astype(self.dtype) for x in (m, n, n)]
+        if self.turned:
+            made[2] = np.ascontiguousarray(made[2].transpose(0, 2, 1))
         if self.scores is masked:
             mask = np.where(rng.random((m, n)) < 0.3, -np.inf, rng.standard_normal((m, n)))
             mask[0], mask[-1, : n - 1] = -np.inf, -np.inf
@@ -88,6 +102,7 @@ class Case:
     def wanted(self, arrays: Sequence[Array]) -> Array:
         """In float64, by hand."""
         q, k, v = [x.astype("float64") for x in arrays[:3]]
+        v = v.transpose(0, 2, 1) if self.turned else v
         s = q @ k.transpose(0, 2, 1)
         if self.scores is causal:
             s = np.where(np.tril(np.ones(s.shape[1:], bool)), s, -np.inf)
@@ -103,11 +118,11 @@ def sketches(tensors: Sequence[Tensor], target: str = TARGET) -> list[State]:
 
 
 def check(case: Case, got: Array, arrays: Sequence[Array]) -> None:
-    """Shares and results are rounded to 11 digits once each."""
+    """Shares and results are rounded once each."""
     want = case.wanted(arrays)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     size = np.abs(arrays[2].astype("float64")).max() * (2 if case.after else 1)
-    assert np.nanmax(np.abs(got.astype("float64") - want), initial=0) <= 2 * 2.0**-11 * size
+    assert np.nanmax(np.abs(got.astype("float64") - want), initial=0) <= 2 * 2.0 ** -DIGITS[case.dtype] * size
 
 
 CASES = {
@@ -116,13 +131,23 @@ CASES = {
     "causal": Case((1, 65, 65, 24), causal, after=True),
     "floats out": Case((1, 16, 129, 40), out="float32"),
     "one turn": Case((3, 50, 33, 64)),
+    "tf32, masked": Case((1, 20, 41, 16), masked, "float32", "float32"),
 }
-BY_NAME = pytest.mark.parametrize("name", CASES)
+MORE = {
+    "tf32, causal": Case((2, 65, 65, 24), causal, "float32", "float32", after=True),
+    "tf32, 197 tokens": Case((1, 197, 197, 32), scaled, "float32", "float32"),
+    "tf32, longer than a turn": Case((1, 33, 300, 40), masked, "float32", "float32"),
+    "bfloat16": Case((2, 37, 50, 32), masked, "bfloat16", "float32"),
+    "197 tokens": Case((1, 197, 197, 32), causal),
+    "columns of values": Case((1, 37, 50, 32), turned=True),
+    "tf32, columns of values": Case((1, 37, 50, 32), scaled, "float32", "float32", turned=True),
+}
+EVERY = {**CASES, **MORE}
 
 
-@BY_NAME
+@pytest.mark.parametrize("name", [*CASES, *[pytest.param(name, marks=pytest.mark.long) for name in MORE]])
 def test_programs_compute_attention(name: str) -> None:
-    case = CASES[name]
+    case = EVERY[name]
     tensors, rng = case.tensors(), np.random.default_rng(3)
     found = sketches(tensors)
     assert len(found) > 5
@@ -137,10 +162,11 @@ def test_programs_compute_attention(name: str) -> None:
 @given(
     sizes=st.tuples(st.integers(1, 2), st.integers(16, 70), st.integers(16, 150), st.integers(16, 48)),
     scores=st.sampled_from([scaled, masked]),
+    dtype=st.sampled_from(["float16", "float32"]),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_sizes_that_hurt(sizes: tuple[int, int, int, int], scores: Scores, seed: int) -> None:
-    case, rng = Case(sizes, scores), np.random.default_rng(seed)
+def test_sizes_that_hurt(sizes: tuple[int, int, int, int], scores: Scores, dtype: str, seed: int) -> None:
+    case, rng = Case(sizes, scores, dtype), np.random.default_rng(seed)
     tensors, arrays = case.tensors(), case.inputs(rng)
     found = sketches(tensors)
     out = poisoned(case.wanted(arrays).shape, case.out)
@@ -148,15 +174,44 @@ def test_sizes_that_hurt(sizes: tuple[int, int, int, int], scores: Scores, seed:
     check(case, out, arrays)
 
 
-@pytest.mark.parametrize("name", ["masked", "causal"])
+@pytest.mark.parametrize("name", ["masked", "causal", "tf32, masked"])
 def test_kernels_compute_attention(name: str) -> None:
     case = CASES[name]
-    tensors, arrays = case.tensors(), case.inputs(np.random.default_rng(4))
+    assert "__shfl_xor_sync" in emulated(case, sketches(case.tensors())[-1])
+
+
+def emulated(case: Case, state: State) -> str:
+    """The source of a program that computes a case right on the emulator."""
+    arrays = case.inputs(np.random.default_rng(4))
     out = poisoned(case.wanted(arrays).shape, case.out)
-    program = emit(te.lower(sketches(tensors)[-1], tensors))
+    program = emit(te.lower(state, state.dag.tensors))
     run_program(program, [*arrays, out])
     check(case, out, arrays)
-    assert "__shfl_xor_sync" in program.source
+    return program.source
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EVERY)
+def test_every_kernel_computes_attention_and_compiles(name: str) -> None:
+    """All numbers of a sketch are in it, so each is one program."""
+    case = EVERY[name]
+    sources = [emulated(case, state) for state in sketches(case.tensors())]
+    for arch in ("sm_80", "sm_90") if HAVE_COMPILER else ():
+        refused = [str(x) for x in compile_many(sources, arch, workers=2) if isinstance(x, CompileError)]
+        assert refused == []
+
+
+def test_floats_in_two_parts_are_as_exact_as_float32() -> None:
+    case, rng = Case((1, 17, 33, 32), masked, "float32", "float32"), np.random.default_rng(5)
+    tensors, arrays = case.tensors(), case.inputs(rng)
+    arrays[:3] = [rng.standard_normal(x.shape).astype("float32") for x in arrays[:3]]
+    want = case.wanted(arrays)
+    off = {}
+    for precision in (TF32, FP32X3):
+        out = poisoned(want.shape, case.out)
+        run(te.lower(sketches(tensors, f"cuda -model=H200 -precision={precision}")[0], tensors), [*arrays, out])
+        off[precision] = np.nanmax(np.abs(out - want))
+    assert 1e-4 < off[TF32] < 1e-2 and off[FP32X3] < 1e-6
 
 
 def test_what_is_no_number_stays_in_its_row() -> None:
@@ -181,7 +236,7 @@ def test_steps_are_recorded_and_written_as_python() -> None:
 
 
 def test_other_computations_have_no_such_sketch() -> None:
-    assert sketches(Case((1, 32, 32, 32), dtype="float32").tensors()) == []
+    assert sketches(Case((1, 32, 32, 32), dtype="float32").tensors(), "cuda -model=H200") == []
     tensors = Case((1, 32, 32, 32)).tensors()
     assert sketches(tensors, "c") == []
     assert sketches(tensors, "cuda -arch=sm_75") == []
@@ -216,4 +271,4 @@ def test_sketches_fit_a_thread() -> None:
     assert (8, 1, 128, 2) in sizes
     for grain in grains(dag.init_state, found, hardware):
         assert registers(found.op, grain, 128, 128) <= 255
-        assert shared_bytes(found.op, grain, 128, 128) <= hardware.max_shared_memory_per_block
+        assert shared_bytes(found, grain, 128, 128) <= hardware.max_shared_memory_per_block

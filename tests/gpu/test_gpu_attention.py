@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from tests.ansor.test_attention import CASES, check, sketches
+from tests.ansor.test_attention import EVERY, check, sketches
 from tests.oracle import poisoned
 
 pytestmark = pytest.mark.gpu
@@ -15,9 +15,9 @@ pytest.importorskip("pycuda.driver", exc_type=ImportError)
 from codegen_cuda.module import CudaModule, open_device  # noqa: E402
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 def test_kernels_compute_attention(name: str) -> None:
-    case = CASES[name]
+    case = EVERY[name]
     tensors, arrays = case.tensors(), case.inputs(np.random.default_rng(6))
     for state in sketches(tensors)[::3]:
         out = poisoned(case.wanted(arrays).shape, case.out)

@@ -1,11 +1,13 @@
-"""Attention as one group, where tensor cores multiply elements of two bytes, and where it is not."""
+"""Attention as one group, where tensor cores multiply its elements, and where it is not."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from ansor.core.target import Target
 from relay_lite.compiler.extract import group_uses
+from relay_lite.compiler.optimize import pipeline
 from relay_lite.ir.make import call, var
 from relay_lite.ir.nodes import Call, Expr, Function, Tuple
 from relay_lite.ir.reference import run
@@ -47,6 +49,12 @@ def test_attention_is_one_kernel(mask: bool) -> None:
     np.testing.assert_array_equal(run(fused, feed), run(function, feed))
     for group in group_uses(fused):
         check_group(group, "cuda", rng)
+
+
+@pytest.mark.parametrize("precision, products", [("strict", 1), ("tf32", 2), ("fp32x3", 2)])
+def test_attention_of_floats_is_one_kernel_where_tensor_cores_multiply_them(precision: str, products: int) -> None:
+    function = pipeline(Target(f"cuda -precision={precision}"))(attention("float32", mask=True))
+    assert max(name.count("batch_matmul") for name in kernels(function)) == products
 
 
 def chained() -> Function:

@@ -13,7 +13,7 @@ from te_lite import mma_meaning
 from te_lite.errors import ScheduleError
 from te_lite.fragment import LANES, Digit, Fragment
 from te_lite.interp import run
-from te_lite.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, mma
+from te_lite.mma import LOADS, MMA, OPERANDS, MatrixLoad, Mma, chained, mma
 from te_lite.mma_meaning import BIG, execute, gathered, meaning, multiply_add, parts, read, scattered
 from tests.mma_schedules import left_out, multiplied
 
@@ -50,10 +50,16 @@ def swapped(fragment: Fragment) -> Fragment:
 
 
 def agrees(op: Mma) -> bool:
-    """Whether the maps of an instruction are those of the manual."""
+    """Whether the maps of an instruction are those of the manual; the terms of `chained` ones in their order."""
     lane, value = np.indices((LANES, 16))
+    terms = np.array([0, 2, 4, 6, 1, 3, 5, 7]) if op.chained else np.arange(op.k)
+
+    def of_manual(operand: str, formula: Formula, n: int) -> Any:
+        row, column = formula(lane[:, :n], value[:, :n])
+        return {"a": (row, terms[column % op.k]), "b": (terms[row % op.k], column), "d": (row, column)}[operand]
+
     return all(
-        np.array_equal(fragment.place(lane[:, :n], value[:, :n]), formula(lane[:, :n], value[:, :n]))
+        np.array_equal(fragment.place(lane[:, :n], value[:, :n]), of_manual(operand, formula, n))
         for operand, formula in (*PTX[op.element.ptx].items(), ("d", sums))
         if (fragment := op.fragment(operand)) and (n := fragment.values)
     )
@@ -62,7 +68,8 @@ def agrees(op: Mma) -> bool:
 def test_the_maps_are_those_of_the_manual() -> None:
     assert set(MMA) == {
         "m16n8k8_tf32_f32", "m16n8k8_tf32x3_f32", "m16n8k16_f16_f32", "m16n8k16_bf16_f32", "m16n8k16_f16_f16",
-        "m16n8k32_s8_s32", "wgmma_k8_tf32_f32", "wgmma_k16_f16_f32", "wgmma_k16_bf16_f32", "wgmma_k32_s8_s32",
+        "m16n8k32_s8_s32", "m16n8k8_tf32_f32_chained", "m16n8k8_tf32x3_f32_chained",
+        "wgmma_k8_tf32_f32", "wgmma_k16_f16_f32", "wgmma_k16_bf16_f32", "wgmma_k32_s8_s32",
     }  # fmt: skip
     assert all(agrees(op) for op in MMA.values())
     assert mma("m16n8k16_f16_f32").ptx == "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -84,6 +91,20 @@ def test_maps_are_bijections(name: str, operand: str) -> None:
     tile = np.arange(fragment.rows * fragment.columns).reshape(fragment.rows, fragment.columns)
     assert sorted(scattered(fragment, tile).ravel()) == list(tile.ravel())
     assert np.array_equal(gathered(fragment, scattered(fragment, tile)), tile)
+
+
+def test_chained_products_have_their_factor_where_the_sums_were() -> None:
+    """In the same lanes: of TF32 by an order of the terms of its own, of bytes by none."""
+    found = {name: chained(op) for name, op in MMA.items() if op.warps == 1 and not op.chained}
+    assert {name: None if x is None else x.name for name, x in found.items()} == {
+        "m16n8k8_tf32_f32": "m16n8k8_tf32_f32_chained", "m16n8k8_tf32x3_f32": "m16n8k8_tf32x3_f32_chained",
+        "m16n8k16_f16_f32": "m16n8k16_f16_f32", "m16n8k16_bf16_f32": "m16n8k16_bf16_f32",
+        "m16n8k16_f16_f16": "m16n8k16_f16_f16", "m16n8k32_s8_s32": None,
+    }  # fmt: skip
+    for op in [x for x in found.values() if x is not None]:
+        lane, value = np.indices((LANES, op.a.values))
+        row, column = op.a.place(lane, value)
+        assert np.array_equal(op.d.holder(row, column % op.n)[0], lane)
 
 
 @pytest.mark.parametrize("operand", OPERANDS)
@@ -214,7 +235,7 @@ def test_matrices_arrive_as_the_manual_says(form: MatrixLoad, nbytes: int) -> No
     assert np.array_equal(scattered(form.fragment(nbytes), elements), load(form, nbytes, rows))
 
 
-LOADED = [(name, operand) for name in MMA for operand in "ab"]
+LOADED = [(name, operand) for name, op in MMA.items() if not op.chained for operand in "ab"]
 
 
 @pytest.mark.parametrize(("name", "operand"), LOADED)

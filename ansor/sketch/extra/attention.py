@@ -16,7 +16,7 @@
 Two steps of our own make this of the definition (`te_lite/carried.py`): the division by the total is postponed until
 all is summed up, and maximum and total are computed along the turns of the sums, which are carried along.  Whatever is
 done to the scores element by element before (a scale, a mask) is part of it.  Scores in the layout of sums of one
-product are the factor of the next one in the same lanes, where elements have two bytes.
+product are the factor of the next one in the same lanes: `chained` instructions have it so.
 
 All numbers are those of the sketch (`Grain`): warps of a block, tiles of 16 queries of a warp, keys of a turn, tiles
 of keys that there is room for.  Those are tried that fit the registers of a thread, by an estimate.
@@ -25,13 +25,13 @@ of keys that there is room for.  Those are tried that fit the registers of a thr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from te_lite.carried import share
 from te_lite.expr import Expr, Load
 from te_lite.lanes import ceildiv
-from te_lite.mma import ROWS, Mma
+from te_lite.mma import ROWS, Mma, chained
 from te_lite.schedule import Loop, Schedule
 from te_lite.state import State
 from te_lite.tensor import ComputeOp, Tensor
@@ -41,7 +41,7 @@ from ...core.hardware import HardwareParams
 from ..predicates import elementwise_reader
 from ..rule import SketchContext
 from .padded_shared import extents_of
-from .product_factors import Warps, fetched, loaded, shared_copy, sides
+from .product_factors import WORDS, Warps, by_matrices, fetched, loaded, pad_words, shared_copy, sides
 from .product_roles import Roles, roles_of
 
 WARPS, TILES_OF_QUERIES, KEYS, TILES = (1, 2, 4, 8), (1, 2), (32, 64, 128), (2, 3)
@@ -91,7 +91,7 @@ def attention_sketches(ctx: SketchContext) -> list[State]:
 
 
 def attention_of(ctx: SketchContext, state: State) -> Attention | None:
-    """The parts of a computation that is attention with elements of two bytes; None for another."""
+    """The parts of a computation that is attention on tensor cores; None for another."""
     reductions = [k for k, s in enumerate(state.stages) if not s.is_placeholder and s.op.reduction is not None]
     products = [(k, roles) for k in reductions for roles in [roles_of(ctx.target, state, k)] if roles is not None]
     if len(reductions) != 4 or len(products) != 2 or len(state.dag.outputs) != 1:
@@ -100,9 +100,10 @@ def attention_of(ctx: SketchContext, state: State) -> Attention | None:
     part, total = state.stages[of_sums.a.stage], state.stages[sums].compute
     if part.is_placeholder or part.op.reduction is not None or of_sums.op != of_scores.op:
         return None
-    found = share(part.compute, state.ops)
-    if found is None or of_sums.op.element.nbytes != 2 or of_sums.op.sum.dtype != "float32":
+    found, op = share(part.compute, state.ops), chained(of_sums.op)
+    if found is None or op is None or op.sum.dtype != "float32":
         return None
+    of_sums = replace(of_sums, op=op)
     term, whole = _read(found.undivided), found.whole.tensor.op
     if not isinstance(term, ComputeOp) or term.reduction is not None or not isinstance(whole, ComputeOp):
         return None
@@ -168,7 +169,7 @@ def grains(state: State, made: Attention, hardware: HardwareParams) -> Iterator[
             continue
         for ahead in sorted({min(n, ceildiv(keys, turn)) for n in TILES}):
             grain = Grain(warps, tiles, turn, ahead)
-            fits = shared_bytes(made.op, grain, columns, terms) <= hardware.max_shared_memory_per_block
+            fits = shared_bytes(made, grain, columns, terms) <= hardware.max_shared_memory_per_block
             if fits and registers(made.op, grain, columns, terms) <= MOST_REGISTERS:
                 yield grain
 
@@ -177,21 +178,23 @@ def registers(op: Mma, grain: Grain, columns: int, terms: int) -> int:
     """An estimate of the registers of a thread: sums, scores, fragments of the queries, of a step of keys, others."""
     across, along = ceildiv(columns, op.n), ceildiv(terms, op.k)
     sums = grain.queries * (across + ceildiv(grain.keys, op.n)) * op.registers("d")
-    factors = grain.queries * (along + 1) * op.registers("a") + across * op.registers("b")
+    factors = grain.queries * (along + op.element.parts) * op.registers("a") + across * op.registers("b")
     return int(sums + factors + OTHER_REGISTERS)
 
 
-def shared_bytes(op: Mma, grain: Grain, columns: int, terms: int) -> int:
+def shared_bytes(made: Attention, grain: Grain, columns: int, terms: int) -> int:
     """The shared memory of a block: a tile of queries, and of keys and values as many as there is room for."""
+    op = made.op
+    row = columns if by_matrices(made.of_sums.b, op) else columns + (pad_words(op) - columns) % WORDS
     queries = grain.warps * grain.queries * op.m * terms
-    return int((queries + grain.tiles * grain.keys * (columns + terms)) * op.element.nbytes)
+    return int((queries + grain.tiles * grain.keys * (row + terms)) * op.element.nbytes)
 
 
 # -------------------------------------------------------------------------------------------------------- schedule
 
 
 def _scheduled(start: State, made: Attention, grain: Grain) -> State:
-    s, op = Schedule(start), made.op
+    s, op, before = Schedule(start), made.op, made.of_scores.op
     scores, total = [start.stages[k].op.output() for k in (made.scores, made.sums)]
     sources = [start.stages[f.stage].op.output() for f in (made.of_scores.a, made.of_scores.b, made.of_sums.b)]
     extreme, term, part, whole = [x.output() for x in (made.extreme, made.term, made.part, made.whole)]
@@ -200,12 +203,13 @@ def _scheduled(start: State, made: Attention, grain: Grain) -> State:
     sums = s.postpone_division(part, total)
     if root != total:
         s[total].compute_inline()
-    _in_registers(s, op, {"d": (scores, term, sums), "a": (part,), ROWS: (extreme, whole)})
-    factors = [made.of_scores.a, made.of_scores.b, made.of_sums.b]
+    _in_registers(s, before, {"d": (scores, term), ROWS: (extreme, whole)})
+    _in_registers(s, op, {"d": (sums,), "a": (part,)})
+    factors, ops = [made.of_scores.a, made.of_scores.b, made.of_sums.b], [before, before, op]
     shared = [shared_copy(s, f, x, to) for f, x, to in zip(factors, sources, (scores, scores, sums), strict=True)]
     parts = [
-        s.cache_read(x, f"fragment.{op.name}.{name}", [to])
-        for x, name, to in zip(shared, "abb", (scores, scores, sums), strict=True)
+        s.cache_read(x, f"fragment.{of.name}.{name}", [to])
+        for x, of, name, to in zip(shared, ops, "abb", (scores, scores, sums), strict=True)
     ]
     warp = _stored(s, root, made.of_sums, grain)
     for x in (sums, shared[0], parts[0]):
@@ -222,12 +226,12 @@ def _scheduled(start: State, made: Attention, grain: Grain) -> State:
     rows = [start.stages[made.scores].op.reduce_axis[0].extent] * 2 + [total.shape[-1]]
     for k, (tile, factor, row) in enumerate(zip(shared, factors, rows, strict=True)):
         tiles, row_bytes = grain.tiles if k else 1, ceildiv(row, op.k) * op.k * op.element.nbytes
-        fetched(s[tile], factor, op, Warps(count=grain.warps), tiles, row_bytes)
-        loaded(s[parts[k]], factor, op, "abb"[k])
+        fetched(s[tile], factor, ops[k], Warps(count=grain.warps), tiles, row_bytes)
+        loaded(s[parts[k]], factor, ops[k], "abb"[k])
     s[part].split_fragment(*sides(s[part], made.of_sums.a, "a"), f"{op.name}.a")
     for x in (term, extreme, whole):
         *_, queries, keys = s[x].leaf_iter_vars
-        s[x].split_fragment(queries, keys, f"{op.name}.d")
+        s[x].split_fragment(queries, keys, f"{before.name}.d")
     return s.state
 
 

@@ -15,6 +15,8 @@ from te_lite.tensor import Tensor
 from .product_roles import Factor
 
 WORDS, PAD_WORDS = 32, 8
+CHUNK_WORDS = 4
+"""Of the vectors that tiles are fetched in, at which rows must begin."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int
     nbytes, s, matrices = op.element.nbytes, tile.schedule, by_matrices(factor, op)
     apart = row > 0 and not can_be_swizzled(row)
     if not matrices:
-        tile.storage_align(tile.leaf_iter_vars[factor.terms], WORDS * 4 // nbytes, PAD_WORDS * 4 // nbytes)
+        rows = factor.side if factor.last == factor.terms else factor.terms
+        tile.storage_align(tile.leaf_iter_vars[rows], WORDS * 4 // nbytes, pad_words(op) * 4 // nbytes)
     elif apart:
         tile.storage_align(tile.leaf_iter_vars[-2], 2 * ROW_BYTES // nbytes, ROW_BYTES // nbytes)
     loop = tile.fuse(*tile.leaf_iter_vars)
@@ -69,8 +72,19 @@ def fetched(tile: StageHandle, factor: Factor, op: Mma, warps: Warps, tiles: int
         tile.pipeline(tiles)
 
 
+def pad_words(op: Mma) -> int:
+    """By what rows, one for each term, begin further than at a multiple of `WORDS`: the terms that the lanes of a warp
+    read at a time are then `PAD_WORDS` banks apart."""
+    return max(PAD_WORDS // op.b.lane[0].row, CHUNK_WORDS)
+
+
 def by_matrices(factor: Factor, op: Mma) -> bool:
-    """Whether `ldmatrix` can load a factor: neighbours in memory are terms, or have two bytes and are transposed."""
+    """Whether `ldmatrix` can load a factor: neighbours in memory are terms, or have two bytes and are transposed.
+
+    Terms in an order of their own are no neighbours.
+    """
+    if op.chained:
+        return False
     return factor.last == factor.terms or (factor.last == factor.side and op.element.nbytes == 2)
 
 
