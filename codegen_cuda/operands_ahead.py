@@ -153,6 +153,10 @@ class _MultiplyAdds:
         return self.sum.buffer
 
     @property
+    def made(self) -> int:
+        return 0
+
+    @property
     def points(self) -> int:
         return points(self.tile)
 

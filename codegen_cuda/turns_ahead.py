@@ -50,6 +50,11 @@ class Work(Protocol):
     def sums(self) -> Buffer: ...
 
     @property
+    def made(self) -> int:
+        """32-bit words that a step makes of its registers before it computes."""
+        ...
+
+    @property
     def points(self) -> int:
         """Instructions that compute, in a step."""
         ...
@@ -91,8 +96,9 @@ class Turns:
 
     @property
     def words(self) -> int:
-        """32-bit words of sums and of both sets of a thread."""
-        return sum([b.size * BYTES[b.dtype] for b in (self.work.sums, *self.work.registers)]) // WORD
+        """32-bit words of a thread: of sums, of both sets, and of what a step makes of one."""
+        held = sum([b.size * BYTES[b.dtype] for b in (self.work.sums, *self.work.registers)]) // WORD
+        return held + self.work.made
 
     def stmt(self) -> Stmt:
         """The same, each step reading for the one behind it."""

@@ -13,6 +13,7 @@ from ansor.analytical import machine_of, seconds
 from ansor.core.target import FP32X3, Target
 from ansor.measure.check import accepted_values, mismatch
 from ansor.space.programs import programs
+from ansor.space.states import concrete
 from ansor.space.variants import home
 from codegen_cuda import CompileError, compile_many, emit
 from codegen_cuda.emulator import run as run_source
@@ -252,6 +253,14 @@ def test_kernels_compile(arch: str, name: str) -> None:
     for module in compile_many(sources, arch, workers=2):
         assert not isinstance(module, CompileError), str(module)
         assert all(found.spills <= 160 for found in module.resources), module.resources
+
+
+@pytest.mark.parametrize("row, ahead", [((2, 4, 2, 8, 2), False), ((2, 2, 2, 8, 2), True)])
+def test_fragments_are_loaded_ahead_where_their_parts_leave_room(row: tuple[int, ...], ahead: bool) -> None:
+    """Of 64 x 64 sums a warp the registers have no room for two sets and the parts of one; of 32 x 64 they have."""
+    dag = ComputeDAG(matmul(128, 128, 64, "float32"))
+    state = concrete(home(spaces(dag, TARGET)[0]), np.array(row), TARGET, HARDWARE)
+    assert ("_local_ahead[" in emit(te.lower(state, dag.tensors)).source) == ahead
 
 
 def test_estimates_count_three_products_and_the_parts_in_registers() -> None:
