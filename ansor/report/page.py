@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -26,11 +27,14 @@ from ..space.step_decisions import decisions
 from .curves import active_seconds
 from .overview import Own, overview
 from .pictures import (
+    FEW_LINES,
+    LINES,
     accuracy_by_round,
     best_so_far,
     curve_points,
     decision_lines,
     expected_and_measured,
+    spent_texts,
     where_time_went,
 )  # fmt: skip
 from .predictions import rounds_of
@@ -38,7 +42,7 @@ from .predictions import rounds_of
 SHOWN = 2
 """Structures whose decisions are drawn for a task."""
 SOURCES = 3
-"""Tasks of a report whose two best programs are shown as source; lowering a program may take a second."""
+"""Tasks whose two best programs are shown as source, those that take most: lowering a program may take a second."""
 TEMPLATE = "report.html"
 
 
@@ -69,10 +73,15 @@ def _facts(logs: Sequence[PathLike], workload: str | None, refresh: int) -> dict
     """What the template is filled with."""
     summaries = [log_summary(log) for log in logs]
     tasks = _tasks(summaries, workload)
+    table = overview(tasks, next((one.network for one in summaries if one.network is not None), None))
+    largest = sorted(range(len(tasks)), key=lambda k: table["rows"][k]["share"], reverse=True)[:SOURCES]
+    lines = LINES if len(tasks) <= SOURCES else FEW_LINES
+    facts = [_task_facts(k, list(own.items()), k in largest, lines) for k, own in enumerate(tasks.values())]
     return {
         "logs": [_log_facts(summary) for summary in summaries],
-        "tasks": [_task_facts(k, list(own.items()), len(tasks) <= SOURCES) for k, own in enumerate(tasks.values())],
-        "overview": overview(tasks, next((one.network for one in summaries if one.network is not None), None)),
+        "tasks": facts,
+        "predicted": any(one["accuracy"] for one in facts),
+        "overview": table,
         "spent": where_time_went({Path(one.name).name: found for one in summaries if (found := _spent(one))}),
         "written": datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         "refresh": refresh,
@@ -118,27 +127,27 @@ def _log_facts(summary: LogSummary) -> dict[str, Any]:
     times = sorted(res.timestamp for task in summary.tasks.values() for res in task.results)
     wall = active_seconds(times)[-1]
     devices = sorted({res.device for task in summary.tasks.values() for res in task.results if res.device})
-    runs = [
-        {
-            "command": str(run.get("command")), "seed": str(run.get("seed")),
-            "versions": _versions(run.get("versions")),
-            "place": "; ".join([str(run[part]) for part in ("device", "compiler") if part in run]),
-        }
-        for run in summary.runs
-    ]  # fmt: skip
+    runs = Counter([tuple(_run_facts(run).items()) for run in summary.runs])
     return {
         "name": Path(summary.name).name, "trials": summary.trials, "tasks": len(summary.tasks),
         "measured": f"{summary.seconds:.0f} s", "wall": f"{wall:.0f} s",
         "targets": sorted({task.target for task in summary.tasks.values()}), "devices": devices,
-        "runs": runs, "complaint": summary.complaint,
+        "runs": [{**dict(run), "times": times} for run, times in runs.items()], "complaint": summary.complaint,
     }  # fmt: skip
+
+
+def _run_facts(run: Mapping[str, Any]) -> dict[str, str]:
+    """What a run says of itself: how to do it again, on what, and with what."""
+    place = "; ".join([str(run[part]) for part in ("device", "compiler") if run.get(part)])
+    versions = _versions(run.get("versions"))
+    return {"command": str(run.get("command")), "seed": str(run.get("seed")), "place": place, "versions": versions}
 
 
 def _versions(data: Any) -> str:
     return ", ".join(f"{name} {version}" for name, version in data.items()) if isinstance(data, dict) else ""
 
 
-def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -> dict[str, Any]:
+def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool, lines: int) -> dict[str, Any]:
     _, first = own[0]
     by_trials, by_seconds, failed = {}, {}, list[float]()
     for name, one in own:
@@ -154,7 +163,7 @@ def _task_facts(k: int, own: Sequence[tuple[str, TaskSummary]], sources: bool) -
         "reasons": [(cause, why) for cause, why in first.reasons.items() if cause in first.failures],
         "stopped": [(Path(name).name, one.stopped) for name, one in own if one.stopped],
         "expected": expected_and_measured(next(iter(rounds.values()), [])), "accuracy": accuracy_by_round(rounds),
-        "decisions": _decision_facts(first), "programs": _programs(first, sources),
+        "decisions": _decision_facts(first, lines), "programs": _programs(first, sources),
     }  # fmt: skip
 
 
@@ -164,7 +173,7 @@ def _standing(name: str, one: TaskSummary) -> dict[str, str]:
         "name": Path(name).name, "trials": str(len(one.curve)), "failed": failures or "none",
         "best": _found_text(one),
         "turns": spread_text(one.turns) if one.turns else "", "seconds": f"{one.seconds:.1f} s",
-        "spent": "" if one.spent is None else f"{one.spent.search:.1f} s, {one.spent.wait:.1f} s",
+        "spent": "" if one.spent is None else "; ".join(spent_texts(one.spent)),
         "untuned": cost_text(one.baselines[Baseline.UNTUNED]) if Baseline.UNTUNED in one.baselines else "",
     }  # fmt: skip
 
@@ -174,12 +183,12 @@ def _found_text(one: TaskSummary) -> str:
     return "no valid program" if best is None else f"{cost_text(best)} at trial {one.found_at}"
 
 
-def _decision_facts(one: TaskSummary) -> list[dict[str, str]]:
+def _decision_facts(one: TaskSummary, lines: int) -> list[dict[str, str]]:
     if one.task is None or one.flops is None:
         return []
     tables = decisions(one.task.compute_dag, [inp.steps for inp in one.inputs])
     best = next((one.trial_of(steps) for steps in one.ranked), None)
-    shown = [(table, decision_lines(table, one.results, best)) for table in tables[:SHOWN]]
+    shown = [(table, decision_lines(table, one.results, best, lines)) for table in tables[:SHOWN]]
     return [{"programs": f"{len(t.members)} of {len(one.inputs)}", "picture": svg} for t, svg in shown if svg]
 
 

@@ -22,7 +22,7 @@ from .svg import DASHES, Bar, Chart, Column, Dot, Line, Row, parallel, stacked
 Value = TypeVar("Value")
 CROSSES, DOTS = 400, 800
 """Failures of a curve, and programs beside what was expected of them, of which more are not drawn."""
-LINES = 240
+LINES, FEW_LINES = 240, 80
 """Programs that are drawn of one structure: the best of them, and others at equal distances down to the worst."""
 
 
@@ -55,7 +55,9 @@ def curve_points(curve: Sequence[float | None], results: Sequence[MeasureResult]
     return steps_of(trials, curve), steps_of(active_seconds([res.timestamp for res in results]), curve)
 
 
-def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_trial: int | None = None) -> str:
+def decision_lines(
+    table: Decisions, results: Sequence[MeasureResult], best_trial: int | None = None, lines: int = LINES
+) -> str:  # fmt: skip
     """Parallel coordinates of the programs of a structure; the last axis is the time, failed programs have none.
 
     Their classes are `best`, `failed`, and `q0` for those of the fastest quarter, to `q3`.  The thick line is the
@@ -67,7 +69,7 @@ def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_tria
         return ""
     slowest = max(costs) * 1.3
     order = sorted(range(len(own)), key=lambda k: own[k].cost if own[k].ok else slowest, reverse=True)
-    kept = order if len(order) <= LINES else [order[k] for k in np.linspace(0, len(order) - 1, LINES).astype(int)]
+    kept = sampled(order, lines)
     best = next((k for k, member in enumerate(table.members) if member + 1 == best_trial), order[-1])
     kept = [*[k for k in kept if k != best], best]
     quarters = np.quantile(costs, (0.25, 0.5, 0.75))
@@ -85,7 +87,7 @@ def decision_lines(table: Decisions, results: Sequence[MeasureResult], best_tria
         for name, values in zip(table.names, table.values.T, strict=True)
     ]
     time = Column("time", Scale(min(costs), slowest, True), seconds_text)
-    legend = [("the best program", Row((), "best", "")), ("the fastest quarter of them", Row((), "q0", ""))]
+    legend = [("the best program", Row((), "best", "")), ("the fastest quarter", Row((), "q0", ""))]
     legend += [(f"failed: {count} {name}", Row((), "failed", "", styles[name])) for name, count in failures]
     return parallel([*columns, time], rows, "decisions and times", legend)
 
@@ -96,7 +98,7 @@ def expected_and_measured(rounds: Sequence[Round]) -> str:
     if not pairs:
         return ""
     scale = spanning([seconds for *_, seconds in pairs], True, 1.1)
-    chart = Chart(scale, scale, "expected", "measured", x_text=seconds_text, y_text=seconds_text)
+    chart = Chart(scale, scale, "expected", "measured", x_text=seconds_text, y_text=seconds_text, low_legend=True)
     chart.lines = [Line("as expected", [(scale.low, scale.low), (scale.high, scale.high)], 2)]
     chart.dots = [
         Dot(guess, seconds, f"trial {trial}, round {number}: {seconds_text(seconds)}", small=True)
@@ -129,11 +131,16 @@ def where_time_went(logs: Mapping[str, Spent]) -> str:
     """For each log a bar of the seconds of its search, and one of those of the workers, on one scale."""
     bars = []
     for name, spent in logs.items():
-        head = f"{name}: " if len(logs) > 1 else ""
-        search = f"{head}the search chose and learned for {spent.search:.1f} s, and waited for {spent.wait:.1f} s"
-        workers = f"{head}workers built for {spent.build:.1f} s and ran for {spent.run:.1f} s, added up over programs"
-        bars += [Bar(search, (spent.search, spent.wait)), Bar(workers, (spent.build, spent.run))]
+        search, workers = spent_texts(spent)
+        bars.append(Bar(f"{name}, {search}" if len(logs) > 1 else search, (spent.search, spent.wait)))
+        bars.append(Bar(workers, (spent.build, spent.run)))
     return stacked(bars, "where the time went") if bars else ""
+
+
+def spent_texts(spent: Spent) -> tuple[str, str]:
+    """Where the seconds of a search went, and those of its workers, which are added up over programs."""
+    search = f"search: chose and learned {spent.search:.1f} s, waited {spent.wait:.1f} s"
+    return search, f"workers: built {spent.build:.1f} s, ran {spent.run:.1f} s"
 
 
 def roofline(roof: Roof, points: Sequence[tuple[str, Work, float]]) -> str:
@@ -142,7 +149,7 @@ def roofline(roof: Roof, points: Sequence[tuple[str, Work, float]]) -> str:
     knee = roof.flops / roof.bandwidth
     x = spanning([*[work.intensity for _, work, _ in points], knee], True, 3)
     y = spanning([*rates, roof.flops], True, 3)
-    chart = Chart(x, y, "operations a byte", "operations a second", y_text=rate)
+    chart = Chart(x, y, "operations a byte", "operations a second", y_text=lambda value: rate(value).removesuffix("/s"))
     chart.lines = [Line(f"{roof.name}, nominal", [(v, roof.at(v)) for v in (x.low, knee, x.high)])]
     named = zip(points, rates, strict=True)
     chart.dots = [

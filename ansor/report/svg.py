@@ -55,7 +55,10 @@ class Band:
 
 @dataclass
 class Chart:
-    """Axes with names and texts of ticks; lines and dots are drawn in the order in which they are added."""
+    """Axes with names and texts of ticks; lines and dots are drawn in the order in which they are added.
+
+    The names of lines are at the top on the right, with `low_legend` at the bottom.
+    """
 
     x: Scale
     y: Scale
@@ -66,6 +69,7 @@ class Chart:
     lines: list[Line] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
+    low_legend: bool = False
 
     def svg(self, label: str) -> str:
         """The picture; `label` says what it shows to those who do not see it."""
@@ -113,9 +117,10 @@ class Chart:
         return f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}">{title}</circle>'
 
     def _legend(self) -> list[str]:
-        parts, right = list[str](), WIDTH - RIGHT - 8
-        for k, line in enumerate([line for line in self.lines if line.name]):
-            y = TOP + 14 + 16 * k
+        parts, right, named = list[str](), WIDTH - RIGHT - 8, [line for line in self.lines if line.name]
+        first = HEIGHT - BOTTOM + 4 - 16 * len(named) if self.low_legend else TOP + 14
+        for k, line in enumerate(named):
+            y = first + 16 * k
             parts.append(polyline(f"line s{line.style}", [(right - 24, y - 4), (right, y - 4)], "", line.style))
             parts.append(text(right - 30, y, line.name, "end"))
         return parts
@@ -142,7 +147,8 @@ class Row:
 
 def parallel(columns: Sequence[Column], rows: Sequence[Row], label: str, legend: Sequence[tuple[str, Row]]) -> str:
     """Parallel coordinates: an axis for each column, a line for each row; below, what the lines of a `legend` are."""
-    gap, left, top, bottom = 76, 40, 124, 350
+    gap, left, bottom = 76, 40, 350
+    top = 40 + 4 * max([len(shortened(column.name)) for column in columns])
     parts = []
     for row in rows:
         places = [column.scale.place(number) for column, number in zip(columns, row.numbers, strict=True)]
@@ -198,5 +204,6 @@ def polyline(kind: str, points: Sequence[tuple[float, float]], title: str, style
 def _picture(width: float, height: float, label: str, parts: Sequence[str], least: float = 0) -> str:
     """The parts in a frame that shrinks with the page, to `least` pixels."""
     size = f"max-width:{width}px;min-width:{least}px"
-    head = f'<svg role="img" aria-label={quoteattr(label)} viewBox="0 0 {width} {height}" style="{size}">'
+    kind = "" if least else ' class="shrinks"'
+    head = f'<svg{kind} role="img" aria-label={quoteattr(label)} viewBox="0 0 {width} {height}" style="{size}">'
     return "\n".join([head, *parts, "</svg>"])

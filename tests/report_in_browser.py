@@ -1,0 +1,107 @@
+"""Reports opened in a real browser: in light, in dark, and as wide as a telephone.
+
+python -m tests.report_in_browser [FOLDER]      keeps the pages and pictures of them in FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ansor.records.lines import parse_line
+from ansor.records.notes import NETWORK
+from ansor.report.page import write_report
+from benchmarks.report_size import LOG, LOGS, grown
+from tests.browser import Browser, browser, running
+
+SCREENS = {"light": (1280, 900, False), "dark": (1280, 900, True), "telephone": (375, 740, False)}
+"""Width and height in pixels, and whether the colours are dark."""
+RECORDS = 256
+HOSTILE = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
+TEXTS = ("Predicted and measured", "search: chose and learned", "the best program", "the runner-up", "failed: ")
+NETWORK_TEXTS = ("calls in the network", "A run from end to end took")
+
+WIDER = """[...document.querySelectorAll('body *')].filter(one => !one.closest('.scroll, pre, svg')
+  && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map(one => one.outerHTML.slice(0, 80))"""
+UNSEEN = """[...document.querySelectorAll('svg')].filter(one => one.getBoundingClientRect().width < 100
+  || one.getBoundingClientRect().height < 30).length"""
+LUMINANCE = """(() => { const level = name => getComputedStyle(document.body)[name].match(/\\d+/g).slice(0, 3)
+  .reduce((sum, value) => sum + Number(value) / 765, 0); return [level('backgroundColor'), level('color')]; })()"""
+CROWDED = """[...document.querySelectorAll('p, td, th, h1, h2, h3, summary')].filter(one => one.offsetHeight > 0
+  && one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== 'inline')
+  .map(one => one.innerText.slice(0, 80))"""
+
+
+def logs(folder: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Logs, and what the pages on them must say: one of a task, with hostile text, and one of a network."""
+    one = folder / "one.json"
+    note = json.dumps({"command": HOSTILE, "seed": 1, "versions": {"ansor": HOSTILE}, "device": HOSTILE})
+    one.write_text("".join(line + "\n" for line in [f"# run {note}", *grown(LOG, RECORDS)]))
+    yield one, (*TEXTS, HOSTILE)
+    network = folder / "network.json"
+    lines = [line for line in grown(LOGS / "resnet18_h200.json.gz", 6 * RECORDS)]
+    tasks = {json.dumps(parse_line(line)["i"][0][:2]) for line in lines if line[0] == "{"}
+    rows = [
+        dict(zip(("key", "target"), json.loads(task), strict=True), weight=2, seconds=1e-5) for task in sorted(tasks)
+    ]
+    ran = {"name": HOSTILE, "tasks": rows, "others": 1e-6, "runs": [2e-4, 2.1e-4, 2.2e-4]}
+    network.write_text("".join(line + "\n" for line in [*lines, NETWORK + json.dumps(ran)]))
+    yield network, (*NETWORK_TEXTS, HOSTILE)
+
+
+def faults(shown: Browser, page: Path, dark: bool, texts: tuple[str, ...]) -> Iterator[str]:
+    """What is wrong with the page that a browser shows."""
+    if shown.complaints:
+        yield f"the browser complains: {shown.complaints[0]}"
+    if shown.requests != [page.absolute().as_uri()]:
+        yield f"it asks for {shown.requests}"
+    if wider := shown.value(WIDER):
+        yield f"{len(wider)} things are wider than the screen: {wider[:3]}"
+    if over := shown.value(CROWDED):
+        yield f"{len(over)} texts run out of their places: {over[:3]}"
+    width = shown.value("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    if width[0] > width[1]:
+        yield f"the page is {width[0]} pixels wide, the screen {width[1]}"
+    text = " ".join(str(shown.value("document.body.textContent")).split())
+    if missing := [one for one in texts if one not in text]:
+        yield f"it does not say {missing}"
+    if shown.value("document.scripts.length + document.images.length + Number('harmed' in window)"):
+        yield "text of the log became a part of the page"
+    if unseen := shown.value(UNSEEN):
+        yield f"{unseen} pictures are not to be seen"
+    paper, ink = shown.value(LUMINANCE)
+    if (paper < ink) != dark or abs(paper - ink) < 0.5:
+        yield f"paper and ink are {paper:.2f} and {ink:.2f} bright"
+
+
+def main(kept: str | None = None) -> int:
+    """Opens the pages on all screens and prints what is wrong; the exit status."""
+    program = browser()
+    if program is None:
+        print("no Chromium is installed, so that no report was opened in a browser")
+        return 0
+    wrong = 0
+    with tempfile.TemporaryDirectory() as scratch, running(program) as shown:
+        folder = Path(kept or scratch)
+        folder.mkdir(exist_ok=True)
+        for log, texts in logs(folder):
+            page = log.with_suffix(".html")
+            write_report([log], page)
+            for name, (width, height, dark) in SCREENS.items():
+                shown.show(page, width, height, dark)
+                for fault in faults(shown, page, dark, texts):
+                    wrong += 1
+                    print(f"{page.name}, {name}: {fault}", file=sys.stderr)
+                if kept is not None:
+                    page.with_name(f"{page.stem}_{name}.png").write_bytes(shown.picture(width, 4 * height))
+        pages = 2 * len(SCREENS)
+    print(f"{pages} views of reports in {Path(program).name}: {wrong or 'no'} faults")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:2]))
