@@ -182,7 +182,8 @@ class _Steps:
             if of_a is not None:
                 return WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), of_a, tile, turned)
         every = Buffer(f"{a.name}_steps", a.dtype, (count, *a.shape), a.scope)
-        work = FragmentMultiplies(self._loads(a), self.product, {a: every}, self.product.d.buffer, self.ranges, count)
+        sums, sets = self.product.d.buffer, {a: every}
+        work = FragmentMultiplies(self._loads(a), self.product, sets, sums, self.ranges, count=count)
         read = [work.read(self._env(step), as_expr(step)) for step in range(count)]
         whole = WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), BufferLoad(every, zero), tile)
         return allocated([every], seq(*read, whole))
