@@ -97,10 +97,12 @@ def offline_runs(kept: Kept, variants: Sequence[str], files: Sequence[Path], opt
         keys = {
             (k, s): (variant, task, s, options.trials) for k, task in enumerate(tasks) for s in range(options.seeds)
         }
-        if not all(key in kept.runs for key in keys.values()):
-            found = contests([word], files, options.seeds, options.trials, BATCH)[word]
-            for (k, s), key in keys.items():
-                kept.put(key, [found[k][s].best, found[k][s].seconds.tolist()])
+        missing = list(dict.fromkeys(k for (k, _), key in keys.items() if key not in kept.runs))
+        if missing:
+            found = contests([word], [files[k] for k in missing], options.seeds, options.trials, BATCH)[word]
+            for k, runs in zip(missing, found, strict=True):
+                for s, run in enumerate(runs):
+                    kept.put(keys[k, s], [run.best, run.seconds.tolist()])
             print(f"{variant}: done", flush=True)
         values = {place: kept.runs[key] for place, key in keys.items()}
         out[variant] = {
@@ -201,7 +203,7 @@ def show(runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
         for variant, (m, low, high) in bands.items()
     ]
     report.table(rows, [f"{options.study} on {options.device}", *[f"after {n}" for n in points]])
-    chart = Chart(Scale(1, trials), Scale(0.0, 1.0), "trials", "speed of the best so far, of the best of all")
+    chart = Chart(Scale(1, trials), Scale(0.0, 1.0), "trials", "best so far, speed of the best", low_legend=True)
     for k, (variant, curves) in enumerate(bands.items()):
         at = range(1, trials + 1)
         chart.bands.append(Band(list(zip(at, curves[1], curves[2], strict=True))))
