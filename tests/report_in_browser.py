@@ -78,29 +78,47 @@ def faults(shown: Browser, page: Path, dark: bool, texts: tuple[str, ...]) -> It
         yield f"paper and ink are {paper:.2f} and {ink:.2f} bright"
 
 
+SPOILED = """<!DOCTYPE html><title>spoiled</title><style>body { background: #fff; color: #ccc }</style>
+<p style="width: 3000px">wide</p><p style="width: 50px">Donaudampfschifffahrtsgesellschaft</p>
+<svg style="width: 9px"></svg>
+<script>window.harmed = 1; console.error("harm")</script><img src="missing.png">"""
+FAULTS = (
+    "complains", "asks for", "wider than", "run out", "pixels wide", "does not say", "became a part", "to be seen",
+    "bright",
+)  # fmt: skip
+
+
+def unseen_faults(shown: Browser, folder: Path) -> list[str]:
+    """Which of all faults are not found on a page that has them all."""
+    page = folder / "spoiled.html"
+    page.write_text(SPOILED)
+    shown.show(page, *SCREENS["telephone"])
+    found = list(faults(shown, page, False, ("a text",)))
+    return [f"a page with this fault passes: {name}" for name in FAULTS if not any(name in one for one in found)]
+
+
 def main(kept: str | None = None) -> int:
     """Opens the pages on all screens and prints what is wrong; the exit status."""
     program = browser()
     if program is None:
         print("no Chromium is installed, so that no report was opened in a browser")
         return 0
-    wrong = 0
     with tempfile.TemporaryDirectory() as scratch, running(program) as shown:
         folder = Path(kept or scratch)
         folder.mkdir(exist_ok=True)
+        wrong = unseen_faults(shown, Path(scratch))
         for log, texts in logs(folder):
             page = log.with_suffix(".html")
             write_report([log], page)
             for name, (width, height, dark) in SCREENS.items():
                 shown.show(page, width, height, dark)
-                for fault in faults(shown, page, dark, texts):
-                    wrong += 1
-                    print(f"{page.name}, {name}: {fault}", file=sys.stderr)
+                wrong += [f"{page.name}, {name}: {fault}" for fault in faults(shown, page, dark, texts)]
                 if kept is not None:
                     page.with_name(f"{page.stem}_{name}.png").write_bytes(shown.picture(width, 4 * height))
-        pages = 2 * len(SCREENS)
-    print(f"{pages} views of reports in {Path(program).name}: {wrong or 'no'} faults")
-    return int(wrong > 0)
+    for sentence in wrong:
+        print(sentence, file=sys.stderr)
+    print(f"reports in {Path(program).name}, {' and '.join(SCREENS)}: {len(wrong) or 'no'} faults")
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

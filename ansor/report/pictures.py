@@ -22,6 +22,7 @@ from .svg import DASHES, Bar, Chart, Column, Dot, Line, Row, parallel, stacked
 Value = TypeVar("Value")
 CROSSES, DOTS = 400, 800
 """Failures of a curve, and programs beside what was expected of them, of which more are not drawn."""
+LARGE_DOTS = 40
 LINES, FEW_LINES = 240, 80
 """Programs that are drawn of one structure: the best of them, and others at equal distances down to the worst."""
 
@@ -119,7 +120,8 @@ def accuracy_by_round(logs: Mapping[str, Sequence[Round]]) -> str:
     chart.lines = [Line("guessing", [(x.low, 0.5), (x.high, 0.5)], 2)]
     for k, (name, line) in enumerate(known.items()):
         chart.lines.append(Line(name if len(known) > 1 else "", line, (0, 1, 3)[k % 3]))
-    chart.dots = [Dot(at, share, f"round {at:g}: {share:.0%}", small=True) for at, share in sampled(points, DOTS)]
+    small = len(points) > LARGE_DOTS
+    chart.dots = [Dot(at, share, f"round {at:g}: {share:.0%}", small=small) for at, share in sampled(points, DOTS)]
     return chart.svg("share of pairs in the right order, by round")
 
 

@@ -25,7 +25,7 @@ from ansor.space.step_decisions import decisions, names_of, numbers_of
 from te_lite.step import Split
 from tests.workloads import matmul
 
-VOID = {"meta", "link", "br", "hr", "img", "input"}
+VOID = {"meta", "link", "br", "hr", "img", "input", "wbr"}
 LOGS = Path(__file__).parents[2] / "benchmarks/results/logs"
 
 
