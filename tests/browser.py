@@ -84,9 +84,9 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def picture(self, width: int, height: int) -> bytes:
+    def picture(self, width: int, height: int, scale: float = 1) -> bytes:
         """The upper part of the page as a PNG."""
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
         answer = self.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
         return base64.b64decode(answer["data"])
 

@@ -1,6 +1,8 @@
 """Reports opened in a real browser: in light, in dark, and as wide as a telephone.
 
-python -m tests.report_in_browser [FOLDER]      keeps the pages and pictures of them in FOLDER
+python -m tests.report_in_browser                  looks for faults
+python -m tests.report_in_browser FOLDER           keeps the pages, too, and pictures of them
+python -m tests.report_in_browser LOG PICTURE      draws the page on a log, such as docs/report.png
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from tests.browser import Browser, browser, running
 
 SCREENS = {"light": (1280, 900, False), "dark": (1280, 900, True), "telephone": (375, 740, False)}
 """Width and height in pixels, and whether the colours are dark."""
+PORTRAIT = (1100, 1800)
 RECORDS = 256
 HOSTILE = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
 TEXTS = ("Predicted and measured", "search: chose and learned", "the best program", "the runner-up", "failed: ")
@@ -97,12 +100,8 @@ def unseen_faults(shown: Browser, folder: Path) -> list[str]:
     return [f"a page with this fault passes: {name}" for name in FAULTS if not any(name in one for one in found)]
 
 
-def main(kept: str | None = None) -> int:
+def checked(program: str, kept: str | None) -> int:
     """Opens the pages on all screens and prints what is wrong; the exit status."""
-    program = browser()
-    if program is None:
-        print("no Chromium is installed, so that no report was opened in a browser")
-        return 0
     with tempfile.TemporaryDirectory() as scratch, running(program) as shown:
         folder = Path(kept or scratch)
         folder.mkdir(exist_ok=True)
@@ -121,5 +120,24 @@ def main(kept: str | None = None) -> int:
     return int(bool(wrong))
 
 
+def draw(program: str, log: Path, picture: Path) -> int:
+    """Draws the upper part of the page on a log; the exit status."""
+    with tempfile.TemporaryDirectory() as folder, running(program) as shown:
+        page = Path(folder) / "report.html"
+        write_report([log], page)
+        shown.show(page, *PORTRAIT, dark=False)
+        picture.write_bytes(shown.picture(*PORTRAIT, scale=0.75))
+    return 0
+
+
+def main(words: list[str]) -> int:
+    """The command; the exit status."""
+    program = browser()
+    if program is None:
+        print("no Chromium is installed, so that no report was opened in a browser")
+        return 0
+    return draw(program, *map(Path, words)) if len(words) == 2 else checked(program, *words or [None])
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    sys.exit(main(sys.argv[1:]))

@@ -23,6 +23,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -81,7 +82,15 @@ def run_line(source: Any, place: Mapping[str, str] | None = None) -> str:
     """
     versions = {"ansor": version_of("ansor"), "python": platform.python_version(), "numpy": np.__version__}
     seed = source.seed if isinstance(source, HasSeed) else None
-    return RUN + json.dumps({"command": shlex.join(sys.argv), "seed": seed, "versions": versions, **(place or {})})
+    return RUN + json.dumps({"command": _command(), "seed": seed, "versions": versions, **(place or {})})
+
+
+def _command() -> str:
+    """What was typed to start this process: a command of ours, or a file for Python."""
+    program = Path(sys.argv[0])
+    if program.name == "ansor" or program.parts[-2:] == ("ansor", "__main__.py"):
+        return shlex.join(["ansor", *sys.argv[1:]])
+    return shlex.join([*(["python"] if program.suffix == ".py" else []), *sys.argv])
 
 
 def stopped_line(task: SearchTask, reason: str) -> str:

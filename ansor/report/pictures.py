@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -23,6 +24,8 @@ Value = TypeVar("Value")
 CROSSES, DOTS = 400, 800
 """Failures of a curve, and programs beside what was expected of them, of which more are not drawn."""
 LARGE_DOTS = 40
+NAMES_SHARE = 0.1
+"""Of the height of a curve, for the names of lines above it."""
 LINES, FEW_LINES = 240, 80
 """Programs that are drawn of one structure: the best of them, and others at equal distances down to the worst."""
 
@@ -34,7 +37,9 @@ def best_so_far(curves: Mapping[str, Points], x_name: str, failures: Sequence[fl
         return ""
     ys = [y for _, y in points] + ([goal] if goal else [])
     x = Scale(0, max([x for x, _ in points] + [1.0]))
-    chart = Chart(x, spanning(ys, True, 1.15), x_name, "best so far", y_text=seconds_text)
+    y = spanning(ys, True, 1.15)
+    y = replace(y, high=y.high * (y.high / y.low) ** NAMES_SHARE)
+    chart = Chart(x, y, x_name, "best so far", y_text=seconds_text)
     chart.lines = [
         Line(name if len(curves) > 1 else "", curve, k % 4) for k, (name, curve) in enumerate(curves.items())
     ]
