@@ -340,30 +340,22 @@ def _integers(value: Any, where: str, minimum: int = 0) -> tuple[int, ...]:
     return tuple([_integer(v, where, minimum) for v in value])
 
 
-def _text(value: Any, where: str) -> str:
-    ok = isinstance(value, str) and len(value) <= 200
-    require(ok, RecordError, where, "a short text is needed", got=value)
-    return str(value)
-
-
 def from_json(data: Any) -> Step:
     """Read one step.  Raises RecordError with the offending value when it is not one."""
     try:
         text = repr(data)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"step: {error}") from error
-    step = _READ.get(text)
-    if step is None:
+    if text not in _READ:
         step = _step_of(data)
-        if len(_READ) == _MOST_READ:
+        if len(_READ) >= 1 << 15:
             _READ.clear()
         _READ[text] = step
-    return step
+    return _READ[text]
 
 
 _READ: dict[str, Step] = {}
 """Steps by what they were read of: logs say the same few thousand steps again and again."""
-_MOST_READ = 1 << 15
 
 
 def _step_of(data: Any) -> Step:
@@ -391,15 +383,15 @@ def _field(tag: str, name: str, value: Any) -> Any:
         case "inner_to_outer" | "factor" if tag != "SA":
             require(value in (0, 1), RecordError, where, "must be 0 or 1", got=value)
             return bool(value)
-        case "scope" if tag == "SSC":
-            ok = isinstance(value, str) and is_scope(value)
-            require(ok, RecordError, where, f"must be {ANY_SCOPE}", got=value)
-            return value
         case "scope":
-            require(value in SCOPES, RecordError, where, f"must be one of {', '.join(SCOPES)}", got=value)
+            ok = isinstance(value, str) and (is_scope(value) if tag == "SSC" else value in SCOPES)
+            law = ANY_SCOPE if tag == "SSC" else f"one of {', '.join(SCOPES)}"
+            require(ok, RecordError, where, f"must be {law}", got=value)
             return value
         case "text":
-            return _text(value, where)
+            ok = isinstance(value, str) and len(value) <= 200
+            require(ok, RecordError, where, "a short text is needed", got=value)
+            return value
         case "extent":
             return _integer(value, where) if value is not None else 0
         case _:
