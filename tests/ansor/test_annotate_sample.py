@@ -70,10 +70,11 @@ def depth_of_parallel(state: State, k: int, around: int = 0) -> int:
 # ----------------------------------------------------------------------------------------------------- CPU
 
 
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["matmul", "conv2d_bn_relu", "softmax_abcd", "winograd", "layer_norm", "strided_conv"])
-@pytest.mark.one_in(2)
-def test_cpu_samples_are_valid(name: str) -> None:
-    for state in programs(dag_of(name), "c", SAMPLES):
+@pytest.mark.one_in(6)
+def test_cpu_samples_are_valid(name: str, seed: int) -> None:
+    for state in programs(dag_of(name), "c", SAMPLES, seed):
         assert round_trips(state)
         bounded = infer_bounds(state).state
         for k, stage in enumerate(bounded.stages):
@@ -143,11 +144,12 @@ def check_kernel(state: State, k: int, hardware: HardwareParams) -> None:
 GPU_CASES = ["matmul", "small_matmul", "conv2d_bn_relu", "strided_conv", "softmax_abcd", "winograd", "double_matmul"]
 
 
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", GPU_CASES)
-@pytest.mark.one_in(2)
-def test_gpu_samples_keep_to_the_limits(name: str) -> None:
+@pytest.mark.one_in(6)
+def test_gpu_samples_keep_to_the_limits(name: str, seed: int) -> None:
     hardware = HARDWARE["cuda"]
-    for state in programs(dag_of(name), "cuda", SAMPLES):
+    for state in programs(dag_of(name), "cuda", SAMPLES, seed):
         assert round_trips(state)
         bounds = infer_bounds(state)
         assert all(n <= hardware.max_shared_memory_per_block for n in shared_bytes(bounds).values())
