@@ -22,7 +22,7 @@ from typing import Any
 
 from ..core.errors import BackendError, MeasureError
 from .engine import Connection
-from .tracker import NAME
+from .register import NAME
 
 BEAT_SECONDS = 1.0
 GLANCE_SECONDS = 0.2

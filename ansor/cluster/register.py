@@ -18,6 +18,9 @@ from te_lite.errors import require
 from ..core.errors import MeasureError
 from .enrolment import Enrolment
 
+NAME = "tracker"
+"""What the register is called in the cluster."""
+PROTOCOL = 2
 PATIENCE = 10.0
 Answer = Callable[[dict[str, Any]], None]
 

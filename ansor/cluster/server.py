@@ -24,7 +24,8 @@ from ..measure.devices import choose_devices, list_devices
 from .engine import Connection, load, require_admittance, require_answer, require_exposed
 from .host import DeviceHost
 from .member import Member
-from .tracker import NAME, PROTOCOL, stop_on_signals
+from .register import NAME, PROTOCOL
+from .tracker import stop_on_signals
 
 BEAT_SECONDS = 1.0
 SILENCE = 20.0

@@ -18,13 +18,11 @@ from ..core.errors import BackendError, MeasureError
 from .engine import Connection, load, require_exposed, split_address
 from .enrolment import enrolment_from_text, name_of
 from .member import Member
-from .register import Register
+from .register import NAME, PROTOCOL, Register
 from .token import ensure_token, token_place
 
-NAME = "tracker"
 CALLS = 10_000
 TIDY_SECONDS = 1.0
-PROTOCOL = 2
 logger = logging.getLogger("RPCTracker")
 
 

@@ -38,14 +38,14 @@ from ..records.lines import Record
 from ..records.recorder import RecordToFile
 from .answers import built_by, compared_by, submitted
 from .batch import Batch
+from .displays import make_display
 from .finals import FINALISTS, Leader, finalists, near_after_all, nothing_better, order, slower_text, times_slower
 from .noise import unsteady
 from .pipeline import Pipeline
-from .progress import Display, make_display, outcome_text, seconds_text, spread_text
+from .progress import Display, outcome_text, seconds_text, spread_text
 from .time_limit import TURNS_SECONDS, UNLIMITED, TimeLimit, now
 
 logger = logging.getLogger("ansor")
-
 
 TaskKey = tuple[str, str]
 

@@ -1,4 +1,4 @@
-"""What a person sees while a search runs: a live table on a terminal, plain lines elsewhere, nothing when silent."""
+"""What a person reads while a search runs: plain lines, or nothing when silent; and its figures as text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TextIO
 
 import numpy as np
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from ..core.measure_values import DeviceUse, MeasureErrorNo, MeasureInput, MeasureResult
 from ..core.task import SearchTask
@@ -119,7 +114,7 @@ class SilentDisplay:
         """Nothing."""
 
 
-class _Tally:
+class Tally:
     """The numbers that both displays show."""
 
     def __init__(self) -> None:
@@ -155,7 +150,7 @@ class PlainDisplay:
     def __init__(self, stream: TextIO | None = None, every: bool = False) -> None:
         self.stream = stream
         self.every = every
-        self.tally = _Tally()
+        self.tally = Tally()
         self.trials = 0
         self.waited_for: set[str] = set()
         self.usage: Usage = list
@@ -165,7 +160,7 @@ class PlainDisplay:
 
     @contextmanager
     def run(self, task: SearchTask, trials: int) -> Iterator[None]:
-        self.tally, self.trials = _Tally(), trials
+        self.tally, self.trials = Tally(), trials
         self.say(f"tuning {task.title} for {task.target}: {counted(trials, 'trial')}")
         try:
             yield
@@ -209,68 +204,3 @@ class PlainDisplay:
     def note(self, text: str, best: float | None = None) -> None:
         self.tally.best = best or self.tally.best
         self.say(text)
-
-
-class LiveDisplay:
-    """A bar and a small table that are redrawn in place."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.tally = _Tally()
-        self.doing, self.since = "", 0.0
-        self.title = ""
-        self.flops = 0.0
-        self.usage: Usage = list
-        self.live: Live | None = None
-
-    @contextmanager
-    def run(self, task: SearchTask, trials: int) -> Iterator[None]:
-        self.tally, self.flops = _Tally(), task.compute_dag.flop_ct
-        self.title = f"{task.title} for {task.target}"
-        self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TimeRemainingColumn(), console=self.console,
-        )  # fmt: skip
-        self.bar_task = self.bar.add_task("trials", total=trials or None)
-        with Live(self, console=self.console, refresh_per_second=8) as self.live:
-            yield
-            self.doing = ""
-        self.live = None
-
-    def __rich__(self) -> Group:
-        table = Table.grid(padding=(0, 2))
-        rows = [("task", self.title)]
-        if self.tally.best is not None:
-            rows.append(("best", f"{seconds_text(self.tally.best)}  {rate_text(self.flops, self.tally.best)}"))
-        rows += [("last", self.tally.last), ("failed", self.tally.failures() or "0")]
-        waited = f"{self.doing} ({time.monotonic() - self.since:.0f} s)" if self.doing else ""
-        rows += [("device", line) for line in use_lines(self.usage())] + [("now", waited)]
-        for name, value in rows:
-            if value:
-                table.add_row(Text(name, "dim"), Text(value))
-        return Group(table, self.bar)
-
-    def phase(self, text: str) -> None:
-        self.doing, self.since = text, time.monotonic()
-
-    def result(self, task: SearchTask, inp: MeasureInput, result: MeasureResult, best: float | None) -> None:
-        self.tally.add(result, best)
-        if self.live is not None:
-            self.bar.update(self.bar_task, completed=self.tally.done)
-
-    def devices(self, usage: Usage) -> None:
-        self.usage = usage
-
-    def note(self, text: str, best: float | None = None) -> None:
-        self.tally.best = best or self.tally.best
-        self.console.print(Text(text))
-
-
-def make_display(verbose: int) -> Display:
-    """0: silent; 1: live on a terminal, plain elsewhere; 2: plain, every result with its program."""
-    if verbose <= 0:
-        return SilentDisplay()
-    console = Console()
-    if verbose == 1 and console.is_terminal and not console.is_dumb_terminal:
-        return LiveDisplay(console)
-    return PlainDisplay(every=verbose > 1)

@@ -12,7 +12,9 @@ import ansor
 import te_lite as te
 from ansor.core.catalog import CATALOG
 from ansor.measure import progress
-from ansor.measure.progress import LiveDisplay, PlainDisplay, SilentDisplay, make_display, seconds_text
+from ansor.measure.displays import make_display
+from ansor.measure.live_display import LiveDisplay
+from ansor.measure.progress import PlainDisplay, SilentDisplay, seconds_text
 from te_lite.topi.testing import conv2d_nchw_python
 from tests.ansor.fake_measure import fake_measurer
 

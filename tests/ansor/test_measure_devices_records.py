@@ -18,7 +18,8 @@ from ansor.cli.main import main
 from ansor.core.measure_values import DeviceUse
 from ansor.measure import MeasureResult
 from ansor.measure.devices import list_devices
-from ansor.measure.progress import LiveDisplay, PlainDisplay, SilentDisplay, use_lines
+from ansor.measure.live_display import LiveDisplay
+from ansor.measure.progress import PlainDisplay, SilentDisplay, use_lines
 from te_lite.errors import RecordError
 from tests.ansor.fake_measure import CostRunner, ReadyBuilder
 

@@ -14,6 +14,7 @@ DEFERRED: dict[tuple[str, str], str] = {
     ("ansor.core.kernel_store", "<module>"): "asks a package that is there already where its files lie",
     ("ansor.core.registry", "<module>"): "the one place that reaches upward: backends and front ends, by name",
     ("ansor.cost_model.trees", "xgboost"): "takes a third of a second to load; needed when a model learns",
+    ("ansor.measure.displays", "ansor.measure.live_display"): "rich takes a tenth of a worker's start; for terminals",
     ("ansor.offline.searchers", "optuna"): "comes with the extra [data]",
     ("ansor.offline.searchers", "xgboost"): "takes a third of a second to load; needed when a searcher learns",
     ("ansor.report.page", "jinja2"): "comes with the extra [report]",
