@@ -63,7 +63,7 @@ def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, .
         return None
     sets = {b: Buffer(f"{b.name}_ahead", b.dtype, (SETS, *b.shape), b.scope) for b in held}
     parts = max([s.op.element.parts for s in instructions])
-    return steps, FragmentMultiplies(tuple(loads), multiply, sets, next(iter(sums)), simplifier, parts)
+    return steps, FragmentMultiplies(tuple(loads), multiply, sets, next(iter(sums)), simplifier, parts=parts)
 
 
 def _fills(s: Stmt, held: Sequence[Buffer]) -> bool:
@@ -90,8 +90,8 @@ class FragmentMultiplies:
     sets: Mapping[Buffer, Buffer]
     sums: Buffer
     simplifier: Simplifier
-    parts: int = 1
     count: int = SETS
+    parts: int = 1
 
     @property
     def registers(self) -> Sequence[Buffer]:
