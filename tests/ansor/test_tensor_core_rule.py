@@ -21,11 +21,13 @@ from ansor.evolve.neighbours import neighbours
 from ansor.features import INDEX, extract, state_features
 from ansor.measure.check import accepted_values, mismatch, poison
 from ansor.sketch.extra import extra_sketches
+from ansor.sketch.extra.padded_shared import extents_of
 from ansor.sketch.extra.product_roles import roles_of
 from ansor.sketch.shared_memory import shared_bytes
 from ansor.space.choices import Space
 from ansor.space.decisions.draw import Matrix
 from ansor.space.decisions.point_table import PointTable
+from ansor.space.decisions.warp_tiles import products, table
 from ansor.space.limits import fits, rows_fit, threads_per_block
 from ansor.space.parse import parse
 from ansor.space.programs import Programs, program, programs
@@ -112,6 +114,7 @@ MORE: dict[str, Callable[[], list[Tensor]]] = {
     "half, all turned": lambda: batched(2, 40, 24, 48, "float16", (True, True)),
     "short rows of a convolution": lambda: conv(2, 4, 13, 19, 27, 3, "float16"),
     "rows of seven": lambda: conv(2, 3, 7, 32, 24, 3, "float16"),
+    "images of a batch": lambda: conv(16, 3, 7, 16, 24, 3, "float16"),
     "rows of seven, tf32, split sums": lambda: conv(1, 3, 7, 64, 24, 3, "float32"),
     "every second column": lambda: conv(1, 5, 40, 16, 24, 3, "float16", stride=2),
     "every second column, rows of seven": lambda: conv(1, 5, 13, 32, 24, 1, "float32", stride=2),
@@ -335,6 +338,28 @@ def test_the_columns_of_a_group_are_the_factor_that_lies_along_its_terms(
     (k,) = [k for k, op in enumerate(dag.ops) if op.reduce_axis]
     roles = roles_of(TARGET, dag.init_state, k, groups=True)
     assert (roles and dag.ops[roles.b.stage].name) == columns
+
+
+@pytest.mark.parametrize(
+    "tensors, lines, line, beside",
+    [(conv(1, 14, 14, 32, 48, 1, "float16"), {2, 4, 8}, 14, 14), (conv(32, 7, 7, 32, 48, 1, "float16"), {2, 4, 8}, 32, 7),
+     (conv(1, 2, 28, 32, 48, 1, "float16"), {2}, 28, 2), (conv(1, 8, 112, 32, 48, 1, "float16"), set(), 112, 8),
+     (matmul(64, 64, 64, "float16"), set(), 64, None)],
+)  # fmt: skip
+def test_warps_compute_several_lines_where_they_are_short(
+    tensors: list[Tensor], lines: set[int], line: int, beside: int | None
+) -> None:
+    """Rows of an image, or images of a batch where these fill tiles better; what a thread has room for follows."""
+    dag = ComputeDAG(tensors)
+    (k,) = [k for k, op in enumerate(dag.ops) if op.reduce_axis]
+    roles, extents = roles_of(TARGET, dag.init_state, k, full=True), extents_of(dag.ops[k])
+    assert roles is not None and extents[roles.line] == line
+    assert (None if roles.beside is None else extents[roles.beside]) == beside
+    found = {products(sketch)[0] for sketch in sketches(dag) if not in_groups(sketch)}
+    assert {max(p.beside) for p in found} - {1} == lines
+    for p in found:
+        for _, tm, _, tn, _ in table(p, HARDWARE).points:
+            assert 4 * tm * p.beside[0] * tn * p.beside[1] < 255
 
 
 def in_groups(sketch: State) -> bool:

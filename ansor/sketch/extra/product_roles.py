@@ -24,6 +24,7 @@ from math import prod
 
 from te_lite.derive import axes_in_order, plain_read
 from te_lite.expr import Expr, Load, Reduce, same
+from te_lite.lanes import ceildiv
 from te_lite.mma import GROUP_ROW_BYTES, MMA, Mma
 from te_lite.mma_meaning import product
 from te_lite.reads import Affine, Read, reads_by_producer
@@ -62,7 +63,11 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The axes m, n and k of a stage by their numbers, spatial first, and its factors: `a` has m, and `b` has n."""
+    """The axes m, n and k of a stage by their numbers, spatial first, and its factors: `a` has m, and `b` has n.
+
+    `beside` is another axis that only one factor has, whose m or n is `line`: the rows of an image, of which several
+    are multiplied by the same tile of the other factor.
+    """
 
     op: Mma
     m: int
@@ -70,10 +75,16 @@ class Roles:
     k: int
     a: Factor
     b: Factor
+    beside: int | None = None
+    line: int = 0
 
 
-def roles_of(target: Target, state: State, k: int, groups: bool = False) -> Roles | None:
-    """How stage `k` is a product for tensor cores of the target, of groups of warps if asked; None when it is none."""
+def roles_of(target: Target, state: State, k: int, groups: bool = False, full: bool = False) -> Roles | None:
+    """How stage `k` is a product for tensor cores of the target, of groups of warps if asked; None when it is none.
+
+    With `full` its rows and columns are those that fill tiles best, not the last ones: the images of a batch instead of
+    the columns of an image.
+    """
     stage = state.stages[k]
     if stage.is_placeholder or not is_untouched(stage) or stage.op.num_outputs != 1:
         return None
@@ -88,19 +99,20 @@ def roles_of(target: Target, state: State, k: int, groups: bool = False) -> Role
     ordered = sorted(reads, key=lambda pair: last in axes_read(pair[1], extents))
     enough = (FEWEST_ROWS_OF_GROUPS,) if groups else (op.m, FEWEST_ROWS)
     tried = [(rows, order) for rows in enough for order in (ordered, ordered[::-1])]
-    found = [_roles(state, op, rows, first, second, extents, space) for rows, (first, second) in tried]
+    found = [_roles(state, op, rows, first, second, extents, space, full) for rows, (first, second) in tried]
     return next((roles for roles in found if roles is not None), None)
 
 
 def _roles(
     state: State, op: Mma, rows: int, first: tuple[int, Read], second: tuple[int, Read], extents: Sequence[int],
-    space: int,
+    space: int, full: bool,
 ) -> Roles | None:  # fmt: skip
     """The roles with `first` as A, of `rows` or more, and `second` as B; None where they do not suit."""
     sides = sides_of(first[1], second[1], extents, space)
     if sides is None:
         return None
-    m, n, terms = sides.rows[-1], sides.columns[-1], sides.terms[-1]
+    m, n = [_line(of, extents, op.m if full else 1) for of in (sides.rows, sides.columns)]
+    terms = sides.terms[-1]
     if extents[m] < rows or extents[n] <= op.n or extents[terms] < op.k:
         return None
     if op.warps > 1 and (extents[n] < FEWEST_COLUMNS_OF_GROUPS or extents[terms] < terms_of_groups(op)):
@@ -113,7 +125,13 @@ def _roles(
     ]
     if a is None or b is None or (op.warps > 1 and b.terms != b.last):
         return None
-    return Roles(op, m, n, terms, a, b)
+    found = [(axis, line) for of, line in ((sides.rows, m), (sides.columns, n)) for axis in of if extents[axis] > 1]
+    return Roles(op, m, n, terms, a, b, *max([x for x in found if x[0] != x[1]], default=(None, m)))
+
+
+def _line(axes: Sequence[int], extents: Sequence[int], size: int) -> int:
+    """The one of the axes that fills tiles of `size` best, the last one of several."""
+    return max(axes, key=lambda axis: (extents[axis] / (ceildiv(extents[axis], size) * size), axis))
 
 
 def terms_of_groups(op: Mma) -> int:

@@ -21,10 +21,15 @@ name the tile that tensor cores read (`codegen_cuda/warpgroup.py`).
 
 Where few blocks have work, there are also sketches whose sums are split into parts, which another kernel adds up
 (`split_reduction.py`).
+
+The rows of a product are one axis of the computation, such as the columns of an image, of which there may be few: 14 of
+them are one tile, whose block would read all filters for 14 points.  So there are sketches whose warps compute several
+such lines, a number of the sketch: of rows of an image, or, where these fill their tiles better, of images of a batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -36,16 +41,22 @@ from te_lite.tensor import Tensor
 from ..predicates import elementwise_reader
 from ..rule import SketchContext, SketchRule
 from .own_stages import PartsOverBlocks, rules_around
+from .padded_shared import extents_of
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
 from .product_roles import Factor, Roles, roles_of, terms_of_groups
 from .split_reduction import NOMINAL_SMS, derive, is_part_of_split
 
+LINES, SHORT = (2, 4, 8), 64
+"""Lines of a warp, where they are no longer than `SHORT`."""
 TILES = (2, 3, 4)
 """Tiles in the pipeline, of which one is in use and the others are on their way."""
 
 BLOCK = 64
 """Rows and columns of a block that is worth having, of which split sums make more."""
 PART_FACTORS, SHORTEST_PART, MOST_BLOCKS = (2, 4, 8), 128, 4 * NOMINAL_SMS
+
+
+RolesOf = Callable[[SketchContext, State, int], Roles | None]
 
 
 @dataclass(frozen=True)
@@ -98,13 +109,34 @@ def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
 
 def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
     found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
-    return [
+    whole = [
         _on_tensor_cores(ctx, state, tiles, groups)
         for groups in (False, True)
         for state in found
         for tiles in TILES
         if _products(ctx, state, groups)
     ]
+    short = [
+        _on_tensor_cores(ctx, state, tiles, False, lines)
+        for state in found
+        for lines in _lines(ctx, state)
+        for tiles in TILES
+    ]
+    return whole + short
+
+
+def _lines(ctx: SketchContext, state: State) -> tuple[int, ...]:
+    """How many lines at a time are worth trying for the products of a state: none where none has short ones."""
+    longest = max([_beside(_roles_of_lines(ctx, state, k), state, k) for k in _products(ctx, state)])
+    return tuple([n for n in LINES if n < 2 * longest])
+
+
+def _beside(roles: Roles | None, state: State, k: int) -> int:
+    """The lines of a product that lie beside each other, if they are short; 0 where there are none."""
+    extents = extents_of(state.stages[k].op)
+    if roles is None or roles.beside is None or extents[roles.line] > SHORT:
+        return 0
+    return extents[roles.beside]
 
 
 def _products(ctx: SketchContext, state: State, groups: bool = False) -> list[int]:
@@ -117,6 +149,11 @@ def _roles(ctx: SketchContext, state: State, k: int) -> Roles | None:
     return roles_of(ctx.target, state, k)
 
 
+def _roles_of_lines(ctx: SketchContext, state: State, k: int) -> Roles | None:
+    """The roles for several lines at a time, of which each fills its tiles."""
+    return roles_of(ctx.target, state, k, full=True)
+
+
 def _roles_of_group(ctx: SketchContext, state: State, k: int) -> Roles | None:
     """The roles for a group of warps, whose turns are of one length: parts of split sums must be whole turns."""
     roles = roles_of(ctx.target, state, k, groups=True)
@@ -126,13 +163,14 @@ def _roles_of_group(ctx: SketchContext, state: State, k: int) -> Roles | None:
     return roles if isinstance(extent, int) and extent % terms_of_groups(roles.op) == 0 else None
 
 
-def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool) -> State:
+def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool, lines: int = 1) -> State:
     """All products of a state on tensor cores: first all stages, then their loops, which name stages by number."""
     s = Schedule(state)
     keys = [state.stages[k].op.key for k in _products(ctx, state)]
-    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), groups) for key in keys]
+    roles = _roles_of_group if groups else _roles_of_lines if lines > 1 else _roles
+    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), roles) for key in keys]
     for product in made:
-        warp, sources = _stored(s, product)
+        warp, sources = _stored(s, product, lines)
         turn, step = _multiplied(s, product)
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
@@ -147,10 +185,9 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool)
 # -------------------------------------------------------------------------------------------------------- stages
 
 
-def _staged(s: Schedule, ctx: SketchContext, k: int, groups: bool) -> Parts:
-    """Stage `k` with its sums, fragments and shared tiles as stages of their own; for groups of warps if it can be."""
-    of_groups = _roles_of_group(ctx, s.state, k) if groups else None
-    roles, reader = of_groups or _roles(ctx, s.state, k), elementwise_reader(s.state, k)
+def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: RolesOf) -> Parts:
+    """Stage `k` with its sums, fragments and shared tiles as stages of their own, in `wanted` roles if it has them."""
+    roles, reader = wanted(ctx, s.state, k) or _roles(ctx, s.state, k), elementwise_reader(s.state, k)
     assert roles is not None
     result = s.state.stages[k].op.output()
     sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]
@@ -168,20 +205,23 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, groups: bool) -> Parts:
 # --------------------------------------------------------------------------------------------------------- loops
 
 
-def _stored(s: Schedule, made: Parts) -> tuple[Loop, tuple[int, int]]:
+def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]]:
     """Blocks, warps and lanes of the result; gives the loop over warps and the positions of the splits into them."""
     root, roles = s[made.root], made.roles
     loops = list(root.leaf_iter_vars)
     (rows, i), (columns, j) = (
         split_loop(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
     )
+    beside: list[Loop] = []
+    if lines > 1 and roles.beside is not None:
+        loops[roles.beside], *beside = root.split(loops[roles.beside], lines)
     outer = [loop for axis, loop in enumerate(loops) if axis not in (roles.m, roles.n)]
     sources, parts = [], []
     for loop in (rows, columns):
         parts.append(split_loop(s, root, loop, (None, None)))
         sources.append(len(s.state.steps) - 1)
     (block_i, warp_i, tile_i), (block_j, warp_j, tile_j) = parts
-    root.reorder(*outer, block_i, block_j, warp_i, warp_j, tile_i, tile_j, i, j)
+    root.reorder(*outer, block_i, block_j, warp_i, warp_j, *beside, tile_i, tile_j, i, j)
     root.bind(root.fuse(*outer, block_i, block_j), "blockIdx.x")
     warp = root.fuse(warp_i, warp_j)
     root.bind(warp, "threadIdx.y")

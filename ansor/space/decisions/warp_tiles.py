@@ -16,15 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as pairs_of
+from math import prod
 
 import numpy as np
 
 from te_lite.fragment import LANES
 from te_lite.fragment_storage import FragmentStorage, fragment_storage
 from te_lite.mma import GROUP_ROW_BYTES, ROW_BYTES, Mma
-from te_lite.state import State
+from te_lite.state import Attach, SplitRel, State
 from te_lite.step import Split
 from te_lite.storage import storage_class
+from te_lite.visit import walk
 
 from ...core.hardware import HardwareParams
 from ...sketch.predicates import has_rfactor
@@ -50,7 +52,7 @@ class Product:
     """Stage `stage` sums up in fragments of `op`; the first of `shared` is how the tiles of A are shared, then B.
 
     `splits` are the positions of the splits of rows, columns and terms, whose extents, in instructions, are `extents`;
-    `whole`: turns must divide the terms.
+    `whole`: turns must divide the terms.  A warp has `beside` times as many rows, and columns, as the lengths say.
     """
 
     stage: int
@@ -59,6 +61,7 @@ class Product:
     splits: tuple[int, int, int]
     extents: tuple[int, int, int]
     whole: bool
+    beside: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,27 @@ def products(sketch: State) -> tuple[Product, ...]:
             (m, rows), (n, columns), (t, terms) = found
             extents = rows.extent, columns.extent, terms.extent
             shared = _shared(sketch, k, "a"), _shared(sketch, k, "b")
-            out.append(Product(k, storage.op, shared, (m, n, t), extents, has_rfactor(sketch, k)))
+            whole, beside = has_rfactor(sketch, k), _beside(sketch, k, attach)
+            out.append(Product(k, storage.op, shared, (m, n, t), extents, whole, beside))
     return tuple(out)
+
+
+def _beside(sketch: State, k: int, attach: Attach) -> tuple[int, int]:
+    """How many lines of rows, or of columns, a warp computes of stage `k` at a time.
+
+    They are the first loop inside the one over warps, where its length is not undecided.
+    """
+    root = sketch.stages[attach.stage]
+    inside = root.iters[root.position(attach.iter) + 1]
+    if not isinstance(inside.extent, int):
+        return 1, 1
+    (axis,) = [r.parent for r in root.relations if isinstance(r, SplitRel) and inside.uid in r.children]
+    line = sketch.ops[k].axis[axis]
+    for p, reads in sketch.access.read_from[k].items():
+        found = fragment_storage(sketch.stages[p].op.scope)
+        if found is not None and any(x is line for indices in reads for i in indices for x in walk(i)):
+            return (inside.extent, 1) if found.operand == "a" else (1, inside.extent)
+    raise AssertionError(f"stage {k} has no factor with lines")
 
 
 def _shared(sketch: State, k: int, operand: str) -> Shared:
@@ -150,10 +172,12 @@ def _steps(product: Product) -> list[int]:
 def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, int, int, int, int]]:
     op, extents = product.op, product.extents
     for (wm, wn), (tm, tn), steps in _choices(product):
-        sides, threads = (op.m * wm * tm, op.n * wn * tn), wm * wn * LANES
+        rows, columns = product.beside
+        sides, threads = (op.m * wm * tm * rows, op.n * wn * tn * columns), wm * wn * LANES
         terms = steps * op.k
         used = sum(s.nbytes(n, terms, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
-        registers = tm * tn * op.registers("d") + _factors(op, tm, tn, steps) + OTHER_REGISTERS
+        tiles = tm * rows, tn * columns
+        registers = prod(tiles) * op.registers("d") + _factors(op, *tiles, steps) + OTHER_REGISTERS
         fits = wm * wn <= MOST_WARPS and threads <= hardware.max_threads_per_block
         fits = fits and used <= hardware.max_shared_memory_per_block
         fits = fits and registers <= MOST_REGISTERS and threads * registers <= REGISTER_FILE
