@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from te_lite.expr import Expr
 from te_lite.reads import reads_all, reads_by_producer
-from te_lite.state import INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
+from te_lite.state import ATTACHED, INLINED, REDUCE, ROOT, SPATIAL, Iter, SplitRel, Stage, State
 from te_lite.step import (
     CacheWrite,
     FollowFusedSplit,
@@ -238,8 +238,11 @@ def spatial_split_steps(state: State, k: int) -> list[int]:
 
 
 def always_inlined(state: State, k: int, is_gpu: bool) -> bool:
-    """Inlining the stage is always right: on GPUs whenever possible, on CPUs when no work is repeated."""
+    """Inlining the stage is always right: on GPUs whenever possible, on CPUs when no work is repeated.
+
+    A copy that a rule has placed in the loops of its reader on a CPU is there to be made.
+    """
     stage = state.stages[k]
     if stage.is_placeholder or state.access.is_output(k) or is_read_argument(state, k) or has_reduce_iter(stage):
         return False
-    return is_gpu or state.access.is_strictly_inlineable(k)
+    return is_gpu or (stage.where != ATTACHED and state.access.is_strictly_inlineable(k))

@@ -125,6 +125,17 @@ def test_tasks_are_equal_for_all_cores() -> None:
             assert least <= -(-n // (s.rows * s.blocks[0])) <= most
 
 
+def test_columns_that_divide_go_first() -> None:
+    """Where lanes may be over the edge elements are copied one by one: 8 columns rather than 16 of 1000, or the rows of
+    A as columns, packed like any other panel."""
+    hardware = HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)
+    state = ComputeDAG(matmul(512, 1000, 512)).init_state
+    assert shapes(state, 2, hardware)[0].columns == 8
+    sketches = extra_sketches(ComputeDAG(matmul(128, 500, 512)), "c", hardware, rules=["micro_kernel"])
+    orders = [{s.op.name: s.storage_order for s in sketch.stages if s.storage_order} for sketch in sketches]
+    assert orders and all(o["A.local"] == (1, 0) for o in orders)
+
+
 def test_padding_is_computed_in_vectors_before_the_product_or_for_each_part() -> None:
     """Where its last axis is not padded; a stage of the sketch has marked loops, so the search leaves it in place."""
     sketches = rule_sketches(ComputeDAG(benchmarks.conv2d(1, 8, 8, 48, 32, 3, 1, 1)), "c", "micro_kernel")

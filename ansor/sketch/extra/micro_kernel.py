@@ -51,6 +51,8 @@ UNEVEN = 8
 """With n tasks a core, other work and slower cores cost about 1 / (n * UNEVEN) of the time."""
 TURN_STEPS = 64
 """To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
+EDGE_STEPS = 3
+"""Times the lanes of a vector: the same of an element that may be over the edge, copied or written by itself."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class Sides:
-    """Space axis `lane` as columns, `row` as rows; `free` are all axes that do not move an operand along its lanes."""
+    """Space axis `lane` as columns, `row` as rows; `free` are all axes that do not move an operand along its lanes.
+
+    `copied`: what is side by side along `lane` is so in an operand, which is copied, not turned, where it is packed.
+    """
 
     lane: int
     row: int
     free: tuple[int, ...]
+    copied: bool
 
 
 def sides(state: State, k: int) -> Iterator[Sides]:
@@ -95,7 +101,7 @@ def sides(state: State, k: int) -> Iterator[Sides]:
         packable = len(moved) == 1 and _is_packable(state, *moved[0][::2], lane, last + 1)
         row = max(free, key=lambda d: (extents[d], d), default=-1)
         if moved and free and (lane == last or (packable and extents[row] > 1)):
-            yield Sides(lane, row, free)
+            yield Sides(lane, row, free, any(lane in forms[-1] for _, _, forms in moved))
 
 
 def _is_packable(state: State, source: int, forms: Sequence[frozenset[int]], lane: int, space: int) -> bool:
@@ -117,10 +123,11 @@ def shapes(state: State, k: int, hardware: HardwareParams, by_rows: bool = False
     space, reduction = extents[: len(op.axis)], prod(extents[len(op.axis) :])
     costs: dict[tuple[Sides, int, int], tuple[float, int]] = {}
     for way in sides(state, k):
-        turned = way.lane != len(op.axis) - 1
-        for (r, width), (cost, sums) in _costs(extents[way.row], extents[way.lane], size, unit).items():
-            whole = cost * (1 + TURN_STEPS / reduction) if turned else cost
-            costs[way, r, width] = round(whole, 2), -sums
+        rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
+        turned = TURN_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
+        edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
+        for (r, width), (cost, sums) in _costs(extents[way.row], columns, size, unit).items():
+            costs[way, r, width] = round(cost * (1 + turned + (edge if columns % width else 0.0)), 2), -sums
     best = sorted(costs, key=lambda found: costs[found])[:SHAPES]
     return [
         Shape(way.row, way.lane, r, w, _blocks(space, way, r, 0 if by_rows else w, reduction * size, hardware))
