@@ -27,13 +27,15 @@ from .indices import Indices
 from .register_block import RegisterBlock
 from .registers import register_slots
 from .transpose import Square
-from .unroll import unrolled_nodes
+from .unroll import unrolled_nodes, unrolled_size
 
 _WRAP = 8
 LOOP_TYPES = {"int32": "int", "int64": "int64_t"}
 
 # what `Options.max_unrolled` statements weigh in expression nodes
 NODES_A_STATEMENT = 16
+LONG_TURN = 1 << 17
+"""Elements stored in a turn of a parallel loop, some microseconds, from which on it pays to ask for each turn anew."""
 
 
 @dataclass
@@ -149,23 +151,28 @@ class Emitter:
         return True
 
     def parallel_loop(self, s: For) -> None:
+        """Each thread does a part of the turns or, where they are long, the next one that nobody has begun.
+
+        Threads are never equally fast, and the last one to end decides.
+        """
         threads = "" if self.options.num_threads is None else f" num_threads({self.options.num_threads})"
+        shared = " schedule(dynamic)" if unrolled_size(s.body, lambda loop: True) >= LONG_TURN else ""
         self.parallel = True
         heap = [b for b in dict.fromkeys(heap_allocs(s.body)) if self.in_heap(b)]
         if not heap:
-            self.out.line(f"#pragma omp parallel for{threads}")
+            self.out.line(f"#pragma omp parallel for{threads}{shared}")
             self.loop_text(s)
         else:
             self.out.line(f"#pragma omp parallel{threads}")
             self.out.line("{")
             self.out.depth += 1
-            self.with_heap(heap, lambda: self.shared_loop(s))
+            self.with_heap(heap, lambda: self.shared_loop(s, shared))
             self.out.depth -= 1
             self.out.line("}")
         self.parallel = False
 
-    def shared_loop(self, s: For) -> None:
-        self.out.line("#pragma omp for")
+    def shared_loop(self, s: For, shared: str) -> None:
+        self.out.line(f"#pragma omp for{shared}")
         self.loop_text(s)
 
     # ----------------------------------------------------------------------------------------------- storage

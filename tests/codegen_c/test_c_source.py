@@ -67,6 +67,11 @@ def test_number_of_threads():
     assert "#pragma omp parallel for num_threads(2)" in codegen_c.emit(f, options=codegen_c.Options(num_threads=2))
 
 
+def test_long_turns_are_shared_out_as_threads_come_free():
+    assert "schedule" not in codegen_c.emit(matmul(16, 64, 8, (4, 32)))
+    assert "#pragma omp parallel for schedule(dynamic)" in codegen_c.emit(matmul(64, 1024, 512, (4, 32)))
+
+
 @pytest.mark.parametrize(
     "names", [("for", "double", "i.0"), ("x", "x", "x"), ("n", "start", "stop"), ("1a", "a b", "é")]
 )
