@@ -120,11 +120,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return out
 
 
+_STRICT = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
+
+
 def parse_line(line: str | bytes) -> Any:
     """The JSON value of a line.  Raises RecordError, in one sentence, for text that is no strict JSON."""
     try:
         text = line.decode("utf-8") if isinstance(line, bytes) else line
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_unique)
+        return _STRICT.decode(text)
     except UnicodeDecodeError as error:
         raise RecordError(f"record: is not UTF-8 text at byte {error.start}") from error
     except RecursionError as error:
