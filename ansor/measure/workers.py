@@ -246,11 +246,11 @@ def _kill_group(process: Process) -> None:
 
 
 class WorkerPool:
-    """Several workers behind one queue of jobs."""
+    """Several workers behind one queue of jobs; who had the last job has the next one, so none starts without need."""
 
     def __init__(self, n: int, launch: Launch) -> None:
         self._workers = [Worker(launch) for _ in range(n)]
-        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(n, thread_name_prefix="ansor-worker")

@@ -9,8 +9,10 @@ import pytest
 
 import ansor
 from ansor.measure import MeasureErrorNo as E
+from ansor.measure.forks import Forks
 from ansor.measure.jobs import JobFailure, Workbench
 from ansor.measure.payload import task_payload
+from ansor.measure.workers import WorkerPool
 
 BUILD_FAULTS = {
     "build_raise": E.COMPILE_HOST, "build_segv": E.COMPILE_HOST, "build_kill": E.COMPILE_HOST,
@@ -162,3 +164,16 @@ def test_one_worker_finds_its_inputs_whole_after_each_program(faults, matmul_tas
         else:
             with pytest.raises(JobFailure, match="written to it"):
                 bench.do(job)
+
+
+def test_a_worker_starts_only_where_one_more_is_needed():
+    """Jobs that come one after the other are done by one worker; one that comes meanwhile starts another."""
+    pool = WorkerPool(2, Forks(lambda job, _: time.sleep(job["rest"]) or {}))
+    try:
+        for _ in range(3):
+            assert not pool.submit({"rest": 0.0}, [60.0], lambda reply: reply).result().failure
+        assert len(pool.pids()) == 1
+        both = [pool.submit({"rest": 0.5}, [60.0], lambda reply: reply) for _ in range(2)]
+        assert [future.result().failure for future in both] == ["", ""] and len(pool.pids()) == 2
+    finally:
+        pool.close()
