@@ -5,17 +5,18 @@ No test finds or leaves records in the user's store.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from collections import Counter
 
 import pytest
 
-from ansor.policy.sketch_policy import SketchPolicy
 from te_lite.errors import UnsafeError
 from te_lite.lower_facts import Facts
 from te_lite.stmt import Stmt
 from te_lite.verify import verify
+from tests.small_searches import make_small
 
 os.environ["ANSOR_CACHE"] = "off"
 lowering = importlib.import_module("te_lite.lower")
@@ -50,16 +51,13 @@ def verify_after_every_pass(request: pytest.FixtureRequest, monkeypatch: pytest.
 LONGEST = {"whole_way", "test_cluster", "test_tutorial_network", "test_token", "test_installed", "test_examples"}
 """Folders and files of tests that last half a minute, most of it in other processes."""
 CASES = pytest.StashKey[Counter[str]]()
-SMALL_POPULATION = 128
-"""Programs that evolve in a search of a test which does not say how many: a sixteenth of what a user's search has."""
 
 
 @pytest.fixture(autouse=True)
-def evolve_few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def search_little(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not on a GPU, where what a search finds is timed."""
     if request.node.get_closest_marker("gpu") is None:
-        params = {**SketchPolicy.DEFAULT_PARAMS, "evolutionary_search_population": SMALL_POPULATION}
-        monkeypatch.setattr(SketchPolicy, "DEFAULT_PARAMS", params)
+        make_small(monkeypatch.setattr)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -76,3 +74,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest tests come first: at the end one process would wait for them."""
     items.sort(key=lambda item: LONGEST.isdisjoint((item.path.parent.name, item.path.stem)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: the collector of cycles need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

@@ -11,9 +11,10 @@ import ast
 import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import small_searches
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -106,7 +107,7 @@ def run(document: Path, folder: Path) -> list[str]:
     script.write_text(program(blocks(document.read_text())))
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        small_searches.command(script), cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

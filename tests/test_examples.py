@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import small_searches
+
 ROOT = Path(__file__).parent.parent
 PATHS = os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def run(script: str, folder: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(ROOT / "examples" / script), *args],
+        small_searches.command(ROOT / "examples" / script, *args),
         cwd=folder,
         env={**os.environ, **env},
         capture_output=True,
