@@ -1,10 +1,10 @@
 """A sound program for a kernel that nobody has tuned.
 
 For a kernel with reductions, a few dozen programs are drawn from the sketches that a search has, with a fixed seed, and
-ranked by the analytical model; the best one that lowers, and that the target does not refuse, is taken.  Other kernels,
-and those for which the model thinks no drawn program better, get plain nests: parallel rows with vector columns on a
-CPU, or the loops as they are written where that is little work, one thread a vector or an element on a GPU.  Equal
-kernels get equal programs.
+ranked by the models that need no measurement; the best one that lowers, and that the target does not refuse, is taken.
+Other kernels, and those for which they think no drawn program better, get plain nests: parallel rows with vector
+columns on a CPU, or the loops as they are written where that is little work, one thread a vector or an element on a
+GPU.  Equal kernels get equal programs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .sketch_policy import SketchPolicy
 DRAWN = 128
 """Programs of each sketch among which is chosen."""
 LOOKED_AT = 64
-"""Those of them that the analytical model likes best, which are looked at by the model of the package, too."""
+"""Those of them that the analytical model likes best, which the model of the package looks at, too."""
 TRIED = 12
 SEED = 0
 
@@ -57,7 +57,7 @@ def default_states(task: SearchTask) -> Iterator[State]:
     """Programs of `task`, to be tried one after the other; the last one is a nest that nobody drew."""
     nests = _nests(task)
     if _reduces(task):
-        yield from drawn_states(task, better_than=float(AnalyticalModel().predict(task, nests)[0]))
+        yield from drawn_states(task, better_than=nests[0])
     yield from nests
 
 
@@ -76,10 +76,10 @@ def _reduces(task: SearchTask) -> bool:
     return any(isinstance(op, ComputeOp) and op.reduce_axis for op in task.compute_dag.ops)
 
 
-def drawn_states(task: SearchTask, better_than: float = -np.inf) -> Iterator[State]:
+def drawn_states(task: SearchTask, better_than: State | None = None) -> Iterator[State]:
     """Programs drawn from the sketches of a task, best first by the models that need no measurement; none twice.
 
-    They are few, and the analytical model scores all above `better_than`.
+    They are few, and those models think more of all of them than of `better_than`.
     """
     policy = SketchPolicy(task, seed=SEED, verbose=0)
     if not [*policy.generate_sketches(), *policy.extra_sketches()]:
@@ -88,25 +88,37 @@ def drawn_states(task: SearchTask, better_than: float = -np.inf) -> Iterator[Sta
     drawer.most_variants = len(drawer.sketches)
     groups = [_without_unrolling(g) for g in drawer.population(DRAWN * len(drawer.sketches))]
     estimate = Scorer(task, AnalyticalModel())
-    drawn = [(value, g, k) for g in groups for k, value in enumerate(estimate(g).tolist()) if value > better_than]
+    drawn = [(value, g, k) for g in groups for k, value in enumerate(estimate(g).tolist()) if value > -np.inf]
     best = sorted(drawn, key=lambda entry: -entry[0])[:LOOKED_AT]
-    for group, k in _ranked(task, best)[:TRIED]:
-        yield concrete(group.variant, group.rows[k], task.target, task.hardware_params)
+    shipped = shipped_model(task.target)
+    least = -np.inf if better_than is None else _opinion(task, shipped, better_than)
+    for value, group, k in _ranked(task, shipped, best)[:TRIED]:
+        if value > least:
+            yield concrete(group.variant, group.rows[k], task.target, task.hardware_params)
 
 
-def _ranked(task: SearchTask, drawn: Sequence[tuple[float, Group, int]]) -> list[tuple[Group, int]]:
+Drawn = tuple[float, Group, int]
+"""A score, and the row of a group that it is of."""
+
+
+def _opinion(task: SearchTask, shipped: ShippedModel | None, state: State) -> float:
+    """The score of a program, as `_ranked` scores rows."""
+    estimate = AnalyticalModel().predict(task, [state])
+    if shipped is None:
+        return float(estimate[0])
+    return float(weighed(shipped.predict(task, [state]), estimate, WEIGHT_OF_ESTIMATE)[0])
+
+
+def _ranked(task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[Drawn]) -> list[Drawn]:
     """Rows of groups with the scores of the analytical model, best first by the models that need no measurement."""
-    entries: dict[int, list[tuple[float, Group, int]]] = {}
+    entries: dict[int, list[Drawn]] = {}
     for entry in drawn:
         entries.setdefault(id(entry[1]), []).append(entry)
-    shipped = shipped_model(task.target)
-    scored = [(value, group, k) for found in entries.values() for value, group, k in _looked_at(task, shipped, found)]
-    return [(group, k) for _, group, k in sorted(scored, key=lambda entry: -entry[0])]
+    scored = [entry for found in entries.values() for entry in _looked_at(task, shipped, found)]
+    return sorted(scored, key=lambda entry: -entry[0])
 
 
-def _looked_at(
-    task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[tuple[float, Group, int]]
-) -> list[tuple[float, Group, int]]:
+def _looked_at(task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[Drawn]) -> list[Drawn]:
     """Rows of one group, their estimates weighed with the scores of the model of the package where there is one."""
     if shipped is None:
         return list(drawn)

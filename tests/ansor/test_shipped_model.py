@@ -13,11 +13,13 @@ from ansor.cost_model import AnalyticalModel, XGBModel, shipped
 from ansor.cost_model.features import FEATURES
 from ansor.cost_model.trees import load_trees
 from ansor.offline.analytical import AnalyticalRunner
+from ansor.policy.default_schedule import default_states
 from ansor.policy.scoring import WEIGHT_OF_ESTIMATE, Scorer, unmeasured
+from ansor.sketch.plain import plain_state
 from ansor.space.choices import Group
 from benchmarks import shipped_model
 from tests.ansor.search_case import conv_task
-from tests.workloads import matmul, softmax
+from tests.workloads import matmul, softmax, winograd
 
 MOST_BYTES = 2_000_000
 
@@ -86,3 +88,12 @@ def test_a_model_of_several_families_begins_from_none_of_them() -> None:
     states = [inp.state for inp in measured("c", 4)[0]]
     assert model._base is None and model.trained_on == plain.trained_on == 16
     np.testing.assert_array_equal(model.predict(conv_task("c"), states), plain.predict(conv_task("c"), states))
+
+
+@pytest.mark.long
+def test_a_nest_that_one_estimate_overrates_is_no_default() -> None:
+    """Winograd's product as it is written takes 5.6 times as long as a tile of it on an H200."""
+    task = ansor.SearchTask(compute_dag=te.ComputeDAG(winograd(13, 64, 256)), target="cuda")
+    nest, found = plain_state(task), next(default_states(task))
+    rated = AnalyticalModel().predict(task, [nest, found])
+    assert rated[0] > rated[1]
