@@ -5,7 +5,8 @@
 # make test   set up the environment and run the checks and tests
 # make test-torch   the tests that need PyTorch (several GB, which are installed)
 # make notebooks   write the chapters of docs/chapters as notebooks
-# make teach   execute those notebooks whole (Jupyter's kernel is installed), and open reports in Chromium, if there is one
+# make teach   execute those notebooks whole (Jupyter's kernel is installed), open reports in Chromium, if there is one, and
+#              run an ablation on measured programs
 # make test-long   whole runs: a fleet, tutorial pages, networks, every sketch compiled
 PYTHON ?= python3
 VENV ?= .venv
@@ -74,6 +75,8 @@ $(VENV)/.installed-notebooks: $(VENV)/.installed
 teach: $(VENV)/.installed-notebooks
 	$(RUN) -m tests.teach
 	$(RUN) -m tests.report_in_browser
+	rm -rf build/study
+	$(RUN) -m benchmarks.study ablation --seeds 1 --trials 48 --out build/study
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

@@ -12,18 +12,9 @@ import pytest
 from ansor.core.errors import TaskError
 from ansor.offline.contest import Run, candidates_of, contest
 from benchmarks import study, study_variants
-from benchmarks.study_beside import TORCH, by_operator, library, relative_speeds
+from benchmarks.study_beside import TORCH, by_operator, relative_speeds
 from benchmarks.study_live import Case, cases, latencies, operators_of
-from te_lite.reference import evaluate, random_inputs
-from te_lite.topi.benchmarks import OPERATORS
 from tests.ansor.test_bench_search import made_up
-
-SMALL = {
-    "C1D": (2, 9, 4, 6, 3, 2, 1), "C2D": (2, 7, 9, 4, 6, 3, 1, 1), "C3D": (2, 3, 5, 6, 4, 5, 3, 2, 1),
-    "GMM": (3, 4, 5, 6), "GRP": (2, 7, 6, 8, 12, 3, 1, 1, 1, 4), "DIL": (2, 9, 8, 3, 5, 3, 1, 1, 2),
-    "DEP": (2, 7, 6, 5, 3, 2, 1), "T2D": (2, 4, 3, 5, 6, 4, 2, 1), "CAP": (2, 5, 6, 3, 2, 3, 2, 1),
-    "NRM": (3, 4, 5), "CBR": (2, 5, 6, 3, 4, 3, 1, 1), "TBG": (2, 5, 3, 4),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", study_variants.OFFLINE)
@@ -117,17 +108,6 @@ def test_speeds_of_operators_by_hand() -> None:
     assert speeds["C2D1_b1"] == {"Full": 0.5, "Mine": 0.125, TORCH: 1.0}
     assert by_operator(speeds) == {"C2D 1": pytest.approx({"Full": 0.5, "Mine": 0.125**0.5, TORCH: 0.125**0.5})}
     assert TORCH not in relative_speeds(us, {"C2D0_b1": turns["C2D0_b1"]})["C2D0_b1"]
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("operator", SMALL)
-def test_pytorch_computes_the_same(operator: str) -> None:
-    torch = pytest.importorskip("torch")
-    tensors = OPERATORS[operator](*SMALL[operator])
-    inputs = random_inputs(tensors[:-1], np.random.default_rng(0))
-    theirs = library(torch, operator, SMALL[operator])
-    result = theirs.leave(theirs.call(*theirs.enter(*[torch.from_numpy(inputs[t]).double() for t in tensors[:-1]])))
-    assert np.allclose(result.numpy(), evaluate([tensors[-1]], inputs, "float64")[tensors[-1]], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
