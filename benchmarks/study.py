@@ -313,6 +313,7 @@ def main() -> None:
     require(fits, TaskError, f"study {options.study}", law, device=options.device)
     files = matrices_in(options.data) if offline else []
     variants = chosen_variants(options)
+    measured_on = None if offline or options.table else machine(options.device)
     Path(options.out).mkdir(parents=True, exist_ok=True)
     kept = Kept(Path(options.out) / f"{options.study}_{options.device}.jsonl")
     if options.study == "cost-model":
@@ -320,8 +321,8 @@ def main() -> None:
     elif offline:
         figures = show(offline_runs(kept, list(variants), files, options), options)
     else:
-        if not options.table:
-            kept.get(MACHINE, lambda: machine(options.device))
+        if measured_on is not None:
+            kept.get(MACHINE, lambda: measured_on)
             run_live(kept, variants, options)
         figures = show_live(kept, live_runs(kept, list(variants), options), options)
     facts = {"study": options.study, "device": options.device, "seeds": options.seeds, "trials": options.trials}
