@@ -342,7 +342,8 @@ def test_the_columns_of_a_group_are_the_factor_that_lies_along_its_terms(
 
 @pytest.mark.parametrize(
     "tensors, lines, line, beside",
-    [(conv(1, 14, 14, 32, 48, 1, "float16"), {2, 4, 8}, 14, 14), (conv(32, 7, 7, 32, 48, 1, "float16"), {2, 4, 8}, 32, 7),
+    [(conv(1, 14, 14, 32, 48, 1, "float16"), {2, 4, 8}, 14, 14),
+     (conv(32, 7, 7, 32, 48, 1, "float16"), {2, 4, 8}, 32, 7),
      (conv(1, 2, 28, 32, 48, 1, "float16"), {2}, 28, 2), (conv(1, 8, 112, 32, 48, 1, "float16"), set(), 112, 8),
      (matmul(64, 64, 64, "float16"), set(), 64, None)],
 )  # fmt: skip
