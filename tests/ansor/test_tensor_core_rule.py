@@ -252,6 +252,17 @@ def test_twenty_kernels_of_every_sketch_compute_the_workload(name: str) -> None:
     agrees(ComputeDAG(EVERY[name]()), 20, 4, on_emulator=True)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", EVERY)
+def test_twenty_kernels_of_every_sketch_compile(name: str, arch: str) -> None:
+    dag = ComputeDAG(EVERY[name]())
+    states = [s for s in drawn(dag, 20, 4) if arch == "sm_90" or not in_groups(s)]
+    sources = sorted({emit(te.lower(state, dag.tensors)).source for state in states})
+    assert [str(x) for x in compile_many(sources, arch, workers=2) if isinstance(x, CompileError)] == []
+
+
 @pytest.mark.long
 @pytest.mark.skipif(not HAVE_COMPILER, reason=NO_COMPILER)
 @pytest.mark.parametrize("name", {**CASES, **MORE})
