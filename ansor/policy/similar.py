@@ -2,6 +2,9 @@
 
 They come from the store, from the log that a run goes on with, and from the other tasks of the run, as their results
 are told.  Each is one start among others: it is measured early, and breeds with what is drawn at random.
+
+On an H200, seven tasks that no model had learnt, two seeds, with a store of other tasks' programs, the best after 16
+trials took 0.96 of the time without (standard error 0.02), after 64 as long (`benchmarks/results/at_once_h200.json`).
 """
 
 from __future__ import annotations
