@@ -27,7 +27,7 @@ from ansor.cost_model.dataset import Samples, stacked
 from ansor.cost_model.features import FEATURES
 from ansor.cost_model.metrics import pairwise_accuracy, top_k_recall
 from ansor.cost_model.trees import train
-from ansor.policy.scoring import LEAST_SCORE
+from ansor.policy.scoring import LEAST_SCORE, WEIGHT_OF_ESTIMATE
 from ansor.policy.sketch_policy import PRIOR_TRIALS
 from benchmarks import report
 from benchmarks.cost_model import Programs, read
@@ -97,7 +97,7 @@ def judged(tasks: Sequence[Task]) -> Iterator[tuple[Task, Trees, np.ndarray]]:
         for one in tasks:
             if fold[one.computation] == k:
                 scores = _logarithm(trees, stacked(one.found.rows))
-                both = scores + one.estimates
+                both = scores + WEIGHT_OF_ESTIMATE * one.estimates
                 yield one, trees, np.array([_figures(s, one.found.costs) for s in (one.estimates, scores, both)])
 
 
@@ -164,7 +164,6 @@ def main() -> None:
     p = report.parser(__doc__ or "")
     p.add_argument("logs", nargs="+", metavar="LOG")
     p.add_argument("--output", metavar="FILE", help="where the trees go, which learnt all tasks")
-    p.add_argument("--machine", help="where the programs of the logs were measured (default: on a GPU an H200)")
     p.add_argument("--replay", action="store_true", help="replay searches, too")
     options = p.parse_args()
     tasks = tasks_of(options.logs)
@@ -189,8 +188,7 @@ def main() -> None:
     if options.output:
         trained(tasks).save(Path(options.output))
         print(f"{options.output}: {Path(options.output).stat().st_size} bytes")
-    usual = "NVIDIA H200" if tasks[0].found.task.target.is_gpu else None
-    report.write_json(options.json, facts, options.machine or usual)
+    report.write_json(options.json, facts, "NVIDIA H200" if tasks[0].found.task.target.is_gpu else None)
 
 
 if __name__ == "__main__":

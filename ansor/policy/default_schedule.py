@@ -106,7 +106,7 @@ def _opinion(task: SearchTask, shipped: ShippedModel | None, state: State) -> fl
     estimate = AnalyticalModel().predict(task, [state])
     if shipped is None:
         return float(estimate[0])
-    return float(weighed(shipped.predict(task, [state]), estimate, WEIGHT_OF_ESTIMATE[task.target.family])[0])
+    return float(weighed(shipped.predict(task, [state]), estimate, WEIGHT_OF_ESTIMATE)[0])
 
 
 def _ranked(task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[Drawn]) -> list[Drawn]:
@@ -124,8 +124,7 @@ def _looked_at(task: SearchTask, shipped: ShippedModel | None, drawn: Sequence[D
         return list(drawn)
     group, ks = drawn[0][1], [k for _, _, k in drawn]
     scores = Scorer(task, shipped)(Group(group.variant, group.rows[ks]))
-    weight = WEIGHT_OF_ESTIMATE[task.target.family]
-    values = weighed(scores, np.array([value for value, _, _ in drawn]), weight)
+    values = weighed(scores, np.array([value for value, _, _ in drawn]), WEIGHT_OF_ESTIMATE)
     return [(value, group, k) for value, k in zip(values.tolist(), ks, strict=True)]
 
 

@@ -27,13 +27,11 @@ from ..space.programs import programs
 from ..space.states import concrete
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
-WEIGHT_OF_ESTIMATE = {"cuda": 1.0, "c": 0.0}
-"""Of the analytical model beside the one that comes with the package, by family of targets.
+WEIGHT_OF_ESTIMATE = 1.0
+"""Of the analytical model beside the one that comes with the package.
 
 On an H200, tasks whose computation that one had not seen, it put 0.78 of the pairs of measured programs in order, the
-analytical one 0.75, both together 0.80 (`benchmarks/results/shipped_model_h200.json`).  On a Xeon with AVX-512 the
-figures are 0.78, 0.70 and 0.75, and its first choice takes 1.70 times as long as the best program of a log, that of
-both 1.79, and the analytical model's 2.62 (`shipped_model_c.json`).
+analytical one 0.75, both together 0.80 (`benchmarks/results/shipped_model_h200.json`).
 """
 LEAST_SCORE = 1e-9
 """Of what a model of throughputs thinks hopeless, so that the other estimate still tells two apart."""
@@ -142,11 +140,7 @@ def unmeasured(task: SearchTask) -> Scorer:
     """The scores of programs of a task of which nothing was measured.
 
     They are those of the model that comes with the package for the target, where there is one, weighed with the
-    analytical one as `WEIGHT_OF_ESTIMATE` says.
+    analytical one.
     """
     shipped = shipped_model(task.target)
-    return (
-        Scorer(task, AnalyticalModel())
-        if shipped is None
-        else Scorer(task, shipped, WEIGHT_OF_ESTIMATE[task.target.family])
-    )
+    return Scorer(task, AnalyticalModel()) if shipped is None else Scorer(task, shipped, WEIGHT_OF_ESTIMATE)
