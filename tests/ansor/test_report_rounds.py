@@ -89,9 +89,10 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_search_tells_its_log_what_it_expected_and_where_its_time_went(searched: Path) -> None:
     (one,) = summary_of(searched).tasks.values()
     found = [inp.prediction for inp in one.inputs]
-    assert len(found) == 24 and all(found)
-    assert [len(r.trials) for r in rounds_of(one)] == [8] * 3
-    assert sorted({(p.run, p.round) for p in found if p}) == [(1, 1), (1, 2), (2, 1)]
+    known = [p for p in found if p is not None]
+    assert len(found) == 24 and len(known) == 18, "two of eight programs of the first rounds are random"
+    assert [len(r.trials) for r in rounds_of(one)] == [6] * 3
+    assert sorted({(p.run, p.round) for p in known}) == [(1, 1), (1, 2), (2, 1)]
     lines = searched.read_text().splitlines()
     assert sum(line.startswith("# round ") for line in lines) == 3
     assert one.spent is not None and one.spent.search > 0
@@ -103,7 +104,7 @@ def test_records_are_what_they_were(searched: Path, tmp_path: Path) -> None:
     plain = tmp_path / "plain.json"
     plain.write_text("".join(line + "\n" for line in searched.read_text().splitlines() if line[0] != "#"))
     for (a, x), (b, y) in zip(ansor.load_records(searched), ansor.load_records(plain), strict=True):
-        assert (a.steps, x) == (b.steps, y) and a.prediction is not None and b.prediction is None
+        assert (a.steps, x) == (b.steps, y) and b.prediction is None
         assert ansor.dump_record_to_string(a, x) == ansor.dump_record_to_string(b, y)
 
 
@@ -147,7 +148,7 @@ def test_long_rounds_are_sampled() -> None:
 
 def test_the_page_shows_predictions_and_seconds(searched: Path) -> None:
     text = page_of(searched)
-    assert "Predicted and measured" in text and text.count('class="dot small"') >= 24
+    assert "Predicted and measured" in text and text.count('class="dot small"') >= 18
     assert "search: chose and learned" in text and "There are no predictions" not in text
 
 
