@@ -19,8 +19,8 @@ SEQUENCES = {
     "cuda random": "6bd8aee40995a344",
     "cuda analytical": "a7c726b492ec7a4a",
 }
-"""Digests of the programs proposed.  Those for `cuda` were the same on CPython 3.10 to 3.13 with NumPy 2.2, 2.4 and 2.5,
-with and without AVX; those for `c` were seen on CPython 3.11.
+"""Digests of the programs proposed.  Those for `cuda` were the same on CPython 3.10 to 3.13 with NumPy 2.2, 2.4 and
+2.5, with and without AVX; those for `c` were seen on CPython 3.11.
 
 NumPy does not promise that a later version draws the same numbers, and whoever changes what the search proposes
 changes these.  The learning model has none: its trees depend on the version of xgboost.
