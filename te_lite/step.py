@@ -12,6 +12,7 @@ per candidate program, or None: a hole that is not decided yet.
 
 from __future__ import annotations
 
+from ast import literal_eval
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -341,25 +342,23 @@ def _integers(value: Any, where: str, minimum: int = 0) -> tuple[int, ...]:
     return tuple([_integer(v, where, minimum) for v in value])
 
 
-@dataclass(frozen=True)
-class _Text:
-    text: str
-    data: Any = field(compare=False)
-
-
 def from_json(data: Any) -> Step:
     """Read one step.  Raises RecordError with the offending value when it is not one."""
     try:
-        text = repr(data)
-    except (ValueError, RecursionError) as error:
+        return _known(repr(data))
+    except RecursionError as error:
         raise RecordError(f"step: {error}") from error
-    return _step_of(_Text(text, data))
+    except (ValueError, SyntaxError):
+        return _step_of(data)
 
 
 @lru_cache(maxsize=1 << 15)
-def _step_of(one: _Text) -> Step:
-    """Kept, for logs say the same few thousand steps again and again."""
-    data = one.data
+def _known(text: str) -> Step:
+    """Logs say the same few thousand steps again and again."""
+    return _step_of(literal_eval(text))
+
+
+def _step_of(data: Any) -> Step:
     ok = isinstance(data, list) and len(data) >= 2 and isinstance(data[0], str)
     require(ok, RecordError, "step", "a list that starts with a tag is needed", got=data)
     kind = STEP_KINDS.get(data[0])

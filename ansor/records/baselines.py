@@ -21,7 +21,7 @@ from ..core.task import SearchTask
 from .files import PathLike
 from .journal import scan_lines
 from .lines import Record, dump_record_to_string, record_from_json, workload_of
-from .notes import DEFAULT, UNTUNED, read_note
+from .notes import DEFAULT, UNTUNED, read_kind
 from .of_task import is_of
 
 KINDS = {Baseline.UNTUNED: UNTUNED, Baseline.DEFAULT: DEFAULT}
@@ -36,12 +36,11 @@ def baseline_line(which: Baseline, inp: MeasureInput, res: MeasureResult) -> str
 
 def read_baseline(line: bytes) -> tuple[Baseline, Record] | None:
     """The program of a line, and which it is; None for other lines, and for one that is not as it should be."""
-    note = read_note(line)
-    which = None if note is None else next((w for w, kind in KINDS.items() if kind == note[0]), None)
-    if note is None or which is None:
+    which, note = next(((w, note) for w, kind in KINDS.items() if (note := read_kind(line, kind))), (None, {}))
+    if which is None:
         return None
     try:
-        return which, record_from_json(note[1].get("record"))
+        return which, record_from_json(note.get("record"))
     except RecordError:
         return None
 

@@ -26,7 +26,7 @@ from .baselines import read_baseline
 from .belief import Believed
 from .files import PathLike
 from .lines import JUDGE, Record, RecordReader, dump_record_to_string, record_from_json, workload_of
-from .notes import CONFIRM, MOST_CHARACTERS, read_note
+from .notes import CONFIRM, MOST_CHARACTERS, read_kind
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ def confirm_line(inputs: Sequence[MeasureInput], figures: Sequence[Sequence[floa
 
 def read_turns(line: bytes) -> tuple[Record, ...]:
     """The programs of a `# confirm` line, best first; none for other lines, and for one that is not as it should be."""
-    note = read_note(line)
-    turns = note[1].get("turns") if note is not None and note[0] == CONFIRM else None
+    turns = read_kind(line, CONFIRM).get("turns")
     if not isinstance(turns, list):
         return ()
     try:
