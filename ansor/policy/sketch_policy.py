@@ -229,8 +229,8 @@ class SketchPolicy:
         return [None if one is None else one[1] for one in found]
 
     def _picked(self, proposals: Proposals, n: int) -> tuple[list[Picked], Scores]:
-        """Up to `n` programs, and their scores: NaN where nothing has an opinion of them, and of the random programs
-        before the model knows any, of which each would be another variant to record."""
+        """Up to `n` programs, and their scores: NaN where nothing has an opinion of them, and of those drawn at random,
+        of which each would be another variant to record."""
         if self._learns_nothing:
             picked = proposals.random(n)
             return picked, np.full(len(picked), np.nan)
@@ -244,14 +244,12 @@ class SketchPolicy:
         picked += proposals.firsts(n // 2, score) if known else []
         picked += proposals.evolved(max(0, n - chance - len(picked)), score, elites)
         picked += [] if known else proposals.firsts((n - len(picked)) // 2, score)
-        liked, proposed = len(picked) if known else 0, len(picked)
-        picked += proposals.random(n - len(picked))
-        scored = picked if known else picked[:proposed]
-        scores = np.full(len(picked), np.nan)
-        scores[: len(scored)] = scores_of(score, [row for _, row in scored])
-        best = scores_of(score, self._elites()[: int(liked > 0)])
-        self.promise.asked(scores[:liked], best, scores_throughput(self.cost_model))
-        return picked, scores
+        scores = scores_of(score, [row for _, row in picked])
+        liked = scores if known else scores[:0]
+        best = scores_of(score, self._elites()[: int(len(liked) > 0)])
+        self.promise.asked(liked, best, scores_throughput(self.cost_model))
+        drawn = proposals.random(n - len(picked))
+        return picked + drawn, np.concatenate([scores, np.full(len(drawn), np.nan)])
 
     @property
     def _prior(self) -> float:
