@@ -30,6 +30,7 @@ LACKING: dict[str, tuple[str, str]] = {
     "offline_data": ("--target cuda --log logs", GPU), "product_ladder": ("", GPU),
     "promises": ("R4 R3", GPU), "random_search": ("", GPU), "sanitized": ("", GPU), "sanitized_products": ("", GPU),
     "search_quality": ("--logs logs --target cuda", GPU), "sliced_tiles": ("", GPU), "tensor_cores": ("", GPU),
+    "tile_lengths": ("--log logs", GPU),
     "tune_gpu": ("", GPU), "tune_network": ("--log log.json", GPU), "winner": ("--target cuda", GPU),
     "operators": ("", "PyTorch: it is not installed; `"), "torch_network": ("", "PyTorch: it is not installed; `"),
     "torch_models": ("--models bert", "torch, transformers: not installed; `.* -m pip install torch transformers`$"),
