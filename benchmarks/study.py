@@ -127,17 +127,17 @@ def run_live(kept: Kept, variants: Mapping[str, Any], options: argparse.Namespac
                 run = LiveRun(case, seed, options.trials, log, left if left < np.inf else None, builder, runner)
                 if len(latencies(log, case)) < options.trials:
                     scheduled(run, variant) if variant in STRATEGIES else searched(run, variants[variant])
-                keep(kept, key, latencies(log, case)[: options.trials])
+                keep(kept, key, latencies(log, case)[: options.trials], time.monotonic() < end)
     for case in found if options.study in BESIDE and pytorch.available() else []:
         log = logs / f"{name}_{case.name}_{next(iter(variants))}_0.json"
         if log.exists():
             kept.get((TORCH, case.name), lambda: beside(case, log))  # noqa: B023
 
 
-def keep(kept: Kept, key: tuple[Any, ...], seconds: Array) -> None:
-    """Say how a run ended, and write it down where it is through."""
+def keep(kept: Kept, key: tuple[Any, ...], seconds: Array, in_time: bool) -> None:
+    """Say how a run ended, and write it down where it is through: a small space has fewer programs than trials."""
     variant, case, seed, trials = key
-    if len(seconds) == trials:
+    if len(seconds) == trials or (in_time and len(seconds)):
         kept.put(key, seconds.tolist())
     said = f"{len(seconds)} of {trials} trials, {1e6 * seconds.min(initial=np.inf):.1f} us"
     print(f"{case} {variant} seed {seed}: {said}", flush=True)
