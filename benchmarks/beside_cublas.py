@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks import pytorch
-from benchmarks.operators import our_graph, recorded
+from benchmarks.operator_sides import our_graph, recorded
 
 ROUNDS = 15
 

@@ -17,7 +17,8 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
     attention BxHxTxD                   softmax(Q K^T / sqrt(D)) V of H heads and T tokens, each [B, H, T, D]
 
 Products may end in ` tf32` (of floats, both sides on tensor cores), ` fp32x3` (of floats, ours in two TF32 parts,
-PyTorch's in float32) or ` fp16` (halves, summed up in float32).
+PyTorch's in float32), ` fp16` or ` bf16` (halves, summed up in float32) or, `linear` and `dense`, in ` int8` (bytes,
+summed up in int32); of `conv2d` there are ` tf32`, ` fp32x3`, ` fp16` and ` bf16`.
 
 A file of rows is a CSV with a column `row`, and perhaps `part` (default: the name of the file) and a column of limits
 for each target, such as `ratio <= 1.1 and TB/s >= 3.75`: `ratio` is our time relative to PyTorch's, on the CPU to the
@@ -50,7 +51,9 @@ from te_lite.topi import benchmarks, nn
 OWN = Path(__file__).with_name("operators.csv")
 MEAN = "geometric mean"
 TARGETS = ("cuda", "c")
-ARITHMETIC = ("tf32", "fp32x3", "fp16")
+DTYPES = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
+"""Arithmetic that is said by the dtype of the factors; other than it, that which is a precision of floats."""
+ARITHMETIC = (*DTYPES, "tf32", "fp32x3")
 PLAIN = "as written"
 WINOGRAD_TILES = (2, 4)
 Tensors = Sequence[Any]
@@ -79,12 +82,12 @@ class Library:
 @dataclass(frozen=True)
 class Operator:
     """`shape` is a pattern, N in it a positive number; its groups are the arguments of `ours` and, after the module
-    torch, of `theirs`.  `halves` is `ours` on halves; `others` are further computations of `ours`, by name."""
+    torch, of `theirs`.  `typed` is `ours` of a dtype, which comes first; `others` are further computations, by name."""
 
     shape: str
     ours: Callable[..., Sequence[Tensor]]
     theirs: Callable[..., Library]
-    halves: Callable[..., Sequence[Tensor]] | None = None
+    typed: Callable[..., Sequence[Tensor]] | None = None
     others: Callable[..., Mapping[str, Sequence[Tensor]]] = lambda *_: {}
 
 
@@ -93,21 +96,43 @@ def _linear(m: int, n: int, k: int) -> Sequence[Tensor]:
     return [data, weight, nn.dense(data, weight)]
 
 
-def _half(turned: bool) -> Callable[[int, int, int], Sequence[Tensor]]:
-    """A product of halves, rounded to halves; `turned`: of [N, K]."""
+def _product(turned: bool) -> Callable[[str, int, int, int], Sequence[Tensor]]:
+    """A product of factors of a dtype, halves rounded to the same; `turned`: of [N, K]."""
 
-    def tensors(m: int, n: int, k: int) -> Sequence[Tensor]:
-        a = placeholder((m, k), name="A", dtype="float16")
-        b = placeholder((n, k) if turned else (k, n), name="B", dtype="float16")
-        return [a, b, topi.cast(nn.matmul(a, b, out_dtype="float32", transpose_b=turned), "float16")]
+    def tensors(dtype: str, m: int, n: int, k: int) -> Sequence[Tensor]:
+        a = placeholder((m, k), name="A", dtype=dtype)
+        b = placeholder((n, k) if turned else (k, n), name="B", dtype=dtype)
+        sums = "int32" if dtype == "int8" else "float32"
+        product = nn.matmul(a, b, out_dtype=sums, transpose_b=turned)
+        return [a, b, product if dtype == "int8" else topi.cast(product, dtype)]
 
     return tensors
+
+
+def _torch_linear(torch: Any, *_: int) -> Library:
+    """PyTorch has a product of bytes under a name of its own, on GPUs."""
+
+    def call(data: Any, weight: Any) -> Any:
+        if data.dtype == torch.int8:
+            return torch._int_mm(data, weight.t())
+        return torch.nn.functional.linear(data, weight)
+
+    return Library(call, numpy=lambda data, weight: data @ weight.T)
 
 
 def _conv2d(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
             pad: int | None) -> Sequence[Tensor]:  # fmt: skip
     data, weight = placeholder((n, h, w, ci), name="data"), placeholder((kh, kw, ci, co), name="weight")
     return [data, weight, nn.conv2d_nhwc(data, weight, stride or 1, _padding(kh, kw, pad), 1)]
+
+
+def _typed_conv2d(dtype: str, n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
+                  pad: int | None) -> Sequence[Tensor]:  # fmt: skip
+    require(dtype != "int8", TaskError, "conv2d", "its factors may be floats and halves", got=dtype)
+    data, weight = [placeholder(shape, name=name, dtype=dtype)
+                    for name, shape in (("data", (n, h, w, ci)), ("weight", (kh, kw, ci, co)))]  # fmt: skip
+    sums = nn.conv2d_nhwc(data, weight, stride or 1, _padding(kh, kw, pad), 1, out_dtype="float32")
+    return [data, weight, topi.cast(sums, dtype)]
 
 
 def _winograd(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
@@ -184,16 +209,12 @@ def _torch_layer_norm(torch: Any, m: int, n: int) -> Library:
 
 
 def _attention(b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
-    return _attention_of("float32", b * h, t, d)
+    return _typed_attention("float32", b, h, t, d)
 
 
-def _half_attention(b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
+def _typed_attention(dtype: str, b: int, h: int, t: int, d: int) -> Sequence[Tensor]:
     """Of halves: scores, softmax and sums in float32, shares and results rounded to halves."""
-    return _attention_of("float16", b * h, t, d)
-
-
-def _attention_of(dtype: str, heads: int, t: int, d: int) -> Sequence[Tensor]:
-    q, k, v = [placeholder((heads, t, d), name=name, dtype=dtype) for name in "QKV"]
+    q, k, v = [placeholder((b * h, t, d), name=name, dtype=dtype) for name in "QKV"]
     scores = nn.batch_matmul(q, k, out_dtype="float32")
     shares = topi.cast(nn.softmax(topi.multiply(scores, d**-0.5)), dtype)
     return [q, k, v, topi.cast(nn.batch_matmul(shares, v, out_dtype="float32", transpose_b=False), dtype)]
@@ -214,20 +235,17 @@ def _of_data(f: Callable[[Tensor], Tensor]) -> Callable[..., Sequence[Tensor]]:
     return tensors
 
 
-_LINEAR = Operator(
-    "NxNxN", _linear,
-    lambda torch, *_: Library(torch.nn.functional.linear, numpy=lambda data, weight: data @ weight.T), _half(True),
-)  # fmt: skip
+_LINEAR = Operator("NxNxN", _linear, _torch_linear, _product(True))
 
 OPERATORS: Mapping[str, Operator] = {
     "linear": _LINEAR,
     "dense": _LINEAR,
     "matmul": Operator(
-        "NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul, numpy=np.matmul), _half(False)
+        "NxNxN", benchmarks.matmul, lambda torch, *_: Library(torch.matmul, numpy=np.matmul), _product(False)
     ),
     "batch_matmul": Operator("NxNxNxN", benchmarks.batch_matmul, lambda torch, *_: Library(torch.bmm)),
     "conv2d": Operator(
-        r"NxNxNxN->N NxN(?: stride N)?(?: pad (\d+))?", _conv2d, _torch_conv2d, others=_winograd
+        r"NxNxNxN->N NxN(?: stride N)?(?: pad (\d+))?", _conv2d, _torch_conv2d, _typed_conv2d, _winograd
     ),
     "conv2d_layer": Operator("NxNxNxN->N NxN", _conv2d_layer, _torch_conv2d_layer),
     "depthwise_conv2d": Operator("NxNxNxN NxN", _depthwise, _torch_depthwise),
@@ -237,7 +255,7 @@ OPERATORS: Mapping[str, Operator] = {
     "row_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 1)), lambda torch, *_: Library(lambda x: x.sum(1))),
     "column_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 0)), lambda torch, *_: Library(lambda x: x.sum(0))),
     "argmax": Operator("NxN", _of_data(lambda x: topi.argmax(x, 1)), lambda torch, *_: Library(lambda x: x.argmax(1))),
-    "attention": Operator("NxNxNxN", _attention, _torch_attention, _half_attention),
+    "attention": Operator("NxNxNxN", _attention, _torch_attention, _typed_attention),
     "global_avg_pool": Operator(
         "NxNxNxN", _of_data(lambda x: nn.global_pool(x, "avg")),
         lambda torch, *_: Library(lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1)),
@@ -291,7 +309,7 @@ class Row:
 
     @property
     def arithmetic(self) -> str:
-        """`tf32`, `fp32x3`, `fp16`, or nothing for float32."""
+        """One of `ARITHMETIC`, or nothing for float32."""
         last = self.name.rpartition(" ")[2]
         return last if last in ARITHMETIC else ""
 
@@ -313,10 +331,11 @@ class Row:
     def tensors(self) -> list[Tensor]:
         """Our computation: inputs, then the output.  Raises TaskError for a name that cannot be read."""
         chosen, numbers = self._read()
-        law = f"of {self.arithmetic} there are products only"
-        require(not self.arithmetic or chosen.halves is not None, TaskError, f"row {self.name!r}", law)
-        ours = chosen.halves if self.arithmetic == "fp16" and chosen.halves is not None else chosen.ours
-        return list(ours(*numbers))
+        law, typed = f"of {self.arithmetic} there are products only", chosen.typed
+        require(not self.arithmetic or typed is not None, TaskError, f"row {self.name!r}", law)
+        if self.arithmetic in DTYPES and typed is not None:
+            return list(typed(DTYPES[self.arithmetic], *numbers))
+        return list(chosen.ours(*numbers))
 
     def computations(self) -> dict[str, list[Tensor]]:
         """All our computations by name: inputs, which are the same, then the output; `tensors` is the first.

@@ -9,12 +9,12 @@ what a row may be); `--rows A 'softmax *'` chooses among them.  A row is PyTorch
 default options, then both in turns in this process: `benchmarks/pytorch.py` says how, and which of PyTorch's variants
 count.  Where there are several computations of an operator, half of the trials are shared out among them, and the best
 one gets the others.  Inputs are random in [-1, 1], the same on both sides, and stay the same from call to call, so the
-caches are as warm as they get; both results are first compared with PyTorch's in float64 (`TOLERANCE` tells TF32 from
+caches are as warm as they get; both results are first compared with PyTorch's in float64 (`TOLERANCES` tell TF32 from
 float32).
-Every program of the search was compared with NumPy's result before.  Rows of TF32, of halves and of floats in two parts
-(parts D to F, I) are for GPUs, whose shared memory they may use up (`HardwareParams.from_device`); PyTorch has TF32 on
-for the first.  Parts G and H are for the CPU, where NumPy's products count among the variants: OPENBLAS_CORETYPE, if
-it is set, may hold its library back.
+Every program of the search was compared with NumPy's result before.  Rows of TF32, of halves, of bytes and of floats in
+two parts (parts D to F, I to L) are for GPUs, whose shared memory they may use up (`HardwareParams.from_device`);
+PyTorch has TF32 on for the first.  Parts G and H are for the CPU, where NumPy's products count among the variants:
+OPENBLAS_CORETYPE, if it is set, may hold its library back.
 
 The JSON file is written after every row and read at the start: a row that it has of this commit, target and machine,
 with as many trials, is not measured again unless `--again` is given.  The log holds what the search measures, a file a
@@ -35,41 +35,24 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import ansor
-from ansor.cli.compare import timed_in_turns
 from ansor.cli.devices import on_device
 from ansor.cli.torch_side import allow_tf32
 from ansor.core.hardware import host_cores
-from ansor.core.nd import aligned_copy
 from ansor.core.target import TF32, Target
-from ansor.measure.check import poison
 from ansor.records.best import load_best_record
 from ansor.records.lines import believed_records
 from ansor.records.of_task import is_of
 from benchmarks import operator_rows, pytorch, report
-from benchmarks.operator_rows import OWN, PLAIN, TARGETS, Library, Row, chosen_rows, moved_bytes, read_rows
+from benchmarks.operator_rows import OWN, PLAIN, TARGETS, Row, chosen_rows, moved_bytes, read_rows
+from benchmarks.operator_sides import SEED, TOLERANCES, Sides, random_tensors
 from benchmarks.operator_table import Found, Journal, Place, checked_files
-from codegen_cuda.compile import compile_source
-from codegen_cuda.cuda_graph import LaunchGraph
-from codegen_cuda.device import DeviceProgram
-from codegen_cuda.facts import program_facts
-from codegen_cuda.module import Pointer, open_device
-from te_lite import ComputeDAG, Tensor
-
-ROUNDS = {"cuda": 25, "c": 7}
-MODES = ("eager", "compile")
-SLICE = 0.3
-TOLERANCE, COARSE = 1e-4, 2e-3
-"""How far a result may be from that in float64: of float32, and where factors or results are rounded to 10 bits."""
-SEED = 0
-
+from te_lite import ComputeDAG
 
 # ------------------------------------------------------------------------------------------------- the search
 
@@ -127,114 +110,6 @@ def best_seconds(task: ansor.SearchTask, log: Path) -> float:
     return float("inf") if result is None else result.cost
 
 
-# ------------------------------------------------------------------------------------------------- the two sides
-
-
-def random_tensors(torch: Any, tensors: Sequence[Tensor], device: str) -> list[Any]:
-    """Inputs, uniform in [-1, 1]."""
-    generator = torch.Generator(device).manual_seed(SEED)
-    drawn = [torch.rand(t.shape, generator=generator, device=device) * 2 - 1 for t in tensors]
-    return [x.to(getattr(torch, t.dtype)) for x, t in zip(drawn, tensors, strict=True)]
-
-
-def relative_error(torch: Any, got: Any, want: Any) -> float:
-    """The norm of the difference relative to that of `want`; infinite for NaN."""
-    norm, want = torch.linalg.vector_norm, want.double()
-    error = float(norm(got.double() - want) / norm(want))
-    return error if np.isfinite(error) else float("inf")
-
-
-@dataclass
-class Sides:
-    """What is timed, by name, and how far each result is from that in float64."""
-
-    torch: Any
-    want: Any
-    runs: dict[str, Callable[[], Any]]
-    recorders: dict[str, pytorch.Recorder]
-    errors: dict[str, float]
-    refused: dict[str, str]
-    tolerance: float = TOLERANCE
-
-    def checked(self, name: str, result: Any) -> None:
-        self.errors[name] = relative_error(self.torch, result, self.want)
-        right = self.errors[name] <= self.tolerance
-        assert right, f"{name}: the result differs from that in float64 by {self.errors[name]:.1e}"
-
-    def add_library(self, library: Library, inputs: Sequence[Any], modes: Sequence[str] = MODES) -> None:
-        """PyTorch's operator, eager and compiled, in each memory format; a variant that is not compiled is left out.
-
-        On the CPU NumPy's is a variant, too, where it has the operator.
-        """
-        self.torch.compiler.reset()
-        stored = pytorch.in_formats(self.torch, library.enter(*inputs))
-        for mode, (layout, tensors) in product(modes, stored.items()):
-            name = f"{mode} {layout}".strip()
-            call = library.call if mode == "eager" else self.torch.compile(library.call, dynamic=False)
-            run = partial(call, *tensors)
-            try:
-                result = run()
-            except Exception as error:  # the compiler raises what it likes
-                if mode == "eager":
-                    raise
-                self.refused[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-                continue
-            self.checked(name, library.leave(result))
-            self.runs[name] = run
-            self.recorders[name] = partial(recorded, self.torch, run)
-        if library.numpy is not None and self.want.device.type == "cpu":
-            run = partial(library.numpy, *[x.numpy() for x in inputs])
-            self.checked("numpy", self.torch.from_numpy(run()))
-            self.runs["numpy"] = run
-
-    def add_ours(self, task: ansor.SearchTask, log: Path, inputs: Sequence[Any]) -> None:
-        """The best program of the log."""
-        tensors = task.compute_dag.tensors
-        module = ansor.build(task.best_state(log), tensors, task.target)
-        spoilt = self.torch.from_numpy(aligned_copy(poison(tensors[-1].shape, tensors[-1].dtype)))
-        arrays = [*inputs, spoilt.to(self.want.device)]
-        held = arrays if task.target.is_gpu else [a.numpy() for a in arrays]
-        module(*held)
-        self.checked("ours", arrays[-1])
-        self.runs["ours"] = partial(module, *held)
-        self.recorders["ours"] = partial(our_graph, module, arrays)
-
-    def seconds(self, target: str) -> dict[str, list[float]]:
-        """Seconds a call, in turns."""
-        if target == "cuda":
-            return pytorch.graphs_in_turns(self.torch, self.recorders, ROUNDS[target])
-        return timed_in_turns(self.runs, ROUNDS[target], SLICE)
-
-
-def recorded(torch: Any, run: Callable[[], Any], calls: int) -> Callable[[], Any]:
-    return pytorch.captured(torch, run, calls)[0]
-
-
-@dataclass(frozen=True)
-class Replay:
-    """A graph, and what must live as long."""
-
-    graph: LaunchGraph
-    held: tuple[Any, ...]
-
-    def __call__(self) -> None:
-        self.graph.launch()
-
-
-def our_graph(module: Any, tensors: Sequence[Any], calls: int) -> Replay:
-    """Calls of a CUDA program on tensors of this device, recorded back to back."""
-    device = open_device()
-    cubin = compile_source(module.source, device.arch).cubin
-    program = DeviceProgram(device, cubin, program_facts(module.program))
-    launches = program.launches([Pointer(t.data_ptr()) for t in tensors])
-
-    def record(stream: Any) -> None:
-        for _ in range(calls):
-            program.launch(launches, stream)
-
-    return Replay(LaunchGraph(device.cuda, record), (program, tensors))
-
-
 # ------------------------------------------------------------------------------------------------- one row
 
 
@@ -282,8 +157,7 @@ class Run:
         inputs = random_tensors(self.torch, tensors[:-1], device)
         library = row.library(self.torch)
         exact = [t.double() for t in library.enter(*inputs)]
-        tolerance = COARSE if row.arithmetic in ("tf32", "fp16") else TOLERANCE
-        sides = Sides(self.torch, library.leave(library.call(*exact)), {}, {}, {}, {}, tolerance)
+        sides = Sides(self.torch, library.leave(library.call(*exact)), TOLERANCES[row.arithmetic])
         found: Found = {"asked": 0, "trials": 0, "complete": True, "search": {"trials": 0, "seconds": 0.0}}
         if "torch" in self.sides:
             sides.add_library(library, inputs)

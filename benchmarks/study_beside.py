@@ -18,7 +18,7 @@ from ansor.cli.torch_side import exact_torch
 from ansor.report.scale import Scale
 from ansor.viz.svg import CHARACTER, Svg, picture, rectangle, rule, text
 from benchmarks.operator_rows import Library
-from benchmarks.operators import Sides, random_tensors
+from benchmarks.operator_sides import TOLERANCES, Sides, random_tensors
 from benchmarks.study_live import Case
 
 EAGER = ("eager",)
@@ -107,7 +107,7 @@ def beside(case: Case, log: Path) -> dict[str, float]:
     inputs = random_tensors(torch, task.compute_dag.tensors[:-1], device)
     theirs = library(torch, case.operator, case.args)
     exact = theirs.leave(theirs.call(*theirs.enter(*[x.double() for x in inputs])))
-    sides = Sides(torch, exact, {}, {}, {}, {})
+    sides = Sides(torch, exact, TOLERANCES[""])
     sides.add_library(theirs, inputs, EAGER)
     sides.add_ours(task, log, inputs)
     medians = {name: median(seconds) for name, seconds in sides.seconds(found).items()}
