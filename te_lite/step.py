@@ -13,6 +13,7 @@ per candidate program, or None: a hole that is not decided yet.
 from __future__ import annotations
 
 from ast import literal_eval
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -350,6 +351,14 @@ def from_json(data: Any) -> Step:
         raise RecordError(f"step: {error}") from error
     except (ValueError, SyntaxError):
         return _step_of(data)
+
+
+def steps_from_json(data: Sequence[Any]) -> list[Step]:
+    """Read several steps.  Raises RecordError as `from_json` does."""
+    try:
+        return [*map(_known, map(repr, data))]
+    except (RecursionError, SyntaxError, ValueError):
+        return [from_json(step) for step in data]
 
 
 @lru_cache(maxsize=1 << 15)

@@ -114,7 +114,7 @@ class MeasureResult:
     @cached_property
     def cost(self) -> float:
         """The mean of `costs`, seconds."""
-        return float(np.mean(self.costs))
+        return self.costs[0] if len(self.costs) == 1 else float(np.mean(self.costs))
 
 
 def failed(

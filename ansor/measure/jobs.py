@@ -27,7 +27,7 @@ from te_lite.errors import UnsafeError
 from te_lite.lower import lower
 from te_lite.reference import random_inputs
 from te_lite.replay import replay
-from te_lite.step import from_json
+from te_lite.step import steps_from_json
 
 from ..core.backend import Array, Backend, Device, Program
 from ..core.backends import load_backend
@@ -177,7 +177,7 @@ class Workbench:
     def build(self, job: dict[str, Any]) -> dict[str, Any]:
         with stage(MeasureErrorNo.INSTANTIATION_ERROR):
             dag = self.dag(job)
-            state = replay(dag, map(from_json, job["steps"]))
+            state = replay(dag, steps_from_json(job["steps"]))
             program = rewrite_layout_from_state(state, LayoutRewriteOption(job["layout"]))
             func = lower(program.state, program.dag.tensors)
         with stage(MeasureErrorNo.COMPILE_HOST):

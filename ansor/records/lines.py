@@ -34,7 +34,7 @@ from te_lite.step import (
     Step,
     StorageOrder,
     Swizzled,
-    from_json,
+    steps_from_json,
     to_json,
 )
 
@@ -145,7 +145,7 @@ def _read_input(data: Any, tasks: Tasks) -> MeasureInput:
     require(
         len(state[1]) <= _MAX_STEPS, RecordError, "record, i", f"at most {_MAX_STEPS} steps are read", got=len(state[1])
     )
-    steps = [from_json(s) for s in state[1]]
+    steps = steps_from_json(state[1])
     stages = sum(isinstance(s, NewStage) for s in steps) if len(steps) > _MAX_NEW_STAGES else 0
     require(
         stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
