@@ -3,8 +3,9 @@
 Where all blocks of a kernel have ended or let it, the next one of the graph is launched; it waits for the end of the
 kernel (and for what that waited for) before it touches memory.  The pointers of a kernel come out of the wait: nothing
 that is read through them can be moved before it.  Out of an instruction they could point anywhere; that they point to
-global memory is said again, or every load would wait for the stores to shared memory before it.  Before the wait the
-kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
+global memory is said again, or every load would wait for the stores to shared memory before it.  That they point to
+different memory cannot be said again, so what is added to results is read before they are written (`reads_first.py`).
+Before the wait the kernel fetches the weights of later ones (`fetch_ahead.py`), which none writes.
 
 No kernel lets the next one begin before its own blocks end.  Blocks that begin while others run are put where room is:
 those of a product that was searched for one block on each multiprocessor pile up on the few that the kernel before has

@@ -54,6 +54,7 @@ from .launch_bounds import launch_bounds
 from .mma_text import wait_text, warp_text
 from .operands_ahead import with_operands_ahead
 from .outer_product import in_outer_product_order
+from .reads_first import with_reads_first
 from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .registers import copied_loops, index_vars, register_loops, rolled_loops, useful_copies
 from .runs import split_runs
@@ -348,8 +349,10 @@ def _kernel(
     body = with_operands_ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
     body, tiles = in_outer_product_order(body)
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
-    emitter = KernelEmitter(KernelNest(nest.loops, with_vector_writes(body)), Names(), apart)
     written, used = nest.written(), nest.written() | nest.read()
+    body = with_vector_writes(body)
+    body = with_reads_first(body, frozenset(written)) if waits else body
+    emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]
     shared, dynamic = emitter.declare()
