@@ -9,7 +9,8 @@ A row is named by an operator and its shape; sizes of products are rows x out x 
                                         Winograd's method
     conv2d_layer NxHxWxCI->CO KHxKW     the tutorials' layer: NCHW, with bias and relu, as many outputs as inputs
     depthwise_conv2d NxHxWxC KHxKW      NHWC, a filter for each channel, as many outputs as inputs
-    conv3d NxDxHxWxCI->CO KDxKHxKW      NDHWC, as many outputs as inputs
+    conv3d NxDxHxWxCI->CO KDxKHxKW      NDHWC, as many outputs as inputs;
+                                        3x3 along the last two also by Winograd's method on the CPU
     softmax MxN, layer_norm MxN         along rows; layer_norm with gamma and beta
     row_sums MxN, column_sums MxN       over the last axis, over the leading one
     argmax MxN                          the position in each row, int32
@@ -30,7 +31,6 @@ is about the ratios of its part.
 from __future__ import annotations
 
 import csv
-import operator
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +44,7 @@ import numpy as np
 
 from ansor.core.errors import TaskError
 from ansor.core.target import PRECISIONS, STRICT
+from benchmarks.operator_limits import Limit, limits_of
 from te_lite import ComputeDAG, Tensor, placeholder, topi
 from te_lite.errors import require
 from te_lite.topi import benchmarks, nn
@@ -82,7 +83,8 @@ class Library:
 @dataclass(frozen=True)
 class Operator:
     """`shape` is a pattern, N in it a positive number; its groups are the arguments of `ours` and, after the module
-    torch, of `theirs`.  `typed` is `ours` of a dtype, which comes first; `others` are further computations, by name."""
+    torch, of `theirs`.  `typed` is `ours` of a dtype, `others` are further computations by name, of a target: each is
+    the argument before the groups."""
 
     shape: str
     ours: Callable[..., Sequence[Tensor]]
@@ -135,15 +137,35 @@ def _typed_conv2d(dtype: str, n: int, h: int, w: int, ci: int, co: int, kh: int,
     return [data, weight, topi.cast(sums, dtype)]
 
 
-def _winograd(n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
+def _winograd(target: str, n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int | None,
               pad: int | None) -> Mapping[str, Sequence[Tensor]]:  # fmt: skip
-    """A 3x3 convolution by Winograd's method, the weight's transformation included."""
+    """A 3x3 convolution by Winograd's method, the weight's transformation included; on processors axis by axis."""
     if (kh, kw, stride or 1) != (3, 3, 1):
         return {}
+    if target == "c":
+        return _winograd_by_axis((n, h, w, ci), (kh, kw, ci, co), _padding(kh, kw, pad))
     data, weight = placeholder((n, h, w, ci), name="data"), placeholder((kh, kw, ci, co), name="weight")
     padding = _padding(kh, kw, pad)
     return {
         f"winograd {m}": [data, weight, nn.conv2d_winograd_nhwc(data, weight, 1, padding, 1, tile_size=m)]
+        for m in WINOGRAD_TILES
+    }
+
+
+def _winograd3d(target: str, n: int, d: int, h: int, w: int, ci: int, co: int,
+                *window: int) -> Mapping[str, Sequence[Tensor]]:  # fmt: skip
+    """The same of volumes whose filters are 3x3 along the last two axes, on processors."""
+    if target != "c" or window[1:] != (3, 3):
+        return {}
+    return _winograd_by_axis((n, d, h, w, ci), (*window, ci, co), tuple([k // 2 for k in window]))
+
+
+def _winograd_by_axis(
+    shape: Sequence[int], window: Sequence[int], padding: Sequence[int]
+) -> Mapping[str, Sequence[Tensor]]:
+    data, weight = placeholder(shape, name="data"), placeholder(window, name="weight")
+    return {
+        f"winograd {m} by axis": [data, weight, nn.conv_winograd_by_axis(data, weight, padding, m)]
         for m in WINOGRAD_TILES
     }
 
@@ -249,7 +271,7 @@ OPERATORS: Mapping[str, Operator] = {
     ),
     "conv2d_layer": Operator("NxNxNxN->N NxN", _conv2d_layer, _torch_conv2d_layer),
     "depthwise_conv2d": Operator("NxNxNxN NxN", _depthwise, _torch_depthwise),
-    "conv3d": Operator("NxNxNxNxN->N NxNxN", _conv3d, _torch_conv3d),
+    "conv3d": Operator("NxNxNxNxN->N NxNxN", _conv3d, _torch_conv3d, others=_winograd3d),
     "softmax": Operator("NxN", benchmarks.softmax, lambda torch, *_: Library(lambda x: torch.softmax(x, -1))),
     "layer_norm": Operator("NxN", _layer_norm, _torch_layer_norm),
     "row_sums": Operator("NxN", _of_data(lambda x: topi.sum(x, 1)), lambda torch, *_: Library(lambda x: x.sum(1))),
@@ -261,39 +283,6 @@ OPERATORS: Mapping[str, Operator] = {
         lambda torch, *_: Library(lambda x: torch.nn.functional.adaptive_avg_pool2d(x, 1)),
     ),
 }  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------------- limits
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What a figure must be: `ratio <= 0.9`."""
-
-    figure: str
-    sign: str
-    bound: float
-
-    def holds(self, figures: Mapping[str, float]) -> bool | None:
-        """Whether it is so; None where the figure was not taken."""
-        value = figures.get(self.figure)
-        return None if value is None else bool(SIGNS[self.sign](value, self.bound))
-
-    def __str__(self) -> str:
-        return f"{self.figure} {self.sign} {self.bound:g}"
-
-
-SIGNS = {"<=": operator.le, ">=": operator.ge}
-FIGURES = ("ratio", "us", "TB/s", "s/trial", "error")
-_LIMIT = re.compile(rf"({'|'.join(FIGURES)}) (<=|>=) (\d+(?:\.\d+)?)")
-
-
-def limits_of(text: str) -> tuple[Limit, ...]:
-    """The limits of one field of a file of rows, none for an empty one.  Raises TaskError."""
-    found = [_LIMIT.fullmatch(part.strip()) for part in text.split(" and ")] if text.strip() else []
-    law = "limits are like `ratio <= 0.9 and TB/s >= 3.75`"
-    require(None not in found, TaskError, "limits", law, figures=FIGURES, text=text)
-    return tuple([Limit(m[1], m[2], float(m[3])) for m in found if m is not None])
 
 
 # ------------------------------------------------------------------------------------------------- rows
@@ -337,13 +326,13 @@ class Row:
             return list(typed(DTYPES[self.arithmetic], *numbers))
         return list(chosen.ours(*numbers))
 
-    def computations(self) -> dict[str, list[Tensor]]:
-        """All our computations by name: inputs, which are the same, then the output; `tensors` is the first.
+    def computations(self, target: str) -> dict[str, list[Tensor]]:
+        """All our computations for a target by name: the same inputs, then the output; `tensors` is the first.
 
         Raises TaskError for a name that cannot be read.
         """
         chosen, numbers = self._read()
-        others = {} if self.arithmetic else chosen.others(*numbers)
+        others = {} if self.arithmetic else chosen.others(target, *numbers)
         return {PLAIN: self.tensors(), **{name: list(tensors) for name, tensors in others.items()}}
 
     def library(self, torch: Any) -> Library:

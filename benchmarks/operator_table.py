@@ -19,7 +19,8 @@ from typing import Any
 
 from ansor.core.errors import TaskError
 from benchmarks import report
-from benchmarks.operator_rows import MEAN, Limit, Row
+from benchmarks.operator_limits import Limit
+from benchmarks.operator_rows import MEAN, Row
 from te_lite.errors import require
 
 Found = dict[str, Any]

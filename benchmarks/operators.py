@@ -144,7 +144,7 @@ class Run:
     def measured(self, row: Row, before: Found | None) -> Found:
         """Both sides of a row; `before` is what an earlier run found of it."""
         device = "cuda" if self.target == "cuda" else "cpu"
-        computations = row.computations()
+        computations = row.computations(self.target)
         tensors = next(iter(computations.values()))
         hardware = ansor.HardwareParams.from_device(self.target) if device == "cuda" else None
         target = on_device(Target(self.target))

@@ -45,6 +45,16 @@ def conv2d_bn_relu(n: int, h: int, w: int, ci: int, co: int, k: int, stride: int
     return [data, kernel, bias, offset, scale, topi.nn.relu(add)]
 
 
+def winograd_by_axis(shape: tuple[int, ...], filters: int, m: int, bias: bool = False) -> list[Tensor]:
+    data = te.placeholder(shape, name="data")
+    weight = te.placeholder((*[3] * (len(shape) - 2), shape[-1], filters), name="weight")
+    conv = topi.nn.conv_winograd_by_axis(data, weight, [1] * (len(shape) - 2), m)
+    if not bias:
+        return [data, weight, conv]
+    b = te.placeholder((filters,), name="bias")
+    return [data, weight, b, topi.nn.relu(topi.add(conv, b))]
+
+
 def max_pool2d(n: int, h: int, w: int, ci: int, pad: int) -> list[Tensor]:
     a = te.placeholder((n, ci, h, w), name="A")
     return [a, topi.nn.pool2d(a, [2, 2], [1, 1], [1, 1], [pad] * 4, "max")]

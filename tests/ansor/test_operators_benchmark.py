@@ -18,19 +18,21 @@ import ansor
 from ansor.cli import torch_side
 from ansor.core.errors import TaskError
 from benchmarks import beside_cublas, operators, pytorch, report
-from benchmarks.operator_rows import MEAN, OWN, Row, chosen_rows, limits_of, moved_bytes, read_rows
+from benchmarks.operator_limits import limits_of
+from benchmarks.operator_rows import MEAN, OWN, Row, chosen_rows, moved_bytes, read_rows
 from benchmarks.operator_table import Journal, verdict
-from te_lite import ComputeDAG
+from te_lite import ComputeDAG, Tensor
 from te_lite.reference import evaluate, random_inputs
 
 
 def test_our_own_rows() -> None:
-    """All of them are computations, none stands twice; on GPUs all but the vocabulary's argmax have limits."""
+    """All of them are computations, none stands twice; on GPUs all but the vocabulary's argmax have limits, or their
+    mean has one."""
     rows = read_rows(OWN)
-    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDEFGHI"}
-    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5, 1, 6, 4]
-    assert len({r.name for r in rows}) == 77 + 1 and [r.part for r in rows if r.name == MEAN] == ["A", "B", "E", "H"]
-    assert [r.name for r in rows if not r.limits["cuda"] and r.part not in "GH"] == ["argmax 1x50257"]
+    parts = {part: [r.name for r in chosen_rows(rows, [part])] for part in "ABCDEFGHIJKL"}
+    assert [len(names) for names in parts.values()] == [11, 16, 16, 6, 12, 5, 1, 6, 4, 10, 6, 4]
+    assert len({r.name for r in rows}) == 97 + 1 and "".join(r.part for r in rows if r.name == MEAN) == "ABEJKH"
+    assert [r.name for r in rows if not r.limits["cuda"] and r.part not in "GHJK"] == ["argmax 1x50257"]
     assert sum(bool(r.limits["c"]) for r in rows) == 10
 
 
@@ -60,8 +62,21 @@ def test_rows_have_the_shapes_that_they_name(name: str, inputs: list[tuple[int, 
 
 def test_a_convolution_has_several_computations() -> None:
     """Winograd's, where it is one of 3x3 and stride 1: of the same inputs, with the same result."""
-    found = Row("conv2d 1x6x5x3->4 3x3", "", {}).computations()
-    assert list(found) == ["as written", "winograd 2", "winograd 4"]
+    for name, target, method in (
+        ("conv2d 1x6x5x3->4 3x3", "cuda", "winograd {}"),
+        ("conv2d 1x6x5x3->4 3x3", "c", "winograd {} by axis"),
+        ("conv3d 1x3x6x5x3->4 3x3x3", "c", "winograd {} by axis"),
+    ):
+        found = Row(name, "", {}).computations(target)
+        assert list(found) == ["as written", *[method.format(m) for m in (2, 4)]]
+        _compute_the_same(found)
+    for name in ("conv2d 1x6x5x3->4 3x3 stride 2", "conv2d 1x6x5x3->4 3x1", "conv3d 1x3x6x5x3->4 3x1x3"):
+        assert list(Row(name, "", {}).computations("c")) == ["as written"]
+    for name in ("conv3d 1x3x6x5x3->4 3x3x3", "linear 3x5x7 fp16"):
+        assert list(Row(name, "", {}).computations("cuda")) == ["as written"]
+
+
+def _compute_the_same(found: dict[str, list[Tensor]]) -> None:
     drawn = random_inputs(found["as written"], np.random.default_rng(0))
     inputs = [drawn[t] for t in found["as written"][:-1]]
     results = [
@@ -70,8 +85,6 @@ def test_a_convolution_has_several_computations() -> None:
     ]
     for got in results[1:]:
         np.testing.assert_allclose(got, results[0], rtol=0, atol=1e-6)
-    for name in ("conv2d 1x6x5x3->4 3x3 stride 2", "conv2d 1x6x5x3->4 3x1", "linear 3x5x7 fp16"):
-        assert list(Row(name, "", {}).computations()) == ["as written"]
 
 
 @pytest.mark.slow
@@ -79,7 +92,7 @@ def test_trials_are_shared_out_among_computations(tmp_path: Path) -> None:
     row = Row("conv2d 1x6x6x8->8 3x3", "", {})
     tasks = {
         name: ansor.SearchTask(compute_dag=ComputeDAG(tensors), target="c")
-        for name, tensors in row.computations().items()
+        for name, tensors in row.computations("c").items()
     }
     best, found = operators.searched_best(tasks, tmp_path / "log.json", 12, lambda: None)
     counts = {name: len(operators.records_of(task, tmp_path / "log.json")) for name, task in tasks.items()}

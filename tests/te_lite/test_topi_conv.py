@@ -10,6 +10,7 @@ import pytest
 
 import te_lite as te
 from te_lite import topi
+from te_lite.errors import ExprError
 from te_lite.topi import testing
 from te_lite.topi.benchmarks import operators
 from tests.te_lite.topi_case import check, inputs_of
@@ -202,6 +203,28 @@ def test_winograd(size: tuple[int, int], padding: Any, m: int | None) -> None:
     x, w = inputs_of((2, *size, 3), (3, 3, 3, 5))
     check(topi.nn.conv2d_winograd_nhwc(x, w, 1, padding, 1, tile_size=m), [x, w],
           lambda a, b: testing.conv2d_nhwc_python(a, b, 1, padding), rtol=1e-10)  # fmt: skip
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_winograd_by_axis(m: int) -> None:
+    """Of images and of volumes, with sizes that tiles of m do not divide."""
+    x, w = inputs_of((2, 9, 6, 3), (3, 3, 3, 5))
+    check(topi.nn.conv_winograd_by_axis(x, w, (1, 0), m), [x, w],
+          lambda a, b: testing.conv2d_nhwc_python(a, b, 1, (1, 0)), rtol=1e-10)  # fmt: skip
+    x, w = inputs_of((1, 4, 5, 7, 3), (2, 3, 3, 3, 2))
+
+    def want(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a = np.pad(a, [(0, 0), (1, 1), (1, 1), (2, 2), (0, 0)])
+        places = itertools.product(range(2), range(3), range(3))
+        return sum(a[:, d : d + 5, y : y + 5, z : z + 9] @ b[d, y, z] for d, y, z in places)
+
+    check(topi.nn.conv_winograd_by_axis(x, w, (1, 1, 2), m), [x, w], want, rtol=1e-10)
+
+
+def test_winograd_by_axis_says_what_it_needs() -> None:
+    x, w = inputs_of((1, 5, 5, 3), (3, 1, 3, 2))
+    with pytest.raises(ExprError, match=r"winograd by axis: the weight must be \[\*K, 3, 3, CI, CO\]"):
+        topi.nn.conv_winograd_by_axis(x, w, (1, 1), 2)
 
 
 def test_winograd_with_a_transformed_weight() -> None:

@@ -126,7 +126,7 @@ def shapes(state: State, k: int, hardware: HardwareParams, by_rows: bool = False
         rows, columns = prod([extents[d] for d in way.free]), extents[way.lane]
         turned = TURN_STEPS / reduction if way.lane != len(op.axis) - 1 else 0.0
         edge = EDGE_STEPS * unit.bytes / size * ((1 / rows if way.copied else 0.0) + 1 / reduction)
-        for (r, width), (cost, sums) in _costs(extents[way.row], columns, size, unit).items():
+        for (r, width), (cost, sums) in tile_costs(extents[way.row], columns, size, unit).items():
             costs[way, r, width] = round(cost * (1 + turned + (edge if columns % width else 0.0)), 2), -sums
     best = sorted(costs, key=lambda found: costs[found])[:SHAPES]
     return [
@@ -135,7 +135,7 @@ def shapes(state: State, k: int, hardware: HardwareParams, by_rows: bool = False
     ]
 
 
-def _costs(rows: int, columns: int, size: int, unit: VectorUnit) -> dict[tuple[int, int], tuple[float, int]]:
+def tile_costs(rows: int, columns: int, size: int, unit: VectorUnit) -> dict[tuple[int, int], tuple[float, int]]:
     """By rows and columns of a tile: time relative to busy multipliers without edges, and how many sums are held.
 
     Vectors of the panel that find no register beside the sums are read again for each row.

@@ -2,7 +2,8 @@
 
 In reading order:
 
-    windows             utils, pad, conv, depthwise_conv2d, conv_transpose, winograd, pooling
+    windows             utils, pad, conv, depthwise_conv2d, conv_transpose, winograd, winograd_by_axis,
+                        pooling
     the rest            dense, elemwise, softmax, norm, block
 """
 
@@ -48,13 +49,15 @@ from .winograd import (
     infer_tile_size,
     winograd_transform_matrices,
 )
+from .winograd_by_axis import conv_winograd_by_axis
 
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm", "bias_add", "const_matrix",
     "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw", "conv2d", "conv2d_hwcn", "conv2d_nchw",
     "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nhwc", "conv2d_winograd_nhwc_without_weight_transform",
-    "conv2d_winograd_weight_transform", "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "dense",
-    "depth_to_space", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dilate", "flatten", "get_pad_tuple",
+    "conv2d_winograd_weight_transform", "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw",
+    "conv_winograd_by_axis", "dense", "depth_to_space",
+    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dilate", "flatten", "get_pad_tuple",
     "get_pad_tuple1d", "get_pad_tuple3d", "get_pad_tuple_generic", "global_pool", "group_conv1d_ncw",
     "group_conv1d_nwc", "group_conv2d_nchw", "group_conv2d_nhwc", "infer_tile_size", "instance_norm", "layer_norm",
     "leaky_relu", "log_softmax", "lrn", "matmul", "pad", "pad_sides", "pool1d", "pool2d", "pool3d", "prelu", "relu",
