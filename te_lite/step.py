@@ -1,10 +1,9 @@
 """Transform steps: small frozen values, with the letters and field order of TVM's records.
 
     step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
-         | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR
-         | CacheRead CHR | CacheWrite CHW | RFactor RF
-         | FreePragma PRX | DoubleBuffer DBF | SetScope SSC | JoinReductions JRD | StorageOrder STO | Swizzled SWZ
-         | Pipeline PIP | Reindex RIX | ComputeAlong CAL | PostponeDivision PDV (ours)
+         | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR | CacheRead CHR | CacheWrite CHW
+         | RFactor RF | FreePragma PRX | DoubleBuffer DBF | SetScope SSC | JoinReductions JRD | StorageOrder STO
+         | Swizzled SWZ | Pipeline PIP | Reindex RIX | ComputeAlong CAL | PostponeDivision PDV (ours from FreePragma on)
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -13,7 +12,6 @@ per candidate program, or None: a hole that is not decided yet.
 from __future__ import annotations
 
 from ast import literal_eval
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -345,20 +343,17 @@ def _integers(value: Any, where: str, minimum: int = 0) -> tuple[int, ...]:
 
 def from_json(data: Any) -> Step:
     """Read one step.  Raises RecordError with the offending value when it is not one."""
-    try:
-        return _known(repr(data))
-    except RecursionError as error:
-        raise RecordError(f"step: {error}") from error
-    except (ValueError, SyntaxError):
-        return _step_of(data)
+    return steps_from_json([data])[0]
 
 
-def steps_from_json(data: Sequence[Any]) -> list[Step]:
+def steps_from_json(data: list[Any]) -> list[Step]:
     """Read several steps.  Raises RecordError as `from_json` does."""
     try:
         return [*map(_known, map(repr, data))]
-    except (RecursionError, SyntaxError, ValueError):
-        return [from_json(step) for step in data]
+    except RecursionError as error:
+        raise RecordError(f"step: {error}") from error
+    except (ValueError, SyntaxError):
+        return [*map(_step_of, data)]
 
 
 @lru_cache(maxsize=1 << 15)
@@ -370,9 +365,9 @@ def _known(text: str) -> Step:
 def _step_of(data: Any) -> Step:
     ok = isinstance(data, list) and len(data) >= 2 and isinstance(data[0], str)
     require(ok, RecordError, "step", "a list that starts with a tag is needed", got=data)
-    kind = STEP_KINDS.get(data[0])
-    if kind is None:
-        raise RecordError(f"step {data[0]!r}: unknown tag, known ones are {', '.join(STEP_KINDS)}")
+    law = f"unknown tag, known ones are {', '.join(STEP_KINDS)}"
+    require(data[0] in STEP_KINDS, RecordError, f"step {data[0]!r}", law)
+    kind = STEP_KINDS[data[0]]
     names = [f.name for f in fields(kind)]
     require(len(data) == len(names) + 1, RecordError, data[0], f"the fields are {', '.join(names)}", got=data)
     return kind(**{name: _field(kind.tag, name, value) for name, value in zip(names, data[1:], strict=True)})
@@ -385,10 +380,8 @@ def _field(tag: str, name: str, value: Any) -> Any:
             number = _integer(value, where)
             require(0 < number < len(ANNOTATIONS), RecordError, where, "unknown annotation", got=number)
             return ANNOTATIONS[number]
-        case "lengths":
-            return _integers(value, where, minimum=1)
-        case "iters" | "order" | "sources" | "readers":
-            return _integers(value, where)
+        case "lengths" | "iters" | "order" | "sources" | "readers":
+            return _integers(value, where, minimum=int(name == "lengths"))
         case "inner_to_outer" | "factor" if tag != "SA":
             require(value in (0, 1), RecordError, where, "must be 0 or 1", got=value)
             return bool(value)
@@ -402,6 +395,6 @@ def _field(tag: str, name: str, value: Any) -> Any:
             require(ok, RecordError, where, "a short text is needed", got=value)
             return value
         case "extent":
-            return _integer(value, where) if value is not None else 0
+            return 0 if value is None else _integer(value, where)
         case _:
             return _integer(value, where)
