@@ -2,8 +2,8 @@
 
 A convolution takes the elementwise operators after it, elementwise operators take each other and join a reduction,
 injective operators join each other.  A group holds at most one operator of kind `OUT_ELEMWISE_FUSABLE`, its anchor.
-Rows of a tensor (`fuse_rows.py`), what only moves the operands of a product (`fuse_moves.py`), and the products of
-attention (`fuse_attention.py`) join afterwards.
+Casts back from 16 bits then join what reads them (`fuse_casts.py`).  Rows of a tensor (`fuse_rows.py`), what only moves
+the operands of a product (`fuse_moves.py`), and the products of attention (`fuse_attention.py`) join afterwards.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..ir.visit import is_op, post_order, rewrite
 from .context import PassContext
 from .dominator import Dominator, FlowGraph, between, flow_graph, is_inlined, post_dominators
 from .fuse_attention import DTYPES, fuse_attention
+from .fuse_casts import fuse_casts
 from .fuse_moves import fuse_moves
 from .fuse_rows import fuse_rows
 from .fused_function import call_groups
@@ -71,7 +72,7 @@ def partition(
     for phase in range(3):
         for k in range(len(graph.nodes)):
             groups.try_to_grow(k, phase)
-    roots = [groups.root(k) for k in range(len(graph.nodes))]
+    roots = fuse_casts(graph, [groups.root(k) for k in range(len(graph.nodes))], max_depth)
     roots = fuse_rows(graph, tree, roots, max_depth) if rows else roots
     return fuse_attention(graph, fuse_moves(graph, roots, max_depth), max_depth, dtypes) if moves else roots
 

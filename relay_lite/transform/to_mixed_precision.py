@@ -9,10 +9,11 @@ Three lists say what happens to an operator:
     deny     all others (softmax, norms, reductions, functions): computed in float32, and stored so
 
 A value that follows from a product is rounded where it is stored for products, for what only moves elements, or for
-several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  So
-sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax, a norm or a pool
-reads, whose kernels begin with it, is stored in float32.  Casts of weights fold when these are constants; a cast of a
-cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
+several readers; the one reader that computes with it gets it as it was computed, in the same kernel as a rule.  One
+that computes with several products is in the kernel of the first, and the others, which have kernels of their own, are
+rounded.  So sums, biases, activations and residual sums are rounded once, when a tensor is written.  What softmax, a
+norm or a pool reads, whose kernels begin with it, is stored in float32.  Casts of weights fold when these are
+constants; a cast of a cast is none (`SimplifyExpr`), and casts are elementwise operators, which fuse.
 
 Matrix products whose number of terms is no multiple of 8 get zeros behind them, so that the rows of both factors begin
 at multiples of 16 bytes, and are loaded so; the zeros of weights fold, those of others are a copy.  Products with what
@@ -145,7 +146,8 @@ def _run(function: Function, lists: _Lists) -> Function:
 class _Values:
     """What has become of the nodes: each in its own dtype, those that were asked for also in 16 bits.
 
-    `stored` are the nodes that are kept in 16 bits.
+    `stored` are the nodes that are kept in 16 bits; `product` is the number of the product that a node is computed with
+    in one kernel.
     """
 
     lists: _Lists
@@ -154,6 +156,7 @@ class _Values:
     full: dict[Expr, Expr] = field(default_factory=dict)
     half: dict[Expr, Expr] = field(default_factory=dict)
     stored: set[Expr] = field(default_factory=set)
+    product: dict[Expr, int] = field(default_factory=dict)
 
     def visit(self, node: Expr) -> None:
         """Make a node whose arguments are there."""
@@ -162,13 +165,17 @@ class _Values:
             assert isinstance(node, Call)
             attrs = {**node.attrs, "out_dtype": FULL}
             self.full[node] = Call(node.op, _whole_vectors(node, [self.rounded(x) for x in args]), attrs)
+            self.product[node] = len(self.product)
             self._keep(node)
         elif self.lists.moves(node) and args and all(self._kept(x) for x in args):
             self.half[node] = rebuild(node, [self.rounded(x) for x in args])
             self.full[node] = call("cast", self.half[node], dtype=FULL)
             self.stored.add(node)
         else:
-            self.full[node] = rebuild(node, [self.read(x, node) for x in args])
+            product = self._product(node) if self.lists.follows(node) else None
+            self.full[node] = rebuild(node, [self.read(x, node, product) for x in args])
+            if product is not None:
+                self.product[node] = product
             if self.lists.follows(node) and any(self._kept(x) for x in args):
                 self._keep(node)
 
@@ -189,10 +196,20 @@ class _Values:
             self.half[node] = call("cast", self.full[node], dtype=self.lists.dtype)
         return self.half[node]
 
-    def read(self, node: Expr, reader: Expr | None) -> Expr:
-        """A node as its reader, None outside of the function, computes with it."""
-        count = len(self.readers[node]) + (node is self.body)
-        alone = count == 1 and not (reader is not None and self.lists.moves(reader))
-        if node in self.stored and not alone:
+    def read(self, node: Expr, reader: Expr | None, product: int | None = None) -> Expr:
+        """A node as its reader, None outside of the function, computes with it in the kernel of a product."""
+        elsewhere = product is not None and node in self.stored and self.product.get(node, product) != product
+        if elsewhere or self._reads_stored(node, reader):
             return call("cast", self.rounded(node), dtype=FULL)
         return self.full[node]
+
+    def _product(self, node: Expr) -> int | None:
+        """The first of the products that a node computes with as they were computed."""
+        args = [x for x in children(node) if x in self.stored and not self._reads_stored(x, node)]
+        return min([self.product[x] for x in args if x in self.product], default=None)
+
+    def _reads_stored(self, node: Expr, reader: Expr | None) -> bool:
+        """Whether a reader gets a node as it is stored, in 16 bits."""
+        count = len(self.readers[node]) + (node is self.body)
+        alone = count == 1 and not (reader is not None and self.lists.moves(reader))
+        return node in self.stored and not alone

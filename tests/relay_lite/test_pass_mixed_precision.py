@@ -14,10 +14,12 @@ from ansor.cli.main import main
 from ansor.core.errors import TaskError
 from ansor.core.target import HALVES, Target
 from relay_lite import build, reference
+from relay_lite.compiler.optimize import optimize
 from relay_lite.ir.errors import GraphError
 from relay_lite.ir.make import call
 from relay_lite.ir.module import IRModule
-from relay_lite.ir.nodes import Call, Constant, Expr, Function, Tuple
+from relay_lite.ir.nodes import Call, Constant, Expr, Function, FunctionCall, Tuple
+from relay_lite.ir.types import TensorType
 from relay_lite.ir.visit import post_order, rewrite
 from relay_lite.runtime.graph_executor import GraphModule
 from relay_lite.transform import (
@@ -89,6 +91,32 @@ def test_values_are_rounded_where_they_are_stored() -> None:
     conv = make.conv(x, 16)
     shared = mixed(Function((x,), call("add", make.conv(conv, 16), conv)), "float16")
     assert ops(shared)["cast"] == 3  # of the input, to 16 bits, and back for the sum
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_of_two_products_that_meet_one_is_stored_in_halves(op: str, turned: bool) -> None:
+    """Between kernels nothing large is float32, as in a unit with a convolution beside it; values stay near."""
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    x = make.input(2, 6, 7, 16)
+    parts = make.bias(make.conv(relu(make.bias(make.conv(x, 8))), 24)), make.bias(make.conv(x, 24, 1))
+    met = relu(call(op, *(parts[::-1] if turned else parts)))
+    graph = Function((x,), make.conv(met, 8))
+    made = mixed(graph, "float16")
+    fused = optimize(made, {}, "cuda")
+    types = [n.type for n in post_order(fused.body) if isinstance(n, FunctionCall) and n is not fused.body]
+    assert len(types) == 4 and {t.dtype for t in types if isinstance(t, TensorType)} == {"float16"}
+    inputs = data(graph)
+    assert off([reference.run(made, inputs)], [reference.run(graph, inputs, dtype="float64")]) < 10 * UNIT["float16"]
+
+
+def test_two_products_that_do_not_meet_are_not_rounded() -> None:
+    """Two results; and what a softmax made of one."""
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    x = make.input(2, 6, 7, 16)
+    both = make.bias(make.conv(x, 8)), make.bias(make.conv(x, 8))
+    assert ops(mixed(Function((x,), Tuple(both)), "float16"))["cast"] == 1
+    assert ops(mixed(Function((x,), call("add", call("nn.softmax", both[0]), both[1])), "float16"))["cast"] == 1
 
 
 def test_pools_of_halves_stay_in_halves() -> None:
