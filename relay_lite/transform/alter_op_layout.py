@@ -1,7 +1,8 @@
 """`AlterOpLayout`: the computation that a target prefers, in the layout that it prefers.
 
 A convolution that is computed by winograd reads its weight transformed; the transformation is put on the weight as
-operators, and vanishes in `FoldConstant` when the weight is a constant.  So is the transposition of a product's weight.
+operators, and vanishes in `FoldConstant` when the weight is a constant.  So is the transposition of a product's weight,
+and what folds the strides of a convolution with few channels into these (`fold_stride.py`).
 Layouts flow through the graph on the way (see `layout_rewriter`), which raises biases to the rank of their data.
 """
 
@@ -11,9 +12,10 @@ from ansor.core.target import STRICT, TF32
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function
+from .fold_stride import with_folded_stride
 from .layout_rewriter import rewrite_layouts
 from .sequential import Pass
-from .strategy import reads_turned, winograd_tile
+from .strategy import folds_stride, reads_turned, winograd_tile
 
 
 def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a class in TVM, and written like one
@@ -25,6 +27,8 @@ def AlterOpLayout(target: str = "c", precision: str = STRICT) -> Pass:  # a clas
     def choose(node: Call) -> Expr:
         if node.op.name == "nn.dense":
             return _of_turned(node) if reads_turned(node, target) else node
+        if node.op.name == "nn.conv2d" and folds_stride(node, target, precision):
+            return with_folded_stride(node)
         m = winograd_tile(node, target) if node.op.name == "nn.conv2d" and precision != TF32 else None
         return node if m is None else _as_winograd(node, m)
 

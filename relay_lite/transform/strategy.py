@@ -1,16 +1,19 @@
 """Which computation an operator gets on a target, where there is a choice.
 
-A 3x3 convolution in NHWC can be computed by the winograd method, on tiles of m x m results; a constant weight of a
-product can be stored either way.
+A 3x3 convolution in NHWC can be computed by the winograd method, on tiles of m x m results; strides can be folded into
+channels; a constant weight of a product can be stored either way.
 """
 
 from __future__ import annotations
+
+from ansor.core.target import ELEMENTS, HALVES
 
 from ..ir.nodes import Call, Constant
 
 FEW_CHANNELS, MANY_CHANNELS = 64, 512
 FEW_TILES = 16
 FEW_ROWS = 32
+FEWEST_CHANNELS_OF_TENSOR_CORES = 8
 
 
 def winograd_tile(conv: Call, target: str) -> int | None:
@@ -32,6 +35,18 @@ def winograd_tile(conv: Call, target: str) -> int | None:
     n, h, w, _ = conv.shape
     tiles = n * -(-h // 4) * -(-w // 4)
     return 4 if FEW_CHANNELS < kernel.shape[3] < MANY_CHANNELS and tiles >= FEW_TILES else None
+
+
+def folds_stride(conv: Call, target: str, precision: str) -> bool:
+    """Whether the strides of an `nn.conv2d` are folded into its channels: on `cuda`, of few channels, with a constant
+    weight, where tensor cores multiply what it reads in that precision."""
+    data, kernel = conv.args
+    attrs = conv.attrs
+    plain = attrs["groups"] == 1 and tuple(attrs["dilation"]) == (1, 1) and max(attrs["strides"]) > 1
+    layouts = (attrs["data_layout"], attrs["kernel_layout"]) == ("NHWC", "HWIO") and not attrs["out_layout"]
+    multiplied = data.dtype in HALVES.values() or (data.dtype == "float32" and precision in ELEMENTS)
+    few = plain and layouts and kernel.shape[2] < FEWEST_CHANNELS_OF_TENSOR_CORES
+    return target == "cuda" and few and multiplied and isinstance(kernel, Constant)
 
 
 def reads_turned(dense: Call, target: str) -> bool:
