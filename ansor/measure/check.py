@@ -11,7 +11,9 @@ All this is settled once a task, as the interval of values that are accepted for
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ import numpy as np
 from te_lite import ComputeDAG
 from te_lite.dtype import FLOATS, computed
 from te_lite.interval import dtype_interval
-from te_lite.reference import evaluate
+from te_lite.reference import MOST_THREADS, evaluate
 from te_lite.tensor import Tensor
 
 from ..core.target import STRICT
@@ -127,17 +129,22 @@ def _whole(reference: Array, error: Array | None, kind: np.dtype[Any]) -> Accept
 
 
 def _piece_by_piece(reference: Array, error: Array, dtype: str) -> Accepted:
-    """`_around`, on pieces that stay in a cache."""
+    """`_around`, on pieces that stay in a cache; several threads take them."""
     if reference.size <= PIECE:
         return _around(reference, error, dtype)
     low, high = np.empty(reference.shape, dtype), np.empty(reference.shape, dtype)
     nan, flat = np.zeros(reference.shape, bool), [np.ravel(x) for x in (reference, error)]
-    for start in range(0, reference.size, PIECE):
+
+    def fill(start: int) -> None:
         part = slice(start, start + PIECE)
-        made = _around(flat[0][part], flat[1][part], dtype)
+        with np.errstate(all="ignore"):  # threads do not inherit it
+            made = _around(flat[0][part], flat[1][part], dtype)
         low.reshape(-1)[part], high.reshape(-1)[part] = made.low, made.high
         if made.nan is not None:
             nan.reshape(-1)[part] = made.nan
+
+    with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
+        list(pool.map(fill, range(0, reference.size, PIECE)))
     return Accepted(low, high, nan if nan.any() else None)
 
 
