@@ -21,6 +21,7 @@ from te_lite.stmt import (
     Alloc,
     Barrier,
     Buffer,
+    Cut,
     For,
     ForKind,
     If,
@@ -51,7 +52,7 @@ from .early_launch import waiting
 from .fetch_ahead import HELPER
 from .lane_digits import with_lane_digits
 from .launch_bounds import launch_bounds
-from .mma_text import wait_text, warp_text
+from .mma_text import cut_text, wait_text, warp_text
 from .operands_ahead import with_operands_ahead
 from .outer_product import in_outer_product_order
 from .reads_first import with_reads_first
@@ -183,6 +184,8 @@ class KernelEmitter:
                 self.sequence((s,))
             case WarpMultiply() | WarpLoad():
                 self.line(warp_text(self, s))
+            case Cut():
+                self.line(cut_text(self, s, prod(self.nest.block), self.thread_id()))
 
     def sequence(self, stmts: Sequence[Stmt]) -> None:
         """Statements; a product of a group of warps goes on while a fetch that follows it begins."""

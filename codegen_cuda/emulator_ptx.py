@@ -18,7 +18,7 @@ from .inline_ptx import Address, Assembly, Instruction, Operand, Vector, assembl
 
 _ONE = Digit(1, 0, 0)
 _BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op and op.warps == 1 and not op.chained}
-_OF_GROUPS = [op for op in MMA.values() if op.warps > 1]
+_OF_GROUPS = [op for op in MMA.values() if op.of_parts == op and op.warps > 1]
 _ORDER = re.compile(r"fence\.proxy\.async\.shared::cta|wgmma\.(fence|commit_group|wait_group)\.sync\.aligned")
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
 TURNED = 3
@@ -45,7 +45,8 @@ def _call(x: Instruction) -> str:
         case name, (Vector(d), Vector(a), Vector(b), Vector(c)) if name in _BY_PTX:
             return _multiply(_BY_PTX[name], d, a, b, c)
         case name, (Vector(d), Vector() | str() as a, str(tile), *options) if name.startswith("wgmma.mma_async."):
-            return _multiply_tile(name, d, a, tile, isinstance(a, str) and options[TURNED:] == ["1", "0"])
+            turned = isinstance(a, str) and options[TURNED:] == ["1", "0"]
+            return _multiply_tile(name, d, a, tile, turned, added=options[0] == "1")
         case name, _ if _ORDER.fullmatch(name):
             return ""
         case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
@@ -74,9 +75,9 @@ def _text(operand: Operand) -> str:
     return operand
 
 
-def _multiply_tile(name: str, d: tuple[str, ...], a: Vector | str, tile: str, turned: bool) -> str:
-    """A product with a tile in shared memory: of 8 columns at a time, whose fragments are read there, as are those of
-    `a` where it is a tile, too."""
+def _multiply_tile(name: str, d: tuple[str, ...], a: Vector | str, tile: str, turned: bool, added: bool) -> str:
+    """A product with a tile in shared memory, `added` to `d` or stored there: of 8 columns at a time, whose fragments
+    are read there, as are those of `a` where it is a tile, too."""
     found = [(op, n) for op in _OF_GROUPS for n in [8 * len(d) // op.registers("d")] if replace(op, n=n).ptx == name]
     if not found:
         return _unknown(name)
@@ -86,7 +87,7 @@ def _multiply_tile(name: str, d: tuple[str, ...], a: Vector | str, tile: str, tu
     for tile_number in range(columns // op.n):
         sums = d[tile_number * op.registers("d") :][: op.registers("d")]
         b = [f"emu_tile_word({tile}, {tile_number}, {k})" for k in range(op.registers("b"))]
-        parts.append(f"{{ {_handed(op, sums, words, b)} }}")
+        parts.append(f"{{ {_handed(op, sums, words, b, None if added else ('0u',) * len(sums))} }}")
     return " ".join(parts)
 
 

@@ -17,10 +17,11 @@ from typing import Protocol
 from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Expr
 from te_lite.mma import F32, OPERANDS, MatrixLoad, Mma
-from te_lite.mma_meaning import BIG, CENTRE, pairs
-from te_lite.stmt import Buffer, WarpLoad, WarpMultiply
+from te_lite.mma_meaning import CENTRE, pairs
+from te_lite.stmt import Buffer, Cut, WarpLoad, WarpMultiply
 
 from .indices import by_lane
+from .parts_text import cut_float, tile_helpers, tile_name
 from .text import TYPES, CudaText, registers
 from .wgmma_text import GroupText
 
@@ -90,20 +91,10 @@ def _centred_helper(op: Mma) -> str:
 
 def _parts_helper(op: Mma) -> str:
     """What cuts floats into two parts, and the function of an instruction on such floats; each is cut once, too."""
-    name, single, hidden = mma_name(op), _cut_name(op), F32.fraction - op.element.fraction
-    mask, half = (1 << 32) - (1 << hidden), 1 << hidden - 1
+    name, single = mma_name(op), _cut_name(op)
     a, b, d = [op.fragment(x).values for x in OPERANDS]
     calls = "\n".join([f"  {single}(t, {'xu'[i]}, {'yv'[j]});" for i, j in pairs(op)])
-    return f"""{_HEAD} {name}_parts(float *big, float *small, float x) {{
-#if __CUDA_ARCH__ >= 860
-  float within;
-  asm("min.xorsign.abs.f32 %0, %1, %2;" : "=f"(within) : "f"(x), "f"({BIG}f));
-#else
-  const float within = fminf(fmaxf(x, -{BIG}f), {BIG}f);
-#endif
-  *big = __uint_as_float((__float_as_uint(within) + {half:#x}U) & {mask:#x}U);
-  *small = x - *big;
-}}
+    return f"""{cut_float(f"{name}_parts", op.element)}
 {_HEAD} {name}(float *d, const float *a, const float *b) {{
   float x[{a}], u[{a}], y[{b}], v[{b}], t[{d}] = {{}};
   for (int i = 0; i < {a}; ++i) {name}_parts(x + i, u + i, a[i]);
@@ -139,12 +130,19 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
         if s.op.warps > 1:
             group = _group(s)
             writer.text.helpers.update(group.helpers())
-            return f"{group.name}({place(s.d)}, {place(s.a)}, {place(s.b)});"
+            return f"{group.name}({', '.join([place(e) for e in (s.d, s.a, s.b, s.rest) if e is not None])});"
         writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)
     offsets = [f"({writer.index(e)}) * {BYTES[s.row.buffer.dtype]}" for e in by_lane(s.row.index)]
     return f"{s.form.name}((unsigned *)({place(s.to)}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"
+
+
+def cut_text(writer: Writer, s: Cut, threads: int, thread: str) -> str:
+    """The call by which all threads of a block, of which this is number `thread`, cut a tile into parts."""
+    writer.text.helpers.update(tile_helpers(s, threads))
+    places = [f"{writer.buffer(e.buffer)} + {writer.index(e.index)}" for e in (s.tile, s.rest)]
+    return f"{tile_name(s, threads)}({', '.join(places)}, {thread});"
 
 
 def wait_text(writer: Writer, s: WarpMultiply) -> str:

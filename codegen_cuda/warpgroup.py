@@ -8,7 +8,8 @@ What a program says of `b`, its fragments by `ldmatrix`, is where B lies: in row
 each column, swizzled (`te_lite/swizzle.py`), the first at a multiple of 1024 bytes.  That is a layout that descriptors
 know; a program of any other is refused, and so is one whose warps do not all read the same B.  A is read from there,
 too, where each warp of a group has the 16 rows behind those of the last one, and these lie in such a layout or, of
-halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.
+halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.  Floats in parts
+are cut first, and their sums of a turn added to others (`parts_of_tiles.py`).
 
 The kernel waits for its products before the barrier of the next turn.  Where that fetches a tile that is not the next
 one, it does so while the products of LEAST_WAITED columns and more go on (`fetched_behind`): the instructions that
@@ -62,6 +63,7 @@ from .cuda_program import KernelNest, kernel_nests
 from .errors import EmitError
 from .fragments_ahead import FragmentMultiplies
 from .indices import around_xor
+from .parts_of_tiles import in_parts, require_alone
 from .turns_ahead import digits, points
 
 TILE_BYTES = 8 * GROUP_ROW_BYTES
@@ -90,7 +92,8 @@ def multiplies_in_groups(body: Stmt) -> bool:
 def tiles_of(body: Stmt) -> set[Buffer]:
     """The shared buffers that tensor cores read themselves."""
     found = [s for s in stmts_of(body) if isinstance(s, WarpMultiply) and s.op.warps > 1]
-    return {e.buffer for s in found for e in (s.a, s.b) if e.buffer.storage == "shared"}
+    read = [e for s in found for e in (s.a, s.b, s.rest) if e is not None]
+    return {e.buffer for e in read if e.buffer.storage == "shared"}
 
 
 def is_fetch(s: Stmt) -> bool:
@@ -109,6 +112,7 @@ def _in_groups(nest: KernelNest) -> KernelNest:
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"
     require(not [s for s in left if s.op.warps > 1], EmitError, "wgmma", law)
+    require_alone(made.body)
     return made
 
 
@@ -138,9 +142,20 @@ def _fetched_behind(s: Stmt) -> Stmt:
         case Seq(stmts=(Barrier(publishes=True) as barrier, If() as fetch, *work)) if barrier.left and is_fetch(fetch):
             held: list[Buffer] = []
             parts = [x for part in work for x in flattened(part, held)]
-            if parts and isinstance(parts[-1], WarpMultiply) and parts[-1].op.n >= LEAST_WAITED:
-                return allocated(held, seq(barrier, *parts, fetch))
+            before = _before_fetch(parts)
+            if before:
+                return allocated(held, seq(barrier, *parts[:before], fetch, *parts[before:]))
     return with_bodies(s, tuple([_fetched_behind(b) for b in bodies(s)]))
+
+
+def _before_fetch(parts: list[Stmt]) -> int:
+    """How many statements of a turn stand before a fetch that goes behind its product; 0 where it comes first."""
+    match parts:
+        case [*loads, WarpMultiply(op=op)] if op.n >= LEAST_WAITED:
+            return len(loads) + 1
+        case [*loads, WarpMultiply(op=op), _] if op.element.parts > 1:
+            return len(loads) + 1
+    return 0
 
 
 @dataclass(frozen=True)
@@ -186,7 +201,7 @@ class _Steps:
         work = FragmentMultiplies(self._loads(a), self.product, sets, sums, self.ranges, count=count)
         read = [work.read(self._env(step), as_expr(step)) for step in range(count)]
         whole = WarpMultiply(wide, BufferLoad(self.product.d.buffer, zero), BufferLoad(every, zero), tile)
-        return allocated([every], seq(*read, whole))
+        return allocated([every], in_parts(seq(*read), whole) if self.op.element.parts > 1 else seq(*read, whole))
 
     def _loads(self, of: Buffer) -> tuple[Stmt, ...]:
         return tuple([s for s in self.loads if stored_in(s) == {of}])

@@ -4,6 +4,9 @@ A record is widened there to what a warp computes in a turn: m = 16 rows x its t
 steps.  One function begins it, another one waits.  Descriptor, order and fences: PTX ISA, "Asynchronous warpgroup level
 matrix instructions"; rows of 128 bytes, swizzled, 1024 bytes from one group of 8 rows to the next; a step is 32 bytes
 further, which are swizzled afterwards.
+
+Of floats in parts all steps are multiplied three times, smallest products first, into sums that begin at zero; the
+tile of B has become two (`parts_text.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from te_lite.fragment import LANES
 from te_lite.mma import F32, GROUP_ROW_BYTES, Mma
-from te_lite.mma_meaning import centres
+from te_lite.mma_meaning import centres, pairs
 
+from .parts_text import FLOAT, cut_float
 from .text import TYPES, registers
 
 UNIT, STEP = 16, 2
@@ -60,10 +64,15 @@ class GroupText:
 
     def helpers(self) -> dict[str, str]:
         """Their definitions and those that they need, by name, in their order."""
-        begun = _begun_from_tiles(self) if self.tiles else _begun(self)
-        return {
-            "wgmma_tile": _DESCRIPTOR, self.one.name: _instruction(self.one), self.name: begun, self.wait: _wait(self)
-        }  # fmt: skip
+        known = {"wgmma_tile": _DESCRIPTOR}
+        if self.op.element.parts > 1:
+            one = replace(self.one, op=self.one.op.of_parts)
+            known |= {FLOAT: cut_float(FLOAT, self.op.element), _first(one): _instruction(one, first=True)}
+            known |= {one.name: _instruction(one), self.name: _begun_of_parts(self, one)}
+        else:
+            begun = _begun_from_tiles(self) if self.tiles else _begun(self)
+            known |= {self.one.name: _instruction(self.one), self.name: begun}
+        return {**known, self.wait: _wait(self)}
 
 
 def _sums(op: Mma) -> int:
@@ -71,22 +80,27 @@ def _sums(op: Mma) -> int:
     return op.m * op.n // LANES
 
 
-def _instruction(text: GroupText) -> str:
-    op = text.op
+def _first(text: GroupText) -> str:
+    """The instruction that does not add to its sums, but stores them."""
+    return f"{text.name}_first"
+
+
+def _instruction(text: GroupText, first: bool = False) -> str:
+    op, name = text.op, _first(text) if first else text.name
     d, a = _sums(op), op.registers("a")
     total, kept = TYPES[op.sum.dtype], _register(op)
     trans = f", {int(text.turned)}" if text.tiles else ""
-    options = {4: ", 1, 1, 1", 2: f", 1, 1, 1{trans}, 0", 1: ", 1"}[op.element.nbytes]
+    options = {4: ", 1, 1", 2: f", 1, 1{trans}, 0", 1: ""}[op.element.nbytes]
     given = "unsigned long long a" if text.tiles else "const unsigned *a"
     factor = f"%{d}" if text.tiles else registers(range(d, d + a))
     inputs = ['"l"(a)'] if text.tiles else [f'"r"(a[{i}])' for i in range(a)]
-    outputs = ", ".join(f'"+{kept}"(d[{i}])' for i in range(d))
+    outputs = ", ".join(f'"{"=" if first else "+"}{kept}"(d[{i}])' for i in range(d))
     pad = " " * 15
     return "\n".join([
         "#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)",
-        f'#error "{text.name} needs sm_90a"', "#endif",
-        f"{_HEAD} {text.name}({total} *d, {given}, unsigned long long tile) {{",
-        f'  asm volatile("{op.ptx} {registers(range(d))}, {factor}, %{d + len(inputs)}{options};"',
+        f'#error "{name} needs sm_90a"', "#endif",
+        f"{_HEAD} {name}({total} *d, {given}, unsigned long long tile) {{",
+        f'  asm volatile("{op.ptx} {registers(range(d))}, {factor}, %{d + len(inputs)}, {int(not first)}{options};"',
         f"{pad}: {outputs}", f"{pad}: {', '.join(inputs)}, \"l\"(tile));", "}",
     ])  # fmt: skip
 
@@ -129,6 +143,33 @@ def _begun_from_tiles(text: GroupText) -> str:
   #pragma unroll
   for (int step = 0; step < {op.k // one.k}; ++step)
     {text.one.name}(d, rows + step * {further}, tile + step * {STEP});
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}}"""
+
+
+def _begun_of_parts(text: GroupText, one: GroupText) -> str:
+    """All steps and rows, begun together, of floats in registers, which are cut here, and of two tiles."""
+    op = text.op
+    steps, rows, held = op.k // one.op.k, op.m // one.op.m, one.op.registers("a")
+    count, sums = steps * rows * held, _sums(one.op)
+    calls = []
+    for number, (i, j) in enumerate(pairs(op)):
+        for step in range(steps):
+            for row in range(rows):
+                name = _first(one) if number == step == 0 else one.name
+                a, b = ("big", "small")[i], ("tile", "others")[j]
+                calls += [f"  {name}(d + {row * sums}, {a} + {(step * rows + row) * held}, {b} + {step * STEP});"]
+    lines = "\n".join(calls)
+    return f"""{_HEAD} {text.name}(float *d, const float *a, const void *b, const void *rest) {{
+  unsigned big[{count}], small[{count}];
+  for (int i = 0; i < {count}; ++i) {{
+    float x, y;
+    {FLOAT}(&x, &y, a[i]);
+    big[i] = __float_as_uint(x), small[i] = __float_as_uint(y);
+  }}
+  const unsigned long long tile = wgmma_tile(b), others = wgmma_tile(rest);
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+{lines}
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }}"""
 

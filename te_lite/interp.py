@@ -30,6 +30,7 @@ from .stmt import (
     Alloc,
     Barrier,
     Buffer,
+    Cut,
     For,
     ForKind,
     If,
@@ -105,6 +106,8 @@ class _Program:
                 return self._thread_reduce(s, scope)
             case WarpMultiply() | WarpLoad():
                 return self._warp(s, scope)
+            case Cut():
+                raise InterpError(f"{s.tile!r}: only kernels that an emitter writes cut tiles into parts")
 
     def _slot(self) -> int:
         self._env.append(None)

@@ -162,7 +162,8 @@ MMA = {
     x.name: x for x in (_mma(8, TF32, F32), _mma(8, TF32X3, F32), _mma(16, F16, F32), _mma(16, BF16, F32),
                         _mma(16, F16, F16), _mma(32, S8, S32),
                         _chained(8, TF32, F32), _chained(8, TF32X3, F32),
-                        _wgmma(8, TF32, F32), _wgmma(16, F16, F32), _wgmma(16, BF16, F32), _wgmma(32, S8, S32))
+                        _wgmma(8, TF32, F32), _wgmma(16, F16, F32), _wgmma(16, BF16, F32), _wgmma(32, S8, S32),
+                        _wgmma(8, TF32X3, F32))
 }  # fmt: skip
 """The instructions by name."""
 

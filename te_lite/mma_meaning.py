@@ -17,7 +17,8 @@ x at most.  Three instructions add up, in this order, and to zero
     small * big + big * small + big * big
 
 (small * small, 2^-22 of the product at most, is left out), and their sum is added to D in float32.  A tensor core cuts
-off what does not fit into its sums, always towards zero, so that long sums in it drift; these have 8 terms.  `big` is
+off what does not fit into its sums, always towards zero, so that long sums in it drift; these have 8 terms, and of
+groups of warps the 32 of a turn, which this function adds to D in four parts.  `big` is
 at most `BIG`, whatever x is: what is beyond, an infinity too, is in `small`, has the sign of x, and meets the finite
 part of the other factor, with which nothing of another sign overflows.  So infinities, NaN and overflows come out as
 they do in float32.  The price: of x beyond `BIG` the upper 19 bits are read.  Below 2^-102, where the small
@@ -38,7 +39,7 @@ from .stmt import Buffer, For, ForKind, LoweredFunc, Stmt, Store, seq
 CENTRE = 1 + 369 * 2.0**-20
 """A number of 11 bits loses 2^-10 / 2 of its power of two on average, which is 0.36 * 2^-10 of the number."""
 BIG = 2.0**66
-"""The largest big part of a float: times a small part, 2^-11 of another, it is finite, and so are sums of 8."""
+"""The largest big part of a float: times a small part, 2^-11 of another, it is finite, and so are sums of 32."""
 
 
 def product(op: Mma, a: Expr, b: Expr) -> Expr:

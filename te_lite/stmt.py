@@ -11,6 +11,7 @@
                                              every thread gets the result; implies a barrier
           | WarpMultiply(op, d, a, b)        tiles that the threads of a warp hold together: d := d + a * b
           | WarpLoad(form, to, row)          registers of a warp := matrices in shared memory
+          | Cut(op, tile, rest, count)       floats of a tile in shared memory := their big parts, `rest` := the others
     func  = LoweredFunc(name, args, body)
 
 A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
@@ -30,7 +31,7 @@ from .hooks import Hook
 from .mma import MatrixLoad, Mma
 
 __all__ = [
-    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "For", "ForKind", "If", "LoweredFunc", "Seq", "Stmt", "Store",
+    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "Cut", "For", "ForKind", "If", "LoweredFunc", "Seq", "Stmt", "Store",
     "ThreadReduce", "WarpLoad", "WarpMultiply", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of",
     "stored_in", "with_bodies", "written_by",
 ]  # fmt: skip
@@ -131,7 +132,7 @@ class WarpMultiply:
     Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
     in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
     shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
-    for each term.
+    for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.
     """
 
     op: Mma
@@ -139,6 +140,7 @@ class WarpMultiply:
     a: BufferLoad
     b: BufferLoad
     turned: bool = False
+    rest: BufferLoad | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +156,20 @@ class WarpLoad:
     row: BufferLoad
 
 
-Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | WarpMultiply | WarpLoad
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """All threads of a block cut `count` floats in shared memory, from `tile` on, into parts for the instruction `op`.
+
+    The small parts go to `rest`; the big ones replace the floats.  Only emitters write it.
+    """
+
+    op: Mma
+    tile: BufferLoad
+    rest: BufferLoad
+    count: int
+
+
+Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | WarpMultiply | WarpLoad | Cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +211,7 @@ def bodies(s: Stmt) -> tuple[Stmt, ...]:
             return (then,)
         case Seq(stmts=stmts):
             return stmts
-        case Store() | Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad():
+        case Store() | Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad() | Cut():
             return ()
 
 
@@ -246,6 +261,8 @@ def written_by(s: Stmt) -> tuple[Buffer, ...]:
             return (d.buffer,)
         case WarpLoad(to=to):
             return (to.buffer,)
+        case Cut(tile=tile, rest=rest):
+            return (tile.buffer, rest.buffer)
     return ()
 
 
@@ -263,10 +280,12 @@ def exprs_of(s: Stmt) -> tuple[Expr, ...]:
             return (cond,)
         case ThreadReduce(src=src):
             return src
-        case WarpMultiply(d=d, a=a, b=b):
-            return (d, a, b)
+        case WarpMultiply(d=d, a=a, b=b, rest=rest):
+            return (d, a, b) if rest is None else (d, a, b, rest)
         case WarpLoad(to=to, row=row):
             return (to, row)
+        case Cut(tile=tile, rest=rest):
+            return (tile, rest)
         case _:
             return ()
 
@@ -285,11 +304,14 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         case ThreadReduce(src=src):
             new = tuple([f(e) for e in src])
             return s if all(x is y for x, y in zip(src, new, strict=True)) else replace(s, src=new)
-        case WarpMultiply(op=op, d=d, a=a, b=b, turned=turned):
-            x, y, z = _place(f(d)), _place(f(a)), _place(f(b))
-            return s if x is d and y is a and z is b else WarpMultiply(op, x, y, z, turned)
+        case WarpMultiply(d=d, a=a, b=b, rest=rest):
+            x, y, z, w = _place(f(d)), _place(f(a)), _place(f(b)), None if rest is None else _place(f(rest))
+            kept = x is d and y is a and z is b and w is rest
+            return s if kept else WarpMultiply(s.op, x, y, z, s.turned, w)
         case WarpLoad(form=form, to=to, row=row):
             return WarpLoad(form, _place(f(to)), _place(f(row)))
+        case Cut(tile=tile, rest=rest):
+            return replace(s, tile=_place(f(tile)), rest=_place(f(rest)))
         case _:
             return with_bodies(s, tuple([map_exprs(b, f) for b in bodies(s)]))
 

@@ -35,6 +35,7 @@ from .stmt import (
     Alloc,
     Barrier,
     Buffer,
+    Cut,
     For,
     ForKind,
     If,
@@ -46,6 +47,7 @@ from .stmt import (
     WarpLoad,
     WarpMultiply,
     bodies,
+    exprs_of,
 )
 from .text import expr_text
 
@@ -132,10 +134,12 @@ def _head(s: Stmt, name: Name) -> str:
             right = ", ".join(_text(e, name) for e in src)
             by = f" by {lanes}" if lanes else ""
             return f"{left} = thread_{combiner.name}({right}; {name(thread)} in 0..{extent}{by})"
-        case WarpMultiply(op=op, d=d, a=a, b=b):
-            return f"mma.{op.name}({', '.join(_text(e, name) for e in (d, a, b))})"
+        case WarpMultiply(op=op):
+            return f"mma.{op.name}({', '.join(_text(e, name) for e in exprs_of(s))})"
         case WarpLoad(form=form, to=to, row=row):
             return f"{form.name}({_text(to, name)}, {_text(row, name)})"
+        case Cut(op=op, tile=tile, rest=rest, count=count):
+            return f"cut.{op.element.name}({_text(tile, name)}, {_text(rest, name)}, {count})"
         case Seq():
             return "..."
 

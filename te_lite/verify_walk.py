@@ -39,6 +39,7 @@ from .stmt import (
     Alloc,
     Barrier,
     Buffer,
+    Cut,
     For,
     ForKind,
     If,
@@ -116,6 +117,8 @@ class Walk:
             case WarpMultiply() | WarpLoad():
                 self.meeting(s, scope)
                 self.together(s, scope)
+            case Cut():
+                self.find("scopes", f"`{head_text(s)}` is for emitters alone")
 
     def store(self, s: Store, scope: Scope) -> None:
         if s.value.dtype != s.buffer.dtype:

@@ -102,6 +102,7 @@ def _kernel_seconds(nests: Sequence[Nest], machine: GPU) -> Any:
     blocks = largest([extent_of_tags(nest.loops, BLOCKS) for nest in nests])
     threads = largest([extent_of_tags(nest.loops, THREADS) for nest in nests])
     shared = sum([product(n.write.shape) * n.write.element * _tiles(n) for n in nests if n.scope == "shared"])
+    shared = shared + sum([part.beside for part in fragments_of(nests)])
     registers = _registers(nests)
     here = ceildiv(blocks, machine.multiprocessors)
     resident = smaller(_resident(threads, shared, registers, machine), here)

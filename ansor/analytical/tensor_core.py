@@ -11,6 +11,7 @@ Groups of warps read B from shared memory once for four of them, at the chip's o
 their products once a turn.
 
 Floats in parts (`Element.parts`) are cut once a step, multiplied by three instructions in a row, whose sum is added.
+Groups of warps cut B together, in shared memory, and A before their products begin; sums are added once a turn.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 from te_lite.fragment import LANES
 from te_lite.fragment_storage import FragmentStorage, fragment_storage
 from te_lite.lanes import ceildiv, product
-from te_lite.mma import Mma
+from te_lite.mma import GROUP_ROW_BYTES, Mma
 from te_lite.state import Stage
 
 from .loop_nests import Loop, Nest, extent_of_tags, is_serial, iterations
@@ -62,7 +63,16 @@ class Fragments:
 
     @property
     def registers(self) -> Any:
-        return self.nbytes // (LANES * 4)
+        """Sums of groups of warps of floats in parts are kept twice: all, and those of a turn."""
+        op, operand = self.storage.op, self.storage.operand
+        return self.nbytes // (LANES * 4) * (op.element.parts if op.warps > 1 and operand == "d" else 1)
+
+    @property
+    def beside(self) -> Any:
+        """Bytes of shared memory for small parts beside the tile of floats that a group of warps reads."""
+        op, operand = self.storage.op, self.storage.operand
+        steps = GROUP_ROW_BYTES // (op.k * op.element.nbytes)
+        return self.nbytes * steps * (op.element.parts - 1) if op.warps > 1 and operand == "b" else 0
 
 
 def fragments_of(nests: Sequence[Nest]) -> list[Fragments]:
@@ -91,26 +101,43 @@ def _of_sums(sums: Fragments, parts: Sequence[Fragments], machine: GPU) -> tuple
     turns = steps / _inner_steps(sums.nest)
     rate = (machine.tensor if op.warps == 1 else machine.groups) * 2 / op.element.nbytes / machine.schedulers
     cost = 2 * op.m * op.n * op.k * op.element.products / rate
-    brought = sum([part.nbytes / (op.warps if part.storage.operand == "b" else 1) for part in parts])
+    brought = sum([_brought(part, warps) for part in parts])
     loaded = [part for part in parts if op.warps == 1 or part.storage.operand == "a"]
     loads = sum([part.nbytes / (LANES * _load_bytes(part)) for part in loaded])
-    cut = sum([part.elements for part in parts]) / LANES if op.element.parts > 1 else 0.0
+    together = warps if op.warps > 1 else 1
+    cut = sum([part.elements / (together if part.storage.operand == "b" else 1) for part in parts]) / LANES
+    cut = cut if op.element.parts > 1 else 0.0
     share = warps / machine.schedulers
     tensor = share * np.maximum(instructions * cost, steps * cut * CUT_CYCLES)
-    issue = share * (instructions * _issued(op) + steps * (2 * loads + cut * CUT_INSTRUCTIONS))
+    added = instructions / (1 if op.warps == 1 else steps / turns) * _added(op)
+    issue = share * (instructions * op.element.products + added + steps * (2 * loads + cut * CUT_INSTRUCTIONS))
     shared = warps * steps * brought / SHARED_BYTES
     busy = np.maximum(np.maximum(tensor, shared), issue)
     tiles = max([n.tiles for n in _shared(sums.nest)], default=0)
-    working = np.maximum(ceildiv(warps, machine.schedulers) * instructions * cost, busy)
+    first = steps * cut * CUT_CYCLES if op.warps > 1 else 0.0
+    working = np.maximum(ceildiv(warps, machine.schedulers) * (instructions * cost + first), busy)
     waits = steps if op.warps == 1 else turns
     working = working + waits * (MMA_LATENCY * op.element.products + LOAD_LATENCY)
     late = np.maximum(MEMORY_LATENCY / max(tiles - 1, 1) - working / turns, 0) if tiles else 0.0
     return busy, working + turns * (TURN + late)
 
 
-def _issued(op: Mma) -> int:
-    """The instructions of a product of tiles: that itself; of parts all of them, and the additions of their sums."""
-    return op.element.products + (op.registers("d") if op.element.parts > 1 else 0)
+def _brought(part: Fragments, warps: Any) -> Any:
+    """Bytes of a factor that shared memory moves for a warp in a step.
+
+    Groups read B once for four warps and each product of parts, and before that all warps of a block cut it together:
+    it is read once and written as many times as it has parts.
+    """
+    op = part.storage.op
+    if op.warps == 1 or part.storage.operand == "a":
+        return part.nbytes
+    cut = 1 + op.element.parts if op.element.parts > 1 else 0
+    return part.nbytes * (op.element.products / op.warps + cut / warps)
+
+
+def _added(op: Mma) -> int:
+    """The additions of the sums of parts of a tile."""
+    return op.registers("d") if op.element.parts > 1 else 0
 
 
 def _load_bytes(part: Fragments) -> int:

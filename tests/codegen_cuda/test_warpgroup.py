@@ -15,11 +15,27 @@ from codegen_cuda import CompileError, EmitError, compile_source, emit, usage
 from codegen_cuda.emulator import run_program
 from codegen_cuda.emulator_report import EmulatorError
 from codegen_cuda.warpgroup import multiplies_in_groups
-from te_lite.expr import compare
+from te_lite.errors import UnsafeError
+from te_lite.expr import BufferLoad, Var, as_expr, compare
 from te_lite.interp import run
 from te_lite.mma import MMA
 from te_lite.perfect_nest import IN_TURN
-from te_lite.stmt import Alloc, Barrier, For, If, Stmt, bodies, seq, stmts_of, with_bodies
+from te_lite.stmt import (
+    Alloc,
+    Barrier,
+    Cut,
+    For,
+    ForKind,
+    If,
+    Stmt,
+    Store,
+    WarpLoad,
+    WarpMultiply,
+    bodies,
+    seq,
+    stmts_of,
+    with_bodies,
+)
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 from tests.mma_schedules import GROUPS, Tiled
 
@@ -112,13 +128,59 @@ def test_a_wrong_descriptor_is_caught(old: str, new: str) -> None:
     assert of.wrong(a, b, out) is not None
 
 
+PARTS = replace(GROUPS["tf32x3"], sizes=(64, 64, 96))
+
+
+@emulated
+@pytest.mark.parametrize(
+    "old, new",
+    [("    cut_tile_2048", "    // "), ("C_local[k] += ", "C_local[k] = "), ("rest + place", "tile + place"),
+     ("    fence_async_proxy();\n    __syncthreads();\n    wgmma_m16", "    wgmma_m16")],
+)  # fmt: skip
+def test_a_tile_that_is_not_well_cut_is_caught(old: str, new: str) -> None:
+    """By the result, or since the emulator sees that threads do not wait for each other."""
+    source = emit(lowered(PARTS)).source
+    assert old in source
+    program = replace(emit(lowered(PARTS)), source=source.replace(old, new))
+    a, b = PARTS.inputs(np.random.default_rng(0))
+    out = np.zeros(PARTS.sizes[:2], np.float32)
+    try:
+        run_program(program, [a, b, out])
+    except EmulatorError:
+        return
+    assert PARTS.wrong(a, b, out) is not None
+
+
+def tile_of(func: te.LoweredFunc) -> BufferLoad:
+    """Where a warp reads the tile of B."""
+    return next(s.row for s in stmts_of(func.body) if isinstance(s, WarpLoad) and s.row.buffer.name == "B.shared")
+
+
+def test_a_tile_that_others_read_or_that_stays_is_not_cut() -> None:
+    func = lowered(PARTS)
+    sums = next(s.d.buffer for s in stmts_of(func.body) if isinstance(s, WarpMultiply))
+    more = Store(sums, as_expr(0), tile_of(func).buffer[0])
+    with pytest.raises(EmitError, match="must be read once, by the product of its parts"):
+        emit(replace(func, body=around_steps(func.body, lambda steps: seq(steps, Barrier(), more))))
+    again = around_steps(func.body, lambda steps: For(Var("again"), 2, ForKind.SERIAL, seq(steps, Barrier())))
+    with pytest.raises(EmitError, match="must be fetched anew before it is cut again"):
+        emit(replace(func, body=again))
+
+
+def test_only_emitters_cut_tiles() -> None:
+    func = lowered(PARTS)
+    tile = tile_of(func)
+    with pytest.raises(UnsafeError, match="is for emitters alone"):
+        emit(replace(func, body=around_steps(func.body, lambda steps: seq(Cut(PARTS.op, tile, tile, 2048), steps))))
+
+
 @pytest.mark.parametrize(
     "name, where",
     [("half", "_tiles(C_local + 0, A_shared"), ("half, two groups", "_tiles(C_local + 0, A_shared"),
      ("half, terms in rows", "_turned(C_local + 0, A_shared"), ("int8", "_tiles(C_local + 0, A_shared"),
      ("half, two tiles of rows a warp", "(C_local + 0, A_shared_local_steps"),
      ("half, rows that ldmatrix does not load", "(C_local + 0, A_shared_local_steps"),
-     ("tf32", "(C_local + 0, A_shared_local_steps")],
+     ("tf32", "(C_local + 0, A_shared_local_steps"), ("tf32x3", "(C_local_turn + 0, A_shared_local_steps")],
 )  # fmt: skip
 def test_where_the_rows_are_read(name: str, where: str) -> None:
     """From shared memory where they lie as descriptors can say, else from registers."""

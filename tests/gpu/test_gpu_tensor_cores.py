@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from tests.ansor.test_floats_in_parts import errors, func_of, fused, product_of
+from tests.ansor.test_floats_in_parts import errors, func_of, fused, product_of, product_of_groups
 from tests.mma_schedules import GROUPS, PROGRAMS
 
 pytestmark = pytest.mark.gpu
@@ -30,16 +30,17 @@ def test_products(name: str) -> None:
         assert program.wrong(a, b, out, GUARD) is None
 
 
-@pytest.mark.parametrize("k", [32, 256, 4096])
-def test_floats_in_parts_are_as_exact_as_float32(k: int) -> None:
+@pytest.mark.parametrize("groups, k", [(False, 32), (False, 256), (False, 4096), (True, 64), (True, 4096)])
+def test_floats_in_parts_are_as_exact_as_float32(groups: bool, k: int) -> None:
     """Whatever the tensor cores cut off; what is infinite or NaN in float32 is so."""
-    program = product_of(k)
-    a, b = program.inputs(np.random.default_rng(k))
-    module, out = CudaModule(func_of(program), open_device().arch), np.full((32, 32), 99, "float32")
-    module(a, b, out)
+    program = product_of_groups(k) if groups else product_of(k)
+    given = program.inputs(np.random.default_rng(k))
+    a, b = given[0], given[1].T if groups else given[1]
+    module, out = CudaModule(func_of(program), open_device().arch), np.full(program.sizes[:2], 99, "float32")
+    module(*given, out)
     assert (errors(out, a, b) <= 2 * errors(fused(a, b), a, b)).all()
     a[0, 3], a[1, 4], b[5, 7] = np.inf, np.nan, -np.inf
-    module(a, b, out)
+    module(*given, out)
     with np.errstate(all="ignore"):
         want = fused(a, b)
     special = ~np.isfinite(want)

@@ -43,7 +43,8 @@ warps do."""
 HOPPER = ("H100", "H200")
 """The models that multiply in groups of warps."""
 FEWEST_TERMS_OF_PARTS = 32
-"""Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds."""
+"""Of a sum of floats in parts (`Element.parts`): what they leave out is then little beside what float32 rounds.  Groups
+of warps add up all terms of a turn in the tensor core, so of them there must be two turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ def _roles(
         return None
     if op.warps > 1 and (extents[n] < FEWEST_COLUMNS_OF_GROUPS or extents[terms] < terms_of_groups(op)):
         return None
-    if op.element.parts > 1 and prod([extents[x] for x in sides.terms]) < FEWEST_TERMS_OF_PARTS:
+    fewest = FEWEST_TERMS_OF_PARTS if op.warps == 1 else 2 * terms_of_groups(op)
+    if op.element.parts > 1 and prod([extents[x] for x in sides.terms]) < fewest:
         return None
     a, b = [
         factor_of(p, read, side, terms, extents) or _reindexed(state, p, read.reader, side, terms)

@@ -176,8 +176,9 @@ def _points(product: Product, hardware: HardwareParams) -> Iterator[tuple[int, i
         sides, threads = (op.m * wm * tm * rows, op.n * wn * tn * columns), wm * wn * LANES
         terms = steps * op.k
         used = sum(s.nbytes(n, terms, op.element.nbytes) for s, n in zip(product.shared, sides, strict=True))
+        used += (_cut(op) - 1) * sides[1] * terms * op.element.nbytes
         tiles = tm * rows, tn * columns
-        registers = prod(tiles) * op.registers("d") + _factors(op, *tiles, steps) + OTHER_REGISTERS
+        registers = _cut(op) * prod(tiles) * op.registers("d") + _factors(op, *tiles, steps) + OTHER_REGISTERS
         fits = wm * wn <= MOST_WARPS and threads <= hardware.max_threads_per_block
         fits = fits and used <= hardware.max_shared_memory_per_block
         fits = fits and registers <= MOST_REGISTERS and threads * registers <= REGISTER_FILE
@@ -195,10 +196,16 @@ def _choices(product: Product) -> Iterator[tuple[tuple[int, int], tuple[int, int
     return pairs_of(groups, pairs_of(GROUP_ROW_TILES, GROUP_COLUMN_TILES), _steps(product))
 
 
+def _cut(op: Mma) -> int:
+    """The parts of B in shared memory, and sets of sums, those of a turn beside all, that groups of warps need: 2 for
+    floats in parts, else 1."""
+    return op.element.parts if op.warps > 1 else 1
+
+
 def _factors(op: Mma, rows: int, columns: int, steps: int) -> int:
     """Registers of a thread for fragments: of a step; of groups of warps, which only load A, of all steps of a turn."""
     if op.warps > 1:
-        return rows * op.registers("a") * steps
+        return op.element.parts * rows * op.registers("a") * steps
     return op.element.parts * (rows * op.registers("a") + columns * op.registers("b"))
 
 
