@@ -198,7 +198,7 @@ class KernelEmitter:
                 self.run(part)
             elif isinstance(part, WarpMultiply) and part.op.warps > 1:
                 self.line(warp_text(self, part))
-                product = part
+                product = None if part.goes_on else part
             else:
                 self.stmt(part)
         if product is not None:
@@ -254,6 +254,9 @@ class KernelEmitter:
         else:
             self.pragma(s)
             self.counted(s, lambda: self.stmt(s.body))
+        for part in s.body.stmts if isinstance(s.body, Seq) else ():
+            if isinstance(part, WarpMultiply) and part.goes_on:
+                self.line(wait_text(self, part))
 
     def replacing(self, env: dict[Var, Expr]) -> Callable[[Expr], Expr]:
         """What replaces variables by their values in an expression."""

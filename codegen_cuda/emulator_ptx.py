@@ -19,7 +19,7 @@ from .inline_ptx import Address, Assembly, Instruction, Operand, Vector, assembl
 _ONE = Digit(1, 0, 0)
 _BY_PTX = {op.ptx: op for op in MMA.values() if op.of_parts == op and op.warps == 1 and not op.chained}
 _OF_GROUPS = [op for op in MMA.values() if op.of_parts == op and op.warps > 1]
-_ORDER = re.compile(r"fence\.proxy\.async\.shared::cta|wgmma\.(fence|commit_group|wait_group)\.sync\.aligned")
+_ORDER = ("fence.proxy.async.shared::cta", "wgmma.fence.sync.aligned")
 _LOAD_BY_PTX = {form.ptx: form for form in LOADS}
 TURNED = 3
 """Options of a product before those that say whether the tiles of A and of B are turned."""
@@ -46,9 +46,14 @@ def _call(x: Instruction) -> str:
             return _multiply(_BY_PTX[name], d, a, b, c)
         case name, (Vector(d), Vector() | str() as a, str(tile), *options) if name.startswith("wgmma.mma_async."):
             turned = isinstance(a, str) and options[TURNED:] == ["1", "0"]
-            return _multiply_tile(name, d, a, tile, turned, added=options[0] == "1")
-        case name, _ if _ORDER.fullmatch(name):
+            product = _multiply_tile(name, d, a, tile, turned, added=options[0] == "1")
+            return f"emu_begin([=] {{ {product} }});" if isinstance(a, str) else product
+        case name, _ if name in _ORDER:
             return ""
+        case "wgmma.commit_group.sync.aligned", ():
+            return "emu_product_commit();"
+        case "wgmma.wait_group.sync.aligned", (str(count),):
+            return f"emu_product_wait({count});"
         case name, (Vector(d), Address(row)) if name in _LOAD_BY_PTX:
             return _load(_LOAD_BY_PTX[name], d, row)
         case name, (Address(to), Address(source), str(size), *rest) if _COPY.fullmatch(name) and len(rest) < 2:

@@ -23,7 +23,7 @@ from te_lite.stmt import Buffer, Cut, WarpLoad, WarpMultiply
 from .indices import by_lane
 from .parts_text import cut_float, tile_helpers, tile_name
 from .text import TYPES, CudaText, registers
-from .wgmma_text import GroupText
+from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
 
 
 class Writer(Protocol):
@@ -130,7 +130,10 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
         if s.op.warps > 1:
             group = _group(s)
             writer.text.helpers.update(group.helpers())
-            return f"{group.name}({', '.join([place(e) for e in (s.d, s.a, s.b, s.rest) if e is not None])});"
+            begun = f"{group.name}({', '.join([place(e) for e in (s.d, s.a, s.b, s.rest) if e is not None])});"
+            if s.goes_on:
+                writer.text.helpers["wgmma_wait_for_last"] = WAIT_FOR_LAST_HELPER
+            return f"{begun} {WAIT_FOR_LAST}" if s.goes_on else begun
         writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)

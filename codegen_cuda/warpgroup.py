@@ -11,8 +11,10 @@ too, where each warp of a group has the 16 rows behind those of the last one, an
 halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its fragments are loaded.  Floats in parts
 are cut first, and their sums of a turn added to others (`parts_of_tiles.py`).
 
-The kernel waits for its products before the barrier of the next turn.  Where that fetches a tile that is not the next
-one, it does so while the products of LEAST_WAITED columns and more go on (`fetched_behind`): the instructions that
+With four tiles and more of both factors a product goes on over the barrier of the next turn (`_going_on`): that turn
+begins its own, waits for the last one, and fetches into the tile which that one has read; so a tile less is ahead.
+Elsewhere a kernel waits for its products before the barrier.  Where that fetches a tile that is not the next one, it
+does so while the products of LEAST_WAITED columns and more go on (`_fetched_behind`): the instructions that
 fetch take as long as such products.  On an H200, microseconds, with A from registers and the fetch first; with the
 fetch behind; with A from shared memory, too; cuBLAS:
 
@@ -32,7 +34,7 @@ from dataclasses import dataclass, replace
 
 from te_lite.c_text import BYTES
 from te_lite.errors import require
-from te_lite.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, index_xor, same
+from te_lite.expr import BufferLoad, Call, Const, Expr, Var, as_expr, binary, compare, index_xor, same
 from te_lite.fragment import LANES
 from te_lite.mma import F32, GROUP_ROW_BYTES, WARPS, MatrixLoad, Mma
 from te_lite.perfect_nest import IN_TURN, perfect_nest
@@ -51,6 +53,7 @@ from te_lite.stmt import (
     allocated,
     bodies,
     flattened,
+    map_exprs,
     seq,
     stmts_of,
     stored_in,
@@ -73,6 +76,8 @@ PAIR = MatrixLoad(4)
 MOST_COLUMNS = 256
 LEAST_WAITED = 128
 """Columns of products that last as long as the instructions that fetch a tile."""
+LEAST_LEFT = 2
+"""Tiles beyond the next one, with which a product may go on over the barrier of a turn."""
 
 
 def emitted_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
@@ -107,8 +112,9 @@ def _in_groups(nest: KernelNest) -> KernelNest:
     law = f"a block must have {LANES} threads in x, and warps in y in groups of {WARPS}"
     require((lanes, warps % WARPS, others) == (LANES, 0, 1), EmitError, "wgmma", law, block=nest.block)
     threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
-    rewritten = _rewritten(nest.body, nest, threads, nest.ranges())
-    made = replace(nest, body=_fetched_behind(rewritten))
+    ranges = nest.ranges()
+    rewritten = _rewritten(nest.body, nest, threads, ranges)
+    made = replace(nest, body=_fetched_behind(_going_on(rewritten, ranges)))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"
     require(not [s for s in left if s.op.warps > 1], EmitError, "wgmma", law)
@@ -134,6 +140,22 @@ def _rewritten(s: Stmt, nest: KernelNest, threads: set[Var], ranges: Simplifier)
             )
             return found.stmt()
     return with_bodies(s, tuple([_rewritten(b, nest, threads, ranges) for b in bodies(s)]))
+
+
+def _going_on(s: Stmt, ranges: Simplifier) -> Stmt:
+    """A body whose turns, with four tiles or more and both factors in them, begin a product while the last one goes on.
+
+    What a turn would fetch is fetched by the next one, into the tile of the product that it waits for.
+    """
+    match s:
+        case For(body=Seq(stmts=(Barrier(publishes=True) as barrier, If() as fetch, WarpMultiply() as product))) if (
+            barrier.left >= LEAST_LEFT and is_fetch(fetch) and product.a.buffer.storage == "shared"
+        ):
+            last = binary("-", s.var, 1)
+            late = map_exprs(fetch, lambda e: ranges.simplify(substitute(e, {s.var: last})))
+            turn = (replace(barrier, left=barrier.left - 1), replace(product, goes_on=True))
+            return replace(s, body=seq(*turn, If(compare(">", s.var, 0), late)))
+    return with_bodies(s, tuple([_going_on(b, ranges) for b in bodies(s)]))
 
 
 def _fetched_behind(s: Stmt) -> Stmt:

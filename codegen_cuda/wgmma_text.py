@@ -28,6 +28,12 @@ FENCE_HELPER = """\
 static __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }"""
+WAIT_FOR_LAST = "wgmma_wait_for_last();"
+WAIT_FOR_LAST_HELPER = """\
+// The products of the last turn are through; those of this one go on.
+static __device__ __forceinline__ void wgmma_wait_for_last() {
+  asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}"""
 _HEAD = "static __device__ __forceinline__ void"
 _DESCRIPTOR = """\
 // A tile in rows of 128 bytes, swizzled, as tensor cores find it.

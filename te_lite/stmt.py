@@ -132,7 +132,8 @@ class WarpMultiply:
     Each operand is the first of the elements that the thread holds of a tile, which are neighbours in a local buffer,
     in the order of the fragment; `d` is added to.  Emitters also write products of groups of warps that read tiles in
     shared memory, whose first elements `b`, and perhaps `a`, then are; the rows of `a` may be `turned`: a row of memory
-    for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.
+    for each term.  Of floats in parts `b` is the tile of big ones, `rest` that of small ones, and `d` is stored to.  One
+    that `goes_on` is waited for in the next turn of the loop around it, the last one behind it.
     """
 
     op: Mma
@@ -141,6 +142,7 @@ class WarpMultiply:
     b: BufferLoad
     turned: bool = False
     rest: BufferLoad | None = None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,7 +309,7 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
         case WarpMultiply(d=d, a=a, b=b, rest=rest):
             x, y, z, w = _place(f(d)), _place(f(a)), _place(f(b)), None if rest is None else _place(f(rest))
             kept = x is d and y is a and z is b and w is rest
-            return s if kept else WarpMultiply(s.op, x, y, z, s.turned, w)
+            return s if kept else replace(s, d=x, a=y, b=z, rest=w)
         case WarpLoad(form=form, to=to, row=row):
             return WarpLoad(form, _place(f(to)), _place(f(row)))
         case Cut(tile=tile, rest=rest):

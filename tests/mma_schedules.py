@@ -213,6 +213,8 @@ GROUPS = {
     "half, a tile that waits": replace(_HALF, tiles=1),
     "half, terms in rows": replace(_HALF, across=True),
     "half, many columns": replace(_HALF, sizes=(64, 128, 256), block=(64, 128, 64), warp=(16, 128)),
+    "half, four tiles": replace(_HALF, sizes=(64, 64, 400), tiles=4),
+    "half, four tiles, two groups": replace(_HALF, sizes=(128, 48, 330), block=(128, 48, 64), warp=(16, 48), tiles=4),
     "half, two groups": replace(_HALF, sizes=(128, 96, 100), block=(128, 48, 64), warp=(16, 48)),
     "half, beyond the edge": replace(_HALF, sizes=(75, 90, 90)),
     "half, rows that ldmatrix does not load": replace(_HALF, matrices="b"),

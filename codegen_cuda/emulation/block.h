@@ -29,6 +29,15 @@ struct Copy {  // on its way to shared memory
 inline Fiber fibers[1024];
 inline std::vector<Copy> copies[1024];  // that a thread has not waited for
 inline unsigned groups[1024];           // that a thread has committed
+
+// A product of a group of warps that was begun: what `run` does with `data` when its group is waited for.
+struct Product {
+  void (*run)(void *);
+  unsigned group;
+  alignas(16) char data[128];
+};
+inline std::vector<Product> products[1024];  // that a thread has not waited for
+inline unsigned product_groups[1024];        // that a thread has committed
 inline char *stacks;
 inline jmp_buf scheduler;
 inline void (*entry)(void **);
@@ -183,7 +192,7 @@ inline void run_block() {
   block_start = ++now;
   memset(warp_time, 0, sizeof warp_time);
   for (const Region &r : shared_arrays) memset((void *)r.start, 0xff, r.bytes);  // NaN in every float type
-  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY, copies[t].clear(), groups[t] = 0;
+  for (unsigned t = 0; t < threads; ++t) fibers[t].state = READY, copies[t].clear(), groups[t] = 0, products[t].clear(), product_groups[t] = 0;
   do {
     for (bool moved = true; moved;) {
       moved = false;

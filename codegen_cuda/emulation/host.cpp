@@ -78,6 +78,24 @@ void emu_copy_wait(unsigned left, int checked) {  // for all groups but the last
   mine.erase(mine.begin(), c);
 }
 
+void emu_product_begin(void (*run)(void *), const void *data, size_t bytes) {
+  Product product{run, product_groups[here.thread], {}};
+  memcpy(product.data, data, bytes);
+  products[here.thread].push_back(product);
+}
+
+void emu_product_commit() { ++product_groups[here.thread]; }
+
+void emu_product_wait(unsigned left) {  // tensor cores read shared memory as late as they may
+  std::vector<Product> &mine = products[here.thread];
+  size_t count = 0;
+  for (; count < mine.size() && mine[count].group + left < product_groups[here.thread]; ++count) {
+    Product product = mine[count];  // on the stack of the thread, whose own accesses are not watched
+    product.run(product.data);
+  }
+  mine.erase(mine.begin(), mine.begin() + count);
+}
+
 void __tsan_init() {}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}

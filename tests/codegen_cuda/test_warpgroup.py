@@ -205,6 +205,29 @@ def test_tiles_of_later_turns_are_fetched_while_products_of_many_columns_go_on()
     assert " ".join(order(HALF)).startswith(first)
 
 
+@emulated
+@pytest.mark.parametrize(
+    "old, new, found",
+    [("wgmma_wait_for_last();", "", "race"), ("if (k_0 > 0)", "if (true)", "race"),
+     ("  wgmma_wait_32_f32(C_local + 0);", "", "wrong"), ("wait_all_but<1>", "wait_all_but<2>", "asynchronous copy")],
+)  # fmt: skip
+def test_a_product_that_goes_on_is_waited_for_in_time(old: str, new: str, found: str) -> None:
+    """With four tiles it goes on over the barrier of the next turn; the tile that it reads is left alone so long."""
+    of = GROUPS["half, four tiles"]
+    program = emit(lowered(of))
+    start = program.source.index('extern "C"')
+    assert program.source[start:].count(old) == 1
+    a, b = of.inputs(np.random.default_rng(0))
+    out = np.full(of.sizes[:2], 77, np.float32)
+    spoilt = replace(program, source=program.source[:start] + program.source[start:].replace(old, new))
+    try:
+        run_program(spoilt, [a, b, out])
+    except EmulatorError as error:
+        assert found in str(error)
+        return
+    assert of.wrong(a, b, out) is not None and found != "asynchronous copy"
+
+
 def test_what_was_copied_is_made_visible_to_the_tensor_cores_before_each_barrier() -> None:
     source = emit(lowered(HALF)).source
     body = source[source.index('extern "C"') :]
