@@ -355,17 +355,15 @@ def _kernel(
     body = with_operands_ahead(with_lane_digits(with_barriers(nest), ranges), ranges, prod(nest.block))
     body, tiles = in_outer_product_order(body)
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
-    written, used = nest.written(), nest.written() | nest.read()
-    body = with_vector_writes(body)
-    body = with_reads_first(body, frozenset(written)) if waits else body
+    written, used = frozenset(nest.written()), nest.written() | nest.read()
+    body = with_reads_first(with_vector_writes(body), written) if waits else with_vector_writes(body)
     emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]
     shared, dynamic = emitter.declare()
-    emitter.stmt(emitter.nest.body)
+    emitter.stmt(body)
     kernel = CudaKernel(name, nest.grid, nest.block, arguments, shared, dynamic)
-    bounds = launch_bounds(nest, kernel.threads)
-    head = f'extern "C" __global__ void __launch_bounds__({bounds}) '
+    head = f'extern "C" __global__ void __launch_bounds__({launch_bounds(nest, kernel.threads)}) '
     if waits:
         pointers = [emitter.buffer(buffers[k]) for k in arguments]
         helpers = {**emitter.text.helpers, "fetch_ahead": HELPER}
@@ -390,9 +388,7 @@ def emit(func: LoweredFunc, comment: str = "", waits: bool = False) -> CudaProgr
     """
     verify(func)
     nests, scratch = emitted_nests(func)
-    names = Names()
-    base = names.fresh(func.name)
-    buffers = (*func.args, *scratch)
+    base, buffers = (names := Names()).fresh(func.name), (*func.args, *scratch)
     built = [_kernel(nest, names.fresh(f"{base}_kernel{k}"), buffers, waits) for k, nest in enumerate(nests)]
     kernels, texts = tuple([kernel for kernel, _, _ in built]), [text for _, text, _ in built]
     helpers = {name: text for _, _, more in built for name, text in more.items()}
