@@ -9,6 +9,8 @@ import gc
 import importlib
 import os
 from collections import Counter
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,23 @@ OF_THE_COMPILER = ("te_lite", "codegen_c", "codegen_cuda", "arithmetic")
 def verify_after_every_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.path.parent.name in OF_THE_COMPILER and "unverified" not in request.keywords:
         monkeypatch.setattr(lowering, "PASSES", tuple(verified(p) for p in lowering.PASSES))
+
+
+UNSTEADY = "PYTEST_CURRENT_TEST"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call() -> Generator[None, Any, Any]:
+    """The environment is that of the test before, so its workers come from the process that the others came from."""
+    os.environ.pop(UNSTEADY, None)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup() -> Generator[None, Any, Any]:
+    """As for tests."""
+    os.environ.pop(UNSTEADY, None)
+    return (yield)
 
 
 LONGEST = {"whole_way", "test_cluster", "test_tutorial_network", "test_token", "test_installed", "test_examples"}

@@ -6,7 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansor.measure.workers import FreshProcesses, Worker, Workshop
+from ansor.measure.fresh_processes import FreshProcesses
+from ansor.measure.workers import Worker, Workshop
 from te_lite.errors import require
 
 from ..core.errors import MeasureError

@@ -10,6 +10,8 @@ from typing import Any
 
 MAX_MESSAGE = 1 << 28
 _HEAD = struct.Struct(">I")
+NUMBER = struct.Struct(">i")
+"""How the number of a process, and its exit code, are told on a socket of their own."""
 
 
 class ChannelClosed(Exception):

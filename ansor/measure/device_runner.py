@@ -30,8 +30,9 @@ from ..core.measure_values import (
     failed,
 )
 from ..core.task import SearchTask
+from .fresh_processes import FreshProcesses
 from .payload import task_payload
-from .workers import FreshProcesses, Reply, Worker, Workshop
+from .workers import Reply, Worker, Workshop
 
 INPUT_SEED = 20201019
 ROUNDS = 5

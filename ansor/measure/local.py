@@ -32,8 +32,9 @@ from ..core.task import SearchTask
 from .device_runner import DeviceRunner, outcome
 from .device_runners import DeviceRunners
 from .devices import choose_devices, wanted_devices
+from .fresh_processes import FreshProcesses
 from .payload import task_payload
-from .workers import FreshProcesses, Reply, WorkerPool, Workshop
+from .workers import Reply, WorkerPool, Workshop
 
 PREPARE_TIMEOUT = 600.0
 logger = logging.getLogger("ansor")

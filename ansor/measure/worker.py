@@ -1,4 +1,4 @@
-"""The worker process: answers build and run jobs one after the other, until its channel closes.
+"""A worker: answers build and run jobs one after the other, until its channel closes.
 
 It knows nothing of the search: a job carries the computation and the steps as JSON and the name of the backend
 module.  A stage that fails answers with the error number of that stage.
@@ -10,11 +10,10 @@ import fcntl
 import os
 import signal
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path
 
-from .channel import ChannelClosed, receive, send
+from .channel import receive, send
 from .jobs import JobFailure, Workbench
 
 
@@ -55,17 +54,3 @@ def _die_with_the_parent(sock: socket.socket, on: bool) -> None:
         fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(sock, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(sock, fcntl.F_SETFL, flags | os.O_ASYNC if on else flags & ~os.O_ASYNC)
-
-
-def main() -> None:
-    """`python -m ansor.measure.worker FD`: serve the socket that was inherited as file descriptor FD."""
-    with socket.socket(fileno=int(sys.argv[1])) as sock:
-        os.set_inheritable(sock.fileno(), False)
-        try:
-            serve(sock)
-        except ChannelClosed:
-            return
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """Worker processes that can be killed: one job in flight each, the time limit enforced from outside.
 
-A worker is a process in a session of its own: a fresh Python process (`FreshProcesses`), or a fork of this one
-(forks.py).  It may hang with the interpreter lock held, crash, exit or be stopped: the parent waits for the answer no
-longer than the limit, kills the whole process group and starts another.
+A worker is a process in a session of its own: one that knows nothing of this process (fresh_processes.py), or a fork
+of this one (forks.py).  It may hang with the interpreter lock held, crash, exit or be stopped: the parent waits for the
+answer no longer than the limit, kills the whole process group and starts another.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -118,26 +117,6 @@ class Workshop:
         self._folder.cleanup()
 
 
-class FreshProcesses:
-    """Starts `python -m ansor.measure.worker`, which knows nothing of this process; its files are in the workshop."""
-
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
-
-    def __call__(self) -> Child:
-        ours, theirs = socket.socketpair()
-        scratch = self._workshop.new("worker_")
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path), "TMPDIR": str(scratch)}
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "ansor.measure.worker", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                pass_fds=[theirs.fileno()], start_new_session=True, env=env,
-            )  # fmt: skip
-        assert process.stderr is not None
-        return Child(process, ours, LastWords(process.stderr), scratch)
-
-
 class Worker:
     """One worker process, started at the first call and again after each crash or timeout.
 
@@ -172,7 +151,7 @@ class Worker:
         try:
             receive(child.socket, time.monotonic() + START_TIMEOUT)
         except (ChannelClosed, TimeoutError) as error:
-            message = _last_words(child)
+            message = last_words(child)
             self.kill()
             raise MeasureError(f"worker: the process does not start: {message}") from error
         except BaseException:
@@ -199,7 +178,7 @@ class Worker:
         except TimeoutError:
             return self._failed(start, stage, "timeout", f"no answer within {limits[stage]:g} s")
         except ChannelClosed:
-            return self._failed(start, stage, "died", _last_words(child))
+            return self._failed(start, stage, "died", last_words(child))
         except BaseException:
             self.kill()
             raise
@@ -226,7 +205,7 @@ class Worker:
             shutil.rmtree(child.scratch, ignore_errors=True)
 
 
-def _last_words(child: Child) -> str:
+def last_words(child: Child) -> str:
     """How a process ended, and the last line it wrote to its error stream."""
     with suppress(subprocess.TimeoutExpired):
         child.process.wait(1.0)

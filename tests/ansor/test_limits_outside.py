@@ -89,7 +89,7 @@ def test_a_compiler_that_does_not_answer_is_refused_in_a_sentence(text, tmp_path
 
 SPAM = """
 import os, sys
-from ansor.measure import worker
+from ansor.measure import worker_server
 from ansor.measure.jobs import Workbench
 def do(self, job):
     for _ in range(300):
@@ -99,19 +99,21 @@ def do(self, job):
         os._exit(5)
     return {"error_no": 0}
 Workbench.do = do
-worker.main()
+worker_server.main()
 """
 
 
 def test_an_error_stream_costs_no_disk_and_keeps_its_last_words(tmp_path, monkeypatch):
-    from ansor.measure import workers
+    from ansor.measure import fresh_processes, workers
 
     start = subprocess.Popen
+    monkeypatch.setenv("SPAM", "a server of its own")
     monkeypatch.setattr(
-        workers.subprocess, "Popen", lambda words, **options: start([words[0], "-c", SPAM, words[-1]], **options)
-    )
+        fresh_processes.subprocess, "Popen",
+        lambda words, **options: start([words[0], "-c", SPAM, words[-1]], **options),
+    )  # fmt: skip
     workshop = workers.Workshop()
-    worker = workers.Worker(workers.FreshProcesses(workshop))
+    worker = workers.Worker(fresh_processes.FreshProcesses(workshop))
     try:
         assert worker.call({"op": "spam"}, 20.0).data == {"error_no": 0}
         written = sum(f.stat().st_size for f in workshop.path.rglob("*") if f.is_file())

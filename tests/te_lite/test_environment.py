@@ -14,7 +14,8 @@ from te_lite.errors import TeError
 ROOT = Path(__file__).parent.parent.parent
 # what hands an environment to other processes, or sets what a foreign library reads when it is loaded
 WRITERS = {
-    "ansor/measure/workers.py",
+    "ansor/measure/fresh_processes.py",
+    "ansor/measure/worker_server.py",
     "ansor/cluster/engine.py",
     "ansor/cluster/host.py",
     "ansor/cluster/keeper.py",

@@ -1,0 +1,64 @@
+"""Workers are forked from a process that was started in their surroundings, and need it no more once they run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import Any
+
+import pytest
+
+from ansor.core.errors import MeasureError
+from ansor.measure import fresh_processes
+from ansor.measure.fresh_processes import FreshProcesses, WorkerServer
+from ansor.measure.workers import Worker, Workshop
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """The processes that are started from now on."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def counted(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*args, **options))
+        return started[-1]
+
+    start = subprocess.Popen
+    monkeypatch.setattr(fresh_processes.subprocess, "Popen", counted)
+    return started
+
+
+def answers(worker: Worker) -> bool:
+    return "unknown job" in worker.call({"op": "nothing"}, 20.0).data["message"]
+
+
+def test_workers_share_a_server_until_it_dies(
+    servers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop = Workshop()
+    workers = [Worker(FreshProcesses(workshop)) for _ in range(3)]
+    try:
+        monkeypatch.setenv("SURROUNDINGS", "a server of its own")
+        assert answers(workers[0]) and answers(workers[1]) and len(servers) == 1
+        assert len({workers[0].pid, workers[1].pid, servers[0].pid}) == 3
+        assert os.getsid(workers[0].pid or 0) == workers[0].pid != os.getsid(servers[0].pid)
+        servers[0].send_signal(signal.SIGKILL)
+        servers[0].wait()
+        first = workers[0].pid
+        assert answers(workers[2]) and len(servers) == 2
+        assert answers(workers[0]) and workers[0].pid == first
+        os.kill(workers[0].pid or 0, signal.SIGSTOP)
+        assert workers[0].call({"op": "nothing"}, 0.1).failure == "timeout"
+        assert answers(workers[0]) and len(servers) == 2
+    finally:
+        for worker in workers:
+            worker.kill()
+        workshop.close()
+
+
+def test_a_server_that_does_not_start_says_why() -> None:
+    surroundings = fresh_processes._surroundings()
+    environment = {**dict(surroundings.environment), "PYTHONPATH": "", "PYTHONHOME": "/nowhere"}
+    with pytest.raises(MeasureError, match="worker: the process does not start: the worker died"):
+        WorkerServer(fresh_processes.Surroundings(os.getpid(), "", tuple(environment.items())))
