@@ -35,7 +35,7 @@ from benchmarks import report
 from relay_lite.testing.by_name import NETWORKS, get_workload
 from te_lite.lower import unverified
 from te_lite.state import State
-from te_lite.step import to_json
+from te_lite.step_json import to_json
 from te_lite.tensor import Tensor
 from te_lite.verify import Proven, verdict
 from tests.conv_layer import conv2d_layer

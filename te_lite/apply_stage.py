@@ -10,6 +10,7 @@ from functools import lru_cache
 from .carried import postponed
 from .derive import (
     REMEMBERED,
+    axes_in_order,
     cache_name,
     cache_read_op,
     cache_write_ops,
@@ -181,9 +182,13 @@ def apply_reindex(state: State, step: Reindex) -> State:
     reads = step.reader in state.access.read_by[step.stage]
     require(reads, ScheduleError, subject, "the reader must read it", reader=reader.op.name)
     law = "it must be read in one way alone, at axes of its reader, and without a condition"
-    require(plain_read(reader.compute, source.output()) is not None, ScheduleError, subject, law, reader=reader.op.name)
+    read = plain_read(reader.compute, source.output())
+    require(read is not None, ScheduleError, subject, law, reader=reader.op.name)
+    axes = len(axes_in_order(read)) if read is not None else 0
+    ok = step.tile == () or (len(step.tile) == 2 and step.tile[0] < axes and step.tile[1] > 0)
+    require(ok, ScheduleError, subject, f"a tile is one of {axes} axes and its length", tile=step.tile)
     name = cache_name(source.name, step.scope, [op.name for op in state.ops])
-    copy, new = reindex_ops(reader.compute, source.output(), step.scope, name)
+    copy, new = reindex_ops(reader.compute, source.output(), step.scope, name, step.tile)
     return _insert(state.with_stage(step.reader, replace(reader, op=new)), step.stage + 1, fresh_stage(copy))
 
 

@@ -11,7 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from .expr import INDEX, Call, Expr, IterVar, Load, Reduce, Select, Var, as_expr, if_then_else, logical_and, same
+from .expr import (
+    INDEX,
+    Call,
+    Expr,
+    IterVar,
+    Load,
+    Reduce,
+    Select,
+    Var,
+    as_expr,
+    const,
+    if_then_else,
+    logical_and,
+    same,
+)
 from .tensor import ComputeOp, Tensor
 from .visit import substitute, transform, walk
 
@@ -74,16 +88,30 @@ def axes_in_order(read: Load) -> tuple[IterVar, ...]:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def reindex_ops(op: ComputeOp, source: Tensor, scope: str, name: str) -> tuple[ComputeOp, ComputeOp]:
-    """`(copy, reader)`: what `op` reads of `source` (`plain_read`), with the axes of that read, and `op` reading it."""
+def reindex_ops(
+    op: ComputeOp, source: Tensor, scope: str, name: str, tile: tuple[int, ...] = ()
+) -> tuple[ComputeOp, ComputeOp]:
+    """`(copy, reader)`: what `op` reads of `source` (`plain_read`), with the axes of that read, and `op` reading it.
+
+    With `tile`, axis and length, that axis counts tiles, whose inside is the last axis; zeros fill the last tile.
+    """
     read = plain_read(op, source)
     assert read is not None
     axes = axes_in_order(read)
-    own = tuple([IterVar(f"ax{k}", INDEX, v.extent, "spatial") for k, v in enumerate(axes)])
-    renamed: dict[Var, Expr] = dict(zip(axes, own, strict=True))
-    body = Load(source, tuple([substitute(index, renamed) for index in read.indices]))
-    copy = ComputeOp(name, own, (body,), ("RIX", op.key, source.op.key, name), scope=scope)
-    new = Load(copy.output(), axes)
+    lengths, indices = [v.length for v in axes], list[Expr](axes)
+    if tile:
+        cut, length = tile
+        lengths[cut], indices[cut] = -(-axes[cut].length // length), axes[cut] // length
+        lengths, indices = [*lengths, length], [*indices, axes[cut] % length]
+    own = tuple([IterVar(f"ax{k}", INDEX, n, "spatial") for k, n in enumerate(lengths)])
+    renamed: dict[Var, Expr] = dict(zip(axes, own, strict=False))
+    if tile:
+        renamed[axes[cut]] = own[cut] * length + own[-1]
+    body: Expr = Load(source, tuple([substitute(index, renamed) for index in read.indices]))
+    if tile and axes[cut].length % length:
+        body = if_then_else(renamed[axes[cut]] < axes[cut].length, body, const(0, source.dtype))
+    copy = ComputeOp(name, own, (body,), ("RIX", op.key, source.op.key, name, *tile), scope=scope)
+    new = Load(copy.output(), tuple(indices))
 
     def swap(e: Expr) -> Expr | None:
         return new if isinstance(e, Load) and e.tensor == source else None

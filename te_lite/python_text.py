@@ -231,7 +231,8 @@ class _Printer:
             case CacheRead():
                 self._copy(step.stage, f's.cache_read({old}, "{step.scope}", [{self._named(before, step.readers)}])')
             case Reindex():
-                self._copy(step.stage, f's.reindex({old}, "{step.scope}", {self._named(before, [step.reader])})')
+                tile = f", {step.tile}" if step.tile else ""
+                self._copy(step.stage, f's.reindex({old}, "{step.scope}", {self._named(before, [step.reader])}{tile})')
             case CacheWrite():
                 self._cache_write(step, old)
             case RFactor():

@@ -109,13 +109,14 @@ class Schedule(Primitives, written="s"):
             self.apply(SetScope(k + 1, scope))
         return self.state.stages[k + 1].op.output()
 
-    def reindex(self, tensor: Tensor, scope: str, reader: Tensor | Operation) -> Tensor:
+    def reindex(self, tensor: Tensor, scope: str, reader: Tensor | Operation, tile: tuple[int, ...] = ()) -> Tensor:
         """Read `tensor` through a copy in `scope` that has the axes of the reader; returns the copy.
 
-        Where the reader reads `a[2 * i + r, k]` it reads `copy[i, r, k]` then.  It must do so in one way alone.
+        Where the reader reads `a[2 * i + r, k]` it reads `copy[i, r, k]` then, and with `tile` (0, 6), axis and length,
+        `copy[i // 6, r, k, i % 6]`.  It must do so in one way alone.
         """
         k = self.stage_id(tensor)
-        self.apply(Reindex(k, scope, self.stage_id(reader)))
+        self.apply(Reindex(k, scope, self.stage_id(reader), tile))
         return self.state.stages[k + 1].op.output()
 
     def cache_write(self, tensor: Any, scope: str) -> Any:

@@ -11,15 +11,10 @@ per candidate program, or None: a hole that is not decided yet.
 
 from __future__ import annotations
 
-from ast import literal_eval
-from dataclasses import dataclass, field, fields
-from functools import lru_cache
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
-
-from .errors import RecordError, ScheduleError, require
-from .fragment_storage import ANY_SCOPE, SCOPES, is_scope
 
 Length = int | np.ndarray | None
 
@@ -44,7 +39,9 @@ class StepBase:
     @property
     def stages(self) -> tuple[int, ...]:
         """The stages that must be there: the one it works on, and the other one that it is about."""
-        return tuple([getattr(self, name) for name in ("stage", "target", "other", "total") if hasattr(self, name)])
+        return tuple(
+            [getattr(self, name) for name in ("stage", "target", "other", "total", "reader") if hasattr(self, name)]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,16 +196,13 @@ class CacheRead(StepBase):
 
 @dataclass(frozen=True, slots=True)
 class Reindex(StepBase):
-    """A stage in `scope` of what `reader` reads of `stage`, with the axes of its read; a letter of our own."""
+    """A stage of what `reader` reads of `stage`, with the axes of its read (ours); `tile`: one of them, a length."""
 
     tag: ClassVar[str] = "RIX"
     stage: int
     scope: str
     reader: int
-
-    @property
-    def stages(self) -> tuple[int, ...]:
-        return (self.stage, self.reader)
+    tile: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,89 +306,3 @@ Step = (
 )
 NewStage = CacheRead | Reindex | CacheWrite | RFactor | JoinReductions | PostponeDivision
 STEP_KINDS: dict[str, type[Step]] = {kind.tag: kind for kind in Step.__args__}
-
-
-def to_json(step: Step) -> list[Any]:
-    """The JSON list of a step.  Raises ScheduleError for a step that still has holes or lanes."""
-    concrete = all(isinstance(x, int) for x in step.lengths)
-    require(concrete, ScheduleError, step.tag, "only decided lengths can be recorded", lengths=step.lengths)
-    return [step.tag, *[_as_json(f.name, getattr(step, f.name)) for f in fields(step)]]
-
-
-def _as_json(name: str, value: Any) -> Any:
-    match name:
-        case "annotation":
-            return ANNOTATIONS.index(value)
-        case "inner_to_outer" | "factor":
-            return int(value)
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _integer(value: Any, where: str, minimum: int = 0) -> int:
-    ok = isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 2**31
-    require(ok, RecordError, where, f"an integer of at least {minimum} is needed", got=value)
-    return int(value)
-
-
-def _integers(value: Any, where: str, minimum: int = 0) -> tuple[int, ...]:
-    require(isinstance(value, list) and len(value) <= 64, RecordError, where, "a list of integers is needed", got=value)
-    return tuple([_integer(v, where, minimum) for v in value])
-
-
-def from_json(data: Any) -> Step:
-    """Read one step.  Raises RecordError with the offending value when it is not one."""
-    return steps_from_json([data])[0]
-
-
-def steps_from_json(data: list[Any]) -> list[Step]:
-    """Read several steps.  Raises RecordError as `from_json` does."""
-    try:
-        return [*map(_known, map(repr, data))]
-    except RecursionError as error:
-        raise RecordError(f"step: {error}") from error
-    except (ValueError, SyntaxError):
-        return [*map(_step_of, data)]
-
-
-@lru_cache(maxsize=1 << 15)
-def _known(text: str) -> Step:
-    """Logs say the same few thousand steps again and again."""
-    return _step_of(literal_eval(text))
-
-
-def _step_of(data: Any) -> Step:
-    ok = isinstance(data, list) and len(data) >= 2 and isinstance(data[0], str)
-    require(ok, RecordError, "step", "a list that starts with a tag is needed", got=data)
-    law = f"unknown tag, known ones are {', '.join(STEP_KINDS)}"
-    require(data[0] in STEP_KINDS, RecordError, f"step {data[0]!r}", law)
-    kind = STEP_KINDS[data[0]]
-    names = [f.name for f in fields(kind)]
-    require(len(data) == len(names) + 1, RecordError, data[0], f"the fields are {', '.join(names)}", got=data)
-    return kind(**{name: _field(kind.tag, name, value) for name, value in zip(names, data[1:], strict=True)})
-
-
-def _field(tag: str, name: str, value: Any) -> Any:
-    where = f"step {tag}, field {name}"
-    match name:
-        case "annotation":
-            number = _integer(value, where)
-            require(0 < number < len(ANNOTATIONS), RecordError, where, "unknown annotation", got=number)
-            return ANNOTATIONS[number]
-        case "lengths" | "iters" | "order" | "sources" | "readers":
-            return _integers(value, where, minimum=int(name == "lengths"))
-        case "inner_to_outer" | "factor" if tag != "SA":
-            require(value in (0, 1), RecordError, where, "must be 0 or 1", got=value)
-            return bool(value)
-        case "scope":
-            ok = isinstance(value, str) and (is_scope(value) if tag == "SSC" else value in SCOPES)
-            law = ANY_SCOPE if tag == "SSC" else f"one of {', '.join(SCOPES)}"
-            require(ok, RecordError, where, f"must be {law}", got=value)
-            return value
-        case "text":
-            ok = isinstance(value, str) and len(value) <= 200
-            require(ok, RecordError, where, "a short text is needed", got=value)
-            return value
-        case "extent":
-            return 0 if value is None else _integer(value, where)
-        case _:
-            return _integer(value, where)

@@ -27,7 +27,7 @@ from te_lite.errors import UnsafeError
 from te_lite.lower import lower
 from te_lite.reference import random_inputs
 from te_lite.replay import replay
-from te_lite.step import steps_from_json
+from te_lite.step_json import steps_from_json
 
 from ..core.backend import Array, Backend, Device, Program
 from ..core.backends import load_backend

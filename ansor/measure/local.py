@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from te_lite.errors import TeError, require
-from te_lite.step import to_json
+from te_lite.step_json import to_json
 
 from ..core.backends import backend
 from ..core.checks import require_counts, require_not_negative, require_positive

@@ -34,9 +34,8 @@ from te_lite.step import (
     Step,
     StorageOrder,
     Swizzled,
-    steps_from_json,
-    to_json,
 )
+from te_lite.step_json import steps_from_json, to_json
 
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult, Prediction

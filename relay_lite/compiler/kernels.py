@@ -26,7 +26,7 @@ from ansor.core.network_plan import KernelCode
 from ansor.core.target import Target
 from ansor.layout.packing import PackedLayout
 from te_lite.dag_json import dag_to_json
-from te_lite.step import to_json
+from te_lite.step_json import to_json
 
 from ..ir.nodes import Function
 from ..runtime.assemble import GroupKernel

@@ -27,7 +27,8 @@ from te_lite.bounds import infer_bounds
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import ATTACHED, INLINED, ROOT, Stage, State
-from te_lite.step import FollowFusedSplit, Fuse, Pragma, Split, from_json, to_json
+from te_lite.step import FollowFusedSplit, Fuse, Pragma, Split
+from te_lite.step_json import from_json, to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.conv_layer import conv2d_layer

@@ -24,7 +24,8 @@ from te_lite.interp import run
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
 from te_lite.state import State
-from te_lite.step import ComputeAlong, PostponeDivision, from_json, to_json
+from te_lite.step import ComputeAlong, PostponeDivision
+from te_lite.step_json import from_json, to_json
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER
 from tests.oracle import poisoned
 

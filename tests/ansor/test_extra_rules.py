@@ -34,7 +34,8 @@ from te_lite.expr import Expr
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import ATTACHED, ROOT, State
-from te_lite.step import RFactor, Split, from_json, to_json
+from te_lite.step import Reindex, RFactor, Split
+from te_lite.step_json import from_json, to_json
 from te_lite.stmt import Alloc, Buffer, stmts_of
 from te_lite.topi import benchmarks
 from tests.ansor import sketch_cases
@@ -276,6 +277,7 @@ def test_programs_compute_the_workload(name: str, target: str, rule: str) -> Non
         for state in programs(sketch, target, 3):
             steps = json.loads(json.dumps([to_json(step) for step in state.steps]))
             ordered = {"STO"} if any(s.storage_order for s in sketch.stages) else set()
+            ordered |= {"RIX"} if any(isinstance(step, Reindex) for step in sketch.steps) else set()
             assert {step[0] for step in steps} - TVM_TAGS == own_tags(rule, target) | ordered
             assert replay(state.dag, map(from_json, steps)) == state
             found = oracle.mismatch(te.lower(state), run)

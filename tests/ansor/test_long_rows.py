@@ -20,7 +20,8 @@ from codegen_cuda import emit
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import ROOT, State
-from te_lite.step import JoinReductions, from_json, to_json
+from te_lite.step import JoinReductions
+from te_lite.step_json import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE
 from tests.ansor.test_row_rule import differs, emulated, inputs_of, program_of, special
 from tests.row_programs import ROW_CASES, RowCase, softmax

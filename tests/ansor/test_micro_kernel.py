@@ -10,11 +10,12 @@ import pytest
 import te_lite as te
 from ansor.core.hardware import HardwareParams
 from ansor.sketch.extra import extra_sketches
-from ansor.sketch.extra.micro_kernel import shapes
+from ansor.sketch.extra.micro_kernel import in_parts, shapes
 from ansor.space.decisions.splits import holes
 from te_lite import ComputeDAG, Tensor
 from te_lite.interp import run
 from te_lite.state import ATTACHED, ROOT
+from te_lite.step import Reindex
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.ansor.test_extra_rules import compiled, programs, rule_sketches
@@ -123,6 +124,30 @@ def test_tasks_are_equal_for_all_cores() -> None:
         state = ComputeDAG(matmul(n, n, n)).init_state
         for s in shapes(state, 2, HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)):
             assert least <= -(-n // (s.rows * s.blocks[0])) <= most
+
+
+def test_rows_are_packed_in_the_order_in_which_tiles_read_them() -> None:
+    """For parts of rows and columns that are the same for all cores, where packing both takes little of the time."""
+    dag = ComputeDAG(matmul(300, 320, 256))
+    hardware = HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)
+    sketches = extra_sketches(dag, "c", hardware, rules=["micro_kernel"])
+    packed = [s for s in sketches if any(isinstance(step, Reindex) for step in s.steps)]
+    assert len(packed) == len(sketches) - len(packed) == 3
+    copies = [next(s for s in sketch.stages if s.op.name == "A.local") for sketch in packed]
+    tiles = [s.op.shape[-1] for s in copies]
+    assert all(s.op.shape == (-(-300 // r), 256, r) for s, r in zip(copies, tiles, strict=True))
+    assert Oracle(dag, np.random.default_rng(3)).mismatch(te.lower(packed[0]), compiled) is None
+    for small in (matmul(30, 32, 25), benchmarks.conv2d(1, 14, 14, 256, 256, 3, 1, 1)):
+        found = extra_sketches(ComputeDAG(small), "c", hardware, rules=["micro_kernel"])
+        assert not any(isinstance(step, Reindex) for sketch in found for step in sketch.steps)
+    for cores in (2, 16):
+        large = ComputeDAG(matmul(2048, 2048, 2048)).init_state
+        many = HardwareParams(cores, 32, 64, 0, 0, 0, 0, 0)
+        for shape in [in_parts(large, 2, s, many) for s in shapes(large, 2, many)]:
+            assert shape is not None
+            rows, columns = shape.rows * shape.blocks[0], shape.columns * shape.panels
+            count = -(-2048 // rows) * -(-2048 // columns)
+            assert -(-count // cores) * cores * rows * columns <= 1.15 * 2048**2 and min(rows, columns) >= 200
 
 
 def test_columns_that_divide_go_first() -> None:

@@ -24,7 +24,8 @@ from te_lite import ComputeDAG
 from te_lite.bounds import infer_bounds
 from te_lite.replay import replay
 from te_lite.state import FuseRel, Stage, State
-from te_lite.step import Pragma, Split, from_json, to_json
+from te_lite.step import Pragma, Split
+from te_lite.step_json import from_json, to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
 from tests.drawn_programs import drawn_program

@@ -24,7 +24,7 @@ from te_lite.bounds import infer_bounds
 from te_lite.interp import run
 from te_lite.lanes import product
 from te_lite.state import INLINED
-from te_lite.step import to_json
+from te_lite.step_json import to_json
 from tests.ansor import sketch_cases
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.ansor.test_population_programs import any_rows, variants

@@ -16,7 +16,7 @@ from ansor.sketch.extra.row_loops import VECTORS
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import ROOT, State
-from te_lite.step import from_json, to_json
+from te_lite.step_json import from_json, to_json
 from tests.drawn_programs import drawn_program
 from tests.oracle import poisoned
 from tests.row_programs import ROW_CASES, RowCase

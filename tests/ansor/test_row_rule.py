@@ -24,7 +24,8 @@ from te_lite.bounds import infer_bounds
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import ROOT, State
-from te_lite.step import SetScope, from_json, to_json
+from te_lite.step import SetScope
+from te_lite.step_json import from_json, to_json
 from te_lite.stmt import Alloc, stmts_of
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE

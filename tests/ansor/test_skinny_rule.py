@@ -23,7 +23,7 @@ from te_lite import Tensor, topi
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import State
-from te_lite.step import from_json, to_json
+from te_lite.step_json import from_json, to_json
 from te_lite.topi import benchmarks
 from tests.ansor.sketch_cases import HARDWARE
 from tests.conv_layer import conv2d_layer

@@ -41,7 +41,8 @@ from te_lite import ComputeDAG, Tensor, topi
 from te_lite.interp import run
 from te_lite.reference import random_inputs
 from te_lite.state import State
-from te_lite.step import Pipeline, SetScope, from_json, to_json
+from te_lite.step import Pipeline, SetScope
+from te_lite.step_json import from_json, to_json
 from tests.codegen_cuda.gpu_nests import HAVE_COMPILER, NO_COMPILER
 
 TARGET = Target(f"cuda -model=H200 -precision={TF32}")

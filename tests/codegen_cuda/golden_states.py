@@ -9,7 +9,7 @@ from pathlib import Path
 import te_lite as te
 from te_lite.replay import replay
 from te_lite.state import State
-from te_lite.step import from_json
+from te_lite.step_json import from_json
 from te_lite.stmt import LoweredFunc
 from tests.workloads import matmul
 

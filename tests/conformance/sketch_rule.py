@@ -30,7 +30,7 @@ from te_lite.bounds import infer_bounds
 from te_lite.interp import run
 from te_lite.replay import replay
 from te_lite.state import State
-from te_lite.step import from_json, to_json
+from te_lite.step_json import from_json, to_json
 from tests.ansor.sketch_cases import HARDWARE, matmul
 from tests.drawn_programs import drawn_program
 from tests.oracle import Oracle

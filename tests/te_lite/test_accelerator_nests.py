@@ -17,7 +17,8 @@ from te_lite.interp import run
 from te_lite.lower import loop_nest
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
-from te_lite.step import CacheRead, SetScope, from_json, to_json
+from te_lite.step import CacheRead, SetScope
+from te_lite.step_json import from_json, to_json
 from te_lite.stmt import Alloc, For, ForKind, LoweredFunc, stmts_of
 from tests.oracle import Oracle
 

@@ -13,7 +13,8 @@ from te_lite.dag import ComputeDAG
 from te_lite.interp import run
 from te_lite.mma import ROWS, mma
 from te_lite.online import LAWS
-from te_lite.step import ComputeAlong, PostponeDivision, from_json, to_json
+from te_lite.step import ComputeAlong, PostponeDivision
+from te_lite.step_json import from_json, to_json
 from te_lite.tensor import ComputeOp
 from tests.ansor.test_attention import CASES, sketches
 from tests.oracle import poisoned

@@ -13,7 +13,7 @@ import te_lite as te
 from te_lite.interp import run
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
-from te_lite.step import from_json, to_json
+from te_lite.step_json import from_json, to_json
 from te_lite.verify import verify
 from tests.oracle import Oracle
 from tests.schedule_fuzz import Fuzzer

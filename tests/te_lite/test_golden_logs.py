@@ -10,7 +10,7 @@ import pytest
 import te_lite as te
 from te_lite.bounds import infer_bounds
 from te_lite.replay import replay
-from te_lite.step import from_json, to_json
+from te_lite.step_json import from_json, to_json
 from tests.workloads import matmul
 
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -17,7 +17,8 @@ from te_lite.interp import run
 from te_lite.mma import MatrixLoad
 from te_lite.python_text import python_schedule
 from te_lite.replay import replay
-from te_lite.step import Split, from_json, to_json
+from te_lite.step import Split
+from te_lite.step_json import from_json, to_json
 from te_lite.stmt import (
     Alloc,
     Buffer,

@@ -20,7 +20,8 @@ from te_lite.reference import evaluate
 from te_lite.replay import apply, replay
 from te_lite.schedule import Schedule
 from te_lite.state import State
-from te_lite.step import ComputeInline, JoinReductions, from_json, to_json
+from te_lite.step import ComputeInline, JoinReductions
+from te_lite.step_json import from_json, to_json
 from te_lite.visit import free_vars, substitute
 from tests.oracle import poisoned
 

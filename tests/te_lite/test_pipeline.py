@@ -13,7 +13,8 @@ from te_lite.interp import run
 from te_lite.python_text import python_schedule
 from te_lite.replay import apply, replay
 from te_lite.state import State
-from te_lite.step import DoubleBuffer, Pipeline, from_json, to_json
+from te_lite.step import DoubleBuffer, Pipeline
+from te_lite.step_json import from_json, to_json
 from te_lite.stmt import Alloc, Barrier, For, LoweredFunc, Stmt, bodies, seq, stmts_of, with_bodies
 from te_lite.verify import verify
 from tests.oracle import Oracle

@@ -14,7 +14,7 @@ from te_lite.interp import run
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
 from te_lite.schedule import Schedule
-from te_lite.step import from_json, to_json
+from te_lite.step_json import from_json, to_json
 
 N, C, K, R, STRIDE, DILATION = 9, 5, 4, 3, 2, 3
 WIDTH = (N - 1) * STRIDE + (R - 1) * DILATION + 1
@@ -58,14 +58,45 @@ def test_a_copy_of_what_a_strided_read_reads(scope: str, tile: int) -> None:
     np.testing.assert_allclose(out, by_hand(*arrays), rtol=1e-5, atol=1e-5)
 
 
-def test_records_and_text() -> None:
+@pytest.mark.parametrize("tile", [3, 4, N])
+@pytest.mark.parametrize("axis", [0, 2])
+def test_an_axis_of_the_copy_in_tiles(axis: int, tile: int) -> None:
+    """Whose inside is the last axis, filled up with zeros where tiles do not divide; at the root or for parts of N."""
+    x, w, inside, y = strided()
+    for placed in (False, True):
+        s = te.create_schedule(y)
+        copy = s.reindex(inside, "local", y, (axis, tile))
+        counts = [N, R, C]
+        counts[axis] = -(-counts[axis] // tile)
+        assert copy.shape == (*counts, tile)
+        s[inside].compute_inline()
+        outer, rest = s[y].split(y.op.axis[0], 2 * tile)
+        s[y].split(rest, tile)
+        if placed:
+            s[copy].compute_at(s[y], outer)
+        rng = np.random.default_rng(tile)
+        arrays = [rng.standard_normal(t.shape).astype("float32") for t in (x, w)]
+        out = np.full((N, K), np.nan, "float32")
+        run(te.lower(s.state, [x, w, y]), [*arrays, out])
+        np.testing.assert_allclose(out, by_hand(*arrays), rtol=1e-5, atol=1e-5)
+
+
+def test_tiles_that_are_none_are_refused() -> None:
+    *_, inside, y = strided()
+    for tile in ((3, 4), (0, 0), (0,)):
+        with pytest.raises(ScheduleError, match="reindex pad: a tile is one of 3 axes and its length"):
+            te.create_schedule(y).reindex(inside, "local", y, tile)
+
+
+@pytest.mark.parametrize("tile", [(), (0, 4)])
+def test_records_and_text(tile: tuple[int, ...]) -> None:
     x, w, inside, y = strided()
     dag = ComputeDAG([x, w, y])
     s = Schedule(dag.init_state)
-    s.reindex(inside, "shared", y)
+    s.reindex(inside, "shared", y, tile)
     steps = [from_json(to_json(step)) for step in s.state.steps]
     at = [dag.ops.index(t.op) for t in (inside, y)]
-    assert to_json(steps[0]) == ["RIX", at[0], "shared", at[1]]
+    assert to_json(steps[0]) == ["RIX", at[0], "shared", at[1], *([list(tile)] if tile else [])]
     assert str(replay(dag, steps)) == str(s.state)
     assert "s.reindex(pad" in python_schedule(s.state)
     again = Schedule(dag.init_state)

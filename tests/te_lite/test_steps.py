@@ -27,9 +27,8 @@ from te_lite.step import (
     Step,
     StorageAlign,
     Swizzled,
-    from_json,
-    to_json,
 )
+from te_lite.step_json import from_json, to_json
 from tests.workloads import matmul, matmul_relu
 
 EXAMPLES: list[tuple[Step, list[object]]] = [

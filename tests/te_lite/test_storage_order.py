@@ -14,7 +14,8 @@ from te_lite.errors import ScheduleError
 from te_lite.interp import run
 from te_lite.python_text import python_schedule
 from te_lite.replay import replay
-from te_lite.step import StorageOrder, from_json, to_json
+from te_lite.step import StorageOrder
+from te_lite.step_json import from_json, to_json
 from te_lite.stmt import Alloc, stmts_of
 from te_lite.storage import stored_strides
 

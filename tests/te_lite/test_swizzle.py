@@ -18,7 +18,8 @@ from te_lite.mma import MatrixLoad, mma
 from te_lite.python_text import python_schedule
 from te_lite.replay import replay
 from te_lite.simplify import Simplifier
-from te_lite.step import Swizzled, from_json, to_json
+from te_lite.step import Swizzled
+from te_lite.step_json import from_json, to_json
 from te_lite.stmt import For, LoweredFunc, WarpLoad, exprs_of, stmts_of
 from te_lite.stmt_text import pretty
 from te_lite.swizzle import Swizzle, bank_conflicts

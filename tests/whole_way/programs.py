@@ -21,7 +21,7 @@ from ansor.space.variants import random_variant
 from te_lite.dag_json import dag_from_json, dag_to_json
 from te_lite.errors import TeError
 from te_lite.replay import replay
-from te_lite.step import from_json, to_json
+from te_lite.step_json import from_json, to_json
 from te_lite.verify import verify
 from tests.schedule_fuzz import Fuzzer
 

@@ -35,7 +35,8 @@ from relay_lite.ir.param_dict import read_arrays
 from te_lite import ComputeDAG, State
 from te_lite.errors import TeError, require
 from te_lite.replay import replay
-from te_lite.step import Step, from_json, to_json
+from te_lite.step import Step
+from te_lite.step_json import from_json, to_json
 
 from ..core.config import Config, config_from_json
 from ..graph.extract import conv_workloads

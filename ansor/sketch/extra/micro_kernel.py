@@ -19,16 +19,18 @@ when it is written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
+from te_lite.derive import axes_in_order, plain_read
+from te_lite.expr import IterVar
 from te_lite.reads import reads_by_producer
 from te_lite.register_tile import VectorUnit, largest_divisor, vector_pieces
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import CacheRead, CacheWrite, StorageOrder
-from te_lite.tensor import PlaceholderOp
+from te_lite.step import CacheRead, CacheWrite, Reindex, StorageOrder
+from te_lite.tensor import PlaceholderOp, Tensor
 
 from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
@@ -51,6 +53,8 @@ UNEVEN = 8
 """With n tasks a core, other work and slower cores cost about 1 / (n * UNEVEN) of the time."""
 TURN_STEPS = 64
 """To write an element of a tile that is turned takes as long as so many terms of its sum, roughly."""
+MOST_TIME = 1.4
+"""Of products in parts, relative to equal shares of nothing but products."""
 EDGE_STEPS = 3
 """Times the lanes of a vector: the same of an element that may be over the edge, copied or written by itself."""
 
@@ -60,6 +64,7 @@ class Shape:
     """`rows` along space axis `row` times `columns` along axis `lane`.
 
     `blocks`: how much of each space axis is done with one panel, tiles of `row`; 1 of what a panel has one point of.
+    `panels`: of how many the rows are packed for; 0 where they are not.
     """
 
     row: int
@@ -67,6 +72,7 @@ class Shape:
     rows: int
     columns: int
     blocks: tuple[int, ...]
+    panels: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def shapes(state: State, k: int, hardware: HardwareParams, by_rows: bool = False
     `by_rows`: only parts of the rows are tasks of their own, for something is computed once for all columns of each.
     """
     op = state.stages[k].op
-    if not _plain(state, k):
+    if not has_fixed_axes(state, k):
         return []
     size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
     extents = extents_of(op)
@@ -152,7 +158,7 @@ def tile_costs(rows: int, columns: int, size: int, unit: VectorUnit) -> dict[tup
     return found
 
 
-def _plain(state: State, k: int) -> bool:
+def has_fixed_axes(state: State, k: int) -> bool:
     """The axes have fixed extents and may be split."""
     stage = state.stages[k]
     known = all(isinstance(it.extent, int) for it in stage.iters)
@@ -206,23 +212,31 @@ def _parts(counts: Sequence[int], order: Sequence[int], parts: int) -> tuple[int
 class MicroKernel:
     """Compute a tiled reduction in register tiles of one of its best shapes.
 
-    `inside`: padding that it reads is computed for each part of the rows, else before.
+    `inside`: padding that it reads is computed for each part of the rows, else before.  `rows`: parts are of rows
+    and columns, and the rows of each are copied in the order in which tiles read them.
     """
 
     paper: ClassVar[str] = ""
     departs: ClassVar[str] = "Not in TVM."
 
-    def __init__(self, number: int, inside: bool = False) -> None:
-        self.number, self.inside = number, inside
+    def __init__(self, number: int, inside: bool = False, rows: bool = False) -> None:
+        self.number, self.inside, self.rows = number, inside, rows
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
         if not _is_product(state, k) or (self.inside and not paddings(state, k, ctx.hardware)):
             return Condition.SKIP
-        fits = len(shapes(state, k, ctx.hardware, self.inside)) > self.number
-        return Condition.APPLY_AND_SKIP_REST if fits else Condition.SKIP
+        return Condition.SKIP if self._shape(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
+
+    def _shape(self, ctx: SketchContext, state: State, k: int) -> Shape | None:
+        found = shapes(state, k, ctx.hardware, self.inside)[self.number :]
+        if not found or not self.rows:
+            return found[0] if found else None
+        return None if packed_rows(state, k, found[0]) is None else in_parts(state, k, found[0], ctx.hardware)
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
-        shape = shapes(state, k, ctx.hardware, self.inside)[self.number]
+        shape = self._shape(ctx, state, k)
+        assert shape is not None
+        rows = packed_rows(state, k, shape) if self.rows else None
         padding = paddings(state, k, ctx.hardware)
         if fusion_target(state, k) is None:
             state = apply(state, CacheWrite(k, "local"))
@@ -233,7 +247,12 @@ class MicroKernel:
         state = _accumulate(state, k, target, tile_at, shape)
         for p in padding:
             state = padded(state, p, ctx.hardware, (target, part_at) if self.inside else None)
-        return [(_packed(ctx, state, k, target, panel_at, shape.lane), k - 1)]
+        before = len(state.stages)
+        state = _packed(ctx, state, k, target, panel_at, shape.lane)
+        if rows is not None:
+            more = len(state.stages) - before
+            state = _rows_packed(state, rows, k + more, target + more, part_at, shape)
+        return [(state, k - 1)]
 
 
 def _is_product(state: State, k: int) -> bool:
@@ -246,7 +265,8 @@ def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, 
     roots = state.stages[target].iters
     row, column = roots[shape.row].uid, roots[shape.lane].uid
     state, (i0, i1, i2) = split(state, target, row, [shape.blocks[shape.row], shape.rows])
-    state, (j0, j1) = split(state, target, column, [shape.columns])
+    state, parts = split(state, target, column, [shape.panels, shape.columns] if shape.panels else [shape.columns])
+    *j0, j1, j2 = [it.uid for it in parts]
     outer, inner = [], []
     for block, it in zip(shape.blocks, roots, strict=True):
         if it.uid in (row, column):
@@ -258,10 +278,10 @@ def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, 
         else:
             (outer if block == 1 else inner).append(it.uid)
     along = shape.lane == len(roots) - 1
-    last = (i2.uid, j1.uid) if along else (j1.uid, i2.uid)
-    state = reorder(state, target, [*outer, i0.uid, j0.uid, *inner, i1.uid, *last])
-    state = annotate(state, target, j1.uid, "vectorize") if along else state
-    return state, i0.uid, j0.uid, i1.uid
+    last = (i2.uid, j2) if along else (j2, i2.uid)
+    state = reorder(state, target, [*outer, i0.uid, *j0, j1, *inner, i1.uid, *last])
+    state = annotate(state, target, j2, "vectorize") if along else state
+    return state, [i0.uid, *j0][-1], j1, i1.uid
 
 
 def _accumulate(state: State, k: int, target: int, tile_at: int, shape: Shape) -> State:
@@ -293,12 +313,80 @@ def _packed(ctx: SketchContext, state: State, k: int, target: int, panel_at: int
     return state
 
 
+@dataclass(frozen=True)
+class Rows:
+    """An input whose rows are packed, by its tensor; `axis` of its read is that of the rows, `along` its last one."""
+
+    source: Tensor
+    axis: int
+    along: int
+
+
+def packed_rows(state: State, k: int, shape: Shape) -> Rows | None:
+    """The input of stage `k` that moves with the rows and not with the columns, and is read at an axis a dimension."""
+    op = state.stages[k].compute
+    row, column = op.axis[shape.row], op.axis[shape.lane]
+    for source in op.input_tensors():
+        read = plain_read(op, source)
+        if read is None or not isinstance(source.op, PlaceholderOp):
+            continue
+        axes = axes_in_order(read)
+        plain = all(isinstance(index, IterVar) for index in read.indices) and len(axes) == len(read.indices)
+        if plain and row in axes and column not in axes:
+            return Rows(source, axes.index(row), len(axes) - 1)
+    return None
+
+
+def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams) -> Shape | None:
+    """`shape` in parts of rows and of columns, in which both are packed; None where that takes too much of the time."""
+    op = state.stages[k].op
+    extents = extents_of(op)
+    row_bytes = prod(extents[len(op.axis) :]) * element_bytes(op.dtype)
+    tiles, panels = -(-extents[shape.row] // shape.rows), -(-extents[shape.lane] // shape.columns)
+    others = prod(extents[: len(op.axis)]) // (extents[shape.row] * extents[shape.lane])
+    cores = hardware.num_cores
+
+    def time(part: tuple[int, int]) -> float:
+        """As in `_blocks`, of so many tiles and panels."""
+        rows, columns = part[0] * shape.rows, part[1] * shape.columns
+        count = others * -(-tiles // part[0]) * -(-panels // part[1])
+        busiest = -(-count // cores) * cores * part[0] * part[1] / (others * tiles * panels)
+        return busiest * (1 + PACK_ROWS / rows + PACK_ROWS / columns) * (1 + cores / (UNEVEN * count))
+
+    most = max(UNEVEN * cores, 2 * -(-extents[shape.row] * row_bytes // BLOCK_BYTES))
+    found = {
+        (-(-tiles // i), -(-panels // j))
+        for i in range(1, min(tiles, most) + 1)
+        for j in range(1, min(panels, most // i) + 1)
+        if -(-tiles // i) * shape.rows * row_bytes <= BLOCK_BYTES
+    }
+    best = min(found, key=time, default=(1, 1))
+    if time(best) > MOST_TIME:
+        return None
+    blocks = tuple([best[0] if d == shape.row else 1 for d in range(len(op.axis))])
+    return replace(shape, blocks=blocks, panels=best[1])
+
+
+def _rows_packed(state: State, rows: Rows, k: int, target: int, part_at: int, shape: Shape) -> State:
+    """With the rows of a part copied as tiles read them: `shape.rows` of them side by side for each term."""
+    source = next(n for n, s in enumerate(state.stages) if s.op.key == rows.source.op.key)
+    state = apply(state, Reindex(source, "local", k, (rows.axis, shape.rows)))
+    copy = source + 1
+    state = compute_at(state, copy, target + 1, part_at)
+    *outer, inside = state.stages[copy].leaf
+    if rows.along != rows.axis:
+        along = outer.pop(rows.along)
+        state = reorder(state, copy, [*outer, inside, along])
+    return annotate(state, copy, state.stages[copy].leaf[-1], "vectorize")
+
+
 def micro_kernel_sketches(ctx: SketchContext) -> list[State]:
     """On a CPU, one sketch for each of the best shapes and each place of padding, with panels packed where they are."""
     if ctx.target.is_gpu:
         return []
     start, last = ctx.dag.init_state, len(ctx.dag.ops) - 1
     kernels = [MicroKernel(n, inside) for n in range(SHAPES) for inside in (True, False)]
+    kernels += [MicroKernel(n, rows=True) for n in range(SHAPES)]
     found = [s for kernel in kernels for s in derive(ctx, (kernel, *CPU_RULES), start, last)]
     mine = [s for s in found if any(it.annotation == "vectorize" for stage in s.stages for it in stage.iters)]
     return list({s.steps: s for s in mine}.values())
