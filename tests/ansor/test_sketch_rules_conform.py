@@ -31,6 +31,7 @@ SMALL: dict[str, ComputeDAG] = {
     "softmax": ComputeDAG(sketch_cases.softmax(3, 70)),
     "winograd": ComputeDAG(sketch_cases.winograd(1, 2, 2, 1, 2)),
     "by axis": ComputeDAG(sketch_cases.winograd_by_axis((1, 3, 3, 16), 16, 2)),
+    "window": ComputeDAG(topi.benchmarks.depthwise_conv2d(1, 3, 5, 16, 3, 3, 1, 1)),
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
     "halves": ComputeDAG(_halves(24, 20, 16)),
@@ -86,7 +87,7 @@ class TestGpuRules(EveryRule):
 EXTRA = {
     ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
     ("c", "packed_read"): ("wide",), ("c", "micro_kernel"): ("wide",), ("c", "winograd"): ("by axis",),
-    ("cuda", "padded_shared"): ("matmul",),
+    ("c", "windows"): ("window",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),
     ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",),
     ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),

@@ -30,6 +30,7 @@ from .sliced_tiles import sliced_sketches
 from .split_reduction import split_reduction_sketches
 from .tensor_core import tensor_core_sketches
 from .transposed_shared import transposed
+from .windows import window_sketches
 from .winograd import winograd_sketches
 
 Rule = Callable[[SketchContext], list[State]]
@@ -60,6 +61,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "packed_read": packed_read_sketches,
     "micro_kernel": micro_kernel_sketches,
     "winograd": winograd_sketches,
+    "windows": window_sketches,
     "padded_shared": _changed(ordinary_sketches, padded),
     "double_buffer": _changed(ordinary_sketches, double_buffered),
     "skinny": skinny_sketches,
