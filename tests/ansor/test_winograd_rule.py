@@ -11,7 +11,7 @@ import te_lite as te
 from ansor.sketch.extra import extra_sketches
 from ansor.sketch.extra.winograd import Stages, tiles_of
 from ansor.space.decisions.splits import holes
-from te_lite import ComputeDAG, Tensor
+from te_lite import ComputeDAG, Tensor, topi
 from te_lite.reference import evaluate, random_inputs
 from te_lite.state import ROOT
 from tests.ansor.sketch_cases import HARDWARE, winograd_by_axis
@@ -41,10 +41,36 @@ def test_everything_is_computed_in_parts_of_the_image(tensors: list[Tensor]) -> 
     assert oracle.mismatch(te.lower(state), compiled) is None
 
 
+def with_transformed_weight(m: int, filters: int) -> list[Tensor]:
+    data, weight = (
+        te.placeholder((1, 6, 7, 16), name="data"),
+        te.placeholder((m + 2, m + 2, filters, 16), name="weight"),
+    )
+    return [data, weight, topi.nn.conv2d_winograd_nhwc_without_weight_transform(data, weight, 1, 1, 1, tile_size=m)]
+
+
+def test_the_computation_of_tvm() -> None:
+    """One nest, with panels of the weight turned for each point, unless the graph stores it as it is read."""
+    dag = ComputeDAG(with_transformed_weight(2, 32))
+    sketches = rule_sketches(dag, "c", "winograd")
+    assert len(sketches) == 3 and not any(map(holes, sketches))
+    for sketch in sketches:
+        roots = [s.op.name for s in sketch.stages if s.where == ROOT and not s.is_placeholder]
+        orders = [s.storage_order for s in sketch.stages if s.storage_order]
+        assert roots == ["conv2d_winograd"] and orders == [(0, 1, 3, 2)]
+    (state,) = programs(sketches[0], "c", 1)
+    assert Oracle(dag, np.random.default_rng(8)).mismatch(te.lower(state), compiled) is None
+    stored = extra_sketches(dag, "c", HARDWARE["c"], rules=["winograd"], stored_as_read=True)
+    assert len(stored) == 3 and not any(s.storage_order for sketch in stored for s in sketch.stages)
+
+
 def test_only_channels_in_whole_vectors_have_sketches() -> None:
     for tensors in (winograd_by_axis((1, 6, 6, 12), 16, 2), winograd_by_axis((1, 6, 6, 16), 24, 2)):
         assert rule_sketches(ComputeDAG(tensors), "c", "winograd") == []
     dag = ComputeDAG(winograd_by_axis((1, 6, 6, 16), 16, 2))
+    untransformed = [te.placeholder((1, 6, 6, 16)), te.placeholder((3, 3, 16, 16))]
+    untransformed.append(topi.nn.conv2d_winograd_nhwc(*untransformed, 1, 1, 1, tile_size=2))
+    assert rule_sketches(ComputeDAG(untransformed), "c", "winograd") == []
     assert extra_sketches(dag, "cuda", HARDWARE["cuda"], rules=["winograd"]) == []
 
 

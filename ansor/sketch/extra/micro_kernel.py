@@ -248,7 +248,7 @@ class MicroKernel:
         for p in padding:
             state = padded(state, p, ctx.hardware, (target, part_at) if self.inside else None)
         before = len(state.stages)
-        state = _packed(ctx, state, k, target, panel_at, shape.lane)
+        state = with_panels(ctx, state, k, target, panel_at, shape.lane)
         if rows is not None:
             more = len(state.stages) - before
             state = _rows_packed(state, rows, k + more, target + more, part_at, shape)
@@ -297,7 +297,7 @@ def _accumulate(state: State, k: int, target: int, tile_at: int, shape: Shape) -
     return annotate(annotate(state, k, row, "unroll"), k, column, "vectorize")
 
 
-def _packed(ctx: SketchContext, state: State, k: int, target: int, panel_at: int, lane: int) -> State:
+def with_panels(ctx: SketchContext, state: State, k: int, target: int, panel_at: int, lane: int) -> State:
     """With the panels of stage `k` packed, in the loops of stage `target`."""
     for panel in reversed(panels(ctx, state, k, lane)):
         state = apply(state, CacheRead(panel.source, "local", (k,)))

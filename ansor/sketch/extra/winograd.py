@@ -6,8 +6,10 @@
       products of the part                                      R x W accumulators in registers, point after point
       for tile, vector of filters: m rows, m tiles, outputs     and what follows element by element
 
-The computation is `te_lite.topi.nn.winograd_by_axis`.  Ansor's rules compute each of its stages for the whole image,
-and leave some fifty lengths of transforms to the search.
+The computation is `te_lite.topi.nn.winograd_by_axis`, or that of TVM with a weight that is transformed already, whose
+panels are packed where the graph does not store them as they are read: it has one transform of both axes, of tiles that
+are gathered first.  Ansor's rules compute each of these stages for the whole image, and leave some fifty lengths of
+transforms to the search.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from ...core.hardware import HardwareParams
 from ..predicates import CONST_INDICES, always_inlined, elementwise_reader, named_axes
 from ..rule import SketchContext
 from ..shared_memory import element_bytes
-from .micro_kernel import tile_costs
+from .micro_kernel import tile_costs, with_panels
 
+TAGS = (TAG, "conv2d_winograd_nhwc")
 SHAPES = 3
 TRANSFORMS = 0.2
 """The time that the transforms of a part take, relative to its products."""
@@ -38,16 +41,18 @@ TRANSFORMS = 0.2
 class Stages:
     """The stages by number: of two transforms the first is that of lines; `weight` is empty where it is an input.
 
-    `output` may be `conv`, or what follows it element by element.
+    `gathered` copies the `padding` in tiles, in TVM's computation.  `output` is `conv` or what follows it element by
+    element.
     """
 
     padding: int
-    data: tuple[int, int]
+    data: tuple[int, ...]
     weight: tuple[int, ...]
     product: int
-    back: tuple[int, int]
+    back: tuple[int, ...]
     conv: int
     output: int
+    gathered: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,25 +71,31 @@ def stages_of(state: State, lanes: int) -> Stages | None:
     What can be inlined has been.
     """
     numbers = {s.op.key: k for k, s in enumerate(state.stages)}
-    found = [k for k, s in enumerate(state.stages) if isinstance(s.op, ComputeOp) and s.op.tag == TAG]
-    if len(found) != 1:
+    tags = {k: s.op.tag for k, s in enumerate(state.stages) if isinstance(s.op, ComputeOp) and s.op.tag in TAGS}
+    if len(tags) != 1:
         return None
 
     def read(k: int) -> list[int]:
         return [numbers[t.op.key] for t in state.stages[k].op.input_tensors()]
 
-    conv = found[0]
-    (tiles,) = read(conv)
-    lines = read(tiles)[0]
-    product = read(lines)[0]
-    points, weight = read(product)
-    rows = read(points)[0]
-    of_weight = () if state.stages[weight].is_placeholder else (read(weight)[0], weight)
-    whole = all(state.stages[k].op.shape[-1] % lanes == 0 for k in (points, conv))
+    def transforms(k: int) -> tuple[tuple[int, ...], int]:
+        """Those that end in stage `k`, and what they begin with."""
+        if CONST_INDICES not in state.stages[k].op.attrs:
+            return (), k
+        before, source = transforms(read(k)[0])
+        return (*before, k), source
+
+    ((conv, tag),) = tags.items()
+    back, product = transforms(read(conv)[0])
+    (data, source), (weight, origin) = map(transforms, read(product))
+    gathered = source if tag != TAG else None
+    readable = tag == TAG or state.stages[origin].is_placeholder
+    whole = all(state.stages[k].op.shape[-1] % lanes == 0 for k in (data[-1], conv))
     output = conv if state.access.is_output(conv) else elementwise_reader(state, conv)
-    if not whole or output is None or not state.access.is_output(output):
+    if not readable or not whole or output is None or not state.access.is_output(output):
         return None
-    return Stages(read(rows)[0], (rows, points), of_weight, product, (lines, tiles), conv, output)
+    padding = source if gathered is None else read(gathered)[0]
+    return Stages(padding, data, weight, product, back, conv, output, gathered)
 
 
 def tiles_of(state: State, found: Stages, hardware: HardwareParams) -> list[Tile]:
@@ -92,8 +103,8 @@ def tiles_of(state: State, found: Stages, hardware: HardwareParams) -> list[Tile
     op = state.stages[found.product].op
     size, unit = element_bytes(op.dtype), VectorUnit.of(hardware.vector_unit_bytes)
     depths = _depths(state, found, hardware.num_cores)
-    last = len(op.shape) - 2
-    along = {last: op.shape[last]} | ({3: depths} if depths > 1 else {})
+    m, width = state.stages[found.back[-1]].op.shape[0], state.stages[found.conv].op.shape[-2]
+    along = {len(op.shape) - 2: -(-width // m)} | ({3: depths} if depths > 1 else {})
     costs = {
         Tile(axis, rows, columns, depths): (cost, -sums)
         for axis, extent in along.items()
@@ -108,7 +119,7 @@ def _depths(state: State, found: Stages, cores: int) -> int:
     if len(shape) < 7:
         return 1
     batch, depth, lines = shape[2:5]
-    twice = state.stages[found.data[1]].op.shape[3] - depth
+    twice = state.stages[found.data[-1]].op.shape[3] - depth
 
     def time(part: int) -> float:
         tasks = batch * lines * (depth // part)
@@ -125,19 +136,23 @@ class _Loops:
         handles = self.schedule.stages
         self.padding, self.product, self.output = [handles[k] for k in (found.padding, found.product, found.output)]
         self.followed = [handles[found.conv]] if found.conv != found.output else []
+        self.gathered = None if found.gathered is None else handles[found.gathered]
         self.data, self.weight, self.back = [
             [handles[k] for k in numbers] for numbers in (found.data, found.weight, found.back)
         ]
 
     def build(self) -> State:
         part, vector, line = self._output()
-        for stage, loop in zip(self.back, (vector, line), strict=True):
+        for stage, loop in zip(self.back, (vector, line), strict=False):
             stage.compute_at(self.output, loop)
             self._written_out(stage)
         self._products(part)
         for stage in self.data:
             stage.compute_at(self.output, part)
-            self._written_out(stage)
+            tile = self._written_out(stage)
+            if self.gathered is not None:
+                self.gathered.compute_at(stage, tile)
+                self.gathered.vectorize(self.gathered.leaf_iter_vars[-1])
         for stage in (self.padding, *self.followed):
             stage.compute_inline()
         if self.weight:
@@ -148,7 +163,7 @@ class _Loops:
 
     def _output(self) -> tuple[Loop, Loop, Loop]:
         """The loops of a part, of a vector of filters in a tile, and of a line of that."""
-        stage, m = self.output, self.back[1].op.shape[0]
+        stage, m = self.output, self.back[-1].op.shape[0]
         image, *depth, height, width, filters = stage.leaf_iter_vars
         outer = []
         if depth:
@@ -199,4 +214,11 @@ def winograd_sketches(ctx: SketchContext) -> list[State]:
     found = stages_of(state, lanes)
     if found is None:
         return []
-    return [_Loops(state, found, tile, lanes).build() for tile in tiles_of(state, found, ctx.hardware)]
+    made = [_Loops(state, found, tile, lanes).build() for tile in tiles_of(state, found, ctx.hardware)]
+    return [_with_panels(ctx, s, found.product) for s in made]
+
+
+def _with_panels(ctx: SketchContext, state: State, product: int) -> State:
+    """With the panels of weights packed that lie along the channels, for each point and vectors of filters."""
+    filters = state.stages[product].leaf[2]
+    return with_panels(ctx, state, product, product, filters, len(state.stages[product].op.axis) - 1)
