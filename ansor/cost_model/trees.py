@@ -146,6 +146,14 @@ def _boosted(booster: Any, matrix: Any, loss: PackSum, verbose_eval: int) -> Non
     booster.reset()
 
 
+def use_one_thread() -> None:
+    """Let this process train and score in one thread, whatever is asked.
+
+    A fork needs it: it lacks the threads that OpenMP had before, and would wait for them.
+    """
+    importlib.import_module("xgboost").set_config(nthread=1)
+
+
 def _says_something(data: Dataset) -> bool:
     """Whether both the labels and the features tell some of the programs apart."""
     labels = data.throughputs()

@@ -153,7 +153,7 @@ class ProgramMeasurer:
         self._batches.append(batch)
         with self.closing_on_error():
             numbered, sure = list(enumerate(batch.inputs, batch.first)), int(batch.baseline is None)
-            self._pipeline.start(numbered, self.until, sure)
+            self._pipeline.start(numbered, self.until, sure, self.limit.until)
 
     @contextmanager
     def closing_on_error(self) -> Iterator[None]:

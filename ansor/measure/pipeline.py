@@ -4,13 +4,14 @@ A program that compiles for seconds delays nobody but itself, and candidates of 
 of this one are still run.  Of what is built, the oldest round is run first: its results are waited for.  On a target
 whose programs run on the processor that compiles them, nothing may be built while something is measured: there a few
 candidates are built, then run, one after the other.  What is not begun when the time of its round is up is given back
-without a result.
+without a result, and not built either.
 """
 
 from __future__ import annotations
 
 import math
 import queue
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -63,7 +64,7 @@ class _Job:
     number: int = field(compare=False)
     inp: MeasureInput = field(compare=False)
     build: Future[BuildResult] = field(compare=False)
-    until: float = field(compare=False)
+    end: float = field(compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,23 +88,30 @@ class Pipeline:
         self._lane: _Lane | None = None
         self._rounds = count()
         self._places = count()
+        self._builds: dict[int, tuple[float, Future[BuildResult]]] = {}
+        self._dropping = threading.Lock()
         self._done: queue.SimpleQueue[tuple[int, MeasureResult | BaseException | None]] = queue.SimpleQueue()
         self._waiting: list[_Waiting] = []
         self._quiet: deque[tuple[_Waiting, BuildResult]] = deque()
 
-    def start(self, numbered: Sequence[tuple[int, MeasureInput]], until: float = math.inf, sure: int = 0) -> None:
+    def start(
+        self, numbered: Sequence[tuple[int, MeasureInput]], until: float = math.inf, sure: int = 0,
+        end: float | None = None,
+    ) -> None:  # fmt: skip
         """Take the candidates of a round in; they are built from now on unless the host must be quiet.
 
-        Those that are not begun at `until`, by the monotonic clock, are not measured, but for the first `sure`.
+        Those that are not begun at `until`, by the monotonic clock, are not measured, but for the first `sure`; on a
+        device of its own those that are being built then are, before `end` (None: `until`).
         """
         this = next(self._rounds)
         for k, (number, inp) in enumerate(numbered):
-            last = math.inf if k < sure else until
+            last, latest = (math.inf, math.inf) if k < sure else (until, until if end is None else end)
             if alone(inp.task, self.runner):
                 self._waiting.append(_Waiting(number, inp, last))
-            else:
-                lane = self._open_lane(inp.task)
-                submitted(self.builder, inp).add_done_callback(partial(self._built, lane, this, number, inp, last))
+                continue
+            lane, build = self._open_lane(inp.task), submitted(self.builder, inp)
+            self._builds[number] = last, build
+            build.add_done_callback(partial(self._built, lane, this, number, inp, latest))
 
     def _open_lane(self, task: SearchTask) -> _Lane:
         """The lane; it has as many threads as the runner has slots for the task that comes first."""
@@ -114,21 +122,34 @@ class Pipeline:
         return self._lane
 
     def _built(
-        self, lane: _Lane, this: int, number: int, inp: MeasureInput, until: float, build: Future[BuildResult]
+        self, lane: _Lane, this: int, number: int, inp: MeasureInput, end: float, build: Future[BuildResult]
     ) -> None:
         """Called in a thread of the builder; nothing is run once the pipeline was closed."""
+        self._builds.pop(number, None)
         if self._lane is lane:
-            lane.jobs.put(_Job(this, next(self._places), number, inp, build, until))
+            lane.jobs.put(_Job(this, next(self._places), number, inp, build, end))
             with suppress(RuntimeError):
                 lane.threads.submit(self._run_next, lane)
+            self._drop_late()
+
+    def _drop_late(self) -> None:
+        """Take back from the builder what it has not begun in time; `_built` hears of it."""
+        if self._dropping.acquire(blocking=False):
+            try:
+                for build in [build for until, build in list(self._builds.values()) if _too_late(until)]:
+                    build.cancel()
+            finally:
+                self._dropping.release()
 
     def _run_next(self, lane: _Lane) -> None:
         job = lane.jobs.get()
         outcome: MeasureResult | BaseException | None
         try:
-            built = built_by(self.builder, job.build)
-            self.built[job.number] = built.time_cost
-            outcome = None if _too_late(job.until) else run_by(self.runner, job.inp, built)
+            outcome = None
+            if not job.build.cancelled():
+                built = built_by(self.builder, job.build)
+                self.built[job.number] = built.time_cost
+                outcome = None if _too_late(job.end) else run_by(self.runner, job.inp, built)
         except BaseException as error:
             outcome = error
         if self._lane is lane:

@@ -40,9 +40,9 @@ class TimeLimit:
         """Whether no other program is to be begun."""
         return self.seconds < math.inf and time.monotonic() >= self.until
 
-    def share(self, parts: int) -> float:
-        """The end of the first of so many equal parts of what is left for measuring."""
-        return self.until if self.until == math.inf else _part(time.monotonic(), self.until, parts)
+    def share(self, parts: int, after: float = -math.inf) -> float:
+        """The end of the first of so many equal parts of what is left for measuring, or is left of it at `after`."""
+        return self.until if self.until == math.inf else _part(max(time.monotonic(), after), self.until, parts)
 
     def room(self, each: float, most: int) -> int:
         """How many programs of `each` seconds, `most` at most, the turns have room for."""

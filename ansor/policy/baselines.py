@@ -11,6 +11,7 @@ from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
 from ..sketch.plain import untuned_state
 from .default_schedule import default_state
+from .protocols import DrawsUpDefault
 from .search_failure import SearchFailed, failing
 
 
@@ -24,7 +25,7 @@ def start_baselines(task: SearchTask, policy: Any, measurer: ProgramMeasurer) ->
     for which in measurer.missing_baselines(task):
         try:
             with failing(task, policy):
-                state = _state(task, which)
+                state = _state(task, policy, which)
         except SearchFailed as error:
             failure = error
             continue
@@ -34,5 +35,7 @@ def start_baselines(task: SearchTask, policy: Any, measurer: ProgramMeasurer) ->
         raise failure
 
 
-def _state(task: SearchTask, which: Baseline) -> State | None:
-    return untuned_state(task) if which is Baseline.UNTUNED else default_state(task)
+def _state(task: SearchTask, policy: Any, which: Baseline) -> State | None:
+    if which is Baseline.UNTUNED:
+        return untuned_state(task)
+    return policy.default_state() if isinstance(policy, DrawsUpDefault) else default_state(task)

@@ -71,6 +71,28 @@ class Predicts(Protocol):
 
 
 @runtime_checkable
+class Foresees(Protocol):
+    """A policy that thinks elsewhere, and can begin to before it is asked."""
+
+    def foresee_default(self) -> None:
+        """Begin to draw up the default schedule of its task."""
+
+    def foresee(self, n: int) -> None:
+        """Begin to choose `n` programs."""
+
+    def candidates(self, n: int) -> list[MeasureInput]:
+        """Up to `n` programs to measure next, with what its model thinks of them."""
+
+
+@runtime_checkable
+class DrawsUpDefault(Protocol):
+    """A policy that draws up the default schedule of its task elsewhere."""
+
+    def default_state(self) -> State | None:
+        """`ansor.policy.default_schedule.default_state` of its task."""
+
+
+@runtime_checkable
 class Seeded(Protocol):
     """A policy whose proposals follow from a seed and the results."""
 

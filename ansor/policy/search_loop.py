@@ -26,7 +26,7 @@ from ..measure.pipeline import alone
 from ..measure.time_limit import TimeLimit, now
 from .exchange import checked_states
 from .promise import AUTO, stopped
-from .protocols import Announces, AsksAhead, Predicts
+from .protocols import Announces, AsksAhead, Foresees, Predicts
 from .search_failure import SearchFailed, reporting
 
 FIRST_ROUND = 32
@@ -103,13 +103,19 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
     with reporting(task, policy, "ask"):
         if isinstance(policy, Announces):
             policy.announce(measurer.runner)
-        states = checked_states(policy, task, policy.ask(num_measure), num_measure)
-        expected = policy.predicted(states) if isinstance(policy, Predicts) else [None] * len(states)
-    inputs = [MeasureInput(task, state, prediction=one) for state, one in zip(states, expected, strict=True)]
+        chosen = policy.candidates if isinstance(policy, Foresees) else partial(_candidates, policy, task)
+        inputs = chosen(num_measure)
     seconds = now() - begun
     batch = measurer.start(task, policy, inputs)
     batch.spent.search += seconds
     return batch
+
+
+def _candidates(policy: Any, task: SearchTask, n: int) -> list[MeasureInput]:
+    """Up to `n` programs that a policy asks for, with what it thinks of them if it says that."""
+    states = checked_states(policy, task, policy.ask(n), n)
+    expected = policy.predicted(states) if isinstance(policy, Predicts) else [None] * len(states)
+    return [MeasureInput(task, state, prediction=one) for state, one in zip(states, expected, strict=True)]
 
 
 def end_round(policy: Any, batch: Batch, measurer: ProgramMeasurer) -> list[MeasureResult]:

@@ -28,6 +28,7 @@ from ..records.alike import distance, likeness, stored_alike
 from ..records.lines import Record
 from ..space.carry import carried
 from .proposals import Proposals
+from .protocols import OfOneTask
 
 GIVEN, MOST = 4, 32
 """Programs of one task that others begin with, and of all tasks that one begins with."""
@@ -85,6 +86,24 @@ class Similar:
             tasks += len(rows) > before
         return Start(list(rows.values()), tasks)
 
+    @staticmethod
+    def worth_telling(inputs: Iterable[MeasureInput], results: Iterable[MeasureResult]) -> list[Record]:
+        """Those of the results of one task that others may begin with."""
+        ran = [(inp, res) for inp, res in zip(inputs, results, strict=True) if res.ok]
+        return nsmallest(GIVEN, ran, key=lambda pair: pair[1].cost)
+
+    @staticmethod
+    def alike(a: SearchTask, b: SearchTask) -> bool:
+        """Whether programs of one task are starts for another."""
+        return a.target.results == b.target.results and likeness(a.compute_dag) == likeness(b.compute_dag)
+
+    def read_store(self, tasks: Iterable[SearchTask]) -> None:
+        """Take in what the store has for these tasks, and ask it no more."""
+        for task in {likeness(task.compute_dag): task for task in tasks}.values() if self.stored else ():
+            for inp, res in stored_alike(task):
+                self.tell([inp], [res])
+        self.stored = False
+
     def _of(self, task: SearchTask) -> dict[str, _Known]:
         return self._known.setdefault((task.target.results, likeness(task.compute_dag)), {})
 
@@ -102,11 +121,16 @@ class BeginsWith(Protocol):
         """Ask for them when the search begins, and tell what is measured."""
 
 
-def offer_similar(policies: Sequence[Any], runner: Runner, records: Iterable[Record]) -> None:
-    """Let policies begin with programs of each other, of a log, and, where programs run here, of the store."""
+def offer_similar(policies: Sequence[Any], runner: Runner, records: Iterable[Record], apart: bool = False) -> None:
+    """Let policies begin with programs of each other, of a log, and, where programs run here, of the store.
+
+    For those that search `apart` the store is read now, since only this process may ask what its device is called.
+    """
     similar = Similar(stored=isinstance(runner, LocalRunner))
     for inp, res in records:
         similar.tell([inp], [res])
+    if apart:
+        similar.read_store([policy.task for policy in policies if isinstance(policy, OfOneTask)])
     for policy in policies:
         if isinstance(policy, BeginsWith):
             policy.begin_with(similar)

@@ -297,6 +297,10 @@ class SketchPolicy:
             hand_features(self.cost_model, self.task, inputs, rows)
         self._learn(inputs, results)
 
+    def tell_of_others(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Hear of results of tasks like its own, which it may begin with; others share what they know by themselves."""
+        self._similar.tell(inputs, results)
+
     def nothing_more(self) -> str:
         """Why nothing more is to be had, in a sentence; empty as long as there may be."""
         return self.promise.text()

@@ -1,17 +1,19 @@
-"""Rounds that are begun and ended apart: on a device of its own, one is searched and built while another is measured.
+"""Rounds that are begun and ended apart: on a device of its own, some are searched and built while another is measured.
 
 The next round is begun before the last one ends, so it is chosen, and its programs are proposed, from what was known
-after the round before the last: never from "whatever is there by now", so that a seed decides the run.  Where
-programs run on the processor that searches, a round happens as a whole, when it ends.
+after an earlier one: never from "whatever is there by now", so that a seed decides the run.  Where programs run on the
+processor that searches, a round happens as a whole, when it ends.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ..core.baseline import Baseline
 from ..core.task import SearchTask
 from ..measure.batch import Batch
 from ..measure.measurer import ProgramMeasurer
@@ -19,48 +21,91 @@ from ..measure.pipeline import alone
 from ..policy.baselines import start_baselines
 from ..policy.exchange import checked_round, searching
 from ..policy.promise import stopped
-from ..policy.protocols import AsksAhead, RoundPolicy
+from ..policy.protocols import AsksAhead, Foresees, RoundPolicy
 from ..policy.search_failure import SearchFailed
 from ..policy.search_loop import begin_round, end_round
+from ..policy.similar import Similar
 from .task_progress import LEAST_COST, cost_of
 
 CONFIRMED = 3
 """How many programs of a task are timed in turns when the run ends: there are many tasks, and each has one winner."""
+AHEAD_APART = 2
+"""Rounds under way when another one is begun, where policies know nothing of each other: one is measured, one is built,
+and one is searched."""
 logger = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    """What is to be done for a round that is whole, or has nothing to measure."""
 
 
 @dataclass(frozen=True)
 class Round:
     """A round of the task number `task_id` that was begun; it has at most `trials` candidates.
 
-    `costs` waits for the latencies of its candidates, in seconds, and the policy learns them.
+    `start` sees to it that they are built; `costs` waits for their latencies, in seconds, and the policy learns them.
     """
 
     task_id: int
     trials: int
-    costs: Callable[[], list[float]]
+    costs: Callable[[], list[float]] = list
+    start: Callable[[], None] = _nothing
 
 
 class Rounds:
-    """Begins rounds; `ahead` of them, 0 or 1, may be under way when another one is begun.
+    """Begins rounds; `ahead` of them may be under way when another one is begun.
 
-    It is 1 when no program runs on the host, and every policy can be asked ahead (`RoundPolicy`).  A task whose search
-    fails has nothing more to measure; `failures` says why, by task.  `judged` says that the same goes for one whose
-    policy says that nothing more is to be had.
+    It is 0 when programs run on the host, or a policy cannot be asked ahead (`RoundPolicy`); 2 where policies search
+    `apart`, and else 1.  A task whose search fails has nothing more to measure; `failures` says why, by task.  `judged`
+    says that the same goes for one whose policy says that nothing more is to be had.
     """
 
     def __init__(
         self, tasks: Sequence[SearchTask], policies: Sequence[RoundPolicy], measurer: ProgramMeasurer,
-        judged: bool = False,
+        judged: bool = False, apart: bool = False,
     ) -> None:  # fmt: skip
         self.tasks = tuple(tasks)
         self.policies = tuple(policies)
         self.measurer = measurer
         self.judged = judged
+        self.apart = apart
         self.failures: dict[int, SearchFailed] = {}
         self._begun: set[int] = set()
-        apart = not any(alone(t, measurer.runner) for t in self.tasks)
-        self.ahead = int(apart and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies))
+        self._foreseen: set[int] = set()
+        self._awaited: dict[int, set[int]] = {}
+        self._first_trials = 0
+        self._running = 0
+        on_device = not any(alone(t, measurer.runner) for t in self.tasks)
+        able = on_device and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies)
+        self.ahead = (AHEAD_APART if apart else 1) if able else 0
+
+    def foresee(self, task_ids: Sequence[int], trials: int) -> None:
+        """Let policies that think elsewhere begin with the first rounds of these tasks, which are begun in this order.
+
+        One waits until it knows the best programs of all tasks like its own that come before it.
+        """
+        self._awaited, self._first_trials = {}, trials
+        for place, k in enumerate(task_ids):
+            policy = self.policies[k]
+            if isinstance(policy, Foresees):
+                if Baseline.DEFAULT in self.measurer.missing_baselines(self.tasks[k]):
+                    policy.foresee_default()
+                self._awaited[k] = {j for j in task_ids[:place] if Similar.alike(self.tasks[j], self.tasks[k])}
+                self._foresee_free()
+
+    def _foresee_free(self, known: int | None = None) -> None:
+        """Begin with the first rounds of tasks that wait for none but the one that is `known` now."""
+        for awaited in self._awaited.values():
+            awaited.discard(-1 if known is None else known)
+        for k in [k for k, awaited in self._awaited.items() if not awaited]:
+            del self._awaited[k]
+            self._foresee(k, self._first_trials)
+            self._foreseen.add(k)
+
+    def _foresee(self, task_id: int, trials: int) -> None:
+        policy = self.policies[task_id]
+        if isinstance(policy, Foresees):
+            policy.foresee(trials)
 
     def begin(self, task_id: int, trials: int, parts: int = 1) -> Round:
         """A round of `trials` candidates, fewer when there are no more that are new.
@@ -71,20 +116,19 @@ class Rounds:
         if task_id in self.failures or (
             self.judged and stopped(self.tasks[task_id], self.policies[task_id], self.measurer)
         ):
-            return Round(task_id, 0, list)
-        self.measurer.until = self.measurer.limit.share(parts)
-        task, policy = self.tasks[task_id], self.policies[task_id]
-        try:
-            if task_id not in self._begun:
-                self._begun.add(task_id)
-                start_baselines(task, policy, self.measurer)
-            if self.ahead == 0:
-                return Round(task_id, trials, partial(self._whole, task_id, trials))
-            batch = begin_round(policy, task, trials, self.measurer)
-        except SearchFailed as failure:
-            self._give_up(task_id, failure)
-            return Round(task_id, 0, list)
-        return Round(task_id, len(batch.inputs), partial(self._rest, task_id, batch))
+            return Round(task_id, 0)
+        if self.ahead == 0:
+            self.measurer.until = self.measurer.limit.share(parts)
+            begun = self._first(task_id)
+            return Round(task_id, trials, partial(self._whole, task_id, trials)) if begun else Round(task_id, 0)
+        round = _Ahead(self, task_id, trials, parts)
+        if not isinstance(self.policies[task_id], Foresees):
+            round.start()
+        elif task_id not in self._foreseen:
+            self._awaited.pop(task_id, None)
+            self._foresee(task_id, trials)
+        self._foreseen.discard(task_id)
+        return Round(task_id, trials if self.apart else round.trials, round.costs, round.start)
 
     def confirmed(self, task_id: int) -> float | None:
         """The latency of a task after its best few programs were timed in turns; None where they were not."""
@@ -92,9 +136,50 @@ class Rounds:
         best = self.measurer.confirm(task, CONFIRMED, f"{task.desc or task.title}, timed again in turns")
         return None if best is None else max(best.cost, LEAST_COST)
 
-    def _give_up(self, task_id: int, failure: SearchFailed) -> None:
+    def give_up(self, task_id: int, failure: SearchFailed) -> None:
+        """Measure no more of a task."""
         self.failures[task_id] = failure
+        self._foresee_free(task_id)
         logger.warning("%s", failure)
+
+    def _first(self, task_id: int) -> bool:
+        """Before the first round of a task, begin with its baselines; False where that fails."""
+        try:
+            if task_id not in self._begun:
+                self._begun.add(task_id)
+                start_baselines(self.tasks[task_id], self.policies[task_id], self.measurer)
+        except SearchFailed as failure:
+            self.give_up(task_id, failure)
+            return False
+        return True
+
+    def started(self, task_id: int, trials: int, parts: int) -> Batch | None:
+        """The candidates of a round, which are built and run from now on; None where the search of its task fails.
+
+        A round that others are measured before has its part of the time after theirs.
+        """
+        after = self.measurer.until if self._running else -math.inf
+        self.measurer.until = self.measurer.limit.share(parts, after)
+        if not self._first(task_id):
+            return None
+        try:
+            batch = begin_round(self.policies[task_id], self.tasks[task_id], trials, self.measurer)
+        except SearchFailed as failure:
+            self.give_up(task_id, failure)
+            return None
+        self._running += 1
+        return batch
+
+    def ended(self, task_id: int, batch: Batch) -> list[float]:
+        """The latencies of the candidates of a round that was started, in seconds, waited for."""
+        with self.measurer.display.run(self.tasks[task_id], len(batch.inputs)):
+            try:
+                end_round(self.policies[task_id], batch, self.measurer)
+            except SearchFailed as failure:
+                self.give_up(task_id, failure)
+            self._running -= 1
+            self._foresee_free(task_id)
+            return [cost_of(res) for _, res in batch.measured]
 
     def _whole(self, task_id: int, trials: int) -> list[float]:
         with self.measurer.display.run(self.tasks[task_id], trials):
@@ -104,14 +189,31 @@ class Rounds:
                     answer = policy.continue_search_one_round(trials, self.measurer)
                 results = checked_round(policy, answer)
             except SearchFailed as failure:
-                self._give_up(task_id, failure)
+                self.give_up(task_id, failure)
                 results = failure.results
         return [cost_of(res) for res in results]
 
-    def _rest(self, task_id: int, batch: Batch) -> list[float]:
-        with self.measurer.display.run(self.tasks[task_id], len(batch.inputs)):
-            try:
-                end_round(self.policies[task_id], batch, self.measurer)
-            except SearchFailed as failure:
-                self._give_up(task_id, failure)
-            return [cost_of(res) for _, res in batch.measured]
+
+class _Ahead:
+    """A round that is started, at the latest when the one before it is waited for, and ended apart."""
+
+    def __init__(self, rounds: Rounds, task_id: int, trials: int, parts: int) -> None:
+        self._rounds, self._task_id, self._most, self._parts = rounds, task_id, trials, parts
+        self._batch: Batch | None = None
+        self._started = False
+
+    @property
+    def trials(self) -> int:
+        """How many candidates it has, by what is known."""
+        return 0 if self._batch is None else len(self._batch.inputs)
+
+    def start(self) -> None:
+        """Build and run the candidates, once."""
+        if not self._started:
+            self._started = True
+            self._batch = self._rounds.started(self._task_id, self._most, self._parts)
+
+    def costs(self) -> list[float]:
+        """The latencies of the candidates in seconds."""
+        self.start()
+        return [] if self._batch is None else self._rounds.ended(self._task_id, self._batch)

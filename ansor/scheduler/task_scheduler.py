@@ -1,7 +1,7 @@
 """Tunes several tasks with one budget: round by round, the task that promises most for the whole.
 
-On a device of its own a round is begun while the one before it is measured (`rounds.py`).  Its task is chosen from
-what was known after the round before that one; the round that is measured is taken to bring nothing better.
+On a device of its own a round is begun while the one or two before it are under way (`rounds.py`).  Its task is chosen
+from what was known before those; they are taken to bring nothing better.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..core.protocols import KeepsWeights
 from ..core.seeds import chosen_seed
 from ..core.task import SearchTask
 from ..measure.measurer import ProgramMeasurer
+from ..measure.pipeline import alone
 from ..measure.time_limit import UNLIMITED
 from ..policy.promise import AUTO, require_judge
 from ..policy.protocols import RoundPolicy
@@ -35,7 +37,8 @@ from ..records.lines import Record
 from .callbacks import PrintTableInfo, RoundCallback
 from .gradient import GradientParams, Objective, SchedulerState, evaluate, pick_by_gradient, pick_in_turn, stand_ins
 from .groups import group_tasks, leave_if_behind
-from .policies import make_search_policies
+from .policies import know_others, make_search_policies
+from .policy_processes import chosen_processes, in_processes
 from .report import Row, Summary
 from .restore import restore, settled
 from .rounds import Round, Rounds
@@ -182,6 +185,7 @@ class TaskScheduler:
         search_policy_params: Mapping[str, Any] | None = None,
         adaptive_training: bool = False,
         per_task_early_stopping: int | None = None,
+        policy_processes: int | None = None,
     ) -> None:
         """Measure `num_measure_trials` new programs: one round for each task that has no record, then by strategy.
 
@@ -190,26 +194,22 @@ class TaskScheduler:
         be had; `per_task_early_stopping` ends a task after so many of its own.
         `time_limit` ends the run after so many seconds, whatever tasks had no round yet: the first rounds share what is
         left of it evenly, each measures one program at least, and a part is for the turns in the end.
-        Policies are made by `make_search_policies`.  The run goes on from the records of `load_log_file`,
-        or else of the log that the options write (`TuningOptions`).
+        Policies are made by `make_search_policies`; those with models of their own search side by side, where nothing
+        is measured on this processor, in so many `policy_processes`, which change nothing of what is searched (None:
+        one for each core that may be used, if there are three or more).
+        The run goes on from the records of `load_log_file`, or else of the log that the options write.
         Before the first round of a task its untuned program and the default schedule are measured, which are no
         trials; at the end the best few programs of each task are timed in turns, and `best_costs` are what they took.
-        A task whose search fails for a reason of its own is given up, the others go on; `failures` says which, by task.
-        Ctrl-C stops the workers and passes on.
+        A task whose search fails is given up, the others go on; `failures` says which.  Ctrl-C stops the workers.
 
         Raises BudgetError for fewer trials than tasks without a record, TaskError for a bad policy, BackendError when
         a target cannot be had here, JournalError when the log cannot be read.
         """
         options = tune_option
         check_logs(self.tasks, options)
-        log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
-        records, costs = (None, {}) if log is None else history(log)
-        if log is not None:
-            say_other_targets(log, records or (), self.tasks)
-        self._begin(options, _patience(per_task_early_stopping), records or (), costs)
-        kinds = tuple(dict.fromkeys(t.target.kind.name for t in self.tasks))
-        for kind in kinds:
-            backend(kind)
+        log, records = self._begin_with_log(options, _patience(per_task_early_stopping))
+        kinds = _kinds(self.tasks)
+        processes = chosen_processes(policy_processes, len(self.tasks))
         policies = make_search_policies(
             search_policy, search_policy_params, self.tasks, self.num_measures_per_round, options.verbose,
             self.load_model_file, log, adaptive_training, self.seed, records,
@@ -217,19 +217,33 @@ class TaskScheduler:
         for policy in policies:
             require_judge(policy, options.early_stopping)
         continue_log(policies, options)
-        with options.measuring(kinds) as (builder, runner):
-            offer_similar(policies, runner, records or ())
+        with ExitStack() as stack:
+            builder, runner = stack.enter_context(options.measuring(kinds))
+            apart = know_others(search_policy, self.tasks) and not any(alone(task, runner) for task in self.tasks)
+            offer_similar(policies, runner, records or (), apart)
             del records
             require_measurable(runner, self.tasks)
+            policies = stack.enter_context(in_processes(policies, processes if apart else 0))
             measurer = ProgramMeasurer(builder, runner, options.hearers(runner), options.verbose)
-            self._tell_weights(measurer.callbacks)
             measurer.begin()
             with measurer.closing_on_error():
+                self._tell_weights(measurer.callbacks)
                 say_if_noisy(options, kinds, measurer.display)
-                rounds = Rounds(self.tasks, policies, measurer, options.early_stopping == AUTO)
+                rounds = Rounds(self.tasks, policies, measurer, options.early_stopping == AUTO, apart)
                 self._limit = measurer.limited(options.time_limit, len(self.tasks))
                 self.failures = rounds.failures
                 self._tune_all(rounds)
+
+    def _begin_with_log(
+        self, options: TuningOptions, patience: int | None
+    ) -> tuple[PathLike | None, Sequence[Record] | None]:
+        """Begin where a log leaves the tasks; gives that log and its records, if there is one."""
+        log = log_to_continue(options) if self.load_log_file is None else self.load_log_file
+        records, costs = (None, {}) if log is None else history(log)
+        if log is not None:
+            say_other_targets(log, records or (), self.tasks)
+        self._begin(options, patience, records or (), costs)
+        return log, records
 
     def _begin(
         self, options: TuningOptions, patience: int | None, records: Sequence[Record],
@@ -255,16 +269,29 @@ class TaskScheduler:
 
     def _tune_all(self, rounds: Rounds) -> None:
         """Begin and end rounds; one that finds nothing new to measure ends before another one is begun."""
+        if self._goes_on:
+            rounds.foresee([k for k in self.alive if self.progress[k].rounds == 0], self._room)
         while self._under_way or self._goes_on:
             ahead = rounds.ahead if self._under_way and self._under_way[-1].trials else 0
-            if self._goes_on and len(self._under_way) <= ahead:
+            if self._goes_on and len(self._under_way) <= ahead and self._free:
                 self._begin_round(rounds)
             else:
                 self._end_round(rounds)
 
+    @property
+    def _room(self) -> int:
+        """How many candidates the next round has."""
+        return min(self.num_measures_per_round, self.num_measure_trials - self._asked)
+
+    @property
+    def _free(self) -> tuple[int, ...]:
+        """The tasks that can be chosen, without one that has two rounds under way already."""
+        under_way = [round.task_id for round in self._under_way]
+        return tuple(k for k in self.alive if under_way.count(k) < 2)
+
     def _pick(self) -> int:
         """The next task: one that had no round yet, otherwise by strategy."""
-        alive, expected = self.alive, self._expected()
+        alive, expected = self._free, self._expected()
         fresh = [k for k in alive if expected[k].rounds == 0]
         if fresh:
             return fresh[0]
@@ -286,12 +313,16 @@ class TaskScheduler:
         self._last = self._pick()
         for callback in self.callbacks:
             callback.pre_tune(self, self._last)
-        count = min(self.num_measures_per_round, self.num_measure_trials - self._asked)
         fresh = sum(s.rounds == 0 for s in self._expected())
-        self._under_way.append(rounds.begin(self._last, count, max(1, fresh)))
+        self._under_way.append(rounds.begin(self._last, self._room, max(1, fresh)))
 
     def _end_round(self, rounds: Rounds) -> None:
-        """End the oldest round under way, and count its results; the last one ends with the turns of the best."""
+        """End the oldest round under way, and count its results; the last one ends with the turns of the best.
+
+        While it is waited for the next one is built.
+        """
+        for round in list(self._under_way)[:2]:
+            round.start()
         costs = self._under_way[0].costs()
         task_id = self._under_way.popleft().task_id
         self._count(task_id, costs)
@@ -331,6 +362,14 @@ def _check_tasks(tasks: Sequence[SearchTask]) -> None:
         first = seen.setdefault((task.workload_key, task.target.key), k)
         law = f"tasks {first} and {k} are the same, give it once and a weight"
         require(first == k, TaskError, "TaskScheduler", law, workload_key=task.workload_key)
+
+
+def _kinds(tasks: Sequence[SearchTask]) -> tuple[str, ...]:
+    """The target kinds of tasks, each once.  Raises BackendError for one that cannot be had here."""
+    kinds = tuple(dict.fromkeys(task.target.kind.name for task in tasks))
+    for kind in kinds:
+        backend(kind)
+    return kinds
 
 
 def _objective(count: int, weights: Sequence[float] | None, objective: Objective | None) -> Objective:

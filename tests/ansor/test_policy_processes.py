@@ -1,0 +1,136 @@
+"""Policies in processes of their own: the same search as in one, and whatever goes wrong there is told here."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.core.errors import MeasureError
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.scheduler import policy_processes
+from ansor.scheduler.policies import make_search_policies
+from ansor.scheduler.policy_processes import PolicyFailed, chosen_processes, in_processes
+from tests.workloads import matmul
+
+SMALL = {"evolutionary_search_population": 24, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}
+SIZES = ((16, 12, 20), (16, 24, 20))
+
+
+def tasks_of() -> list[ansor.SearchTask]:
+    own = ansor.SearchTask(compute_dag=te.ComputeDAG(softmax()), target="cuda")
+    return [*[ansor.SearchTask(matmul, sizes, target="cuda") for sizes in SIZES], own]
+
+
+def softmax() -> list[te.Tensor]:
+    x = te.placeholder((8, 32), name="x")
+    return [x, te.topi.nn.softmax(x)]
+
+
+class Comparing(AnalyticalRunner):
+    """Compares, too, so that the default schedule is measured."""
+
+    def compare(self, inputs: Sequence[ansor.MeasureInput], builds: Sequence[Any]) -> list[list[float]]:
+        return [[1e-3 * len(inp.steps)] * 3 for inp in inputs]
+
+
+class Heard:
+    """What was measured of each task, in order, with what its policy thought of it."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[Any]] = {}
+
+    def callback(self, policy: Any, inputs: Sequence[ansor.MeasureInput], results: Sequence[Any]) -> None:
+        for inp in inputs:
+            self.found.setdefault(inp.task.workload_key, []).append((policy.seed, inp.steps, inp.prediction))
+
+
+def tune(
+    processes: int, log: Path, trials: int, runner: type[AnalyticalRunner] = AnalyticalRunner
+) -> tuple[ansor.TaskScheduler, Heard]:
+    heard = Heard()
+    scheduler = ansor.TaskScheduler(tasks_of(), callbacks=[], seed=4)
+    options = ansor.TuningOptions(
+        trials, num_measures_per_round=4, builder=AnalyticalRunner.builder(), runner=runner(), verbose=0,
+        measure_callbacks=[ansor.RecordToFile(log), heard],
+    )  # fmt: skip
+    scheduler.tune(options, search_policy_params=SMALL, policy_processes=processes)
+    return scheduler, heard
+
+
+def test_a_seed_decides_the_search_in_however_many_processes(tmp_path: Path) -> None:
+    """Twice on the same log: it goes on where that ends, and nothing is measured twice."""
+    runs = []
+    for processes in (0, 2):
+        log = tmp_path / f"{processes}"
+        first, heard = tune(processes, log, 20)
+        again, more = tune(processes, log, 4)
+        runs.append((first.progress, heard.found, again.progress, more.found))
+        records = [(inp.task.workload_key, inp.steps) for inp, _ in ansor.load_records(log)]
+        assert len(records) == 24 == len(set(records)) == sum(again.task_trials)
+        text = log.read_text()
+        assert text.count("# predicted ") > 9 and text.count("# round ") == 9
+    assert runs[0] == runs[1]
+
+
+def test_a_policy_that_fails_in_its_process_costs_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(self: Any, n: int, whole: Any = ansor.SketchPolicy.ask) -> Any:
+        return whole(self, n) if "matmul" in self.task.workload_key else 1 / 0
+
+    monkeypatch.setattr(ansor.SketchPolicy, "ask", ask)
+    monkeypatch.chdir(tmp_path)
+    scheduler, _ = tune(2, tmp_path / "log", 12, Comparing)
+    assert list(scheduler.failures) == [2] and scheduler.task_trials[2] == 0 and sum(scheduler.task_trials) == 12
+    report = scheduler.failures[2].report.read_text()
+    assert "ZeroDivisionError: division by zero" in str(scheduler.failures[2]) and "1 / 0" in report
+
+
+@pytest.fixture
+def policies() -> list[Any]:
+    return make_search_policies("sketch.xgb", SMALL, tasks_of()[:2], 4, 0, seed=1)
+
+
+def test_a_process_that_is_killed_is_told_in_a_sentence(policies: list[Any]) -> None:
+    with in_processes(policies, 1) as (one, other):
+        assert len(one.candidates(2)) == 2
+        os.kill(one.process._child.process.pid, signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises(PolicyFailed, match="process has ended"):
+                other.candidates(2)
+
+
+def test_what_passes_a_search_passes_from_its_process(policies: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(_: int) -> Any:
+        raise MeasureError("no more")
+
+    monkeypatch.setattr(policies[0], "ask", refuses)
+    with in_processes(policies, 1) as (one, other), pytest.raises(MeasureError, match=r"^no more$"):
+        assert other.candidates(1)
+        one.candidates(2)
+
+
+def test_processes_end_with_the_search(policies: list[Any]) -> None:
+    with pytest.raises(KeyboardInterrupt), in_processes(policies, 2) as apart:
+        pids = [one.process._child.process.pid for one in apart]
+        apart[0].foresee(4)
+        raise KeyboardInterrupt
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_how_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_processes, "usable_cores", lambda: 12)
+    assert [chosen_processes(n, 24) for n in (None, 0, 3, 99)] == [12, 0, 3, 24] and chosen_processes(None, 1) == 0
+    monkeypatch.setattr(policy_processes, "usable_cores", lambda: 2)
+    assert chosen_processes(None, 24) == 0 and chosen_processes(np.int64(2).item(), 24) == 2
+    for wrong in (-1, True, "2"):
+        with pytest.raises(ansor.TaskError, match="policy_processes: it must be an integer of at least 0, or None"):
+            chosen_processes(wrong, 2)  # type: ignore[arg-type]
