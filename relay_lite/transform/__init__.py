@@ -13,6 +13,7 @@ from .convert_layout import ConvertLayout
 from .defuse_ops import DefuseOps
 from .fast_math import FastMath
 from .flatten_atrous import FlattenAtrousConv
+from .flatten_pointwise import FlattenPointwise
 from .fold_constant import FoldConstant
 from .fold_scale_axis import FoldScaleAxis
 from .fold_scale_axis_backward import BackwardFoldScaleAxis
@@ -40,6 +41,7 @@ __all__ = [
     "EliminateCommonSubexpr",
     "FastMath",
     "FlattenAtrousConv",
+    "FlattenPointwise",
     "FoldConstant",
     "FoldScaleAxis",
     "ForwardFoldScaleAxis",

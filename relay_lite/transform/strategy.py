@@ -38,15 +38,24 @@ def winograd_tile(conv: Call, target: str) -> int | None:
 
 
 def folds_stride(conv: Call, target: str, precision: str) -> bool:
-    """Whether the strides of an `nn.conv2d` are folded into its channels: on `cuda`, of few channels, with a constant
-    weight, where tensor cores multiply what it reads in that precision."""
-    data, kernel = conv.args
-    attrs = conv.attrs
-    plain = attrs["groups"] == 1 and tuple(attrs["dilation"]) == (1, 1) and max(attrs["strides"]) > 1
-    layouts = (attrs["data_layout"], attrs["kernel_layout"]) == ("NHWC", "HWIO") and not attrs["out_layout"]
-    multiplied = data.dtype in HALVES.values() or (data.dtype == "float32" and precision in ELEMENTS)
-    few = plain and layouts and kernel.shape[2] < FEWEST_CHANNELS_OF_TENSOR_CORES
-    return target == "cuda" and few and multiplied and isinstance(kernel, Constant)
+    """Whether the strides of an `nn.conv2d` are folded into its channels: few channels, with a constant weight, where
+    tensor cores multiply."""
+    kernel = conv.args[1]
+    plain = plain_nhwc(conv) and tuple(conv.attrs["dilation"]) == (1, 1) and max(conv.attrs["strides"]) > 1
+    few = plain and kernel.shape[2] < FEWEST_CHANNELS_OF_TENSOR_CORES
+    return few and isinstance(kernel, Constant) and on_tensor_cores(conv, target, precision)
+
+
+def plain_nhwc(conv: Call) -> bool:
+    """Whether an `nn.conv2d` has one group, and channels last."""
+    layouts = (conv.attrs["data_layout"], conv.attrs["kernel_layout"]) == ("NHWC", "HWIO")
+    return layouts and not conv.attrs["out_layout"] and conv.attrs["groups"] == 1
+
+
+def on_tensor_cores(product: Call, target: str, precision: str) -> bool:
+    """Whether tensor cores of a kind of target multiply the factors of a product in a precision."""
+    dtype = product.args[0].dtype
+    return target == "cuda" and (dtype in HALVES.values() or (dtype == "float32" and precision in ELEMENTS))
 
 
 def reads_turned(dense: Call, target: str) -> bool:

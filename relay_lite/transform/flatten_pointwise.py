@@ -1,0 +1,78 @@
+"""Convolutions of 1 x 1 with the pixels of all images on one axis, where tensor cores multiply: products of matrices.
+
+    relu(conv(x[N, H, W, C], w[1, 1, C, O]) + b)    ->    reshape(relu(conv(x[1, 1, N*H*W, C], w) + b), [N, H, W, O])
+
+The rows of a product are one axis of its computation; the 14 columns of an image fill a tile of 16 badly, and one of 64
+not at all.  What is elementwise follows, so that it stays in the kernel of the convolution, and the reshapes between
+kernels move nothing.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ansor.core.target import STRICT
+from te_lite.c_text import BYTES
+
+from ..ir.make import call
+from ..ir.nodes import Call, Expr, Function
+from ..ir.visit import is_op, rewrite
+from .row_shapes import is_elementwise
+from .sequential import Pass
+from .strategy import on_tensor_cores, plain_nhwc
+
+IMAGES = 4
+"""The dimensions of images."""
+
+
+def FlattenPointwise(target: str = "c", precision: str = STRICT) -> Pass:
+    """The pass for a kind of target and the precision of its products; level 3."""
+    return Pass("FlattenPointwise", 3, (), lambda function: _Flattened(target, precision).run(function))
+
+
+class _Flattened:
+    """`flat` are the reshapes that were made, and what they read."""
+
+    def __init__(self, target: str, precision: str) -> None:
+        self.target, self.precision = target, precision
+        self.flat: dict[Expr, Expr] = {}
+
+    def run(self, function: Function) -> Function:
+        return rewrite(function, self._change)
+
+    def _change(self, node: Expr) -> Expr:
+        made = self._made(node)
+        if made is None:
+            return node
+        out = call("reshape", made, newshape=node.shape)
+        self.flat[out] = made
+        return out
+
+    def _made(self, node: Expr) -> Expr | None:
+        """A node on one axis of pixels; None where it stays."""
+        if is_op(node, "nn.conv2d"):
+            data, kernel = node.args
+            suits = on_tensor_cores(node, self.target, self.precision) and _is_pointwise(node)
+            return Call(node.op, (self._flattened(data), kernel), node.attrs) if suits else None
+        if not is_elementwise(node) or len(node.shape) != IMAGES:
+            return None
+        whole = [a for a in node.args if a.shape == node.shape]
+        small = all(a.shape == node.shape or prod(a.shape[:-1]) == 1 for a in node.args)
+        if not small or not any(a in self.flat for a in whole):
+            return None
+        args = [self._flattened(a) if a.shape == node.shape else a for a in node.args]
+        return call(node.op.name, *args, **node.attrs)
+
+    def _flattened(self, e: Expr) -> Expr:
+        """Images on one axis; casts to more bytes follow, and stay with what reads them."""
+        if e in self.flat:
+            return self.flat[e]
+        if is_op(e, "cast") and BYTES[e.dtype] > BYTES[e.args[0].dtype]:
+            return call("cast", self._flattened(e.args[0]), **e.attrs)
+        return call("reshape", e, newshape=(1, 1, prod(e.shape[:-1]), e.shape[-1]))
+
+
+def _is_pointwise(conv: Call) -> bool:
+    steps = tuple(conv.attrs["strides"]) == (1, 1) and not any(conv.attrs["padding"])
+    several = conv.shape[0] * conv.shape[1] > 1
+    return plain_nhwc(conv) and steps and several and conv.args[1].shape[:2] == (1, 1)
