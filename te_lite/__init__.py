@@ -6,7 +6,8 @@ Read the modules in this order; none imports one that comes after it.
     expressions         dtype, hooks, laws, arithmetic, storage, spelling, instead, misuse, node, element, expr, intrin
     their ranges        interval, visit, reduction, linear, simplify
     computations        tensor, text, access, computation
-    states and steps    lanes, fragment_storage, swizzle, region, step, step_json, state, derive, online, carried, loop_value
+    steps               lanes, fragment_storage, swizzle, region, step, step_json
+    states              state, derive, online, carried, loop_value
     schedules           apply_loop, apply_stage, replay, dag, thread_axes, schedule
     loop programs       stmt, perfect_nest, register_tile, stmt_text, mma_meaning, names, width, stored_text, c_text
     bounds              data_arithmetic, reads, loop_scope, overrun, bounds, nest, index_span, footprint

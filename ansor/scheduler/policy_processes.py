@@ -19,7 +19,8 @@ from typing import Any
 
 from te_lite.errors import require
 from te_lite.state import State
-from te_lite.step import Step, from_json, to_json
+from te_lite.step import Step
+from te_lite.step_json import from_json, to_json
 
 from ..core.errors import PASSING, AnsorError, TaskError
 from ..core.hardware import usable_cores

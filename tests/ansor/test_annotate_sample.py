@@ -224,7 +224,7 @@ def test_same_seed_same_program() -> None:
 
 SCRIPT = """
 import json
-from te_lite.step import to_json
+from te_lite.step_json import to_json
 from tests.ansor.sketch_cases import dag_of
 from tests.ansor.test_annotate_sample import programs
 for name in ("conv2d_bn_relu", "softmax", "winograd"):
