@@ -79,6 +79,17 @@ class Rounds:
         able = on_device and all(isinstance(p, AsksAhead) and p.rounds_ahead >= 1 for p in self.policies)
         self.ahead = (AHEAD_APART if apart else 1) if able else 0
 
+    def in_order(self, fresh: Sequence[int]) -> list[int]:
+        """Tasks that had no round yet, in the order of their first ones.
+
+        Where policies search apart, one of each kind comes first: by then, those like it begin with what it found.
+        """
+        if not self.apart:
+            return list(fresh)
+        tasks = self.tasks
+        before = [sum(Similar.alike(tasks[j], task) for j in range(k)) for k, task in enumerate(tasks)]
+        return sorted(fresh, key=lambda k: (before[k], k))
+
     def foresee(self, task_ids: Sequence[int], trials: int) -> None:
         """Let policies that think elsewhere begin with the first rounds of these tasks, which are begun in this order.
 

@@ -270,7 +270,7 @@ class TaskScheduler:
     def _tune_all(self, rounds: Rounds) -> None:
         """Begin and end rounds; one that finds nothing new to measure ends before another one is begun."""
         if self._goes_on:
-            rounds.foresee([k for k in self.alive if self.progress[k].rounds == 0], self._room)
+            rounds.foresee(rounds.in_order([k for k in self.alive if self.progress[k].rounds == 0]), self._room)
         while self._under_way or self._goes_on:
             ahead = rounds.ahead if self._under_way and self._under_way[-1].trials else 0
             if self._goes_on and len(self._under_way) <= ahead and self._free:
@@ -289,12 +289,12 @@ class TaskScheduler:
         under_way = [round.task_id for round in self._under_way]
         return tuple(k for k in self.alive if under_way.count(k) < 2)
 
-    def _pick(self) -> int:
+    def _pick(self, rounds: Rounds) -> int:
         """The next task: one that had no round yet, otherwise by strategy."""
         alive, expected = self._free, self._expected()
         fresh = [k for k in alive if expected[k].rounds == 0]
         if fresh:
-            return fresh[0]
+            return rounds.in_order(fresh)[0]
         if self.strategy == "round-robin":
             return pick_in_turn(self._last, alive)
         return pick_by_gradient(
@@ -310,7 +310,7 @@ class TaskScheduler:
 
     def _begin_round(self, rounds: Rounds) -> None:
         """Choose a task, and begin a round on it within the budget."""
-        self._last = self._pick()
+        self._last = self._pick(rounds)
         for callback in self.callbacks:
             callback.pre_tune(self, self._last)
         fresh = sum(s.rounds == 0 for s in self._expected())

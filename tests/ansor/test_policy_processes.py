@@ -78,6 +78,7 @@ def test_a_seed_decides_the_search_in_however_many_processes(tmp_path: Path) -> 
         text = log.read_text()
         assert text.count("# predicted ") > 9 and text.count("# round ") == 9
     assert runs[0] == runs[1]
+    assert list(runs[0][1]) == [tasks_of()[k].workload_key for k in (0, 2, 1)], "one of each kind comes first"
 
 
 def test_a_policy_that_fails_in_its_process_costs_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
