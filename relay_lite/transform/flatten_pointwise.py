@@ -10,12 +10,15 @@ kernels move nothing.
 from __future__ import annotations
 
 from math import prod
+from typing import TypeGuard
 
 from ansor.core.target import STRICT
 from te_lite.c_text import BYTES
 
 from ..ir.make import call
 from ..ir.nodes import Call, Expr, Function
+from ..ir.op_registry import OpPattern
+from ..ir.types import TensorType
 from ..ir.visit import is_op, rewrite
 from .row_shapes import is_elementwise
 from .sequential import Pass
@@ -54,7 +57,7 @@ class _Flattened:
             data, kernel = node.args
             suits = on_tensor_cores(node, self.target, self.precision) and _is_pointwise(node)
             return Call(node.op, (self._flattened(data), kernel), node.attrs) if suits else None
-        if not is_elementwise(node) or len(node.shape) != IMAGES:
+        if not _is_of_pixels(node):
             return None
         whole = [a for a in node.args if a.shape == node.shape]
         small = all(a.shape == node.shape or prod(a.shape[:-1]) == 1 for a in node.args)
@@ -70,6 +73,14 @@ class _Flattened:
         if is_op(e, "cast") and BYTES[e.dtype] > BYTES[e.args[0].dtype]:
             return call("cast", self._flattened(e.args[0]), **e.attrs)
         return call("reshape", e, newshape=(1, 1, prod(e.shape[:-1]), e.shape[-1]))
+
+
+def _is_of_pixels(node: Expr) -> TypeGuard[Call]:
+    """An operator on images that is elementwise, or has an argument for each channel."""
+    if not isinstance(node, Call) or not isinstance(node.type, TensorType) or len(node.shape) != IMAGES:
+        return False
+    of_channels = node.op.pattern <= OpPattern.BROADCAST and set(node.attrs) == {"axis"}
+    return is_elementwise(node) or (of_channels and node.attrs["axis"] in (-1, IMAGES - 1))
 
 
 def _is_pointwise(conv: Call) -> bool:

@@ -26,7 +26,7 @@ def units(batch: int = 2, seed: int = 3) -> Function:
         weight = make.draw(window, window, x.shape[3], channels)
         made = call("nn.conv2d", x, weight, strides=(strides, strides), padding=(window // 2,) * 2, channels=channels,
                     kernel_size=(window, window), data_layout="NHWC", kernel_layout="HWIO")  # fmt: skip
-        return call("add", made, make.draw(1, 1, 1, channels))
+        return make.bias(made) if window > 1 or strides > 1 else call("add", made, make.draw(1, 1, 1, channels))
 
     def unit(x: Expr, strides: int) -> Expr:
         body = biased(relu(biased(relu(biased(x, 8)), 8, 3, strides)), 24)
@@ -65,6 +65,18 @@ def test_networks_of_tensor_cores(precision: str) -> None:
 def test_strict_networks_stay(target: str) -> None:
     graph = units()
     assert as_text(FlattenPointwise(target)(graph)) == as_text(graph)
+
+
+@pytest.mark.parametrize("op", ["nn.bias_add", "nn.prelu"])
+def test_what_has_an_argument_for_each_channel_follows(op: str) -> None:
+    make = Layers(np.random.default_rng(0), "NHWC", "float16")
+    x = make.input(2, 5, 7, 8)
+    conv = call("nn.conv2d", x, make.draw(1, 1, 8, 4), data_layout="NHWC", kernel_layout="HWIO")
+    graph = Function((x,), call(op, conv, make.draw(4), axis=3))
+    made = FlattenPointwise("cuda")(graph)
+    assert [n.shape for n in calls(made, op)] == [(1, 1, 70, 4)]
+    inputs = {"data": np.random.default_rng(1).standard_normal(x.shape).astype("float16")}
+    assert np.array_equal(reference.run(made, inputs), reference.run(graph, inputs))
 
 
 def test_what_does_not_suit_stays() -> None:
