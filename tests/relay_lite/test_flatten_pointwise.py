@@ -61,6 +61,20 @@ def test_networks_of_tensor_cores(precision: str) -> None:
     np.testing.assert_allclose(reference.run(fused, inputs), reference.run(plain, inputs), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("precision", ["float16", "tf32"])
+def test_a_sum_in_the_kernel_of_a_window_stays_there(precision: str, turned: bool) -> None:
+    """A shortcut of 1 x 1 beside a window of 3 x 3, as in ResNet-18: two kernels, and the casts of the input."""
+    make = Layers(np.random.default_rng(0), "NHWC", "float32")
+    x = make.input(2, 6, 7, 16)
+    parts = make.bias(make.conv(x, 24)), make.bias(make.conv(x, 24, 1))
+    graph = Function((x,), relu(call("add", *(parts[::-1] if turned else parts))))
+    with PassContext(opt_level=3):
+        mixed = graph if precision == "tf32" else ToMixedPrecision(precision)(graph)
+        fused = optimize(mixed, {}, "cuda -precision=tf32" if precision == "tf32" else "cuda")
+    assert len(kernels(fused)) == (2 if precision == "tf32" else 3)
+
+
 @pytest.mark.parametrize("target", ["c", "cuda"])
 def test_strict_networks_stay(target: str) -> None:
     graph = units()
