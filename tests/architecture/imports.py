@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
@@ -26,6 +27,12 @@ ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
 REGISTRY = "ansor.core.registry"
 EXEMPT_CALL = "front_end"
+
+
+@lru_cache(maxsize=2048)
+def parsed(text: str) -> ast.Module:
+    """The tree of a source text; every check of the house reads all of them."""
+    return ast.parse(text)
 
 
 class Kind(Enum):
@@ -76,7 +83,7 @@ class Tree:
 
     def imports_of(self, module: str) -> Iterator[Import]:
         """The imports of one module."""
-        tree = ast.parse(self.files[module].read_text())
+        tree = parsed(self.files[module].read_text())
         for node, kind in _located(tree):
             for name in self._named_by(node, module):
                 for target in self._run_by(name, module):
@@ -144,7 +151,7 @@ def typing_blocks(root: Path, package: str) -> list[str]:
     return [
         f"{path.relative_to(root)}:{node.lineno}"
         for path in sorted((root / package).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path.read_text()))
         if isinstance(node, ast.If) and is_typing_block(node)
     ]
 

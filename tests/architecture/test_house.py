@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.imports import PACKAGES, ROOT
+from tests.architecture.imports import PACKAGES, ROOT, parsed
 
 BIN = Path(sys.executable).parent
 
@@ -109,7 +109,7 @@ def functions() -> list[tuple[str, int]]:
     return [
         (f"{path.relative_to(ROOT)} {node.name}", (node.end_lineno or 0) - node.lineno + 1)
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
 
@@ -140,7 +140,7 @@ def test_few_files_lie_outside_of_the_storeys() -> None:
 @pytest.mark.parametrize("package", ["ansor", "relay_lite", "vta_sim"])
 def test_every_storey_says_its_law(package: str) -> None:
     faces = [folder / "__init__.py" for folder in (ROOT / package).iterdir() if (folder / "__init__.py").exists()]
-    texts = {face: ast.get_docstring(ast.parse(face.read_text())) or "" for face in faces}
+    texts = {face: ast.get_docstring(parsed(face.read_text())) or "" for face in faces}
     assert [str(face) for face, text in texts.items() if "\nLaw: " not in text] == []
 
 
@@ -152,7 +152,7 @@ def test_public_classes_are_explained(package: str) -> None:
     silent = [
         f"{path.relative_to(ROOT)} {node.name}"
         for path in sorted((ROOT / package).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path.read_text()))
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         if not ast.get_docstring(node) and node.name not in words
     ]
@@ -163,7 +163,7 @@ def test_no_dangerous_loading() -> None:
     """Records, models and messages are data: nothing that executes them is used."""
     banned = {"pickle", "marshal", "shelve", "cloudpickle", "dill"}
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             assert not banned & {n.split(".")[0] for n in names}, path
@@ -179,7 +179,7 @@ LEGACY = dict.fromkeys(("relay_lite/testing/init.py", "relay_lite/testing/resnet
 def test_randomness_is_an_argument() -> None:
     """No module-level generator is drawn from."""
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path.read_text())):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random"):
                 allowed = ("Generator", "default_rng", "SeedSequence", *LEGACY.get(str(path.relative_to(ROOT)), ()))
                 assert node.attr in allowed, f"{path}:{node.lineno}"

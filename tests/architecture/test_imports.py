@@ -17,6 +17,7 @@ from tests.architecture.imports import (
     Tree,
     lines,
     module_cycles,
+    parsed,
     room_cycles,
     touching,
     typing_blocks,
@@ -58,7 +59,7 @@ def test_all_files_are_counted(tree: Tree, imports: list[Import]) -> None:
 def deferred_in(module: str, path: Path) -> Iterator[tuple[str, str]]:
     """(module, imported module) of every import in a function, and of every `import_module`."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for function in ast.walk(ast.parse(path.read_text())):
+    for function in ast.walk(parsed(path.read_text())):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for node in ast.walk(function):

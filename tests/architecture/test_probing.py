@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.architecture.imports import parsed
 from tests.architecture.test_house import PACKAGES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -18,7 +19,7 @@ FOREIGN = {
 def probed(path: Path) -> set[str]:
     """The names that `getattr` with a default, or `hasattr`, asks for in a file."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) >= 2:
             asks = node.func.id == "hasattr" or (node.func.id == "getattr" and len(node.args) == 3)
             if asks and isinstance(node.args[1], ast.Constant):
