@@ -14,6 +14,7 @@ from .lanes import product
 from .loop_value import loop_names
 from .region import DivAtom, Linear, LoopAtom
 from .state import INLINED, ROOT, FuseRel, Iter, Stage, State
+from .storage import storage_class
 
 
 def state_text(state: State) -> str:
@@ -55,6 +56,8 @@ def marks_of(stage: Stage) -> Iterable[str]:
         yield f"storage_offset: {stage.storage_align[2]}"
     if stage.storage_order is not None:
         yield f"storage_order: {' '.join(map(str, stage.storage_order))}"
+    if storage_class(stage.compute.scope) == "fragment":
+        yield f"scope: {stage.compute.scope}"
     if stage.swizzled:
         yield "swizzled"
     if stage.double_buffer:
