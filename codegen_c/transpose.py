@@ -158,10 +158,11 @@ def _guarded(value: Expr) -> tuple[tuple[Compare, ...], Expr | None]:
     """The comparisons (`<`, `>=`) under which a stored value is the element that it copies; no element for others."""
     if not (isinstance(value, Call) and value.func == "if_then_else"):
         return (), value
-    cond, element, other = value.args
+    cond, inner, other = value.args
     parts = tuple(conjuncts(cond))
     plain = [c for c in parts if isinstance(c, Compare) and c.op in ("<", ">=") and c.a.dtype in ("int32", "int64")]
-    return (tuple(plain), element) if len(plain) == len(parts) and isinstance(other, Const) else ((), None)
+    more, element = _guarded(inner)
+    return ((*plain, *more), element) if len(plain) == len(parts) and isinstance(other, Const) else ((), None)
 
 
 def _is_plain(form: Linear, loops: Sequence[For]) -> bool:

@@ -9,10 +9,10 @@ import pytest
 
 import te_lite as te
 from ansor.core.hardware import HardwareParams
-from ansor.sketch.extra import extra_sketches
+from ansor.sketch.extra import extra_sketches, long_products
 from ansor.sketch.extra.micro_kernel import in_parts, shapes
 from ansor.space.decisions.splits import holes
-from te_lite import ComputeDAG, Tensor
+from te_lite import ComputeDAG, Tensor, topi
 from te_lite.interp import run
 from te_lite.state import ATTACHED, ROOT
 from te_lite.step import Reindex
@@ -148,6 +148,24 @@ def test_rows_are_packed_in_the_order_in_which_tiles_read_them() -> None:
             rows, columns = shape.rows * shape.blocks[0], shape.columns * shape.panels
             count = -(-2048 // rows) * -(-2048 // columns)
             assert -(-count // cores) * cores * rows * columns <= 1.15 * 2048**2 and min(rows, columns) >= 200
+
+
+def test_long_sums_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a panel of all terms is too long: rows are copied for each cut, and columns for each panel of it."""
+    a, b, c = matmul(300, 320, 50)
+    dag, hardware = ComputeDAG([a, b, topi.nn.relu(c)]), HardwareParams(2, 32, 64, 0, 0, 0, 0, 0)
+    before = extra_sketches(dag, "c", hardware, rules=["micro_kernel"])
+    monkeypatch.setattr(long_products, "TERMS", 16)
+    monkeypatch.setattr(long_products, "LONGEST_PANEL", 1000)
+    cut = extra_sketches(dag, "c", hardware, rules=["micro_kernel"])[len(before) :]
+    assert len(cut) == 3
+    for sketch in cut:
+        copies = {s.op.name: s for s in sketch.stages if s.op.name in ("A.local", "B.local")}
+        loops = [
+            sketch.stages[s.attach.stage].vars[s.attach.iter].name for s in copies.values() if s.attach is not None
+        ]
+        assert loops == ["k.0", "j.0"]
+    assert Oracle(dag, np.random.default_rng(3)).mismatch(te.lower(cut[0]), compiled) is None
 
 
 def test_columns_that_divide_go_first() -> None:

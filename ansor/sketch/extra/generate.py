@@ -18,6 +18,7 @@ from ..rule import SketchContext
 from .attention import attention_sketches
 from .double_buffer import double_buffered
 from .injective import injective_sketches
+from .long_products import long_product_sketches
 from .long_rows import long_row_sketches
 from .micro_kernel import micro_kernel_sketches
 from .packed_read import packed_read_sketches
@@ -59,7 +60,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "rows": lambda ctx: row_sketches(ctx) + row_loop_sketches(ctx),
     "long_rows": long_row_sketches,
     "packed_read": packed_read_sketches,
-    "micro_kernel": micro_kernel_sketches,
+    "micro_kernel": lambda ctx: micro_kernel_sketches(ctx) + long_product_sketches(ctx),
     "winograd": winograd_sketches,
     "windows": window_sketches,
     "padded_shared": _changed(ordinary_sketches, padded),

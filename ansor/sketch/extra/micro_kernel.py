@@ -251,7 +251,7 @@ class MicroKernel:
         state = with_panels(ctx, state, k, target, panel_at, shape.lane)
         if rows is not None:
             more = len(state.stages) - before
-            state = _rows_packed(state, rows, k + more, target + more, part_at, shape)
+            state = rows_packed(state, rows, k + more, target + more, part_at, shape)
         return [(state, k - 1)]
 
 
@@ -337,11 +337,14 @@ def packed_rows(state: State, k: int, shape: Shape) -> Rows | None:
     return None
 
 
-def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams) -> Shape | None:
-    """`shape` in parts of rows and of columns, in which both are packed; None where that takes too much of the time."""
+def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams, terms: int = 0) -> Shape | None:
+    """`shape` in parts of rows and of columns, in which both are packed; None where that takes too much of the time.
+
+    So many `terms` are packed at a time; 0 for all.
+    """
     op = state.stages[k].op
     extents = extents_of(op)
-    row_bytes = prod(extents[len(op.axis) :]) * element_bytes(op.dtype)
+    row_bytes = (terms or prod(extents[len(op.axis) :])) * element_bytes(op.dtype)
     tiles, panels = -(-extents[shape.row] // shape.rows), -(-extents[shape.lane] // shape.columns)
     others = prod(extents[: len(op.axis)]) // (extents[shape.row] * extents[shape.lane])
     cores = hardware.num_cores
@@ -367,7 +370,7 @@ def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams) -> Sh
     return replace(shape, blocks=blocks, panels=best[1])
 
 
-def _rows_packed(state: State, rows: Rows, k: int, target: int, part_at: int, shape: Shape) -> State:
+def rows_packed(state: State, rows: Rows, k: int, target: int, part_at: int, shape: Shape) -> State:
     """With the rows of a part copied as tiles read them: `shape.rows` of them side by side for each term."""
     source = next(n for n, s in enumerate(state.stages) if s.op.key == rows.source.op.key)
     state = apply(state, Reindex(source, "local", k, (rows.axis, shape.rows)))
