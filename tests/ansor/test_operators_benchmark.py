@@ -62,13 +62,13 @@ def test_rows_have_the_shapes_that_they_name(name: str, inputs: list[tuple[int, 
 
 def test_a_convolution_has_several_computations() -> None:
     """Winograd's, where it is one of 3x3 and stride 1: of the same inputs, with the same result."""
-    for name, target, method in (
-        ("conv2d 1x6x5x3->4 3x3", "cuda", "winograd {}"),
-        ("conv2d 1x6x5x3->4 3x3", "c", "winograd {} by axis"),
-        ("conv3d 1x3x6x5x3->4 3x3x3", "c", "winograd {} by axis"),
+    for name, target, others in (
+        ("conv2d 1x6x5x3->4 3x3", "cuda", ["winograd 2", "winograd 4"]),
+        ("conv2d 1x6x5x3->4 3x3", "c", ["winograd 4 by axis"]),
+        ("conv3d 1x3x6x5x3->4 3x3x3", "c", ["winograd 4 by axis"]),
     ):
         found = Row(name, "", {}).computations(target)
-        assert list(found) == ["as written", *[method.format(m) for m in (2, 4)]]
+        assert list(found) == ["as written", *others]
         _compute_the_same(found)
     for name in ("conv2d 1x6x5x3->4 3x3 stride 2", "conv2d 1x6x5x3->4 3x1", "conv3d 1x3x6x5x3->4 3x1x3"):
         assert list(Row(name, "", {}).computations("c")) == ["as written"]
@@ -96,7 +96,7 @@ def test_trials_are_shared_out_among_computations(tmp_path: Path) -> None:
     }
     best, found = operators.searched_best(tasks, tmp_path / "log.json", 12, lambda: None)
     counts = {name: len(operators.records_of(task, tmp_path / "log.json")) for name, task in tasks.items()}
-    assert tasks[found["computation"]] is best and counts.pop(found["computation"]) == 8 and set(counts.values()) == {2}
+    assert tasks[found["computation"]] is best and counts.pop(found["computation"]) == 9 and set(counts.values()) == {3}
     assert found["trials"] == found["asked"] == found["search"]["trials"] == 12 and found["complete"]
     costs = {name: operators.best_seconds(task, tmp_path / "log.json") for name, task in tasks.items()}
     assert min(costs, key=lambda name: costs[name]) in tasks and all(map(math.isfinite, costs.values()))
