@@ -15,6 +15,7 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from .channel import NUMBER, ChannelClosed, send
 from .worker import serve
@@ -51,9 +52,17 @@ def forked(control: socket.socket) -> Wanted | None:
             worker = os.fork()
             if worker == 0:
                 os.setsid()
+                _be_called("ansor-worker")
                 return wanted
+            _be_called("ansor-guard")
             _guard(worker, wanted)
         wanted.close()
+
+
+def _be_called(name: str) -> None:
+    """What lists of processes call this one, which has the command line of the one that it was forked from."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
 
 
 def _guard(worker: int, wanted: Wanted) -> None:

@@ -21,8 +21,6 @@ from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
-import networkx as nx
-
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("te_lite", "ansor", "codegen_c", "codegen_cuda", "relay_lite", "vta_sim")
 REGISTRY = "ansor.core.registry"
@@ -162,6 +160,8 @@ Cycle = tuple[str, ...]
 
 
 def _cycles(edges: Iterable[tuple[str, str]]) -> list[Cycle]:
+    import networkx as nx  # takes as long to load as NumPy, and its compiled files are many
+
     graph = nx.DiGraph()
     graph.add_edges_from((a, b) for a, b in edges if a != b)
     return sorted(tuple(sorted(c)) for c in nx.strongly_connected_components(graph) if len(c) > 1)

@@ -103,14 +103,16 @@ class Cluster:
 
 
 def marked(mark: str) -> list[str]:
-    """`PID COMMAND` of every process that was started with this mark in its environment."""
+    """`PID NAME COMMAND` of every process that was started with this mark in its environment."""
     found = []
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
             with suppress(OSError):
                 words = (place / "environ").read_bytes().split(b"\0")
                 if f"FLEET_TEST={mark}".encode() in words:
-                    found.append(f"{place.name} {(place / 'cmdline').read_bytes().replace(bytes(1), b' ')[:120]!r}")
+                    name = (place / "comm").read_text().strip()
+                    command = (place / "cmdline").read_bytes().replace(bytes(1), b" ")[:120]
+                    found.append(f"{place.name} {name} {command!r}")
     return found
 
 

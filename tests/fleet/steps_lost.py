@@ -40,8 +40,9 @@ def inject(faults: int, cluster: Cluster, script: Script, states: Any, log: Path
     results = measure(cluster, task, states(len(words), task), log, timeout=timeout)
     assert [(w, r.error_no) for w, r in zip(words, results, strict=True)] == [(w, int(planted[w])) for w in words]
     assert len(list(ansor.RecordReader(str(log)))) == len(words)
-    workers = [line for line in cluster.left() if "ansor.measure.worker" in line]
-    assert len(workers) <= 6 + 1, "one a device, and that of a session"
+    names = [line.split()[1] for line in cluster.left()]
+    for name in ("ansor-worker", "ansor-guard"):
+        assert 0 < names.count(name) <= 6 + 1, "one a device, and that of a session"
 
 
 def hangs_and_crashes_cost_their_candidate_only(cluster: Cluster, script: Script, states: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ A fleet takes seconds to start, and in the end it is taken apart: what is tested
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from tests.fleet.steps_refused import (
 )
 from vta_sim.top import templates
 
-pytest.importorskip("ray")
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="the fleet needs ray, which takes long to load")
 __all__ = ["cluster", "matmul_task", "place", "script", "states", "templates"]
 
 STEPS = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -16,6 +15,8 @@ from .toy_graphs import ADD, CONV, RELU, call, random_graph, var
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.one_in(4)
 def test_random_graphs(seed: int) -> None:
+    import networkx as nx
+
     rng = np.random.default_rng(seed)
     graph = flow_graph(random_graph(rng, int(rng.integers(1, 60))))
     tree = post_dominators(graph)

@@ -15,7 +15,6 @@ from te_lite.topi import testing
 from te_lite.topi.benchmarks import operators
 from tests.te_lite.topi_case import check, inputs_of
 
-signal = pytest.importorskip("scipy.signal")
 RNG = np.random.default_rng(5)
 
 
@@ -27,6 +26,7 @@ def random(*shape: int) -> np.ndarray:
 
 
 def by_scipy(x: np.ndarray, w: np.ndarray, stride: int, pad: int, dilation: int, groups: int) -> np.ndarray:
+    signal = pytest.importorskip("scipy.signal")  # takes a second to load
     n = x.ndim - 2
     x = np.pad(x, [(0, 0), (0, 0), *[(pad, pad)] * n])
     spread = np.zeros((*w.shape[:2], *[(k - 1) * dilation + 1 for k in w.shape[2:]]))
