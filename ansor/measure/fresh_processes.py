@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..core.errors import MeasureError
@@ -145,7 +146,10 @@ class ServedProcess:
                 raise subprocess.TimeoutExpired(f"worker {self.pid}", timeout or 0.0) from error
             except (ChannelClosed, OSError):
                 self.returncode = -signal.SIGKILL  # who could tell how it ended is gone, too
-            self._status.close()
+            with self._status, suppress(OSError):
+                self._status.settimeout(1.0)
+                self._status.shutdown(socket.SHUT_WR)
+                self._status.recv(1)  # until nothing of it is left
         return self.returncode
 
 

@@ -3,7 +3,7 @@
 `python -m ansor.measure.worker_server FD`: a message on the socket FD asks for a worker; it is the name of a folder for
 the worker's temporary files, and brings three descriptors: the worker's channel, its error stream, and its status.  A
 guard stands between this process and the worker.  It writes to the status the worker's number, then its exit code, and
-keeps the number from being given to another process until the status is closed.
+keeps the number from being given to another process until the other end of the status says that it has read both.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _be_called(name: str) -> None:
 
 
 def _guard(worker: int, wanted: Wanted) -> None:
-    """Tell the number and the exit code of a worker, then wait until the status is closed; ends the process."""
+    """Tell the number and the exit code of a worker; once that is known, let the worker go.  Ends the process."""
     try:
         os.close(wanted.channel)
         os.close(wanted.errors)
@@ -76,6 +76,7 @@ def _guard(worker: int, wanted: Wanted) -> None:
             if end is not None:
                 status.sendall(NUMBER.pack(end.si_status if end.si_code == os.CLD_EXITED else -end.si_status))
             status.recv(1)
+            os.waitpid(worker, os.WNOHANG)
     finally:
         os._exit(0)
 
@@ -84,6 +85,7 @@ def main() -> None:
     """Fork workers until the socket that was inherited as file descriptor FD closes; a worker serves its channel."""
     with socket.socket(fileno=int(sys.argv[1])) as control:
         os.set_inheritable(control.fileno(), False)
+        _be_called("ansor-workers")
         gc.freeze()
         with suppress(ChannelClosed):
             send(control, {"ready": True})
