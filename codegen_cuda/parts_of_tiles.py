@@ -16,10 +16,11 @@ cuBLAS's, in the Frobenius norm and by the largest |error| / sum |a||b|):
     128 x 64, two tiles of rows a warp, two blocks a multiprocessor                              1,385
     64 x 128, two blocks a multiprocessor                                                        1,464
     128 x 128, 4 tiles, each cut a turn ahead, behind the products, into one of three            1,454
-    the same, big parts not written but what the tensor core reads of floats                    1,476
+    the same, big parts not written but what the tensor core reads of floats                     1,476
     the same, nothing cut                                                                        1,204
 
-So cutting ahead, and not writing big parts, bring nothing.
+So cutting ahead, and not writing big parts, bring nothing.  The search finds 128 x 64 a block, two blocks a
+multiprocessor, 1,333 us.
 
 A tile that is cut twice has lost its small parts, and whoever else reads it finds big ones: such a program is refused.
 """
