@@ -92,9 +92,12 @@ def _rounds(
         end_round(policy, batch, measurer)
 
 
-def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer) -> Batch:
+def begin_round(
+    policy: Any, task: SearchTask, num_measure: int, measurer: ProgramMeasurer, until: Callable[[], float] | None = None
+) -> Batch:
     """Ask for up to `num_measure` candidates, and begin to build and run them.
 
+    `until` says, when they are known, how long they have.
     Raises SearchFailed, and PartError for a policy of the user's own that raises, or gives what are no programs of the
     task.
     """
@@ -106,6 +109,7 @@ def begin_round(policy: Any, task: SearchTask, num_measure: int, measurer: Progr
         chosen = policy.candidates if isinstance(policy, Foresees) else partial(_candidates, policy, task)
         inputs = chosen(num_measure)
     seconds = now() - begun
+    measurer.until = measurer.until if until is None else until()
     batch = measurer.start(task, policy, inputs)
     batch.spent.search += seconds
     return batch

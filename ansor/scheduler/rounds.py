@@ -169,12 +169,14 @@ class Rounds:
 
         A round that others are measured before has its part of the time after theirs.
         """
+        limit = self.measurer.limit
         after = self.measurer.until if self._running else -math.inf
-        self.measurer.until = self.measurer.limit.share(parts, after)
+        self.measurer.until = limit.until
         if not self._first(task_id):
             return None
         try:
-            batch = begin_round(self.policies[task_id], self.tasks[task_id], trials, self.measurer)
+            until = partial(limit.share, parts, after)
+            batch = begin_round(self.policies[task_id], self.tasks[task_id], trials, self.measurer, until)
         except SearchFailed as failure:
             self.give_up(task_id, failure)
             return None
