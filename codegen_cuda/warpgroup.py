@@ -12,11 +12,11 @@ halves, in rows of 128 bytes along the rows, one for each term.  Elsewhere its f
 are cut first, and their sums of a turn added to others (`parts_of_tiles.py`).
 
 With four tiles and more of both factors a product goes on over the barrier of the next turn (`_going_on`): that turn
-begins its own, waits for the last one, and fetches into the tile which that one has read; so a tile less is ahead.
-Elsewhere a kernel waits for its products before the barrier.  Where that fetches a tile that is not the next one, it
-does so while the products of LEAST_WAITED columns and more go on (`_fetched_behind`): the instructions that
-fetch take as long as such products.  On an H200, microseconds, with A from registers and the fetch first; with the
-fetch behind; with A from shared memory, too; cuBLAS:
+begins its own, waits for the last one, and fetches into the tile of the product before that, which all warps waited for
+before the barrier; so a tile less is ahead.  Elsewhere a kernel waits for its products before the barrier.  Where that
+fetches a tile that is not the next one, it does so while the products of LEAST_WAITED columns and more go on
+(`_fetched_behind`): the instructions that fetch take as long as such products.  On an H200, microseconds, with A from
+registers and the fetch first; with the fetch behind; with A from shared memory, too; cuBLAS:
 
     1024^3, halves, 64 x 128 a block, 4 tiles                    7.84     6.61    5.40    5.35
     197 x 3072 x 768, TF32, 64 x 128, 4 tiles                   11.06     8.98            9.1
@@ -145,7 +145,9 @@ def _rewritten(s: Stmt, nest: KernelNest, threads: set[Var], ranges: Simplifier)
 def _going_on(s: Stmt, ranges: Simplifier) -> Stmt:
     """A body whose turns, with four tiles or more and both factors in them, begin a product while the last one goes on.
 
-    What a turn would fetch is fetched by the next one, into the tile of the product that it waits for.
+    What a turn would fetch is fetched by the next one.  With S tiles, turn t fetches tile t + S - 2 into the place of
+    tile t - 2: all warps have waited for the product of that in turn t - 1, before the barrier of turn t.  Turn 0 closes
+    an empty group of copies, so at the barrier of turn t all groups but the last S - 3 must be complete.
     """
     match s:
         case For(body=Seq(stmts=(Barrier(publishes=True) as barrier, If() as fetch, WarpMultiply() as product))) if (

@@ -184,8 +184,9 @@ def apply_reindex(state: State, step: Reindex) -> State:
     law = "it must be read in one way alone, at axes of its reader, and without a condition"
     read = plain_read(reader.compute, source.output())
     require(read is not None, ScheduleError, subject, law, reader=reader.op.name)
-    axes = len(axes_in_order(read)) if read is not None else 0
-    ok = step.tile == () or (len(step.tile) == 2 and step.tile[0] < axes and step.tile[1] > 0)
+    assert read is not None
+    axes = len(axes_in_order(read))
+    ok = step.tile == () or (len(step.tile) == 2 and 0 <= step.tile[0] < axes and step.tile[1] > 0)
     require(ok, ScheduleError, subject, f"a tile is one of {axes} axes and its length", tile=step.tile)
     name = cache_name(source.name, step.scope, [op.name for op in state.ops])
     copy, new = reindex_ops(reader.compute, source.output(), step.scope, name, step.tile)

@@ -83,7 +83,7 @@ def test_an_axis_of_the_copy_in_tiles(axis: int, tile: int) -> None:
 
 def test_tiles_that_are_none_are_refused() -> None:
     *_, inside, y = strided()
-    for tile in ((3, 4), (0, 0), (0,)):
+    for tile in ((3, 4), (-1, 4), (0, 0), (0,)):
         with pytest.raises(ScheduleError, match="reindex pad: a tile is one of 3 axes and its length"):
             te.create_schedule(y).reindex(inside, "local", y, tile)
 
