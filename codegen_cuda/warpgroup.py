@@ -146,8 +146,8 @@ def _going_on(s: Stmt, ranges: Simplifier) -> Stmt:
     """A body whose turns, with four tiles or more and both factors in them, begin a product while the last one goes on.
 
     What a turn would fetch is fetched by the next one.  With S tiles, turn t fetches tile t + S - 2 into the place of
-    tile t - 2: all warps have waited for the product of that in turn t - 1, before the barrier of turn t.  Turn 0 closes
-    an empty group of copies, so at the barrier of turn t all groups but the last S - 3 must be complete.
+    tile t - 2: all warps have waited for the product of that in turn t - 1, before the barrier of turn t.  Turn 0
+    closes an empty group of copies, so at the barrier of turn t all groups but the last S - 3 must be complete.
     """
     match s:
         case For(body=Seq(stmts=(Barrier(publishes=True) as barrier, If() as fetch, WarpMultiply() as product))) if (
