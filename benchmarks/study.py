@@ -125,19 +125,20 @@ def run_live(kept: Kept, variants: Mapping[str, Any], options: argparse.Namespac
             if key not in kept.runs and left > 0:
                 log = logs / f"{name}_{case.name}_{Path(variant).name}_{seed}.json"
                 run = LiveRun(case, seed, options.trials, log, left if left < np.inf else None, builder, runner)
+                ended = False
                 if len(latencies(log, case)) < options.trials:
-                    scheduled(run, variant) if variant in STRATEGIES else searched(run, variants[variant])
-                keep(kept, key, latencies(log, case)[: options.trials], time.monotonic() < end)
+                    ended = scheduled(run, variant) if variant in STRATEGIES else searched(run, variants[variant])
+                keep(kept, key, latencies(log, case)[: options.trials], ended)
     for case in found if options.study in BESIDE and pytorch.available() else []:
         log = logs / f"{name}_{case.name}_{next(iter(variants))}_0.json"
         if log.exists():
             kept.get((TORCH, case.name), lambda: beside(case, log))  # noqa: B023
 
 
-def keep(kept: Kept, key: tuple[Any, ...], seconds: Array, in_time: bool) -> None:
-    """Say how a run ended, and write it down where it is through: a small space has fewer programs than trials."""
+def keep(kept: Kept, key: tuple[Any, ...], seconds: Array, ended: bool) -> None:
+    """Say how a run went, and write it down where it is through; a space may have `ended` before."""
     variant, case, seed, trials = key
-    if len(seconds) == trials or (in_time and len(seconds)):
+    if len(seconds) == trials or (ended and len(seconds)):
         kept.put(key, seconds.tolist())
     said = f"{len(seconds)} of {trials} trials, {1e6 * seconds.min(initial=np.inf):.1f} us"
     print(f"{case} {variant} seed {seed}: {said}", flush=True)
@@ -177,9 +178,8 @@ def band(values: Array, rng: np.random.Generator) -> Array:
     return np.stack([values.mean(axis=0), *np.quantile(means, (0.025, 0.975), axis=0)])
 
 
-def qualities(runs: Mapping[str, Sequence[Run]]) -> Array:
+def qualities(runs: Mapping[str, Sequence[Run]], trials: int) -> Array:
     """The mean curve over the tasks, [seeds, trials]; a task with fewer programs than trials stays at its end."""
-    trials = max(len(run.seconds) for found in runs.values() for run in found)
     curves = [[np.pad(r.quality, (0, trials - len(r.seconds)), "edge") for r in found] for found in runs.values()]
     mean: Array = np.array(curves).mean(axis=0)
     return mean
@@ -195,8 +195,8 @@ def save(figure: str, options: argparse.Namespace) -> None:
 def show(runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
     """Print the table of the curves, write their figure, and give the figures."""
     rng = np.random.default_rng(0)
-    bands = {variant: band(qualities(found), rng) for variant, found in runs.items()}
-    trials = next(iter(bands.values())).shape[1]
+    trials = max(len(run.seconds) for by_task in runs.values() for found in by_task.values() for run in found)
+    bands = {variant: band(qualities(found, trials), rng) for variant, found in runs.items()}
     points = sorted({n for n in (16, 32, 64, 128, 192, 256, 512, 1000) if n < trials} | {trials})
     rows = [
         [variant, *[f"{m[n - 1]:.3f} [{low[n - 1]:.3f}, {high[n - 1]:.3f}]" for n in points]]

@@ -104,17 +104,20 @@ class Run:
         )  # fmt: skip
 
 
-def searched(run: Run, make: Callable[[Any, int], Any]) -> None:
-    """Go on with the search of a single task."""
+def searched(run: Run, make: Callable[[Any, int], Any]) -> bool:
+    """Go on with the search of a single task; whether it ended since its policy knows no more programs."""
     (task,) = run.case.tasks
-    task.tune(run.options(64), make(task, run.seed))
+    policy = make(task, run.seed)
+    task.tune(run.options(64), policy)
+    return not policy.ask(1)
 
 
-def scheduled(run: Run, strategy: str) -> None:
-    """Go on with the search of a network, whose tasks share the trials."""
+def scheduled(run: Run, strategy: str) -> bool:
+    """Go on with the search of a network, whose tasks share the trials; no such search ends of itself."""
     case = run.case
     tuner = ansor.TaskScheduler(case.tasks, case.weights, strategy=STRATEGIES[strategy], seed=run.seed, callbacks=[])
     tuner.tune(run.options(per_round(run.trials, len(case.tasks))))
+    return False
 
 
 def latencies(log: Path, case: Case) -> Array:

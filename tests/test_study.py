@@ -54,7 +54,7 @@ def test_runs_are_kept(tmp_path: Path) -> None:
 
 def test_curves_and_bands_by_hand() -> None:
     runs = {"a": [Run(np.array([2.0, 1.0, 4.0]), 1.0)] * 2, "b": [Run(np.array([1.0, 3.0]), 1.0)] * 2}
-    curves = study.qualities(runs)
+    curves = study.qualities(runs, 3)
     assert curves.tolist() == [[0.75, 1.0, 1.0]] * 2
     values = np.random.default_rng(0).normal(5, 2, (400, 1))
     mean, low, high = study.band(values, np.random.default_rng(1))[:, 0]
