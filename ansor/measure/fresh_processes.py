@@ -1,12 +1,13 @@
 """Workers that know nothing of this process: each is forked from a process that has only imported what workers need.
 
-That process is what a new one would be: it is asked as long as the environment, the folder and the path of modules are
-those that it was started with.
+That process is what a new one would be: it is asked as long as the environment, the folder, the path of modules, the
+cores, the priority and the limits are those that it was started with.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -27,17 +28,33 @@ KEPT = 2
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a process that is started now inherits; `parent` is the number of this one."""
+    """What a process that is started now inherits, but the umask, which cannot be read without changing it.
+
+    `parent` is the number of this process, `cores` those that this thread may use (none where no system tells them),
+    `limits` the soft and the hard limit of each resource.
+    """
 
     parent: int
     folder: str
     environment: tuple[tuple[str, str], ...]
+    cores: frozenset[int]
+    priority: int
+    limits: tuple[tuple[int, int], ...]
 
 
 def _surroundings() -> Surroundings:
     folder = os.getcwd()
     path = os.pathsep.join(p or folder for p in sys.path)
-    return Surroundings(os.getpid(), folder, tuple(sorted({**os.environ, "PYTHONPATH": path}.items())))
+    environment = {**os.environ, "PYTHONPATH": path}
+    resources = [number for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
+    return Surroundings(
+        parent=os.getpid(),
+        folder=folder,
+        environment=tuple(sorted(environment.items())),
+        cores=frozenset(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()),
+        priority=os.getpriority(os.PRIO_PROCESS, 0),
+        limits=tuple(resource.getrlimit(number) for number in resources),
+    )
 
 
 class FreshProcesses:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,4 +63,21 @@ def test_a_server_that_does_not_start_says_why() -> None:
     surroundings = fresh_processes._surroundings()
     environment = {**dict(surroundings.environment), "PYTHONPATH": "", "PYTHONHOME": "/nowhere"}
     with pytest.raises(MeasureError, match="worker: the process does not start: the worker died"):
-        WorkerServer(fresh_processes.Surroundings(os.getpid(), "", tuple(environment.items())))
+        WorkerServer(replace(surroundings, environment=tuple(environment.items())))
+
+
+def test_other_cores_another_priority_and_other_limits_are_other_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of a process that was pinned after its first search ran on all of the cores that it had before."""
+    seen = {fresh_processes._surroundings()}
+    assert fresh_processes._surroundings() in seen
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(1000)})
+    seen.add(fresh_processes._surroundings())
+    monkeypatch.setattr(os, "getpriority", lambda which, who: 21)
+    seen.add(fresh_processes._surroundings())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    try:
+        seen.add(fresh_processes._surroundings())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(seen) == 4
