@@ -17,6 +17,7 @@ import time
 import weakref
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..core.errors import MeasureError
 from .channel import NUMBER, ChannelClosed, receive
@@ -64,10 +65,14 @@ class FreshProcesses:
         self._workshop = workshop
 
     def __call__(self) -> Child:
+        try:
+            scratch = self._workshop.new("worker_")
+        except OSError as error:
+            raise MeasureError(f"worker: no folder for its files can be made: {error}") from error
         surroundings = _surroundings()
         with _LOCK:
             server = _SERVERS.pop(surroundings, None) or WorkerServer(surroundings)
-            child = server.fork(self._workshop)
+            child = server.fork(scratch)
             _SERVERS[surroundings] = server
             while len(_SERVERS) > KEPT:
                 _SERVERS.pop(next(iter(_SERVERS))).close()
@@ -96,13 +101,13 @@ class WorkerServer:
         except (ChannelClosed, TimeoutError) as error:
             raise self._failed("the process does not start") from error
 
-    def fork(self, workshop: Workshop) -> Child:
-        """A worker.  Raises MeasureError when there is none; this server is of no more use then."""
+    def fork(self, scratch: Path) -> Child:
+        """A worker with this folder.  Raises MeasureError when there is none; this server is of no more use then."""
         ours, theirs = socket.socketpair()
         status, told = socket.socketpair()
         heard, errors = os.pipe()
-        complaints, scratch = LastWords(os.fdopen(heard, "rb", buffering=0)), workshop.new("worker_")
         try:
+            complaints = LastWords(os.fdopen(heard, "rb", buffering=0))
             with theirs, told:
                 descriptors = [theirs.fileno(), errors, told.fileno()]
                 socket.send_fds(self._child.socket, [str(scratch).encode()], descriptors)

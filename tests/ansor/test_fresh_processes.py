@@ -6,6 +6,8 @@ import os
 import resource
 import signal
 import subprocess
+import sys
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +66,36 @@ def test_a_server_that_does_not_start_says_why() -> None:
     environment = {**dict(surroundings.environment), "PYTHONPATH": "", "PYTHONHOME": "/nowhere"}
     with pytest.raises(MeasureError, match="worker: the process does not start: the worker died"):
         WorkerServer(replace(surroundings, environment=tuple(environment.items())))
+
+
+READY = """
+import socket, sys
+with socket.socket(fileno=int(sys.argv[1])) as control:
+    control.sendall(bytes([0, 0, 0, 2]) + b"{}")
+    control.recv(1)
+"""
+
+
+def test_a_workshop_that_is_gone_costs_no_server_and_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt left two descriptors and a thread that read one of them for ever."""
+
+    def started(words: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return start([sys.executable, "-I", "-S", "-c", READY, words[-1]], **options)
+
+    start, surroundings, workshop = subprocess.Popen, fresh_processes._surroundings(), Workshop()
+    monkeypatch.setattr(fresh_processes.subprocess, "Popen", started)
+    server = WorkerServer(surroundings)
+    monkeypatch.setattr(fresh_processes, "_SERVERS", {surroundings: server})
+    workshop.close()
+    files, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    try:
+        for _ in range(3):
+            with pytest.raises(MeasureError, match=r"worker: no folder for its files can be made: .*No such file"):
+                FreshProcesses(workshop)()
+        assert list(fresh_processes._SERVERS.values()) == [server]
+        assert len(os.listdir("/proc/self/fd")) <= files and threading.active_count() <= threads
+    finally:
+        server.close()
 
 
 def test_other_cores_another_priority_and_other_limits_are_other_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
