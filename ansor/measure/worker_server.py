@@ -45,6 +45,8 @@ def forked(control: socket.socket) -> Wanted | None:
         name, descriptors, _, _ = socket.recv_fds(control, MAX_NAME, DESCRIPTORS)
         if not name:
             return None
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)  # a program that a worker leaves behind would hide the worker's death
         wanted = Wanted(name.decode(), *descriptors)
         if os.fork() == 0:
             control.close()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,16 @@ def answers(worker: Worker) -> bool:
     return "unknown job" in worker.call({"op": "nothing"}, 20.0).data["message"]
 
 
+def inherited(pid: int | None) -> list[str]:
+    """What the programs that a process starts find open: the kinds of files behind its descriptors, in their order."""
+    found = {}
+    for place in Path(f"/proc/{pid}/fdinfo").iterdir():
+        flags = next(line.split()[1] for line in place.read_text().splitlines() if line.startswith("flags:"))
+        if not int(flags, 8) & os.O_CLOEXEC:
+            found[int(place.name)] = os.readlink(f"/proc/{pid}/fd/{place.name}").partition(":")[0]
+    return [found[number] for number in sorted(found)]
+
+
 def test_workers_share_a_server_until_it_dies(
     servers: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +58,7 @@ def test_workers_share_a_server_until_it_dies(
         assert answers(workers[0]) and answers(workers[1]) and len(servers) == 1
         assert len({workers[0].pid, workers[1].pid, servers[0].pid}) == 3
         assert os.getsid(workers[0].pid or 0) == workers[0].pid != os.getsid(servers[0].pid)
+        assert inherited(workers[0].pid) == ["/dev/null", "/dev/null", "pipe"]
         servers[0].send_signal(signal.SIGKILL)
         servers[0].wait()
         first = workers[0].pid
