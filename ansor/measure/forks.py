@@ -9,9 +9,7 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -25,30 +23,38 @@ Do = Callable[[dict[str, Any], Callable[[], None]], dict[str, Any]]
 
 
 class Forks:
-    """Starts forks that do `do`; one at a time, so that none inherits the channel of another."""
+    """Starts forks that do `do`; what this process has open is open in none of them, but for the standard streams."""
 
     def __init__(self, do: Do) -> None:
         self._do = do
-        self._lock = threading.Lock()
-        self._ours: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def __call__(self) -> Child:
-        with self._lock:
-            ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise MeasureError(f"worker: a process cannot be forked: {error.strerror}") from error
+        if pid == 0:
             try:
-                pid = os.fork()
-            except OSError as error:
-                raise MeasureError(f"worker: a process cannot be forked: {error.strerror}") from error
-            if pid == 0:
-                try:
-                    for sock in (ours, *self._ours):
-                        sock.close()
-                    _serve(theirs, self._do)
-                finally:
-                    os._exit(1)
-            theirs.close()
-            self._ours.add(ours)
-            return Child(ForkedProcess(pid), ours)
+                _close_all_but(theirs.fileno())
+                _serve(theirs, self._do)
+            finally:
+                os._exit(1)
+        theirs.close()
+        return Child(ForkedProcess(pid), ours)
+
+
+def _close_all_but(kept: int) -> None:
+    """Close what was inherited, but `kept` and the standard streams: others wait for the end of those channels.
+
+    Objects that own a descriptor may close it later, when another file could have its number: so each stays taken, and
+    stands for nothing from now on.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in [int(name) for name in os.listdir("/dev/fd")]:
+        if descriptor > 2 and descriptor not in (kept, nothing):
+            os.dup2(nothing, descriptor, inheritable=False)
+    os.close(nothing)
 
 
 def _serve(sock: socket.socket, do: Do) -> None:

@@ -1,6 +1,7 @@
 """Whatever a candidate does, it costs that candidate only: error numbers, worker restarts, time limits."""
 
 import os
+import socket
 import subprocess
 import time
 
@@ -9,6 +10,7 @@ import pytest
 
 import ansor
 from ansor.measure import MeasureErrorNo as E
+from ansor.measure.channel import receive, send
 from ansor.measure.forks import Forks
 from ansor.measure.jobs import JobFailure, Workbench
 from ansor.measure.payload import task_payload
@@ -177,3 +179,28 @@ def test_a_worker_starts_only_where_one_more_is_needed():
         assert [future.result().failure for future in both] == ["", ""] and len(pool.pids()) == 2
     finally:
         pool.close()
+
+
+def test_a_fork_holds_no_channel_of_another_process(tmp_path):
+    """So another worker learns at once that its parent is gone; what is closed late closes no file of the fork."""
+    ours, theirs = socket.socketpair()
+
+    def work(job, _):
+        with open(tmp_path / "own", "w") as file:
+            ours.close()
+            file.write("kept")
+        return {}
+
+    child = Forks(work)()
+    try:
+        with theirs:
+            ours.close()
+            theirs.settimeout(10)
+            receive(child.socket, time.monotonic() + 10)
+            assert theirs.recv(1) == b""
+            send(child.socket, {"self_destruct": 10})
+            receive(child.socket, time.monotonic() + 10)
+        assert (tmp_path / "own").read_text() == "kept"
+    finally:
+        child.socket.close()
+        assert child.process.wait(10) == 1
