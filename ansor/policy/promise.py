@@ -20,6 +20,7 @@ from ..core.task import SearchTask
 from ..core.wording import counted
 from ..measure.measurer import ProgramMeasurer
 from .scoring import Scores
+from .search_failure import reporting
 
 AUTO = "auto"
 """As `early_stopping`: a task's search ends when its policy says that nothing more is to be had."""
@@ -86,8 +87,12 @@ def require_judge(policy: Any, early_stopping: int | str | None) -> None:
 
 
 def stopped(task: SearchTask, policy: Any, measurer: ProgramMeasurer) -> bool:
-    """Whether nothing more is to be had of a task, which is said then, in the log too."""
-    reason = policy.nothing_more() if isinstance(policy, SaysWhenDone) else ""
+    """Whether nothing more is to be had of a task, which is said then, in the log too.
+
+    Raises SearchFailed, and PartError for a policy of the user's own that raises.
+    """
+    with reporting(task, policy, "nothing_more"):
+        reason = policy.nothing_more() if isinstance(policy, SaysWhenDone) else ""
     if reason:
         measurer.display.note(f"{task.desc or task.title}: stopped early: {reason}")
         for callback in measurer.callbacks:

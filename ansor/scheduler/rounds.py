@@ -124,9 +124,7 @@ class Rounds:
         Under a limit of time it has one of so many `parts` of what is left, and measures one candidate at least.
         Before the first one of a task its untuned program and the default schedule are measured, which are no trials.
         """
-        if task_id in self.failures or (
-            self.judged and stopped(self.tasks[task_id], self.policies[task_id], self.measurer)
-        ):
+        if task_id in self.failures or (self.judged and self._stopped(task_id)):
             return Round(task_id, 0)
         if self.ahead == 0:
             self.measurer.until = self.measurer.limit.share(parts)
@@ -152,6 +150,14 @@ class Rounds:
         self.failures[task_id] = failure
         self._foresee_free(task_id)
         logger.warning("%s", failure)
+
+    def _stopped(self, task_id: int) -> bool:
+        """Whether nothing more is to be had of a task, or its policy fails to say so."""
+        try:
+            return stopped(self.tasks[task_id], self.policies[task_id], self.measurer)
+        except SearchFailed as failure:
+            self.give_up(task_id, failure)
+            return True
 
     def _first(self, task_id: int) -> bool:
         """Before the first round of a task, begin with its baselines; False where that fails."""

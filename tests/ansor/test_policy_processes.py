@@ -53,12 +53,13 @@ class Heard:
 
 
 def tune(
-    processes: int, log: Path, trials: int, runner: type[AnalyticalRunner] = AnalyticalRunner
-) -> tuple[ansor.TaskScheduler, Heard]:
+    processes: int, log: Path, trials: int, runner: type[AnalyticalRunner] = AnalyticalRunner,
+    early_stopping: str | None = None,
+) -> tuple[ansor.TaskScheduler, Heard]:  # fmt: skip
     heard = Heard()
     scheduler = ansor.TaskScheduler(tasks_of(), callbacks=[], seed=4)
     options = ansor.TuningOptions(
-        trials, num_measures_per_round=4, builder=AnalyticalRunner.builder(), runner=runner(), verbose=0,
+        trials, early_stopping, 4, 0, AnalyticalRunner.builder(), runner(),
         measure_callbacks=[ansor.RecordToFile(log), heard],
     )  # fmt: skip
     scheduler.tune(options, search_policy_params=SMALL, policy_processes=processes)
@@ -91,6 +92,19 @@ def test_a_policy_that_fails_in_its_process_costs_its_own_task(tmp_path: Path, m
     assert list(scheduler.failures) == [2] and scheduler.task_trials[2] == 0 and sum(scheduler.task_trials) == 12
     report = scheduler.failures[2].report.read_text()
     assert "ZeroDivisionError: division by zero" in str(scheduler.failures[2]) and "1 / 0" in report
+
+
+def test_a_process_that_dies_judging_costs_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing_more(self: Any) -> str:
+        if "matmul" not in self.task.workload_key:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return ""
+
+    monkeypatch.setattr(ansor.SketchPolicy, "nothing_more", nothing_more)
+    monkeypatch.chdir(tmp_path)
+    scheduler, _ = tune(3, tmp_path / "log", 24, early_stopping="auto")
+    assert list(scheduler.failures) == [2] and "process has ended" in str(scheduler.failures[2])
+    assert sum(scheduler.task_trials) == 24
 
 
 @pytest.fixture
