@@ -28,12 +28,18 @@ def _set_deadline(sock: socket.socket, deadline: float | None) -> None:
     sock.settimeout(left)
 
 
+def packed(message: dict[str, Any]) -> bytes:
+    """A message as it is sent."""
+    data = json.dumps(message).encode()
+    return _HEAD.pack(len(data)) + data
+
+
 def send(sock: socket.socket, message: dict[str, Any], deadline: float | None = None) -> None:
     """Send one message.  Raises TimeoutError after `deadline` (monotonic seconds), ChannelClosed when nobody reads."""
-    data = json.dumps(message).encode()
+    data = packed(message)
     _set_deadline(sock, deadline)
     try:
-        sock.sendall(_HEAD.pack(len(data)) + data)
+        sock.sendall(data)
     except TimeoutError:
         raise
     except OSError as error:

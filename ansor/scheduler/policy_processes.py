@@ -8,6 +8,7 @@ there are.  What goes between is data: the steps of programs as records have the
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 import traceback
@@ -27,7 +28,7 @@ from ..core.hardware import usable_cores
 from ..core.measure_values import MeasureInput, MeasureResult, Prediction
 from ..core.task import SearchTask
 from ..cost_model.trees import use_one_thread
-from ..measure.channel import ChannelClosed, receive, send
+from ..measure.channel import ChannelClosed, packed, receive
 from ..measure.forks import Forks
 from ..measure.measurer import ProgramMeasurer
 from ..measure.payload import result_from_json, result_to_json
@@ -40,9 +41,7 @@ from ..policy.sketch_policy import SketchPolicy
 LEAST_CORES = 3
 """Of a machine on which policies get processes of their own unless one says how many."""
 MOST_SECONDS = 600.0
-"""A process that has not answered by then is taken to hang, and ends."""
-MOST_UNREAD = 256
-"""Results that are sent without waiting until a process reads; more of them might fill the channel."""
+"""A process that neither answers nor reads for so long is taken to hang, and ends."""
 Message = dict[str, Any]
 
 
@@ -182,15 +181,30 @@ class _Process:
         self._open: deque[_Answer] = deque()
         receive(child.socket)
 
-    def say(self, message: Message, much: bool = False) -> _Answer:
-        """Send a message; one that is `much` is sent when the process has answered all before it."""
-        while much and self._open:
-            self.hear()
+    def say(self, message: Message) -> _Answer:
+        """Send a message; what is answered meanwhile is heard, so that neither side waits until the other reads."""
         answer = _Answer(self)
         self._open.append(answer)
-        with suppress(ChannelClosed, OSError):
-            send(self._child.socket, {**message, "self_destruct": MOST_SECONDS})
+        rest = memoryview(packed({**message, "self_destruct": MOST_SECONDS}))
+        while rest and answer.data is None:
+            match self._ready(select.POLLIN | select.POLLOUT, MOST_SECONDS):
+                case 0:
+                    self._child.socket.close()
+                case select.POLLOUT:
+                    self._child.socket.setblocking(False)
+                    with suppress(OSError):
+                        rest = rest[self._child.socket.send(rest) :]
+                case _:
+                    self.hear()
         return answer
+
+    def _ready(self, events: int, seconds: float) -> int:
+        """What of these events is there within so many seconds, as `select.poll` says it; the end is one, too."""
+        if self._child.socket.fileno() < 0:
+            return select.POLLHUP
+        poll = select.poll()
+        poll.register(self._child.socket, events)
+        return next((event for _, event in poll.poll(1000 * seconds)), 0)
 
     def hear(self) -> None:
         """Wait for the next answer."""
@@ -235,8 +249,8 @@ class PolicyApart:
         """The seed of the policy."""
         return self.policy.seed
 
-    def _say(self, message: Message, much: bool = False) -> _Answer:
-        return self.process.say({**message, "policy": self.number}, much)
+    def _say(self, message: Message) -> _Answer:
+        return self.process.say({**message, "policy": self.number})
 
     def foresee_default(self) -> None:
         """Begin to draw up the default schedule, which is asked for later."""
@@ -273,7 +287,7 @@ class PolicyApart:
             [self._asked.pop(id(inp))[1], result_to_json(replace(res, error_msg=""))]
             for inp, res in zip(inputs, results, strict=True)
         ]
-        self._told = self._say({"tell": told}, much=len(told) > MOST_UNREAD)
+        self._told = self._say({"tell": told})
         waiting = [one for one in self.alike if not one.begun]
         best = Similar.worth_telling(inputs, results) if waiting else []
         news = [[self.number, [to_json(s) for s in inp.steps], result_to_json(res)] for inp, res in best]

@@ -14,6 +14,7 @@ import pytest
 import ansor
 import te_lite as te
 from ansor.core.errors import MeasureError
+from ansor.measure.forks import Forks
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.scheduler import policy_processes
 from ansor.scheduler.policies import make_search_policies
@@ -119,6 +120,22 @@ def test_a_process_that_is_killed_is_told_in_a_sentence(policies: list[Any]) -> 
         for _ in range(2):
             with pytest.raises(PolicyFailed, match="process has ended"):
                 other.candidates(2)
+
+
+@pytest.mark.timeout(30)
+def test_neither_side_waits_until_the_other_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have more to say than a channel holds; one that is stopped reads nothing, and gives no answer."""
+    much = "x" * 400_000
+    process = policy_processes._Process(Forks(lambda message, _: {"size": len(message["told"]), "asked": much})())
+    try:
+        answers = [process.say({"told": much}) for _ in range(4)]
+        assert [answer.result()["size"] for answer in answers] == [len(much)] * 4
+        monkeypatch.setattr(policy_processes, "MOST_SECONDS", 0.1)
+        os.kill(process._child.process.pid, signal.SIGSTOP)
+        with pytest.raises(PolicyFailed, match="gave no answer"):
+            process.say({"told": much}).result()
+    finally:
+        process.end()
 
 
 def test_what_passes_a_search_passes_from_its_process(policies: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
