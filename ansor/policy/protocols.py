@@ -83,6 +83,9 @@ class Foresees(Protocol):
     def candidates(self, n: int) -> list[MeasureInput]:
         """Up to `n` programs to measure next, with what its model thinks of them."""
 
+    def settle(self, until: float) -> None:
+        """Wait until it has learnt what it was told, but no longer than until then, by the monotonic clock."""
+
 
 @runtime_checkable
 class DrawsUpDefault(Protocol):

@@ -7,6 +7,7 @@ there are.  What goes between is data: the steps of programs as records have the
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -160,11 +161,16 @@ class _Answer:
     process: _Process
     data: Message | None = None
 
+    def wait(self, until: float = math.inf) -> Message | None:
+        """The answer as it is; None where there is none until then, by the monotonic clock."""
+        while self.data is None and self.process.answers(until):
+            self.process.hear()
+        return self.data
+
     def result(self) -> Message:
         """The answer, waited for.  Raises what the policy raised, or PolicyFailed."""
-        while self.data is None:
-            self.process.hear()
-        data = self.data
+        data = self.wait()
+        assert data is not None
         if "raised" not in data:
             return data
         passing = {kind.__name__: kind for kind in PASSING}.get(data["raised"])
@@ -206,6 +212,10 @@ class _Process:
         poll.register(self._child.socket, events)
         return next((event for _, event in poll.poll(1000 * seconds)), 0)
 
+    def answers(self, until: float) -> bool:
+        """Whether there is something to hear until then, by the monotonic clock; there always is some time."""
+        return until == math.inf or self._ready(select.POLLIN, max(0.0, until - time.monotonic())) != 0
+
     def hear(self) -> None:
         """Wait for the next answer."""
         try:
@@ -236,7 +246,8 @@ class PolicyApart:
     _foreseen: deque[_Answer] = field(default_factory=deque)
     _default: _Answer | None = None
     _asked: dict[int, tuple[MeasureInput, int]] = field(default_factory=dict)
-    _told: _Answer | None = None
+    _told: deque[_Answer] = field(default_factory=deque)
+    _learns: bool = False
     _announced: bool = False
 
     @property
@@ -267,8 +278,7 @@ class PolicyApart:
     def candidates(self, n: int) -> list[MeasureInput]:
         """Up to `n` programs to measure next, with what the model thinks of them; those that were foreseen first."""
         answer = self._foreseen.popleft() if self._foreseen else self._asks(n)
-        programs = answer.result()["programs"]
-        self._say_if_told_in_vain()
+        programs = self._result(answer)["programs"]
         out = []
         for number, steps, thought in programs:
             prediction = None if thought is None else Prediction(float(thought[0]), int(thought[1]))
@@ -287,17 +297,30 @@ class PolicyApart:
             [self._asked.pop(id(inp))[1], result_to_json(replace(res, error_msg=""))]
             for inp, res in zip(inputs, results, strict=True)
         ]
-        self._told = self._say({"tell": told})
+        self._learns = True
+        self._told.append(self._say({"tell": told}))
         waiting = [one for one in self.alike if not one.begun]
         best = Similar.worth_telling(inputs, results) if waiting else []
         news = [[self.number, [to_json(s) for s in inp.steps], result_to_json(res)] for inp, res in best]
         for one in waiting:
-            one._say({"similar": news})
+            one._told.append(one._say({"similar": news}))
 
     def _say_if_told_in_vain(self) -> None:
-        """Raise what the policy raised when it was told of results, as far as that is known."""
-        if self._told is not None and self._told.data is not None:
-            self._told.result()
+        """Raise what the policy raised when it was told of results, its own or others', as far as that is known."""
+        while self._told and self._told[0].data is not None:
+            self._told.popleft().result()
+
+    def _result(self, answer: _Answer) -> Message:
+        """An answer, waited for.  Raises what the policy raised then or before."""
+        answer.wait()
+        self._say_if_told_in_vain()
+        return answer.result()
+
+    def settle(self, until: float) -> None:
+        """Wait until the policy has learnt what it was told, but no longer than until then; raises what that raised."""
+        if self._told:
+            self._told[-1].wait(until)
+        self._say_if_told_in_vain()
 
     def default_state(self) -> State | None:
         """The default schedule of the task, drawn up in the process."""
@@ -307,7 +330,7 @@ class PolicyApart:
 
     def nothing_more(self) -> str:
         """Why nothing more is to be had, in a sentence; empty as long as there may be."""
-        return "" if self._told is None else str(self._say({"judge": True}).result()["text"])
+        return str(self._result(self._say({"judge": True}))["text"]) if self._learns else ""
 
     def announce(self, runner: object) -> None:
         """Print, once, what the search uses."""

@@ -22,7 +22,7 @@ from ..policy.baselines import start_baselines
 from ..policy.exchange import checked_round, searching
 from ..policy.promise import stopped
 from ..policy.protocols import AsksAhead, Foresees, RoundPolicy
-from ..policy.search_failure import SearchFailed
+from ..policy.search_failure import SearchFailed, reporting
 from ..policy.search_loop import begin_round, end_round
 from ..policy.similar import Similar
 from .task_progress import LEAST_COST, cost_of
@@ -144,6 +144,16 @@ class Rounds:
         task = self.tasks[task_id]
         best = self.measurer.confirm(task, CONFIRMED, f"{task.desc or task.title}, timed again in turns")
         return None if best is None else max(best.cost, LEAST_COST)
+
+    def settle(self) -> None:
+        """Wait, within the limit of time, until policies that think elsewhere have learnt; who fails is given up."""
+        for k, policy in enumerate(self.policies):
+            if isinstance(policy, Foresees) and k not in self.failures:
+                try:
+                    with reporting(self.tasks[k], policy, "settle"):
+                        policy.settle(self.measurer.limit.until)
+                except SearchFailed as failure:
+                    self.give_up(k, failure)
 
     def give_up(self, task_id: int, failure: SearchFailed) -> None:
         """Measure no more of a task."""

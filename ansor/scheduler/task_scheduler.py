@@ -277,6 +277,7 @@ class TaskScheduler:
                 self._begin_round(rounds)
             else:
                 self._end_round(rounds)
+        rounds.settle()
 
     @property
     def _room(self) -> int:

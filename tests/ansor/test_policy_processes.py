@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,19 @@ def test_a_policy_that_fails_in_its_process_costs_its_own_task(tmp_path: Path, m
     assert "ZeroDivisionError: division by zero" in str(scheduler.failures[2]) and "1 / 0" in report
 
 
+def test_what_learning_raises_in_the_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(self: Any, *told: Any, whole: Any = ansor.SketchPolicy.tell) -> None:
+        if "matmul" not in self.task.workload_key:
+            raise ValueError("in the end")
+        whole(self, *told)
+
+    monkeypatch.setattr(ansor.SketchPolicy, "tell", tell)
+    monkeypatch.chdir(tmp_path)
+    scheduler, _ = tune(2, tmp_path / "log", 3)
+    assert list(scheduler.failures) == [2] and scheduler.task_trials == [1, 1, 1]
+    assert "ValueError: in the end" in str(scheduler.failures[2])
+
+
 def test_a_process_that_dies_judging_costs_its_own_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing_more(self: Any) -> str:
         if "matmul" not in self.task.workload_key:
@@ -120,6 +135,27 @@ def test_a_process_that_is_killed_is_told_in_a_sentence(policies: list[Any]) -> 
         for _ in range(2):
             with pytest.raises(PolicyFailed, match="process has ended"):
                 other.candidates(2)
+
+
+def test_nothing_that_learning_raises_is_lost(policies: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what news of others raise, and not what the results of one round do when those of another are told."""
+
+    def raises(inputs: Sequence[Any], _: Any) -> None:
+        time.sleep(0.2)
+        raise ValueError(f"told of {len(inputs)}")
+
+    monkeypatch.setattr(policies[0], "tell", raises)
+    monkeypatch.setattr(policies[1], "tell_of_others", raises)
+    with in_processes(policies, 1) as (one, other):
+        inputs = one.candidates(5)
+        results = [ansor.MeasureResult((1e-3,), 0, "", 1.0, 0)] * 5
+        one.tell(inputs[:3], results[:3])
+        one.tell(inputs[3:], results[3:])
+        for told in (3, 2):
+            with pytest.raises(PolicyFailed, match=f"ValueError: told of {told}"):
+                one.settle(math.inf)
+        with pytest.raises(PolicyFailed, match="ValueError: told of "):
+            other.candidates(1)
 
 
 @pytest.mark.timeout(30)
