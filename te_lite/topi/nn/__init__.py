@@ -2,8 +2,8 @@
 
 In reading order:
 
-    windows             utils, pad, conv, depthwise_conv2d, conv_transpose, winograd, winograd_by_axis,
-                        pooling
+    windows             utils, pad, conv, depthwise_conv2d, conv_transpose, pooling
+    by Winograd         winograd, winograd_by_axis
     the rest            dense, elemwise, softmax, norm, block
 """
 
