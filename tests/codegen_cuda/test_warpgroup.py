@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from codegen_cuda import CompileError, EmitError, compile_source, emit, usage
+from codegen_cuda import CompileError, CudaProgram, EmitError, compile_source, emit, usage
 from codegen_cuda.emulator import run_program
 from codegen_cuda.emulator_report import EmulatorError
 from codegen_cuda.warpgroup import multiplies_in_groups
@@ -107,6 +107,17 @@ def behind(s: Stmt) -> Stmt:
     return seq(Barrier(), body)
 
 
+def assert_caught(program: CudaProgram, of: Tiled) -> None:
+    """The emulator refuses a spoilt program, or its result is wrong."""
+    a, b = of.inputs(np.random.default_rng(0))
+    out = np.zeros(of.sizes[:2], np.float32)
+    try:
+        run_program(program, [a, b, out])
+    except EmulatorError:
+        return
+    assert of.wrong(a, b, out) is not None
+
+
 @emulated
 @pytest.mark.parametrize(
     "old, new",
@@ -119,13 +130,7 @@ def test_a_wrong_descriptor_is_caught(old: str, new: str) -> None:
     source = emit(lowered(of)).source
     assert old in source
     program = replace(emit(lowered(of)), source=source.replace(old, new))
-    a, b = of.inputs(np.random.default_rng(0))
-    out = np.zeros(of.sizes[:2], np.float32)
-    try:
-        run_program(program, [a, b, out])
-    except EmulatorError:
-        return
-    assert of.wrong(a, b, out) is not None
+    assert_caught(program, of)
 
 
 PARTS = replace(GROUPS["tf32x3"], sizes=(64, 64, 96))
@@ -142,13 +147,7 @@ def test_a_tile_that_is_not_well_cut_is_caught(old: str, new: str) -> None:
     source = emit(lowered(PARTS)).source
     assert old in source
     program = replace(emit(lowered(PARTS)), source=source.replace(old, new))
-    a, b = PARTS.inputs(np.random.default_rng(0))
-    out = np.zeros(PARTS.sizes[:2], np.float32)
-    try:
-        run_program(program, [a, b, out])
-    except EmulatorError:
-        return
-    assert PARTS.wrong(a, b, out) is not None
+    assert_caught(program, PARTS)
 
 
 def tile_of(func: te.LoweredFunc) -> BufferLoad:
