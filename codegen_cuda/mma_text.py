@@ -21,7 +21,7 @@ from te_lite.mma_meaning import CENTRE, pairs
 from te_lite.stmt import Buffer, Cut, WarpLoad, WarpMultiply
 
 from .indices import by_lane
-from .parts_text import cut_float, tile_helpers, tile_name
+from .parts_text import FLOAT, cut_float, tile_helpers, tile_name
 from .text import TYPES, CudaText, registers
 from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
 
@@ -48,7 +48,9 @@ def mma_helpers(op: Mma) -> dict[str, str]:
     if op.element.dtype != F32.dtype:
         return {mma_name(op): _mma_helper(op, mma_name(op))}
     found = {_cut_name(op): _mma_helper(op, _cut_name(op))}
-    return {**found, mma_name(op): _centred_helper(op) if op.element.parts == 1 else _parts_helper(op)}
+    if op.element.parts == 1:
+        return {**found, mma_name(op): _centred_helper(op)}
+    return {**found, FLOAT: cut_float(op.element), mma_name(op): _parts_helper(op)}
 
 
 def _cut_name(op: Mma) -> str:
@@ -90,15 +92,14 @@ def _centred_helper(op: Mma) -> str:
 
 
 def _parts_helper(op: Mma) -> str:
-    """What cuts floats into two parts, and the function of an instruction on such floats; each is cut once, too."""
+    """The function of an instruction on floats in two parts; each is cut once, too."""
     name, single = mma_name(op), _cut_name(op)
     a, b, d = [op.fragment(x).values for x in OPERANDS]
     calls = "\n".join([f"  {single}(t, {'xu'[i]}, {'yv'[j]});" for i, j in pairs(op)])
-    return f"""{cut_float(f"{name}_parts", op.element)}
-{_HEAD} {name}(float *d, const float *a, const float *b) {{
+    return f"""{_HEAD} {name}(float *d, const float *a, const float *b) {{
   float x[{a}], u[{a}], y[{b}], v[{b}], t[{d}] = {{}};
-  for (int i = 0; i < {a}; ++i) {name}_parts(x + i, u + i, a[i]);
-  for (int i = 0; i < {b}; ++i) {name}_parts(y + i, v + i, b[i]);
+  for (int i = 0; i < {a}; ++i) {FLOAT}(x + i, u + i, a[i]);
+  for (int i = 0; i < {b}; ++i) {FLOAT}(y + i, v + i, b[i]);
 {calls}
   for (int i = 0; i < {d}; ++i) d[i] += t[i];
 }}"""

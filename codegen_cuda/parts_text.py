@@ -21,11 +21,11 @@ LANES = VECTOR_BYTES // F32.nbytes
 _HEAD = "static __device__ __forceinline__ void"
 
 
-def cut_float(name: str, element: Element) -> str:
-    """The definition of a function of one float: its nearest number of the element's fraction, and the rest."""
+def cut_float(element: Element) -> str:
+    """The definition of `FLOAT`: the nearest number of the element's fraction, and the rest."""
     hidden = F32.fraction - element.fraction
     mask, half = (1 << 32) - (1 << hidden), 1 << hidden - 1
-    return f"""{_HEAD} {name}(float *big, float *small, float x) {{
+    return f"""{_HEAD} {FLOAT}(float *big, float *small, float x) {{
 #if __CUDA_ARCH__ >= 860
   float within;
   asm("min.xorsign.abs.f32 %0, %1, %2;" : "=f"(within) : "f"(x), "f"({BIG}f));
@@ -60,4 +60,4 @@ def tile_helpers(cut: Cut, threads: int) -> dict[str, str]:
     *(float4 *)(rest + place) = small;
   }}
 }}"""
-    return {FLOAT: cut_float(FLOAT, cut.op.element), tile_name(cut, threads): tile}
+    return {FLOAT: cut_float(cut.op.element), tile_name(cut, threads): tile}

@@ -73,7 +73,7 @@ class GroupText:
         known = {"wgmma_tile": _DESCRIPTOR}
         if self.op.element.parts > 1:
             one = replace(self.one, op=self.one.op.of_parts)
-            known |= {FLOAT: cut_float(FLOAT, self.op.element), _first(one): _instruction(one, first=True)}
+            known |= {FLOAT: cut_float(self.op.element), _first(one): _instruction(one, first=True)}
             known |= {one.name: _instruction(one), self.name: _begun_of_parts(self, one)}
         else:
             begun = _begun_from_tiles(self) if self.tiles else _begun(self)
