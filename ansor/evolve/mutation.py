@@ -16,7 +16,7 @@ from ..core.target import Target
 from ..space.choices import Space
 from ..space.decisions.decision import Decision
 from ..space.decisions.draw import Mask, Matrix, roulette
-from ..space.decisions.factor_tables import tile_table
+from ..space.decisions.factor_tables import draw_tiles
 from ..space.decisions.table import DECISIONS, Decisions, decisions_of
 
 ATTEMPTS = 4
@@ -100,11 +100,10 @@ class Redraw:
     def apply(self, rows: Matrix, space: Space, rng: np.random.Generator) -> tuple[Matrix, Mask]:
         """Changed copies of `rows`; a tile that is drawn as it was is no change."""
         out = rows.copy()
-        tables = [tile_table(t.extents, t.parts, t.max_innermost) for t in space.tiles]
-        chosen = rng.integers(max(len(tables), 1), size=len(rows))
-        for k, (tile, table) in enumerate(zip(space.tiles, tables, strict=True)):
+        chosen = rng.integers(max(len(space.tiles), 1), size=len(rows))
+        for k, tile in enumerate(space.tiles):
             mine = np.flatnonzero(chosen == k)
-            out[mine, tile.columns] = table[rng.integers(len(table), size=len(mine))]
+            out[mine, tile.columns] = draw_tiles(tile.extents, tile.parts, tile.max_innermost, len(mine), rng)
         return out, (out != rows).any(axis=1)
 
 

@@ -15,7 +15,8 @@ from ansor.core.options import SketchOptions
 from ansor.core.target import Target
 from ansor.sketch import generate_sketches
 from ansor.sketch.extra import extra_sketches
-from ansor.space.decisions.factor_tables import covered, has_few_divisors, padded_extents, tile_table
+from ansor.space.decisions.factor_tables import covered, draw_tiles, has_few_divisors, padded_extents, tile_table
+from ansor.space.decisions.thread_plans import ThreadLimits, thread_plan
 from ansor.space.spaces import space_of
 from codegen_cuda import emit
 from codegen_cuda.emulator import run_program
@@ -117,6 +118,17 @@ def test_a_table_has_what_divides_each_extent_once(extent: int) -> None:
     every = [(a, b) for a in range(1, 2 * extent) for b in range(1, 65) if any(e % (a * b) == 0 for e in extents)]
     assert table == sorted(every)
     assert {covered(extents, a * b) for a, b in table} <= set(extents)
+
+
+@pytest.mark.parametrize(("extents", "shares"), [((49, 50, 52), (1, 1, 1)), ((197, 198, 200, 208), (0.05, 1, 1, 1))])
+def test_the_extents_of_a_tile_are_covered_equally_often(extents: tuple[int, ...], shares: tuple[float, ...]) -> None:
+    """But the trivial tiles of a prime are not a quarter of all."""
+    rng = np.random.default_rng(2)
+    plan = thread_plan((extents, (8,)), 4, ThreadLimits(10**6, 1, 10**6), 10**6)
+    for drawn in (draw_tiles(extents, 4, 10**6, 6000, rng), plan.draw(6000, rng)[0]):
+        of = [covered(extents, inner) for inner in drawn.prod(axis=1).tolist()]
+        found = np.array([of.count(e) / len(of) for e in extents])
+        np.testing.assert_allclose(found, np.array(shares) / sum(shares), atol=0.03)
 
 
 def test_one_parameter_turns_them_off() -> None:

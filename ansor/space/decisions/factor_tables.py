@@ -18,6 +18,7 @@ LONG, EVEN = 256, 16
 """Nor has a long one that `EVEN` does not divide: tiles of tiles (1000 = 8 x 125) are odd numbers of threads."""
 
 ROUNDED_TO = (2, 4, 8, 16, 32, 64)
+MOST_OFTEN = 4.0
 
 
 def divisors(n: int) -> list[int]:
@@ -55,6 +56,34 @@ def tile_table(extents: tuple[int, ...], parts: int, max_innermost: int = MAX_IN
     out = np.unique(np.concatenate([factor_table(e, parts, max_innermost) for e in extents]), axis=0)
     out.flags.writeable = False
     return out
+
+
+@lru_cache(maxsize=512)
+def tile_weights(extents: tuple[int, ...], parts: int, max_innermost: int = MAX_INNERMOST) -> np.ndarray:
+    """How often the rows of `tile_table` are drawn, relatively: read-only float64 [number of tuples].
+
+    Each of the extents is covered equally often: of the rows of 49, 50 and 52 the first has but a tenth.  No row is
+    drawn more than `MOST_OFTEN` times as often as if all were drawn alike: of a prime there are but the trivial ones.
+    """
+    table = tile_table(extents, parts, max_innermost)
+    out = np.ones(len(table))
+    if len(extents) > 1:
+        of = np.array([extents.index(covered(extents, inner)) for inner in table.prod(axis=1).tolist()])
+        counts = np.bincount(of)
+        out = np.minimum(len(table) / (np.count_nonzero(counts) * counts[of]), MOST_OFTEN)
+    out.flags.writeable = False
+    return out
+
+
+def draw_tiles(
+    extents: tuple[int, ...], parts: int, max_innermost: int, n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """`n` rows of `tile_table`, drawn by `tile_weights`: int64 [n, parts]."""
+    table = tile_table(extents, parts, max_innermost)
+    if len(extents) == 1:
+        return table[rng.integers(len(table), size=n)]
+    edges = np.cumsum(tile_weights(extents, parts, max_innermost))
+    return table[np.searchsorted(edges, rng.random(n) * edges[-1], side="right").clip(max=len(table) - 1)]
 
 
 @lru_cache(maxsize=512)

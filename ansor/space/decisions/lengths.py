@@ -1,8 +1,9 @@
 """The lengths of the tiles of a sketch: its splits with undecided lengths.
 
-Every tile is uniform over its table of factorisations; on a GPU those that make the threads of a kernel are drawn
-together by the counts of their `ThreadPlan`, so that nothing is rejected and nothing that fits is excluded.  Those of
-a product on tensor cores are a grid.
+Every tile is uniform over its table of factorisations, or where it may run over the edge, over its extents and then
+over those of one; on a GPU those that make the threads of a kernel are drawn together by the counts of their
+`ThreadPlan`, so that nothing is rejected and nothing that fits is excluded.  Those of a product on tensor cores are a
+grid.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ...core.hardware import HardwareParams
 from .decision import Decision, Draft, Phase
 from .draw import Mask, Matrix
 from .factor_moves import move_factors
-from .factor_tables import padded_extents, tile_table
+from .factor_tables import draw_tiles, padded_extents
 from .parts import Grid, Setting, Tile
 from .splits import holes, split_positions
 from .thread_plans import ThreadLimits, ThreadPlan, thread_limits, thread_plan, thread_splits
@@ -70,8 +71,7 @@ class Lengths(Decision[Tile | Grid]):
                 rows[:, tile.columns] = drawn
                 threaded.add(tile.step)
         for tile in [] if draft.small else [t for t in tiles if t.step not in threaded]:
-            table = tile_table(tile.extents, tile.parts, tile.max_innermost)
-            rows[:, tile.columns] = table[rng.integers(len(table), size=len(rows))]
+            rows[:, tile.columns] = draw_tiles(tile.extents, tile.parts, tile.max_innermost, len(rows), rng)
 
     def mutate(self, parts: tuple[Tile | Grid, ...], rows: Matrix, rng: np.random.Generator) -> tuple[Matrix, Mask]:
         """Moves a factor of a tile, or goes to a point of a grid that differs in one length."""

@@ -1,8 +1,9 @@
 """How the tiles that make the threads of a kernel are drawn (section 4.2 of the Ansor paper, on a GPU).
 
-The lengths of one kernel are drawn together, uniformly among the assignments whose virtual threads and threads fit
-the machine: the tables of the axes are grouped by (virtual threads, threads), the ways to complete a partial product
-are counted once, and the draw follows the counts, so nothing is rejected and nothing that fits is excluded.
+The lengths of one kernel are drawn together, among the assignments whose virtual threads and threads fit the machine,
+by the product of their `tile_weights` (uniformly, where no tile may run over the edge): the tables of the axes are
+grouped by (virtual threads, threads), the ways to complete a partial product are counted once, and the draw follows the
+counts, so nothing is rejected and nothing that fits is excluded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from te_lite.state import ATTACHED, State
 
 from ...core.hardware import HardwareParams
 from ...sketch.predicates import needs_tiling, spatial_split_steps
-from .factor_tables import tile_table
+from .factor_tables import tile_table, tile_weights
 from .warp_tiles import in_fragments
 
 Pair = tuple[int, int]
@@ -53,9 +54,11 @@ def thread_limits(sketch: State, k: int, hardware: HardwareParams) -> ThreadLimi
 
 @dataclass(frozen=True)
 class ThreadPlan:
-    """Rows of each axis' table by (virtual threads, threads), and the number of ways to go on from each product."""
+    """Rows of each axis' table by (virtual threads, threads), their weights, and the number of ways to go on from each
+    product, in which a row counts by its weight."""
 
     tables: tuple[np.ndarray, ...]
+    weights: tuple[np.ndarray, ...]
     groups: tuple[dict[Pair, np.ndarray], ...]
     ways: tuple[dict[Pair, float], ...]
 
@@ -66,8 +69,9 @@ class ThreadPlan:
         for table, level in zip(self.tables, self.levels, strict=True):
             entry = np.searchsorted(level.edges, state + rng.random(n), side="right")
             entry = np.clip(entry, level.begin[state], level.begin[state + 1] - 1)
-            chosen = level.first[entry] + (rng.random(n) * level.count[entry]).astype(np.int64)
-            out.append(table[level.rows[chosen]])
+            group = level.group[entry]
+            chosen = np.searchsorted(level.row_edges, group + rng.random(n), side="right")
+            out.append(table[level.rows[np.clip(chosen, level.first[group], level.first[group + 1] - 1)]])
             state = level.after[entry]
         return out
 
@@ -76,9 +80,9 @@ class ThreadPlan:
         """The same counts as arrays, for draws of many rows."""
         index: dict[Pair, int] = {(1, 1): 0}
         out = []
-        for groups, after in zip(self.groups, self.ways[1:], strict=True):
+        for groups, weights, after in zip(self.groups, self.weights, self.ways[1:], strict=True):
             following = {pair: n for n, pair in enumerate(after)}
-            out.append(_level(index, groups, following, after))
+            out.append(_level(index, groups, weights, following, after))
             index = following
         return tuple(out)
 
@@ -88,34 +92,45 @@ class _Level:
     """How one axis is drawn: states are the products so far, entries are pairs that fit behind a state.
 
     Entries of state s are `begin[s] .. begin[s + 1] - 1` and share the interval [s, s + 1) of `edges` by weight; an
-    entry has the rows `rows[first : first + count]` of the table and leads to state `after`.
+    entry is a group of rows of the table and leads to state `after`.  The rows `rows[first[g] : first[g + 1]]` of group
+    g share the interval [g, g + 1) of `row_edges`.
     """
 
     edges: np.ndarray
     begin: np.ndarray
-    first: np.ndarray
-    count: np.ndarray
+    group: np.ndarray
     after: np.ndarray
     rows: np.ndarray
+    first: np.ndarray
+    row_edges: np.ndarray
 
 
 def _level(
-    index: dict[Pair, int], groups: dict[Pair, np.ndarray], following: dict[Pair, int], after: dict[Pair, float]
+    index: dict[Pair, int],
+    groups: dict[Pair, np.ndarray],
+    weights: np.ndarray,
+    following: dict[Pair, int],
+    after: dict[Pair, float],
 ) -> _Level:
     pairs = list(groups)
-    sizes = np.array([len(groups[p]) for p in pairs], np.int64)
-    starts = np.cumsum(sizes) - sizes
+    sums = [np.cumsum(weights[groups[p]]) for p in pairs]
     edges, begin, entries, states = [], [0], [], []
     for done, s in index.items():
         fitting = [(g, _times(done, p)) for g, p in enumerate(pairs) if _times(done, p) in after]
-        weights = np.cumsum([sizes[g] * after[t] for g, t in fitting])
-        edges.append(s + weights / weights[-1])
+        shares = np.cumsum([sums[g][-1] * after[t] for g, t in fitting])
+        edges.append(s + shares / shares[-1])
         entries += [g for g, _ in fitting]
         states += [following[t] for _, t in fitting]
         begin.append(len(entries))
-    rows = np.concatenate([groups[p] for p in pairs])
-    at = np.array(entries)
-    return _Level(np.concatenate(edges), np.array(begin), starts[at], sizes[at], np.array(states), rows)
+    return _Level(
+        edges=np.concatenate(edges),
+        begin=np.array(begin),
+        group=np.array(entries),
+        after=np.array(states),
+        rows=np.concatenate([groups[p] for p in pairs]),
+        first=np.cumsum([0, *[len(groups[p]) for p in pairs]]),
+        row_edges=np.concatenate([g + of / of[-1] for g, of in enumerate(sums)]),
+    )
 
 
 def _times(a: Pair, b: Pair) -> Pair:
@@ -131,6 +146,7 @@ def thread_plan(
     When no assignment has `min_threads` threads, fewer are allowed.
     """
     tables = tuple([tile_table(e, parts, max_innermost) for e in extents])
+    weights = tuple([tile_weights(e, parts, max_innermost) for e in extents])
     groups = tuple([_by_threads(t, limits) for t in tables])
     reached: list[set[Pair]] = [{(1, 1)}]
     for pairs in groups:
@@ -140,9 +156,9 @@ def thread_plan(
     if not ways:
         return thread_plan(extents, parts, replace(limits, min_threads=1), max_innermost)
     counts = [ways]
-    for pairs, before in zip(reversed(groups), reversed(reached[:-1]), strict=True):
-        counts.append(_ways_before(pairs, before, counts[-1]))
-    return ThreadPlan(tables, groups, tuple(reversed(counts)))
+    for pairs, of, before in zip(reversed(groups), reversed(weights), reversed(reached[:-1]), strict=True):
+        counts.append(_ways_before({pair: float(of[rows].sum()) for pair, rows in pairs.items()}, before, counts[-1]))
+    return ThreadPlan(tables, weights, groups, tuple(reversed(counts)))
 
 
 def _by_threads(table: np.ndarray, limits: ThreadLimits) -> dict[Pair, np.ndarray]:
@@ -153,10 +169,10 @@ def _by_threads(table: np.ndarray, limits: ThreadLimits) -> dict[Pair, np.ndarra
     return {pair: np.array(rows) for pair, rows in groups.items()}
 
 
-def _ways_before(pairs: dict[Pair, np.ndarray], before: set[Pair], after: dict[Pair, float]) -> dict[Pair, float]:
+def _ways_before(pairs: dict[Pair, float], before: set[Pair], after: dict[Pair, float]) -> dict[Pair, float]:
     out = {}
     for done in before:
-        total = sum(len(rows) * after.get(_times(done, pair), 0.0) for pair, rows in pairs.items())
+        total = sum(weight * after.get(_times(done, pair), 0.0) for pair, weight in pairs.items())
         if total:
             out[done] = total
     return out
