@@ -1,7 +1,8 @@
 """Which programs a machine can run, told from extents alone.
 
 `fits` asks bounded programs; `rows_fit` asks decisions, for what they tell without bounds, and is cheap enough to
-draw a mutation again.  Ints and lanes are treated alike.  CPUs have no limit but the length of a vector loop.
+draw a mutation again.  Ints and lanes are treated alike.  CPUs have no limit but the length of a vector loop that the
+search makes; one that a sketch has is a loop over whole vectors there, as long as the rows that it copies.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ def fits(programs: Programs, hardware: HardwareParams) -> Mask:
 
 def _kept(programs: Programs, hardware: HardwareParams) -> list[Any]:
     """For each limit whether it is kept: bools or lanes."""
+    blocks = hardware.max_threads_per_block > 0
     numbers: list[tuple[Any, int]] = [
-        (n, hardware.vector_unit_bytes * VECTORS_PER_LOOP) for n in vector_bytes(programs)
+        (n, hardware.vector_unit_bytes * VECTORS_PER_LOOP) for n in vector_bytes(programs, of_sketches=blocks)
     ]
-    if hardware.max_threads_per_block > 0:
+    if blocks:
         numbers += _of_blocks(programs.bounds, hardware)
     return [number <= most for number, most in numbers]
 
@@ -124,8 +126,8 @@ def _around(bounds: Bounds, k: int) -> Iterator[Stage]:
         attach = stage.attach
 
 
-def vector_bytes(programs: Programs) -> Iterator[Any]:
-    """The bytes of the vector loops of each stage that may have some."""
+def vector_bytes(programs: Programs, of_sketches: bool = True) -> Iterator[Any]:
+    """The bytes of the vector loops of each stage that may have some; those that are decided already `of_sketches`."""
     for k, stage in enumerate(programs.bounds.state.stages):
         if stage.is_placeholder or stage.where == INLINED:
             continue
@@ -134,6 +136,8 @@ def vector_bytes(programs: Programs) -> Iterator[Any]:
         if count is not None:
             inside = reversed(stage.iters)
             lanes = product([where(depth < count, it.extent, 1) for depth, it in enumerate(inside)])
+        elif not of_sketches:
+            continue
         yield lanes * element_bytes(stage.op.dtype)
 
 

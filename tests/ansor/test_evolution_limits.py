@@ -24,7 +24,7 @@ from te_lite.topi import benchmarks
 from tests.ansor.evolution_cases import random_rows, space_named, spaces_of
 from tests.ansor.sketch_cases import HARDWARE, dag_of
 from tests.codegen_cuda.golden_states import COUNT, golden_state
-from tests.conv_layer import as_lanes, as_single, cuda_steps, random_factors, tutorial_layer
+from tests.conv_layer import as_lanes, as_single, conv2d_layer, cuda_steps, random_factors, tutorial_layer
 
 CUDA = HARDWARE["cuda"]
 
@@ -140,9 +140,15 @@ def test_cpu_rows_all_fit() -> None:
     assert rows_fit(space, random_rows(space, 50, np.random.default_rng(0)), HARDWARE["c"]).all()
 
 
-@pytest.mark.parametrize("workload", [benchmarks.matmul(64, 64, 64), benchmarks.conv2d(1, 7, 7, 32, 16, 3, 1, 1)])
+KEPT = [
+    benchmarks.matmul(64, 64, 64), benchmarks.conv2d(1, 7, 7, 32, 16, 3, 1, 1),
+    benchmarks.matmul(320, 320, 320), benchmarks.dense(320, 300, 310), conv2d_layer(1, 7, 7, 64, 64, 3, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", KEPT)
 def test_every_sketch_of_a_cpu_has_programs_that_are_kept(workload: list[te.Tensor]) -> None:
-    """Those with cached, packed and accumulated stages too, which are arrays in local memory."""
+    """Those with cached, packed and accumulated stages too, which are arrays in local memory, copied row by row."""
     task = ansor.SearchTask(compute_dag=workload, target="c")
     policy = ansor.SketchPolicy(task, seed=0, verbose=0)
     drawer = policy.proposals
