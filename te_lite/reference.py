@@ -26,6 +26,8 @@ from .visit import children, free_vars, walk, with_children
 
 BOX_ELEMENTS = 1 << 21
 MOST_THREADS = 8
+EXACT = 1 << 53
+"""Up to which float64 has all integers."""
 
 Box = tuple[tuple[int, int], ...]
 
@@ -353,9 +355,23 @@ def _contract(a: Array, b: Array, reduced: set[int]) -> Array:
     right = _matrix(b, batch, inner, columns)
     order = batch + rows + columns
     sizes = [max(a.shape[d], b.shape[d]) for d in order]
-    product: Array = np.matmul(left, right).reshape(sizes)
+    product = _matmul(left, right).reshape(sizes)
     out = product.transpose(np.argsort(order)) if order else product
     return out.reshape([1 if d not in order else max(a.shape[d], b.shape[d]) for d in range(a.ndim)])
+
+
+def _matmul(left: Array, right: Array) -> Array:
+    """The product of matrices; of integers in float64, which NumPy multiplies fast, where it has all of their sums."""
+    if left.dtype.kind in "iu" and left.shape[-1] * _largest(left) * _largest(right) <= EXACT:
+        exact: Array = np.matmul(left.astype(np.float64), right.astype(np.float64))
+        return exact.astype(np.int64).astype(left.dtype)
+    product: Array = np.matmul(left, right)
+    return product
+
+
+def _largest(integers: Array) -> int:
+    """The largest absolute value."""
+    return max(int(integers.max(initial=0)), -int(integers.min(initial=0)))
 
 
 def _matrix(array: Array, batch: list[int], rows: list[int], columns: list[int]) -> Array:

@@ -236,6 +236,23 @@ def test_large_products() -> None:
     np.testing.assert_allclose(got, arrays[tensors[0]] @ arrays[tensors[1]], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "sums", "most"),
+    [("int8", "int32", 2**7), ("uint8", "int32", 2**8 - 1), ("int16", "int32", 2**15), ("int32", "int32", 2**31),
+     ("int32", "int64", 2**20), ("int32", "int64", 2**31), ("int64", "int64", 2**62)],
+)  # fmt: skip
+def test_products_of_integers_are_exact_and_wrap(dtype: str, sums: str, most: int) -> None:
+    """The least numbers among them; sums beyond what float64 has, and beyond their own dtype, too."""
+    a, b = te.placeholder((13, 61), name="a", dtype=dtype), te.placeholder((61, 17), name="b", dtype=dtype)
+    k = te.reduce_axis((0, 61), name="k")
+    c = te.compute((13, 17), lambda i, j: te.sum(a[i, k].astype(sums) * b[k, j].astype(sums), axis=k), name="c")
+    rng, least = np.random.default_rng(0), max(-most, np.iinfo(dtype).min)
+    x, y = [rng.integers(least, min(most, np.iinfo(dtype).max), s, dtype, endpoint=True) for s in ((13, 61), (61, 17))]
+    x[0], y[:, 0] = least, least
+    exact, half = x.astype(object) @ y.astype(object), 2 ** (np.iinfo(sums).bits - 1)
+    assert np.array_equal(evaluate([a, b, c], {a: x, b: y})[c], (exact + half) % (2 * half) - half)
+
+
 def test_products_of_more_factors_are_products_of_matrices_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Squares of both operands, as bounds of rounding have them: factors of one operand meet before they are summed."""
     a, b = te.placeholder((31, 67), name="a"), te.placeholder((67, 29), name="b")
