@@ -81,9 +81,11 @@ def draw_tiles(
     """`n` rows of `tile_table`, drawn by `tile_weights`: int64 [n, parts]."""
     table = tile_table(extents, parts, max_innermost)
     if len(extents) == 1:
-        return table[rng.integers(len(table), size=n)]
+        rows: np.ndarray = table[rng.integers(len(table), size=n)]
+        return rows
     edges = np.cumsum(tile_weights(extents, parts, max_innermost))
-    return table[np.searchsorted(edges, rng.random(n) * edges[-1], side="right").clip(max=len(table) - 1)]
+    rows = table[np.searchsorted(edges, rng.random(n) * edges[-1], side="right").clip(max=len(table) - 1)]
+    return rows
 
 
 @lru_cache(maxsize=512)
