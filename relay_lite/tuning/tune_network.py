@@ -48,7 +48,9 @@ PathLike = str | os.PathLike[str]
 ROUND = 64
 SMALL_ROUND = 4
 JUDGED_ROUND = 16
-"""Programs of a round where tasks end when nothing more is to be had, which is judged after each."""
+"""Most programs of a round where tasks end when nothing more is to be had, which is judged after each."""
+A_SECOND = 8
+"""Programs of a network that are built and measured in a second on a GPU with sixteen cores."""
 REPEAT = 10
 TOLERANCE = {STRICT: 1e-4, FP32X3: 1e-4, TF32: 2e-2, "fp16": 2e-2, "bf16": 1.5e-1}
 """By the precision of products; see `limit_of`."""
@@ -98,7 +100,8 @@ def tune(
     if tasks and done < trials:
         scheduler = TaskScheduler(tasks, weights, load_log_file=log if done else None, seed=seed)
         with closing(network_runner(tasks[0].target)) if runner is None else nullcontext(runner) as measuring:
-            size = per_round(trials, len(tasks)) if early_stopping != AUTO else JUDGED_ROUND
+            size = per_round(trials, len(tasks), time_limit)
+            size = min(size, JUDGED_ROUND) if early_stopping == AUTO else size
             options = TuningOptions(
                 trials - done, num_measures_per_round=size, verbose=verbose, runner=measuring,
                 measure_callbacks=[recorder], time_limit=time_limit, early_stopping=early_stopping,
@@ -119,9 +122,14 @@ def network_runner(target: Target, devices: str | Sequence[int] | None = None) -
     return LocalRunner(number=1, repeat=REPEAT, min_repeat_ms=0, enable_cpu_cache_flush=True, devices=devices)
 
 
-def per_round(trials: int, tasks: int) -> int:
-    """Programs of a round: so few that half of the trials are left when every task has had its first round."""
-    return min(ROUND, max(SMALL_ROUND, trials // (2 * tasks)))
+def per_round(trials: int, tasks: int, seconds: float | None = None) -> int:
+    """Programs of a round: so few that half of the trials are left when every task has had its first round.
+
+    So is half of the time under a limit of so many `seconds`, in which no more programs may be measured than `A_SECOND`
+    each; where they take longer, first rounds are cut (`TaskScheduler.tune`).
+    """
+    most = trials if seconds is None else min(trials, int(A_SECOND * seconds))
+    return min(ROUND, max(SMALL_ROUND, most // (2 * tasks)))
 
 
 def compile_best(network: Network, target: Target | str, records: Source) -> GraphModule:

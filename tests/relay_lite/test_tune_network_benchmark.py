@@ -16,7 +16,17 @@ from benchmarks import torch_network, tune_network
 from relay_lite.testing import get_workload
 from relay_lite.tuning.network import load_network
 from relay_lite.tuning.network_times import NetworkTimes, TaskTime
-from relay_lite.tuning.tune_network import largest_difference, reference_outputs
+from relay_lite.tuning.tune_network import largest_difference, per_round, reference_outputs
+
+
+@pytest.mark.parametrize(
+    ("trials", "tasks", "seconds", "size"),
+    [(4992, 24, None, 64), (4992, 24, 75, 12), (4992, 24, 600, 64), (192, 24, 75, 4), (400, 24, None, 8)],
+)
+def test_first_rounds_leave_half_of_the_trials_and_of_the_time(
+    trials: int, tasks: int, seconds: float | None, size: int
+) -> None:
+    assert per_round(trials, tasks, seconds) == size
 
 
 @pytest.mark.long
