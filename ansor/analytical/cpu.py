@@ -1,17 +1,18 @@
 """A closed-form estimate of the time of CPU programs, after the execution-cache-memory model.
 
-    nest    = share of the slowest core * max(arithmetic, loads and stores + L2 + L3 + memory traffic) + loops
+    nest    = share of the slowest core * (the longest of arithmetic, loads and stores, L2, L3, memory traffic + loops)
     program = sum over its nests, and one start of the threads for each parallel loop
 
-Source of the shape: Treibig and Hager, Introducing a performance model for bandwidth-limited loop kernels (2009):
-arithmetic overlaps with data transfers, transfers between different caches do not overlap.  What the unrolled
-innermost loops touch is in registers; what the loops inside some level touch is in the smallest cache it fits.
+Source of the shape: Treibig and Hager, Introducing a performance model for bandwidth-limited loop kernels (2009), with
+transfers that overlap, as prefetching makes them (Hofmann et al., Bridging the architecture gap, 2020, of AMD Zen).
+What the unrolled innermost loops touch is in registers; what the loops inside some level touch is in the smallest
+cache it fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from te_lite.index_span import form_axes
 from te_lite.lanes import ceildiv, larger, product, smaller
 
 from ..features.held_sums import HeldSums, held_sums
-from .loop_nests import Nest, free_loops, innermost_within, iterations, running
+from .loop_nests import Loop, Nest, free_loops, innermost_within, iterations, largest, running
 from .machine import CPU, Cache
 
 THREADS_START = 5e-6
@@ -38,10 +39,16 @@ ADD_CYCLES = 4.0
 """Cycles after which a sum can be added to again (Fog, Instruction tables: 4 from Skylake and Zen 2 on)."""
 UNROLLED_TURNS = 8
 """How often the body of a reduction is written out."""
+LAST_TURN_CYCLES = 18.0
+"""Cycles that the end of a reduction takes, which nobody foresees (Fog, Microarchitecture: 15 to 20 for a branch)."""
 SHORTEST_TURN = 4
 """The least side of a square of elements that a copy turns in registers (that of `codegen_c`)."""
 SHUFFLES_PER_CYCLE = 1.0
 """Shuffles of two vectors that a core makes in one cycle (Fog, Instruction tables: 512 bits, Ice Lake; Zen 4 has 2)."""
+EDGES = 2
+"""Vectors of a row that reach over its edges."""
+NOT_HIDDEN = 0.05
+"""The share of what is done beside the longest that is not hidden by it; it orders programs that one thing limits."""
 USABLE = 0.5
 """The share of a cache that one tile can count on: the rest holds lines that pass through (rule of thumb)."""
 
@@ -49,26 +56,36 @@ USABLE = 0.5
 def cpu_seconds(nests: Sequence[Nest], machine: CPU) -> Any:
     """Seconds of the programs that these nests make up (float or lanes)."""
     total: Any = 0.0
+    cold = np.greater(_bytes_of_all(nests), machine.l3.size)
     for nest in nests:
-        total = total + _nest_seconds(nest, nests, machine)
+        total = total + _nest_seconds(nest, nests, machine, cold)
     return total
 
 
-def _nest_seconds(nest: Nest, nests: Sequence[Nest], machine: CPU) -> Any:
+def _bytes_of_all(nests: Sequence[Nest]) -> Any:
+    """Of all arrays: where the last cache holds them, they are there when a program is called again."""
+    found = {a.buffer: a for nest in nests for a in nest.accesses}
+    return sum([product(a.shape) * a.element for a in found.values()])
+
+
+def _nest_seconds(nest: Nest, nests: Sequence[Nest], machine: CPU, cold: Any) -> Any:
     tasks = product([np.where(x.parallel, x.extent, 1) for x in nest.loops])
     share = ceildiv(tasks, machine.cores) / tasks
     busy_cores = smaller(tasks, machine.cores)
     starts = _starts(nest)
-    arithmetic, transfers, loops = _register_cycles(nest, nests, machine)
-    levels = _levels(nest, machine)
+    held = held_sums(nest.programs, nest.structure, {x.k: x.structure for x in nests}, nest.reads, machine.unit)
+    arithmetic, transfers, loops = _register_cycles(nest, nests, held, machine)
+    levels = _levels(nest, _loops_as_run(nest, held), machine)
     l1, l2, l3 = [_traffic(nest, levels, cache) for cache in (machine.l1, machine.l2, machine.l3)]
     side = _side_of_square(nest, machine)
     if side is not None:
         whole = 2.0 * nest.write.element * iterations(nest.loops)
-        arithmetic, transfers, loops, l1 = _turning_cycles(nest, side, (arithmetic, transfers, loops, l1), whole)
-    memory_per_clock = machine.dram / machine.clock
-    transfers = transfers + l1 / machine.l2_per_clock + l2 / machine.l3_per_clock + l3 * busy_cores / memory_per_clock
-    return share * (np.maximum(arithmetic, transfers) + loops) / machine.clock + starts * THREADS_START
+        arithmetic, transfers, loops = _turning_cycles(nest, side, (arithmetic, transfers, loops))
+        l1, l2, l3 = [np.where(np.greater(side, 1), smaller(x, whole), x) for x in (l1, l2, l3)]
+    memory = np.where(cold, l3 * busy_cores / (machine.dram / machine.clock), 0.0)
+    beside = [arithmetic, transfers, l1 / machine.l2_per_clock, l2 / machine.l3_per_clock, memory]
+    cycles = largest(beside) + NOT_HIDDEN * (sum(beside) - largest(beside))
+    return share * (cycles + loops) / machine.clock + starts * THREADS_START
 
 
 def _side_of_square(nest: Nest, machine: CPU) -> Any:
@@ -79,27 +96,31 @@ def _side_of_square(nest: Nest, machine: CPU) -> Any:
     if nest.stage.op.reduce_axis or nest.work.arithmetic or len(nest.reads) != 1:
         return None
     side: Any = 1
+    fused: Any = 1
+    for loop in reversed(nest.own_loops):
+        joins = np.equal(nest.footprint.stride(nest.reads[0], loop.key), fused) & loop.vector
+        fused = fused * np.where(joins, loop.extent, 1)
     for a in nest.own_loops:
         for b in nest.own_loops:
             if a.key != b.key:
                 along, across = [[nest.footprint.stride(x, loop.key) for loop in (a, b)] for x in nest.accesses]
                 turns = np.equal(across[0], 1) & np.greater(along[0], 1) & np.greater(across[1], 1)
                 turns = turns & np.equal(along[1], 1)
-                shorter = np.minimum(a.extent, b.extent)
+                shorter = np.minimum(a.extent, np.maximum(b.extent, fused))
                 fits = turns & np.greater_equal(shorter, SHORTEST_TURN) & ~nest.guarded
                 side = np.where(fits, np.minimum(shorter, machine.vector // nest.write.element), side)
     return side
 
 
-def _turning_cycles(nest: Nest, side: Any, usual: tuple[Any, Any, Any, Any], moved: Any) -> tuple[Any, Any, Any, Any]:
-    """Cycles of shuffles, of loads and stores, and of loops, and the bytes between L1 and L2, of a copy in squares."""
+def _turning_cycles(nest: Nest, side: Any, usual: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Cycles of shuffles, of loads and stores, and of loops, of a copy in squares."""
     points = iterations(nest.loops)
     vectors, turns = points / side, np.greater(side, 1)
     shuffles = vectors * np.log2(side) / SHUFFLES_PER_CYCLE
     transfers = vectors * (1 / LOADS_PER_CYCLE + 1 / STORES_PER_CYCLE)
-    found = (shuffles, transfers, vectors / side * LOOP_CYCLES, moved)
-    arithmetic, transfers, loops, l1 = [np.where(turns, new, old) for new, old in zip(found, usual, strict=True)]
-    return arithmetic, transfers, loops, l1
+    found = (shuffles, transfers, vectors / side * LOOP_CYCLES)
+    arithmetic, transfers, loops = [np.where(turns, new, old) for new, old in zip(found, usual, strict=True)]
+    return arithmetic, transfers, loops
 
 
 def _starts(nest: Nest) -> Any:
@@ -112,27 +133,32 @@ def _starts(nest: Nest) -> Any:
 # ----------------------------------------------------------------------------------------------------- registers
 
 
-def _register_cycles(nest: Nest, nests: Sequence[Nest], machine: CPU) -> tuple[Any, Any, Any]:
+def _register_cycles(nest: Nest, nests: Sequence[Nest], held: HeldSums | None, machine: CPU) -> tuple[Any, Any, Any]:
     """Cycles of arithmetic, of loads and stores, and of loops that were not unrolled, all on one core."""
-    held = held_sums(nest.programs, nest.structure, {x.k: x.structure for x in nests}, nest.reads, machine.unit)
     return _point_cycles(nest, nests, machine) if held is None else _tile_cycles(nest, held, machine)
 
 
 def _tile_cycles(nest: Nest, held: HeldSums, machine: CPU) -> tuple[Any, Any, Any]:
     """Of a reduction in register tiles: each step adds to all sums of a tile, which wait for those of the step before.
 
-    A compiler that makes vectors by itself does so of sums that are none.
+    A compiler that makes vectors by itself does so of sums that are none.  What is selected along the lanes is read
+    element by element in the vectors at both edges; else all sums of a tile ask one question, for those inside it have
+    the same answer.
     """
     steps = iterations(nest.loops) / product(list(held.runs.values()))
     side: Any = np.where(held.vectorized, 1, _lanes(nest, machine)) if machine.vectorizes else 1
     vectors, elements = held.vectors / side, held.elements / side
     work = larger(nest.work.arithmetic * vectors / machine.ports, ADD_CYCLES)
-    tested = sum([x.count for access, x in zip(nest.reads, held.operands, strict=True) if _is_tested(nest, access)])
-    tests = (nest.work.tests * tested + np.where(nest.guarded, vectors, 0)) * TEST_CYCLES
+    tested = [x for access, x in zip(nest.reads, held.operands, strict=True) if _is_tested(nest, access)]
+    apart = np.where(_asks_in_lanes(nest), sum([x.vectors for x in tested]) * smaller(EDGES / held.pieces.count, 1), 0)
+    elements = elements + apart * (held.pieces.width / side)
+    asked = len(tested) + apart * held.pieces.width
+    tests = (nest.work.tests * asked + np.where(nest.guarded, vectors, 0)) * TEST_CYCLES
     moved = vectors / held.steps + held.spilled
-    loads = held.loads + held.broadcasts + elements + moved
+    loads = held.loads - apart + held.broadcasts + elements + moved
     transfers = loads / LOADS_PER_CYCLE + moved / STORES_PER_CYCLE + elements / SHUFFLES_PER_CYCLE
-    return steps * (work + tests), steps * transfers, steps * LOOP_CYCLES / smaller(held.steps, UNROLLED_TURNS)
+    loops = LOOP_CYCLES / smaller(held.steps, UNROLLED_TURNS) + np.where(held.kept, LAST_TURN_CYCLES / held.steps, 0)
+    return steps * (work + tests), steps * transfers, steps * loops
 
 
 def _is_tested(nest: Nest, access: BufferAccess) -> bool:
@@ -213,31 +239,58 @@ class Level:
     moved: Any
 
 
-def _levels(nest: Nest, machine: CPU) -> list[Level]:
-    """All levels of a nest, from one iteration to all of its loops.
+def _loops_as_run(nest: Nest, held: HeldSums | None) -> list[tuple[Loop, ...]]:
+    """The loops in the order of running, most of them by themselves: where sums are held in parts, the whole reduction
+    runs for one part after the other.
 
-    What the loops around a level do not move stays in the cache while they run.
+    So the loops inside it are there three times, with an extent of 1 where they are not: around what is held, over the
+    parts, and side by side or of the reduction.  From the last one of the reduction on none is around.
     """
-    reloads = [_reloads(nest, access) for access in nest.accesses]
-    out = []
-    for depth in range(len(nest.loops), -1, -1):
-        axes = nest.footprint.spans(running(nest.loops[depth:]))
+    if held is None:
+        return [(x,) for x in nest.loops]
+    first = min([n for n, x in enumerate(nest.loops) if x.key in held.runs])
+    last = max([n for n, x in enumerate(nest.loops) if x.reduce])
+    around, parts, inside = [], [], []
+    for n, holds in enumerate(held.tile.inside[:-1], first):
+        loop, holds = nest.loops[n], holds & held.kept
+        together = np.where(holds, loop.extent if loop.reduce else held.runs[loop.key], 1 if n < last else loop.extent)
+        if n < last:
+            around.append((replace(loop, extent=np.where(holds, 1, loop.extent)),))
+        if not loop.reduce:
+            parts.append(replace(loop, extent=np.where(holds, loop.extent / together, 1)))
+        inside.append((replace(loop, extent=together),))
+    return [*[(x,) for x in nest.loops[:first]], *around, tuple(parts), *inside]
+
+
+def _levels(nest: Nest, loops: Sequence[tuple[Loop, ...]], machine: CPU) -> list[Level]:
+    """All levels of a nest whose loops run in this order, from one iteration to all of its loops.
+
+    What the loops around a level do not move stays in the cache while they run.  What the innermost one that moves it
+    touches is moved once, line by line: its next turns meet the lines that they have in common.
+    """
+    out: list[Level] = []
+    moved: list[Any] = []
+    outside: Any = 1
+    for depth in range(len(loops) + 1):
+        axes = nest.footprint.spans(running([x for found in loops[depth:] for x in found]))
         reaches = [a.reach(axes) for a in nest.accesses]
         sizes = [r.unit_bytes(machine.line) for r in reaches]
-        times = [r[depth] for r in reloads]
-        moved = sum([s * t for s, t in zip([*sizes, sizes[-1]], [*times, times[-1]], strict=True)])
-        out.append(Level(sum(sizes), tuple([r.rows for r in reaches]), moved))
-    return out
+        moved = moved or sizes
+        out.append(Level(sum(sizes), tuple([r.rows for r in reaches]), sum(moved) + moved[-1]))
+        for x in loops[depth:][:1]:
+            streamed = [size * outside for size in sizes]
+            moves = [_moves(nest, access, x) for access in nest.accesses]
+            moved = [np.where(m, new, old) for m, new, old in zip(moves, streamed, moved, strict=True)]
+            outside = outside * iterations(x)
+    return out[::-1]
 
 
-def _reloads(nest: Nest, access: BufferAccess) -> list[Any]:
-    """How often an access starts anew at each depth: the iterations outside, down to the innermost that moves it."""
-    out: list[Any] = [1]
-    times: Any = 1
-    for loop in nest.loops:
-        times = times * loop.extent
-        out.append(np.where(nest.footprint.moves(access, loop.key), times, out[-1]))
-    return out
+def _moves(nest: Nest, access: BufferAccess, loops: Sequence[Loop]) -> Any:
+    """Whether one of some loops moves an access."""
+    moves: Any = np.False_
+    for x in loops:
+        moves = moves | (nest.footprint.moves(access, x.key) & np.greater(x.extent, 1))
+    return moves
 
 
 def _traffic(nest: Nest, levels: Sequence[Level], cache: Cache) -> Any:

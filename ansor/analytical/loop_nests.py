@@ -196,8 +196,11 @@ def iterations(loops: Sequence[Loop]) -> Any:
 
 
 def running(loops: Sequence[Loop]) -> dict[LoopKey, Any]:
-    """All these loops run through."""
-    return {x.key: x.extent for x in loops}
+    """All these loops run through; one that is there twice, in parts, runs through all of them."""
+    runs: dict[LoopKey, Any] = {}
+    for x in loops:
+        runs[x.key] = runs.get(x.key, 1) * x.extent
+    return runs
 
 
 def innermost_within(loops: Sequence[Loop], limit: Any, partly: Any) -> dict[LoopKey, Any]:

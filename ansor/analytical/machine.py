@@ -11,7 +11,7 @@ Hopper, whose papers count `wgmma`: there `mma.sync` does five eighths (646 TFLO
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,7 +80,7 @@ class CPU:
 
     `masks` says that vectors can be used in part, `vectorizes` that the compiler makes vectors of straight loops that
     nobody asked it to, as LLVM does.
-    `l2_per_clock`, `l3_per_clock` and `dram_per_clock` are bytes per clock and core; `dram` bytes per second in all.
+    `l2_per_clock` and `l3_per_clock` are bytes per clock and core that last; `dram` bytes per second in all.
     """
 
     name: str
@@ -93,8 +93,8 @@ class CPU:
     l1: Cache = Cache(48 * KiB, 12)
     l2: Cache = Cache(1 * MiB, 16)
     l3: Cache = Cache(16 * MiB, 16)
-    l2_per_clock: float = 64.0
-    l3_per_clock: float = 16.0
+    l2_per_clock: float = 32.0
+    l3_per_clock: float = 8.0
     dram: float = 20e9
     masks: bool = True
     vectorizes: bool = False
@@ -150,13 +150,16 @@ ARCHITECTURES = {
 DEFAULT_GPU = "H200"
 CPU_CLOCK = 2.5e9
 """Hz; a server's clock under vector load.  Only absolute times depend on it."""
+L3_OF_CORE, DRAM_OF_CORE = 2 * MiB, 5e9
+"""Bytes of the last cache, and bytes per second of memory, that servers have for each core (Ice Lake to Zen 5)."""
 
 
 def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
     """The machine that a target means: `-model=H200` or `h200`, else the best known one of `-arch=sm_90`, else an H200.
 
-    A kind that was registered with a machine has that.  A CPU is generic: cores, vector and cache line bytes are those
-    of `hardware`.  Raises TaskError for a target that no model describes, and for one that names an unknown model.
+    A kind that was registered with a machine has that.  A CPU is generic: cores and vector bytes are those of
+    `hardware`, caches those of its generation (Zen 2 and 3 for vectors of AVX2).
+    Raises TaskError for a target that no model describes, and for one that names an unknown model.
     """
     target = Target.of(target)
     entry = entry_of(target.kind.name)
@@ -170,11 +173,17 @@ def machine_of(target: Target | str, hardware: HardwareParams) -> Machine:
     match entry.family:
         case "c":
             unit = VectorUnit.of(hardware.vector_unit_bytes)
-            cores = max(1, hardware.num_cores)
-            return CPU("generic", cores, CPU_CLOCK, unit.bytes, 64, registers=unit.registers, masks=unit.masks)
+            return _generic(unit, max(1, hardware.num_cores))
         case "cuda":
             model = target.model or ARCHITECTURES.get(target.attrs.get("arch", ""), DEFAULT_GPU)
             law = f"no figures are known, known models are {', '.join(GPUS)}"
             require(model in GPUS, TaskError, f"target {target.text!r}, model {model!r}", law)
             return GPUS[model]
     raise TaskError(f"target {target.text!r}: there is no analytical model, only for c and cuda")
+
+
+def _generic(unit: VectorUnit, cores: int) -> CPU:
+    """A processor of so many cores; what these share grows with them."""
+    new = CPU("generic", cores, CPU_CLOCK, unit.bytes, 64, registers=unit.registers, masks=unit.masks)
+    new = replace(new, l3=Cache(max(new.l3.size, L3_OF_CORE * cores), 16), dram=max(new.dram, DRAM_OF_CORE * cores))
+    return new if unit.masks else replace(new, l1=Cache(32 * KiB, 8), l2=Cache(512 * KiB, 8))
