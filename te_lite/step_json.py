@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ast import literal_eval
+import json
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any
@@ -10,6 +10,10 @@ from typing import Any
 from .errors import RecordError, ScheduleError, require
 from .fragment_storage import ANY_SCOPE, SCOPES, is_scope
 from .step import ANNOTATIONS, STEP_KINDS, Step
+
+_FIRST, _BETWEEN, _LAST = '[["', '], ["', "]]"
+_LONGEST = 1000
+"""Characters of a step that is remembered; few have a tenth of it."""
 
 
 def to_json(step: Step) -> list[Any]:
@@ -48,17 +52,39 @@ def from_json(data: Any) -> Step:
 def steps_from_json(data: list[Any]) -> list[Step]:
     """Read several steps.  Raises RecordError as `from_json` does."""
     try:
-        return [*map(_known, map(repr, data))]
+        return steps_from_text(json.dumps(data))
     except RecursionError as error:
         raise RecordError(f"step: {error}") from error
-    except (ValueError, SyntaxError):
+    except (TypeError, ValueError):
         return [*map(_step_of, data)]
 
 
+def steps_from_text(text: str) -> list[Step]:
+    """Read the text of a JSON list of steps.  Raises RecordError as `from_json`, ValueError for what is no JSON."""
+    try:
+        return _steps_between(text) or [*map(_step_of, json.loads(text))]
+    except RecursionError as error:
+        raise RecordError(f"step: {error}") from error
+
+
+def _steps_between(text: str) -> list[Step] | None:
+    """The steps of a text that is cut between them; None where a piece is no JSON, or long.
+
+    Where `], ["` stands in a string, the piece before it has a string without an end.
+    """
+    pieces = text[len(_FIRST) : -len(_LAST)].split(_BETWEEN)
+    if not (text.startswith(_FIRST) and text.endswith(_LAST) and max(map(len, pieces)) <= _LONGEST):
+        return None
+    try:
+        return [*map(_known, pieces)]
+    except ValueError:
+        return None
+
+
 @lru_cache(maxsize=1 << 15)
-def _known(text: str) -> Step:
+def _known(piece: str) -> Step:
     """Logs say the same few thousand steps again and again."""
-    return _step_of(literal_eval(text))
+    return _step_of(json.loads(f'["{piece}]'))
 
 
 def _step_of(data: Any) -> Step:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from te_lite.errors import TeError
-from te_lite.step import Step
 
 from ..measure.progress import seconds_text
 from ..records.failures import cause
 from ..records.files import PathLike
 from ..records.journal import scan_lines
-from ..records.lines import parse_line
+from ..records.lines import Record, parse_line
 from ..records.notes import RUN, read_note
 from ..records.summary import LogSummary, TaskSummary, is_one_of, summary_of
 from .measure import MeasureInput
@@ -35,10 +34,11 @@ def log_summary(filename: PathLike) -> LogSummary:
     return _of_templates(filename) if holds_configurations(filename) else summary_of(filename)
 
 
-def believed_text(one: TaskSummary, steps: tuple[Step, ...]) -> str:
+def believed_text(one: TaskSummary, record: Record) -> str:
     """The seconds by which a program of a task is known, where they are from, and which program it is."""
-    where = " in turns" if one.is_of_turns(steps) else ""
-    return f"{seconds_text(one.ranked[steps][1].cost)}{where}, {one.called(steps)}"
+    inp, res = record
+    where = " in turns" if one.is_of_turns(inp.steps) else ""
+    return f"{seconds_text(res.cost)}{where}, {one.called(inp.steps)}"
 
 
 def _of_templates(filename: PathLike) -> LogSummary:

@@ -83,8 +83,7 @@ def task_lines(one: TaskSummary) -> Iterator[str]:
         which = trial if one.turns_baseline is None else f", {one.turns_baseline.phrase}"
         yield f"  the best few timed again, in turns: {spread_text(one.turns)}{which}"
     if one.ranked and (one.turns or one.settled != one.best):
-        steps = next(iter(one.ranked))
-        yield f"  best, export and apply_best take: {believed_text(one, steps)}"
+        yield f"  best, export and apply_best take: {believed_text(one, one.ranked[0])}"
     for baseline in Baseline:
         if baseline in one.baselines:
             yield f"  {baseline.value}: {cost_text(one.baselines[baseline])}"

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from statistics import fmean
 from typing import Any
-
-import numpy as np
 
 from te_lite.replay import replay
 from te_lite.state import State
@@ -114,7 +113,7 @@ class MeasureResult:
     @cached_property
     def cost(self) -> float:
         """The mean of `costs`, seconds."""
-        return self.costs[0] if len(self.costs) == 1 else float(np.mean(self.costs))
+        return self.costs[0] if len(self.costs) == 1 else fmean(self.costs)
 
 
 def failed(

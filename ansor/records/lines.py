@@ -35,7 +35,7 @@ from te_lite.step import (
     StorageOrder,
     Swizzled,
 )
-from te_lite.step_json import steps_from_json, to_json
+from te_lite.step_json import steps_from_json, steps_from_text, to_json
 
 from ..core.errors import TaskError
 from ..core.measure_values import MeasureErrorNo, MeasureInput, MeasureResult, Prediction
@@ -46,6 +46,7 @@ from .belief import Believed, Judge, is_program, least_of_computation, least_sec
 from .files import LineReader, Pair, PathLike
 from .journal import append_lines
 from .notes import RUN, learn_workload
+from .parts import parts_of
 from .rounds import read_prediction
 
 VERSION = "v0.6"
@@ -54,6 +55,8 @@ _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
 _OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled, Reindex,
               ComputeAlong, PostponeDivision)  # fmt: skip
 _LAST_OF_TVM = MeasureErrorNo.UNKNOWN_ERROR
+_KEYS = "the keys must be i, r, v, and perhaps d"
+_VERSION_LAW = f"the version must be one of {', '.join(_VERSIONS)}"
 _MAX_STEPS = 2_000
 _MAX_NEW_STAGES = 256
 _MAX_COSTS = 10_000
@@ -81,32 +84,72 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
     return json.dumps(line, allow_nan=False)
 
 
-def load_record_from_string(line: str | bytes) -> Record:
-    """Read one line.  Raises RecordError, in one sentence, for whatever is no record."""
-    return record_from_json(parse_line(line))
+class Tasks:
+    """The tasks of a file: one for whatever records say the same of theirs, found by that and by its text."""
+
+    def __init__(self) -> None:
+        self._of_facts: dict[TaskFacts, SearchTask] = {}
+        self._of_text: dict[str, SearchTask] = {}
+
+    def of_facts(self, facts: TaskFacts) -> SearchTask:
+        if facts not in self._of_facts:
+            self._of_facts[facts] = SearchTask.from_facts(facts)
+        return self._of_facts[facts]
+
+    def of_text(self, text: str) -> SearchTask:
+        """Raises RecordError for JSON that is no task, ValueError for text that is no JSON."""
+        if text not in self._of_text:
+            self._of_text[text] = self.of_facts(_read_task(_STRICT.decode(text)))
+        return self._of_text[text]
+
+    def clear(self) -> None:
+        """Forget them all: what their keys name has changed."""
+        self._of_facts.clear()
+        self._of_text.clear()
 
 
-Tasks = dict[TaskFacts, SearchTask]
-
-
-def record_from_json(data: Any, tasks: Tasks | None = None) -> Record:
-    """The record of a line's JSON value; its task is that of `tasks`, or added to them.
+def load_record_from_string(line: str | bytes, tasks: Tasks | None = None) -> Record:
+    """Read one line; its task is that of `tasks`, or added to them.
 
     Raises RecordError, in one sentence, for whatever is no record.
     """
+    tasks = Tasks() if tasks is None else tasks
+    try:
+        found = _record_of_parts(line.decode() if isinstance(line, bytes) else line, tasks)
+    except (ValueError, RecursionError, RecordError):
+        found = None
+    return record_from_json(parse_line(line), tasks) if found is None else found
+
+
+def _record_of_parts(line: str, tasks: Tasks) -> Record | None:
+    """The record of a line that can be cut; raises one of several errors for one that is no record."""
+    parts = parts_of(line)
+    if parts is None:
+        return None
+    result = _read_rest(_STRICT.decode(parts.rest))
+    return _input(tasks.of_text(parts.task), steps_from_text(parts.steps)), result
+
+
+def record_from_json(data: Any, tasks: Tasks | None = None) -> Record:
+    """The record of a line's JSON value; otherwise as `load_record_from_string`."""
     require(isinstance(data, dict), RecordError, "record", "a JSON object is needed", type=type(data).__name__)
-    ok = set(data) - {"d"} == {"i", "r", "v"}
-    require(ok, RecordError, "record", "the keys must be i, r, v, and perhaps d", keys=sorted(data)[:8])
+    require("i" in data, RecordError, "record", _KEYS, keys=sorted(data)[:8])
+    result = _read_rest({key: value for key, value in data.items() if key != "i"})
+    return _read_input(data["i"], Tasks() if tasks is None else tasks), result
+
+
+def _read_rest(data: dict[str, Any]) -> MeasureResult:
+    """The result, with its device, of what a record has beside its input."""
+    ok = set(data) - {"d"} == {"r", "v"}
+    require(ok, RecordError, "record", _KEYS, keys=sorted(data)[:8])
     version = data["v"]
     known = isinstance(version, str) and version in _VERSIONS
-    law = f"the version must be one of {', '.join(_VERSIONS)}"
-    require(known, RecordError, "record", law, version=str(version)[:40])
+    require(known, RecordError, "record", _VERSION_LAW, version=str(version)[:40])
     device = data.get("d", "")
     ok = isinstance(device, str) and len(device) <= _MAX_DEVICE
     require(ok, RecordError, "record, d", "the name of a device is a short text", got=str(device)[:40])
     result = read_result(data["r"])
-    inp = _read_input(data["i"], {} if tasks is None else tasks)
-    return inp, replace(result, device=device) if device else result
+    return replace(result, device=device) if device else result
 
 
 def _no_constant(text: str) -> Any:
@@ -141,34 +184,35 @@ def _read_input(data: Any, tasks: Tasks) -> MeasureInput:
     task, state = data
     ok = len(state) == 2 and state[0] == [] and isinstance(state[1], list)
     require(ok, RecordError, "record, i", "a state is [[], [steps]]")
-    require(
-        len(state[1]) <= _MAX_STEPS, RecordError, "record, i", f"at most {_MAX_STEPS} steps are read", got=len(state[1])
-    )
-    steps = steps_from_json(state[1])
+    return _input(tasks.of_facts(_read_task(task)), steps_from_json(state[1]))
+
+
+def _input(task: SearchTask, steps: list[Step]) -> MeasureInput:
+    """A program as a record may hold it."""
+    law = f"at most {_MAX_STEPS} steps are read"
+    require(len(steps) <= _MAX_STEPS, RecordError, "record, i", law, got=len(steps))
     stages = sum(isinstance(s, NewStage) for s in steps) if len(steps) > _MAX_NEW_STAGES else 0
-    require(
-        stages <= _MAX_NEW_STAGES, RecordError, "record, i", f"at most {_MAX_NEW_STAGES} steps add a stage", got=stages
-    )
-    facts = _read_task(task)
-    _check_precision(steps, facts.target)
-    if facts not in tasks:
-        tasks[facts] = SearchTask.from_facts(facts)
-    return MeasureInput(tasks[facts], steps=steps)
+    law = f"at most {_MAX_NEW_STAGES} steps add a stage"
+    require(stages <= _MAX_NEW_STAGES, RecordError, "record, i", law, got=stages)
+    _check_precision(steps, task.facts().target)
+    return MeasureInput(task, steps=steps)
 
 
 def _check_precision(steps: Sequence[Step], target: str) -> None:
     """Steps may multiply floats in TF32, cut or in parts, where their target asks for just that."""
+    if SetScope not in map(type, steps):
+        return
     scopes = [s.scope for s in steps if isinstance(s, SetScope)]
-    for precision, element in ELEMENTS.items() if scopes else ():
+    for precision, element in ELEMENTS.items():
         found = [scope for scope in scopes if element_of(scope) == element]
         law = f"products in {element.name.upper()} are for targets with -precision={precision}"
         require(not found or f"-precision={precision}" in target.split(), RecordError, "record, i", law, scopes=found)
 
 
-def _read_task(data: list[Any]) -> TaskFacts:
+def _read_task(data: Any) -> TaskFacts:
     """A task; older lines stop after the target, or before the input names."""
     where = "record, task"
-    ok = len(data) in (2, 5, 6) and isinstance(data[0], str) and isinstance(data[1], str)
+    ok = isinstance(data, list) and len(data) in (2, 5, 6) and all(isinstance(text, str) for text in data[:2])
     require(ok, RecordError, where, "workload key, target, hardware, host, layout and input names are needed")
     hardware, host, layout, names = data[2:] + [None, "", 0, []][len(data) - 2 :]
     if hardware is not None:
@@ -192,10 +236,10 @@ def read_result(data: Any) -> MeasureResult:
     require(ok, RecordError, where, "costs, error number, seconds and time of day are needed")
     costs = tuple([seconds_of(c, where) for c in data[0]])
     ok = _is_int(data[1]) and 0 <= data[1] <= 1000
-    require(ok, RecordError, where, "the error number must be an integer from 0 on", error_no=str(data[1])[:40])
-    require(data[1] != 0 or min(costs) > 0, RecordError, where, "costs must be positive", least=min(costs))
+    require(ok, RecordError, where, "the error number must be an integer from 0 on", error_no=data[1])
+    require(data[1] != 0 or min(costs) > 0, RecordError, where, "costs must be positive", costs=costs)
     ok = isinstance(data[3], int | float) and not isinstance(data[3], bool) and abs(data[3]) < 2**63
-    require(ok, RecordError, where, "the time of day must be a number", time=str(data[3])[:40])
+    require(ok, RecordError, where, "the time of day must be a number", time=data[3])
     return MeasureResult(costs, data[1], "", seconds_of(data[2], where), int(data[3]))
 
 
@@ -203,8 +247,7 @@ def seconds_of(value: Any, where: str) -> float:
     """A number of seconds that may stand in a record.  Raises RecordError for any other value."""
     number = value.item() if isinstance(value, np.generic) else value
     ok = isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < 1e300 and number >= 0
-    law = "a finite number of seconds, at least 0, is needed"
-    require(ok, RecordError, where, law, seconds=str(number)[:40])
+    require(ok, RecordError, where, "a finite number of seconds, at least 0, is needed", seconds=number)
     return float(number)
 
 
@@ -219,7 +262,7 @@ class RecordReader(LineReader[MeasureInput]):
 
     def __init__(self, filename: PathLike) -> None:
         super().__init__(filename, self._record, logger)
-        self._tasks: Tasks = {}
+        self._tasks = Tasks()
         self._runs = 0
         self._prediction: Prediction | None = None
         self._objections: dict[str, str] = {}
@@ -227,13 +270,13 @@ class RecordReader(LineReader[MeasureInput]):
 
     def __iter__(self) -> Iterator[Record]:
         """All records.  Raises JournalError when the file cannot be read."""
-        self._tasks, self._objections, self._skipped = {}, {}, Counter()
+        self._tasks, self._objections, self._skipped = Tasks(), {}, Counter()
         self._runs, self._prediction = 0, None
         return super().__iter__()
 
     def _record(self, line: bytes) -> Record:
         prediction, self._prediction = self._prediction, None
-        inp, res = record_from_json(parse_line(line), self._tasks)
+        inp, res = load_record_from_string(line, self._tasks)
         inp.prediction = prediction
         return inp, res
 

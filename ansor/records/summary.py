@@ -43,8 +43,9 @@ class TaskSummary:
     `turns` all figures of the best program when the best few were last timed in turns, `turns_baseline` which of the
     baselines it is, if it is one, `turns_trial` the number, from 1, of its first trial, if it has one; `reasons` why
     the first failure of each cause was one; `stopped` why the last search that ended early of itself did.  `ranked`
-    are the programs that worked, each once, in the order in which the log is believed; `in_turns` all figures of those
-    that were last timed in turns.  `spent` is where the seconds of its rounds went, None where no round says so.
+    are the records of programs that worked, in the order in which the log is believed, a program perhaps again;
+    `in_turns` all figures of those that were last timed in turns.  `spent` is where the seconds of its rounds went,
+    None where no round says so.
     """
 
     title: str
@@ -63,7 +64,7 @@ class TaskSummary:
     turns_trial: int | None = None
     reasons: dict[str, str] = field(default_factory=dict)
     stopped: str = ""
-    ranked: dict[Steps, Record] = field(default_factory=dict)
+    ranked: list[Record] = field(default_factory=list)
     in_turns: dict[Steps, tuple[float, ...]] = field(default_factory=dict)
     unsearched: dict[Steps, Baseline] = field(default_factory=dict)
     spent: Spent | None = None
@@ -78,7 +79,8 @@ class TaskSummary:
     def untuned_settled(self) -> float | None:
         """The same as the log is believed: by its figures in turns where there are some."""
         steps = next((steps for steps, which in self.unsearched.items() if which is Baseline.UNTUNED), ())
-        return self.ranked[steps][1].cost if steps in self.ranked else self.untuned
+        seconds = self.seconds_of(steps)
+        return self.untuned if seconds is None else seconds
 
     @property
     def best(self) -> float | None:
@@ -102,7 +104,20 @@ class TaskSummary:
     @property
     def settled(self) -> float | None:
         """The seconds of the best program as the log is believed: by its figures in turns where there are some."""
-        return next((res.cost for _, res in self.ranked.values()), self.best)
+        return next((res.cost for _, res in self.ranked), self.best)
+
+    def leaders(self, most: int) -> list[Record]:
+        """The best programs as the log is believed, each once."""
+        found: dict[Steps, Record] = {}
+        for inp, res in self.ranked:
+            if len(found) == most:
+                break
+            found.setdefault(inp.steps, (inp, res))
+        return list(found.values())
+
+    def seconds_of(self, steps: Steps) -> float | None:
+        """The seconds of a program as the log is believed; None for one that did not work, or is not there."""
+        return next((res.cost for inp, res in self.ranked if inp.steps == steps), None)
 
     def trial_of(self, steps: Steps) -> int | None:
         """The number of the trial, from 1, that measured a program first."""
@@ -118,7 +133,7 @@ class TaskSummary:
     def is_of_turns(self, steps: Steps) -> bool:
         """Whether a program is known by its figures in turns."""
         figures = self.in_turns.get(steps)
-        return figures is not None and self.ranked[steps][1].cost == float(np.median(figures))
+        return figures is not None and self.seconds_of(steps) == float(np.median(figures))
 
     def after(self, trials: int) -> float | None:
         """The least seconds after so many trials."""
@@ -202,7 +217,7 @@ def _add_ranked(records: Iterable[Record], tasks: Mapping[tuple[str, str], TaskS
     """Let tasks have their programs that worked, which come best first, after those that they have."""
     for inp, res in records:
         if res.ok and (task := tasks.get(workload_of(inp))):
-            task.ranked.setdefault(inp.steps, (inp, res))
+            task.ranked.append((inp, res))
 
 
 def _of_task(task: SearchTask) -> TaskSummary:

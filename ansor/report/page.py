@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -186,19 +187,19 @@ def _found_text(one: TaskSummary) -> str:
 def _decision_facts(one: TaskSummary, lines: int) -> list[dict[str, str]]:
     if one.task is None or one.flops is None:
         return []
-    tables = decisions(one.task.compute_dag, [inp.steps for inp in one.inputs])
-    best = next((one.trial_of(steps) for steps in one.ranked), None)
-    shown = [(table, decision_lines(table, one.results, best, lines)) for table in tables[:SHOWN]]
+    tables = islice(decisions(one.task.compute_dag, [inp.steps for inp in one.inputs]), SHOWN)
+    best = next((one.trial_of(inp.steps) for inp, _ in one.leaders(1)), None)
+    shown = [(table, decision_lines(table, one.results, best, lines)) for table in tables]
     return [{"programs": f"{len(t.members)} of {len(one.inputs)}", "picture": svg} for t, svg in shown if svg]
 
 
 def _programs(one: TaskSummary, sources: bool) -> list[Program]:
     """The best program of a task and the runner-up, as the log is believed."""
     found: list[Program] = []
-    for steps in list(one.ranked)[:2]:
+    for record in one.leaders(2):
         name = "the best program" if not found else "the runner-up"
         try:
-            found.append(_program(f"{name}: {believed_text(one, steps)}", one.ranked[steps][0], sources))
+            found.append(_program(f"{name}: {believed_text(one, record)}", record[0], sources))
         except TeError:  # of a workload or a target that is not known here, or steps that do not replay
             continue
     return found

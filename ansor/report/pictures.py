@@ -74,7 +74,8 @@ def decision_lines(
     if not table.names or not costs:
         return ""
     slowest = max(costs) * 1.3
-    order = sorted(range(len(own)), key=lambda k: own[k].cost if own[k].ok else slowest, reverse=True)
+    times = [res.cost if res.ok else slowest for res in own]
+    order = sorted(range(len(own)), key=times.__getitem__, reverse=True)
     kept = sampled(order, lines)
     best = next((k for k, member in enumerate(table.members) if member + 1 == best_trial), order[-1])
     kept = [*[k for k in kept if k != best], best]
@@ -83,13 +84,13 @@ def decision_lines(
     styles = {name: 1 + n % (len(DASHES) - 1) for n, (name, _) in enumerate(failures)}
     rows = []
     for k in kept:
-        numbers = [*map(float, table.values[k]), own[k].cost if own[k].ok else slowest]
+        numbers = [*map(float, table.values[k]), times[k]]
         title = f"trial {table.members[k] + 1}: {outcome_text(own[k])}"
         kind = "best" if k == best else f"q{np.searchsorted(quarters, own[k].cost)}"
         failed = Row(numbers, "failed", title, styles.get(cause(own[k].error_no), 0))
         rows.append(Row(numbers, kind, title) if own[k].ok else failed)
     columns = [
-        Column(name, spanning(list(map(float, values)), log=bool(values.min() > 0)))
+        Column(name, spanning((float(values.min()), float(values.max())), log=bool(values.min() > 0)))
         for name, values in zip(table.names, table.values.T, strict=True)
     ]
     time = Column("time", Scale(min(costs), slowest, True), seconds_text)

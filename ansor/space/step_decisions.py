@@ -6,9 +6,10 @@ as many, and limit the unrolling of the same stages.  The numbers that stand in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,11 @@ def _whole(numbers: Sequence[Length]) -> list[int] | None:
     return whole if len(whole) == len(numbers) else None
 
 
-def _decision_of(step: Step) -> tuple[Decided | None, tuple[Length, ...]]:
-    """What programs with the same columns share of a step, and its numbers; None and nothing for most steps."""
+def _decision_of(step: Step) -> tuple[Decided, tuple[Length, ...]] | None:
+    """What programs with the same columns share of a step, and its numbers; None for most steps."""
     kind, numbers = held_by(step)
     loop = step.iter if isinstance(step, Split) else 0
-    return ((kind, step.stage, loop, len(numbers)) if numbers else None), numbers
+    return ((kind, step.stage, loop, len(numbers)), numbers) if numbers else None
 
 
 def names_of(dag: Computation, steps: Steps) -> tuple[str, ...]:
@@ -74,20 +75,22 @@ def names_of(dag: Computation, steps: Steps) -> tuple[str, ...]:
     return tuple(names)
 
 
-def decisions(dag: Computation, programs: Sequence[Steps]) -> list[Decisions]:
+def decisions(dag: Computation, programs: Sequence[Steps]) -> Iterator[Decisions]:
     """The programs by structure, the most frequent first; columns in which all are the same are left out.
 
     Structures whose steps do not replay on the computation are left out, too.
     """
-    read = {id(step): _decision_of(step) for step in {id(step): step for steps in programs for step in steps}.values()}
+    steps = [*chain.from_iterable(programs)]
+    different = dict(zip(map(id, steps), steps, strict=True))
+    read = {place: found for place, step in different.items() if (found := _decision_of(step)) is not None}
     groups: dict[tuple[Decided, ...], list[tuple[int, list[int]]]] = {}
-    for k, steps in enumerate(programs):
-        held = [(decided, found) for decided, found in [read[id(step)] for step in steps] if decided is not None]
+    for k, own in enumerate(programs):
+        held = [read[place] for place in map(id, own) if place in read]
         numbers = _whole([number for _, found in held for number in found])
         if held and numbers is not None:
             groups.setdefault(tuple([decided for decided, _ in held]), []).append((k, numbers))
-    tables = [_decisions(dag, programs, rows) for rows in sorted(groups.values(), key=len, reverse=True)]
-    return [table for table in tables if table is not None]
+    tables = (_decisions(dag, programs, rows) for rows in sorted(groups.values(), key=len, reverse=True))
+    yield from (table for table in tables if table is not None)
 
 
 def _decisions(dag: Computation, programs: Sequence[Steps], rows: Sequence[tuple[int, list[int]]]) -> Decisions | None:

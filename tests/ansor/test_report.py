@@ -99,7 +99,7 @@ def test_the_page_stands_alone_and_says_what_the_log_says(log: Path) -> None:
 def test_the_programs_are_those_that_the_log_believes(task: ansor.SearchTask, states: list[Any], log: Path) -> None:
     """The figures in turns decide, as for `ansor best`; others that were measured before them come after."""
     (before,) = summary_of(log).tasks.values()
-    lucky, steady = list(before.ranked)[:2]
+    lucky, steady = [inp.steps for inp, _ in before.leaders(2)]
     inputs = [ansor.MeasureInput(task, steps=steps) for steps in (lucky, steady)]
     ansor.RecordToFile(log).confirmed(inputs, [[9e-3, 8e-3, 7e-3], [6e-3, 5e-3, 7e-3]])
     text, _ = page_of(log)
