@@ -58,12 +58,13 @@ from .outer_product import in_outer_product_order
 from .reads_first import with_reads_first
 from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .registers import copied_loops, index_vars, register_loops, rolled_loops, useful_copies
+from .rows_ahead import goes_beside
 from .runs import split_runs
 from .shared import SharedArray, shared_layout
 from .text import TYPES, CudaText
 from .vector_writes import with_vector_writes
 from .vectors import VectorStore, leaf_stores
-from .warpgroup import TILE_BYTES, emitted_nests, is_fetch, multiplies_in_groups
+from .warpgroup import TILE_BYTES, emitted_nests, multiplies_in_groups
 from .wgmma_text import FENCE, FENCE_HELPER
 
 _HALF = re.compile(r"\b(half2?|__half\w*|__h(min|max))\b")
@@ -188,10 +189,10 @@ class KernelEmitter:
                 self.line(cut_text(self, s, prod(self.nest.block), self.thread_id()))
 
     def sequence(self, stmts: Sequence[Stmt]) -> None:
-        """Statements; a product of a group of warps goes on while a fetch that follows it begins."""
+        """Statements; a product of a group of warps goes on during those that may stand beside it."""
         product: WarpMultiply | None = None
         for part in split_runs(stmts):
-            if product is not None and (isinstance(part, tuple) or not is_fetch(part)):
+            if product is not None and (isinstance(part, tuple) or not goes_beside(part, product)):
                 self.line(wait_text(self, product))
                 product = None
             if isinstance(part, tuple):

@@ -46,8 +46,11 @@ def _call(x: Instruction) -> str:
             return _multiply(_BY_PTX[name], d, a, b, c)
         case name, (Vector(d), Vector() | str() as a, str(tile), *options) if name.startswith("wgmma.mma_async."):
             turned = isinstance(a, str) and options[TURNED:] == ["1", "0"]
-            product = _multiply_tile(name, d, a, tile, turned, added=options[0] == "1")
-            return f"emu_begin([=] {{ {product} }});" if isinstance(a, str) else product
+            held = [] if isinstance(a, str) else _words(a.items)
+            factor = a if isinstance(a, str) else [f"emu_a[{k}]" for k in range(len(held))]
+            product = _multiply_tile(name, d, factor, tile, turned, added=options[0] == "1")
+            kept = f"const uint32_t emu_a[] = {{{', '.join(held)}}}; " if held else ""
+            return f"{kept}emu_begin([=] {{ {product} }});"
         case name, _ if name in _ORDER:
             return ""
         case "wgmma.commit_group.sync.aligned", ():
@@ -80,14 +83,14 @@ def _text(operand: Operand) -> str:
     return operand
 
 
-def _multiply_tile(name: str, d: tuple[str, ...], a: Vector | str, tile: str, turned: bool, added: bool) -> str:
+def _multiply_tile(name: str, d: tuple[str, ...], a: list[str] | str, tile: str, turned: bool, added: bool) -> str:
     """A product with a tile in shared memory, `added` to `d` or stored there: of 8 columns at a time, whose fragments
-    are read there, as are those of `a` where it is a tile, too."""
+    are read there, as are those of `a` where it is a tile, too, and not words of this lane."""
     found = [(op, n) for op in _OF_GROUPS for n in [8 * len(d) // op.registers("d")] if replace(op, n=n).ptx == name]
     if not found:
         return _unknown(name)
     op, columns = found[0]
-    words = _words(a.items) if isinstance(a, Vector) else _rows_of(a, op, turned)
+    words = _rows_of(a, op, turned) if isinstance(a, str) else a
     parts = []
     for tile_number in range(columns // op.n):
         sums = d[tile_number * op.registers("d") :][: op.registers("d")]

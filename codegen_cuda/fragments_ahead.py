@@ -19,7 +19,7 @@ an H200, and 445 without (128 x 256 x 32); cuBLAS took 209.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from te_lite.expr import BufferLoad, Expr, Var, binary
@@ -57,7 +57,7 @@ def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, .
     sums = {s.d.buffer for s in instructions}
     if not instructions or len(instructions) < len(leaves) or len(sums) != 1 or sums & set(held):
         return None
-    plain = all(x.kind in IN_TURN for x in steps) and all(_fills(s, held) for s in loads)
+    plain = all(x.kind in IN_TURN for x in steps) and all(fills(s, held) for s in loads)
     still = not any(x.var in free_vars(s.d) for s in instructions for x in steps)
     if not plain or not still or any(e.buffer not in held for s in instructions for e in (s.a, s.b)):
         return None
@@ -66,7 +66,7 @@ def fragment_multiplies(nest: For, simplifier: Simplifier) -> tuple[tuple[For, .
     return steps, FragmentMultiplies(tuple(loads), multiply, sets, next(iter(sums)), simplifier, parts=parts)
 
 
-def _fills(s: Stmt, held: Sequence[Buffer]) -> bool:
+def fills(s: Stmt, held: Collection[Buffer]) -> bool:
     """Whether a statement only copies pipelined tiles to `held` buffers."""
     leaves = [x for x in stmts_of(s) if not isinstance(x, For | Seq)]
     if not all(isinstance(x, Store | WarpLoad) and set(written_by(x)) <= set(held) for x in leaves):

@@ -47,7 +47,6 @@ from te_lite.stmt import (
     LoweredFunc,
     Seq,
     Stmt,
-    Store,
     WarpLoad,
     WarpMultiply,
     allocated,
@@ -67,6 +66,7 @@ from .errors import EmitError
 from .fragments_ahead import FragmentMultiplies
 from .indices import around_xor
 from .parts_of_tiles import in_parts, require_alone
+from .rows_ahead import LEAST_LEFT, is_fetch, with_rows_ahead
 from .turns_ahead import digits, points
 
 TILE_BYTES = 8 * GROUP_ROW_BYTES
@@ -76,8 +76,6 @@ PAIR = MatrixLoad(4)
 MOST_COLUMNS = 256
 LEAST_WAITED = 128
 """Columns of products that last as long as the instructions that fetch a tile."""
-LEAST_LEFT = 2
-"""Tiles beyond the next one, with which a product may go on over the barrier of a turn."""
 
 
 def emitted_nests(func: LoweredFunc) -> tuple[list[KernelNest], list[Buffer]]:
@@ -101,12 +99,6 @@ def tiles_of(body: Stmt) -> set[Buffer]:
     return {e.buffer for e in read if e.buffer.storage == "shared"}
 
 
-def is_fetch(s: Stmt) -> bool:
-    """Whether a statement only fetches pipelined tiles of later turns, which no product of this one reads."""
-    leaves = [x for x in stmts_of(s) if not isinstance(x, For | Seq | If)]
-    return isinstance(s, If) and all(isinstance(x, Store) and x.buffer.pipelined for x in leaves)
-
-
 def _in_groups(nest: KernelNest) -> KernelNest:
     lanes, warps, others = nest.block
     law = f"a block must have {LANES} threads in x, and warps in y in groups of {WARPS}"
@@ -114,7 +106,7 @@ def _in_groups(nest: KernelNest) -> KernelNest:
     threads = {loop.var for tag, loop in nest.loops.items() if tag.startswith("threadIdx")}
     ranges = nest.ranges()
     rewritten = _rewritten(nest.body, nest, threads, ranges)
-    made = replace(nest, body=_fetched_behind(_going_on(rewritten, ranges)))
+    made = replace(nest, body=_fetched_behind(_going_on(with_rows_ahead(rewritten, ranges), ranges)))
     left = [s for s in stmts_of(made.body) if isinstance(s, WarpMultiply) and s.b.buffer.storage != "shared"]
     law = "a loop over steps must load the fragments of both factors and multiply all of them"
     require(not [s for s in left if s.op.warps > 1], EmitError, "wgmma", law)
@@ -155,8 +147,9 @@ def _going_on(s: Stmt, ranges: Simplifier) -> Stmt:
         ):
             last = binary("-", s.var, 1)
             late = map_exprs(fetch, lambda e: ranges.simplify(substitute(e, {s.var: last})))
-            turn = (replace(barrier, left=barrier.left - 1), replace(product, goes_on=True))
-            return replace(s, body=seq(*turn, If(compare(">", s.var, 0), late)))
+            work = replace(product, goes_on=True), If(compare(">", s.var, 0), late)
+            ordered = work if product.op.n >= LEAST_WAITED else work[::-1]
+            return replace(s, body=seq(replace(barrier, left=barrier.left - 1), *ordered))
     return with_bodies(s, tuple([_going_on(b, ranges) for b in bodies(s)]))
 
 

@@ -220,6 +220,9 @@ GROUPS = {
     "half, rows that ldmatrix does not load": replace(_HALF, matrices="b"),
     "bfloat16": replace(_HALF, name="wgmma_k16_bf16_f32"),
     "tf32": replace(_HALF, name="wgmma_k8_tf32_f32", sizes=(64, 64, 80), block=(64, 64, 32)),
+    "tf32, four tiles": replace(
+        _HALF, name="wgmma_k8_tf32_f32", sizes=(64, 96, 170), block=(64, 48, 32), warp=(16, 48), tiles=4
+    ),
     "int8": replace(_HALF, name="wgmma_k32_s8_s32", sizes=(64, 64, 160), block=(64, 64, 128)),
     "tf32x3": replace(_HALF, name="wgmma_k8_tf32x3_f32", sizes=(64, 64, 144), block=(64, 64, 32)),
     "tf32x3, a tile that waits": replace(
