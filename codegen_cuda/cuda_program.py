@@ -21,6 +21,7 @@ from te_lite.stmt import (
     For,
     ForKind,
     LoweredFunc,
+    QuadStore,
     Stmt,
     WarpLoad,
     WarpMultiply,
@@ -131,9 +132,18 @@ class KernelNest:
     def written(self) -> frozenset[Buffer]:
         return stored_in(self.body)
 
+    def thread_number(self) -> str:
+        """The text of the number of the thread in its block, x fastest."""
+        terms = []
+        for axis, tag in enumerate(THREAD_TAGS):
+            stride = prod(self.block[:axis])
+            if self.block[axis] > 1:
+                terms.append(f"(int){tag}" + (f" * {stride}" if stride > 1 else ""))
+        return terms[0] if len(terms) == 1 and "*" not in terms[0] else f"({' + '.join(terms) or '0'})"
+
     def fragments(self) -> set[Buffer]:
         """The buffers whose elements instructions of a warp take in registers of several."""
-        together = [s for s in stmts_of(self.body) if isinstance(s, WarpMultiply | WarpLoad)]
+        together = [s for s in stmts_of(self.body) if isinstance(s, WarpMultiply | WarpLoad | QuadStore)]
         return {e.buffer for s in together for e in exprs_of(s) if isinstance(e, BufferLoad)}
 
     def read(self) -> set[Buffer]:

@@ -26,6 +26,7 @@ from te_lite.stmt import (
     ForKind,
     If,
     LoweredFunc,
+    QuadStore,
     Seq,
     Stmt,
     Store,
@@ -41,7 +42,6 @@ from te_lite.width import Widths
 from .async_copy import scalar_copy, vector_store, wait
 from .cuda_program import (
     STATIC_SHARED_BYTES,
-    THREAD_TAGS,
     VECTOR_BYTES,
     CudaKernel,
     CudaProgram,
@@ -55,6 +55,7 @@ from .launch_bounds import launch_bounds
 from .mma_text import cut_text, wait_text, warp_text
 from .operands_ahead import with_operands_ahead
 from .outer_product import in_outer_product_order
+from .quad_stores import with_quad_stores
 from .reads_first import with_reads_first
 from .reduce import ReduceText, group_of, turns, with_barriers, workspace_key
 from .registers import copied_loops, index_vars, register_loops, rolled_loops, useful_copies
@@ -141,14 +142,7 @@ class KernelEmitter:
         return self.threads[var]
 
     def thread_id(self) -> str:
-        """The number of the thread in its block, x fastest."""
-        block = self.nest.block
-        terms = []
-        for axis, tag in enumerate(THREAD_TAGS):
-            stride = prod(block[:axis])
-            if block[axis] > 1:
-                terms.append(f"(int){tag}" + (f" * {stride}" if stride > 1 else ""))
-        return terms[0] if len(terms) == 1 and "*" not in terms[0] else f"({' + '.join(terms) or '0'})"
+        return self.nest.thread_number()
 
     # -------------------------------------------------------------------------------------------- statements
 
@@ -183,7 +177,7 @@ class KernelEmitter:
                 ReduceText(self, s, group_of(s, self.nest), self.turns.get(id(s), 0)).emit()
             case WarpMultiply() if s.op.warps > 1:
                 self.sequence((s,))
-            case WarpMultiply() | WarpLoad():
+            case WarpMultiply() | WarpLoad() | QuadStore():
                 self.line(warp_text(self, s))
             case Cut():
                 self.line(cut_text(self, s, prod(self.nest.block), self.thread_id()))
@@ -358,6 +352,7 @@ def _kernel(
     apart = tiles if nest.grid[2] == 1 else frozenset[Buffer]()
     written, used = frozenset(nest.written()), nest.written() | nest.read()
     body = with_reads_first(with_vector_writes(body), written) if waits else with_vector_writes(body)
+    body = with_quad_stores(KernelNest(nest.loops, body))
     emitter = KernelEmitter(KernelNest(nest.loops, body), Names(), apart)
     arguments = tuple([k for k, b in enumerate(buffers) if b in used])
     params = [_parameter(emitter, buffers[k], buffers[k] in written) for k in arguments]

@@ -18,10 +18,11 @@ from te_lite.c_text import BYTES
 from te_lite.expr import BufferLoad, Expr
 from te_lite.mma import F32, OPERANDS, MatrixLoad, Mma
 from te_lite.mma_meaning import CENTRE, pairs
-from te_lite.stmt import Buffer, Cut, WarpLoad, WarpMultiply
+from te_lite.stmt import Buffer, Cut, QuadStore, WarpLoad, WarpMultiply
 
 from .indices import by_lane
 from .parts_text import FLOAT, cut_float, tile_helpers, tile_name
+from .quad_stores import STORE_HELPER, lanes_text
 from .text import TYPES, CudaText, registers
 from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
 
@@ -121,8 +122,8 @@ def load_helper(form: MatrixLoad) -> str:
 }}"""
 
 
-def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
-    """The call of an instruction, on pointers to what this lane holds of its operands."""
+def warp_text(writer: Writer, s: WarpMultiply | WarpLoad | QuadStore) -> str:
+    """The call of what a warp does together, on pointers to what this lane holds of its operands."""
 
     def place(e: BufferLoad) -> str:
         return f"{writer.buffer(e.buffer)} + {writer.index(e.index)}"
@@ -137,6 +138,9 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad) -> str:
             return f"{begun} {WAIT_FOR_LAST}" if s.goes_on else begun
         writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
+    if isinstance(s, QuadStore):
+        writer.text.helpers["store_quad"] = STORE_HELPER
+        return f"store_quad({place(s.to)}, {place(s.groups)}, {lanes_text(s)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)
     offsets = [f"({writer.index(e)}) * {BYTES[s.row.buffer.dtype]}" for e in by_lane(s.row.index)]
     return f"{s.form.name}((unsigned *)({place(s.to)}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"

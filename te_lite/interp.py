@@ -35,12 +35,14 @@ from .stmt import (
     ForKind,
     If,
     LoweredFunc,
+    QuadStore,
     Seq,
     Stmt,
     Store,
     ThreadReduce,
     WarpLoad,
     WarpMultiply,
+    exprs_of,
     stmts_of,
     stored_in,
 )
@@ -106,8 +108,8 @@ class _Program:
                 return self._thread_reduce(s, scope)
             case WarpMultiply() | WarpLoad():
                 return self._warp(s, scope)
-            case Cut():
-                raise InterpError(f"{s.tile!r}: only kernels that an emitter writes cut tiles into parts")
+            case Cut() | QuadStore():
+                raise InterpError(f"{exprs_of(s)[0]!r}: a statement that only kernels which an emitter writes have")
 
     def _slot(self) -> int:
         self._env.append(None)

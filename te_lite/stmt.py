@@ -12,6 +12,7 @@
           | WarpMultiply(op, d, a, b)        tiles that the threads of a warp hold together: d := d + a * b
           | WarpLoad(form, to, row)          registers of a warp := matrices in shared memory
           | Cut(op, tile, rest, count)       floats of a tile in shared memory := their big parts, `rest` := the others
+          | QuadStore(to, groups, whole)     16 bytes := a group of which four lanes have a part each
     func  = LoweredFunc(name, args, body)
 
 A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
@@ -31,9 +32,9 @@ from .hooks import Hook
 from .mma import MatrixLoad, Mma
 
 __all__ = [
-    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "Cut", "For", "ForKind", "If", "LoweredFunc", "Seq", "Stmt", "Store",
-    "ThreadReduce", "WarpLoad", "WarpMultiply", "allocated", "bodies", "exprs_of", "map_exprs", "seq", "stmts_of",
-    "stored_in", "with_bodies", "written_by",
+    "FUNC_TEXT", "Alloc", "Barrier", "Buffer", "Cut", "For", "ForKind", "If", "LoweredFunc", "QuadStore", "Seq", "Stmt",
+    "Store", "ThreadReduce", "WarpLoad", "WarpMultiply", "allocated", "bodies", "exprs_of", "map_exprs", "seq",
+    "stmts_of", "stored_in", "with_bodies", "written_by",
 ]  # fmt: skip
 
 
@@ -171,7 +172,21 @@ class Cut:
     count: int
 
 
-Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | WarpMultiply | WarpLoad | Cut
+@dataclass(frozen=True, slots=True, eq=False)
+class QuadStore:
+    """Four neighbours along threadIdx.x store 16 bytes each, from `to` on.
+
+    From `groups` on each has parts of 4 bytes of four groups; the thread whose number is q modulo 4 stores group q, put
+    together in the order of threads.  `whole`: all threads of a warp come, and not only some such fours.  Only emitters
+    write it.
+    """
+
+    to: BufferLoad
+    groups: BufferLoad
+    whole: bool
+
+
+Stmt = For | Store | Alloc | If | Seq | Barrier | ThreadReduce | WarpMultiply | WarpLoad | Cut | QuadStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +228,7 @@ def bodies(s: Stmt) -> tuple[Stmt, ...]:
             return (then,)
         case Seq(stmts=stmts):
             return stmts
-        case Store() | Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad() | Cut():
+        case Store() | Barrier() | ThreadReduce() | WarpMultiply() | WarpLoad() | Cut() | QuadStore():
             return ()
 
 
@@ -265,6 +280,8 @@ def written_by(s: Stmt) -> tuple[Buffer, ...]:
             return (to.buffer,)
         case Cut(tile=tile, rest=rest):
             return (tile.buffer, rest.buffer)
+        case QuadStore(to=to):
+            return (to.buffer,)
     return ()
 
 
@@ -288,6 +305,8 @@ def exprs_of(s: Stmt) -> tuple[Expr, ...]:
             return (to, row)
         case Cut(tile=tile, rest=rest):
             return (tile, rest)
+        case QuadStore(to=to, groups=groups):
+            return (to, groups)
         case _:
             return ()
 
@@ -314,6 +333,8 @@ def map_exprs(s: Stmt, f: Callable[[Expr], Expr]) -> Stmt:
             return WarpLoad(form, _place(f(to)), _place(f(row)))
         case Cut(tile=tile, rest=rest):
             return replace(s, tile=_place(f(tile)), rest=_place(f(rest)))
+        case QuadStore(to=to, groups=groups):
+            return replace(s, to=_place(f(to)), groups=_place(f(groups)))
         case _:
             return with_bodies(s, tuple([map_exprs(b, f) for b in bodies(s)]))
 

@@ -40,6 +40,7 @@ from .stmt import (
     ForKind,
     If,
     LoweredFunc,
+    QuadStore,
     Seq,
     Stmt,
     Store,
@@ -140,6 +141,8 @@ def _head(s: Stmt, name: Name) -> str:
             return f"{form.name}({_text(to, name)}, {_text(row, name)})"
         case Cut(op=op, tile=tile, rest=rest, count=count):
             return f"cut.{op.element.name}({_text(tile, name)}, {_text(rest, name)}, {count})"
+        case QuadStore(to=to, groups=groups):
+            return f"{_text(to, name)} = quad({_text(groups, name)})"
         case Seq():
             return "..."
 

@@ -44,6 +44,7 @@ from .stmt import (
     ForKind,
     If,
     LoweredFunc,
+    QuadStore,
     Seq,
     Stmt,
     Store,
@@ -117,7 +118,7 @@ class Walk:
             case WarpMultiply() | WarpLoad():
                 self.meeting(s, scope)
                 self.together(s, scope)
-            case Cut():
+            case Cut() | QuadStore():
                 self.find("scopes", f"`{head_text(s)}` is for emitters alone")
 
     def store(self, s: Store, scope: Scope) -> None:

@@ -1,0 +1,107 @@
+"""Stores of 16 bytes by four lanes: which stores become some, and that each element goes where it did."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import te_lite as te
+from codegen_cuda import CudaProgram, emit
+from codegen_cuda.emulator import run_program
+from codegen_cuda.emulator_report import EmulatorError
+from te_lite import ComputeDAG, topi
+from te_lite.errors import InterpError, UnsafeError
+from te_lite.expr import BufferLoad, as_expr, binary
+from te_lite.interp import run
+from te_lite.stmt import QuadStore, Stmt, Store, bodies, with_bodies
+from tests.ansor.test_tensor_core_rule import Checker, drawn
+from tests.mma_schedules import Tiled
+
+emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
+HALVES = Tiled("m16n8k16_f16_f16", (53, 64, 32), (32, 64, 32), (16, 32), turned=True, matrices="ab")
+
+
+def lowered(of: Tiled) -> te.LoweredFunc:
+    tensors = of.tensors()
+    return te.lower(of.schedule(tensors), tensors)
+
+
+def wrong(program: CudaProgram, of: Tiled) -> str | None:
+    a, b = of.inputs(np.random.default_rng(0))
+    out = np.full(of.sizes[:2], 77, of.op.sum.dtype)
+    run_program(program, [a, b, out])
+    return of.wrong(a, b, out)
+
+
+@pytest.mark.parametrize(
+    "of, lanes",
+    [(HALVES, "15u << (threadIdx.x & 28)"), (replace(HALVES, sizes=(64, 64, 32)), "0xffffffffu"),
+     (replace(HALVES, sizes=(64, 60, 32)), None), (replace(HALVES, sizes=(64, 44, 32)), None),
+     (replace(HALVES, warp=(16, 16)), None), (replace(HALVES, name="m16n8k16_f16_f32"), None)],
+)  # fmt: skip
+def test_four_tiles_of_columns_are_stored_together(of: Tiled, lanes: str | None) -> None:
+    """Not beyond the last column, nor of rows that begin elsewhere than at 16 bytes, of two tiles, or of floats."""
+    body = emit(lowered(of)).source.split('extern "C"')[1]
+    assert body.count("store_quad(") == (lanes is not None) and (lanes is None or lanes in body)
+
+
+@emulated
+@pytest.mark.parametrize("sizes", [(53, 64, 32), (64, 128, 32)])
+def test_elements_are_stored_where_they_were(sizes: tuple[int, int, int]) -> None:
+    of = replace(HALVES, sizes=sizes)
+    assert wrong(emit(lowered(of)), of) is None
+
+
+@emulated
+@pytest.mark.parametrize(
+    "old, new",
+    [("odd ? x[k] : x[k + 1]", "x[k]"), ("if (high) x[k] = other;", "if (odd) x[k] = other;"), (", 2);", ", 1);"),
+     ("15u << (threadIdx.x & 28)", "0xffffffffu"), ("15u << (threadIdx.x & 28)", "3u << (threadIdx.x & 30)")],
+)  # fmt: skip
+def test_a_wrong_exchange_is_caught(old: str, new: str) -> None:
+    made = emit(lowered(HALVES))
+    assert old in made.source
+    try:
+        assert wrong(replace(made, source=made.source.replace(old, new)), HALVES) is not None
+    except EmulatorError:
+        return
+
+
+@emulated
+def test_what_follows_a_product_is_computed_before_the_exchange() -> None:
+    """Bias and another addend, which are read in guarded rows only."""
+    a, b = te.placeholder((53, 64), name="A", dtype="float16"), te.placeholder((64, 64), name="B", dtype="float16")
+    bias, other = te.placeholder((64,), name="bias"), te.placeholder((53, 64), name="other", dtype="float16")
+    sums = topi.nn.bias_add(topi.nn.matmul(a, b, out_dtype="float32", transpose_b=True), bias)
+    result = topi.cast(topi.nn.relu(topi.add(sums, topi.cast(other, "float32"))), "float16")
+    checker = Checker(ComputeDAG([a, b, bias, other, result]))
+    funcs = [te.lower(state, checker.dag.tensors) for state in drawn(checker.dag, 2, 0)]
+    found = [func for func in funcs if "store_quad" in emit(func).source]
+    assert found and [wrong for func in found[:3] if (wrong := checker.emulated(func))] == []
+
+
+def test_what_a_kernel_reads_is_stored_as_it_was() -> None:
+    """Lanes may read what they stored themselves."""
+    func = lowered(HALVES)
+    out = func.args[-1]
+
+    def added_to(s: Stmt) -> Stmt:
+        if isinstance(s, Store) and s.buffer is out:
+            return Store(out, s.index, binary("+", s.value, BufferLoad(out, s.index)))
+        return with_bodies(s, tuple([added_to(b) for b in bodies(s)]))
+
+    assert "store_quad" in emit(func).source
+    assert "store_quad" not in emit(replace(func, body=added_to(func.body))).source
+
+
+def test_only_emitters_write_them() -> None:
+    func = lowered(HALVES)
+    first = BufferLoad(func.args[-1], as_expr(0))
+    strange = replace(func, body=QuadStore(first, first, True))
+    with pytest.raises(UnsafeError, match="is for emitters alone"):
+        emit(strange)
+    with pytest.raises(InterpError, match="only kernels which an emitter writes"):
+        run(strange, [np.zeros(b.shape, b.dtype) for b in func.args])
