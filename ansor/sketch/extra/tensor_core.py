@@ -48,8 +48,9 @@ from .split_reduction import NOMINAL_SMS, derive, is_part_of_split
 
 LINES, SHORT = (2, 4, 8), 64
 """Lines of a warp, where they are no longer than `SHORT`."""
-TILES = (2, 3, 4)
-"""Tiles in the pipeline, of which one is in use and the others are on their way."""
+TILES, GROUP_TILES = (2, 3, 4), (3, 4, 5)
+"""Tiles in the pipeline, of which one is in use and the others are on their way; of groups of warps, whose products
+wait for a tile that is the next one, and go on over turns with four and more."""
 
 BLOCK = 64
 """Rows and columns of a block that is worth having, of which split sums make more."""
@@ -113,7 +114,7 @@ def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
         _on_tensor_cores(ctx, state, tiles, groups)
         for groups in (False, True)
         for state in found
-        for tiles in TILES
+        for tiles in (GROUP_TILES if groups else TILES)
         if _products(ctx, state, groups)
     ]
     short = [

@@ -4,7 +4,8 @@
     columns  [blocks, warps, instructions of a warp] x 8             two lengths
     terms    [turns, instructions of a turn] x 8, 16 or 32           one length
 
-All lengths are powers of two, whatever the extents: tiles run over the edge (`te_lite/overrun.py`), except for turns of
+All lengths are powers of two, whatever the extents, and columns of groups of warps three quarters of them, too, of
+which blocks may fill a machine better: tiles run over the edge (`te_lite/overrun.py`), except for turns of
 a part of split sums, behind whose end is the next part.  They limit each
 other by the registers of a thread, those of a multiprocessor, and shared memory, so they are decided together.  Every
 thread of a block has the same share of vectors to fetch.
@@ -36,7 +37,7 @@ from .point_table import PointTable
 MOST_WARPS = 8
 ROW_TILES, COLUMN_TILES = (1, 2, 4, 8), (2, 4, 8, 16)
 """Instructions of a warp; columns in pairs, which one `ldmatrix` brings."""
-GROUP_ROW_TILES, GROUP_COLUMN_TILES = (1, 2), (4, 8, 16, 32)
+GROUP_ROW_TILES, GROUP_COLUMN_TILES = (1, 2), (4, 6, 8, 12, 16, 24, 32)
 """Of warps in groups, which all have the same columns."""
 TERM_BYTES = (32, 64, 128, 256)
 """Of the terms of one turn, in a row of a tile."""
@@ -157,8 +158,13 @@ def table(product: Product, hardware: HardwareParams) -> PointTable:
 
     Of a machine that has room for none of them the least ones, which limits refuse.
     """
-    found = list(_points(product, hardware)) or [(1, ROW_TILES[0], 1, COLUMN_TILES[0], _steps(product)[0])]
-    return PointTable(np.array(found, np.int64))
+    return PointTable(np.array(list(_points(product, hardware)) or [_least(product)], np.int64))
+
+
+def _least(product: Product) -> tuple[int, int, int, int, int]:
+    group = product.op.warps > 1
+    rows, columns = (GROUP_ROW_TILES, GROUP_COLUMN_TILES) if group else (ROW_TILES, COLUMN_TILES)
+    return product.op.warps, rows[0], 1, columns[0], _steps(product)[0]
 
 
 def _steps(product: Product) -> list[int]:
