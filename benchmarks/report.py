@@ -24,8 +24,8 @@ from te_lite import environment
 from te_lite.errors import TeError
 
 __all__ = [
-    "circumstances", "gpu", "is_there", "let_blas_choose", "parser", "path_to_read", "processor", "require_names",
-    "require_packages", "run", "table", "words_of", "write_json",
+    "circumstances", "gpu", "is_there", "joined", "let_blas_choose", "parser", "path_to_read", "processor",
+    "require_names", "require_packages", "run", "table", "words_of", "write_json",
 ]  # fmt: skip
 
 
@@ -101,6 +101,7 @@ def circumstances(device: str | None = None) -> dict[str, Any]:
     }
 
 
+@cache
 def _commit() -> str:
     """That of this checkout, wherever it is run; empty where git is not installed or knows none."""
     if shutil.which("git") is None:
@@ -109,12 +110,25 @@ def _commit() -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def write_json(file: str | None, figures: dict[str, Any], device: str | None = None) -> None:
-    """Write `figures` with the circumstances of the run; a file that is there is replaced at once or not at all."""
+def joined(made: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The circumstances of several runs: all machines and commits, the first and the last date."""
+    found = {name: sorted({one[name] for one in made}) for name in ("machine", "date", "commit")}
+    dates = found["date"][:: max(1, len(found["date"]) - 1)]
+    return {"machine": ", ".join(found["machine"]), "date": " to ".join(dates), "commit": ", ".join(found["commit"])}
+
+
+def write_json(
+    file: str | None, figures: dict[str, Any], device: str | None = None, made: Mapping[str, str] | None = None
+) -> None:  # fmt: skip
+    """Write `figures` with the circumstances of the run, or with those in which they were `made` before.
+
+    A file that is there is replaced at once or not at all.
+    """
     if file is None:
         return
     path = Path(file)
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.part")
-    scratch.write_text(json.dumps({**circumstances(device), "figures": figures}, indent=1) + "\n")
+    where = circumstances(device) if made is None else made
+    scratch.write_text(json.dumps({**where, "figures": figures}, indent=1) + "\n")
     scratch.replace(path)

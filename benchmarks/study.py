@@ -9,11 +9,12 @@ is compiled.  There are `ablation` (Figure 7) and `cost-model` (Figure 11; the m
 all but `cost-model` are run on this machine, which takes hours: `operators` (Figure 6), `subgraphs` (Figure 8),
 `networks` with and without the task scheduler (Figures 9 and 10).  Where PyTorch is installed, single tasks are timed
 in turns with its operators.  Every run is kept in DIR, and a study that was stopped, by hand or after `--time-limit`
-seconds, goes on; `--table` shows what is kept and measures nothing.  A variant of your own is a class or function in a
-file (`study_variants.py` has ours); `--usual` chooses among ours, `--cases 'C2D*'` among the cases.
+seconds, goes on; `--table` shows what is kept, with its variants and trials, and measures nothing.  A variant of your
+own is a class or function in a file (`study_variants.py` has ours); `--usual` chooses among ours, `--cases 'C2D*'`
+among the cases.  The JSON file says on what machines, when, and of what commits the runs that it is about were made.
 
 A curve is the speed of the best program so far relative to the best of all runs of its task (offline: of all programs),
-averaged over the tasks; bands are 95 % intervals of the mean over seeds, from a bootstrap.
+averaged over the tasks; bands are 95 % intervals of the mean over seeds, from a bootstrap; of one seed there are none.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from itertools import product
 from pathlib import Path
@@ -61,7 +63,7 @@ TOLD = (64, 256, 750)
 BARS = ("operators", "subgraphs")
 BESIDE = ("ablation", *BARS)
 """Studies of single tasks that are timed beside PyTorch's operators."""
-MACHINE = ("machine",)
+MACHINE, UNKNOWN = ("machine",), "unknown"
 Runs = dict[str, dict[str, list[Run]]]
 """By variant and task, a run for each seed."""
 
@@ -70,12 +72,16 @@ Runs = dict[str, dict[str, list[Run]]]
 
 
 class Kept:
-    """A file of runs, a JSON line each; what is in it is not run again."""
+    """A file of runs, a JSON line each, with the circumstances in which it was `made`; what is in it is not run again.
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        lines = file.read_text().splitlines() if file.exists() else []
-        self.runs = {tuple(run["key"]): run["values"] for run in map(json.loads, lines)}
+    `machine` is what runs are made on from here on.
+    """
+
+    def __init__(self, file: Path, machine: str | None = None) -> None:
+        self.file, self.machine = file, machine
+        lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        self.runs = {tuple(run["key"]): run["values"] for run in lines}
+        self._made = {tuple(run["key"]): run["made"] for run in lines if "made" in run}
 
     def get(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The values of a run, made and written down where they are not known."""
@@ -84,8 +90,13 @@ class Kept:
         return self.runs[key]
 
     def put(self, key: tuple[Any, ...], values: Any) -> None:
-        self.runs[key] = values
-        append_lines(self.file, [json.dumps({"key": key, "values": values})])
+        self.runs[key], self._made[key] = values, report.circumstances(self.machine)
+        append_lines(self.file, [json.dumps({"key": key, "values": values, "made": self._made[key]})])
+
+    def made(self, keys: Iterable[tuple[Any, ...]]) -> dict[str, str]:
+        """The circumstances of some runs; those of an earlier format say no more than their machine."""
+        unknown = {"machine": str(self.runs.get(MACHINE, UNKNOWN)), "date": UNKNOWN, "commit": UNKNOWN}
+        return report.joined([self._made.get(key, unknown) for key in keys])
 
 
 def offline_runs(kept: Kept, variants: Sequence[str], files: Sequence[Path], options: argparse.Namespace) -> Runs:
@@ -149,21 +160,29 @@ def runner_of(options: argparse.Namespace) -> Any:
     return network_runner(Target(options.device)) if options.study == "networks" else ansor.LocalRunner()
 
 
-def live_runs(kept: Kept, variants: Sequence[str], options: argparse.Namespace) -> Runs:
-    """What is kept of the searches on a device: the cases that all variants are through with for the first seed, and
-    the seeds that are through for all of these; the best of a task is that of all runs."""
-    through: dict[int, set[str]] = {s: set() for s in range(options.seeds)}
-    for key in kept.runs:
-        if (
-            len(key) == 4
-            and key[2] in through
-            and all((v, key[1], key[2], options.trials) in kept.runs for v in variants)
-        ):
-            through[key[2]].add(key[1])
-    tasks = [name for name in dict.fromkeys(key[1] for key in kept.runs if len(key) == 4) if name in through[0]]
-    require(tasks, TaskError, f"study {options.study}", "no case is through yet", out=options.out)
-    seeds = [seed for seed, names in sorted(through.items()) if names >= through[0]]
-    found = {v: {t: [np.array(kept.runs[v, t, s, options.trials]) for s in seeds] for t in tasks} for v in variants}
+def through(kept: Kept, variants: Sequence[str], options: argparse.Namespace) -> tuple[list[str], list[int]]:
+    """The cases that all variants are through with for the first seed, and the seeds that are through for all of these.
+
+    Runs that are left out are counted aloud.
+    """
+    runs = [key for key in kept.runs if len(key) == 4]
+    own = [key for key in runs if key[0] in variants and key[2] < options.seeds and key[3] == options.trials]
+    whole = {key[1:3] for key in own if all((v, *key[1:]) in kept.runs for v in variants)}
+    tasks = [name for name in dict.fromkeys(key[1] for key in own) if (name, 0) in whole]
+    law = f"no case is through with {options.trials} trials by all of {', '.join(variants)}"
+    have = ", ".join(f"{n} of {v} with {trials}" for (v, trials), n in Counter((k[0], k[3]) for k in runs).items())
+    require(tasks, TaskError, f"study {options.study}", law, out=options.out, runs=have or "none")
+    seeds = [s for s in range(options.seeds) if all((name, s) in whole for name in tasks)]
+    if left := [key for key in own if key[1] not in tasks or key[2] not in seeds]:
+        print(f"{len(left)} of {len(own)} runs are left out: their case or seed is not through for all variants")
+    return tasks, seeds
+
+
+def live_runs(
+    kept: Kept, variants: Sequence[str], tasks: Sequence[str], seeds: Sequence[int], trials: int
+) -> Runs:  # fmt: skip
+    """Searches on a device; the best of a task is that of all runs."""
+    found = {v: {t: [np.array(kept.runs[v, t, s, trials]) for s in seeds] for t in tasks} for v in variants}
     best = {t: min(float(run.min()) for by_task in found.values() for run in by_task[t]) for t in tasks}
     return {v: {t: [Run(run, best[t]) for run in runs] for t, runs in by_task.items()} for v, by_task in found.items()}
 
@@ -185,6 +204,17 @@ def qualities(runs: Mapping[str, Sequence[Run]], trials: int) -> Array:
     return mean
 
 
+def one_seed(runs: Runs) -> bool:
+    """Whether there is nothing that a mean over seeds could differ from."""
+    return all(len(found) == 1 for by_task in runs.values() for found in by_task.values())
+
+
+def interval(figures: Sequence[float]) -> str:
+    """A mean, and the ends of its interval where they are known."""
+    mean, *ends = [f"{value:.3f}" for value in figures]
+    return f"{mean} [{', '.join(ends)}]" if ends else mean
+
+
 def save(figure: str, options: argparse.Namespace) -> None:
     """Write a figure into the folder of the study."""
     file = Path(options.out) / f"{options.study}_{options.device}.svg"
@@ -198,10 +228,9 @@ def show(runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
     trials = max(len(run.seconds) for by_task in runs.values() for found in by_task.values() for run in found)
     bands = {variant: band(qualities(found, trials), rng) for variant, found in runs.items()}
     points = sorted({n for n in (16, 32, 64, 128, 192, 256, 512, 1000) if n < trials} | {trials})
-    rows = [
-        [variant, *[f"{m[n - 1]:.3f} [{low[n - 1]:.3f}, {high[n - 1]:.3f}]" for n in points]]
-        for variant, (m, low, high) in bands.items()
-    ]
+    shown = 1 if one_seed(runs) else 3
+    means = {v: {n: [float(x[n - 1]) for x in curves[:shown]] for n in points} for v, curves in bands.items()}
+    rows = [[variant, *[interval(found[n]) for n in points]] for variant, found in means.items()]
     report.table(rows, [f"{options.study} on {options.device}", *[f"after {n}" for n in points]])
     chart = Chart(Scale(1, trials), Scale(0.0, 1.0), "trials", "best so far, speed of the best", low_legend=True)
     for k, (variant, curves) in enumerate(bands.items()):
@@ -213,7 +242,6 @@ def show(runs: Runs, options: argparse.Namespace) -> dict[str, Any]:
         variant: {task: float(np.mean([run.quality[-1] for run in found])) for task, found in tasks.items()}
         for variant, tasks in runs.items()
     }
-    means = {v: {n: [float(x[n - 1]) for x in curves] for n in points} for v, curves in bands.items()}
     return {"after trials": means, "at the end, by task": by_task}
 
 
@@ -221,7 +249,7 @@ def show_live(kept: Kept, runs: Runs, options: argparse.Namespace) -> dict[str, 
     """The same of searches on a device, with the microseconds of each task; operators are drawn as bars."""
     seeds = len(next(iter(next(iter(runs.values())).values())))
     names = [Path(variant).name for variant in runs]
-    print(f"means over {seeds} seeds")
+    print("one seed, so nothing says how far another would be" if seeds == 1 else f"means over {seeds} seeds")
     us = {
         task: {name: 1e6 * float(np.mean([run.seconds.min() for run in runs[v][task]]))
                for name, v in zip(names, runs, strict=True)}
@@ -231,7 +259,7 @@ def show_live(kept: Kept, runs: Runs, options: argparse.Namespace) -> dict[str, 
     in_turns = {task: {name: 1e6 * s for name, s in found.items()} for task, found in turns.items() if found}
     rows = [[task, *of.values(), *in_turns.get(task, {"ours": "", TORCH: ""}).values()] for task, of in us.items()]
     report.table(rows, ["us", *names, f"{names[0]} in turns with", TORCH])
-    figures = {"seeds through": seeds, "best us, by task": us, "us in turns, by task": in_turns}
+    figures = {"best us, by task": us, "us in turns, by task": in_turns}
     if options.study not in BARS:
         return {**figures, **show(runs, options)}
     groups = by_operator(relative_speeds(us, in_turns))
@@ -275,8 +303,7 @@ def accuracy(kept: Kept, files: Sequence[Path], options: argparse.Namespace) -> 
             if found:
                 means = band(np.array(found).mean(axis=0), np.random.default_rng(0))
                 figures[f"{name}, {told} told"] = {"tasks": len(found), "mean, low, high": means.T.tolist()}
-                cells = [f"{m:.3f} [{low:.3f}, {high:.3f}]" for m, low, high in means.T]
-                rows.append([f"{name}, {told} told", len(found), *cells])
+                rows.append([f"{name}, {told} told", len(found), *map(interval, means.T)])
     report.table(rows, ["cost-model", "tasks", "pairs in order", "top 1", "top 5", "top 30"])
     return figures
 
@@ -300,9 +327,7 @@ def arguments() -> argparse.Namespace:
     text = "of c and cuda: seconds after which nothing is begun, and what is under way is left for the next call"
     p.add_argument("--time-limit", type=float, default=np.inf, metavar="S", help=text)
     p.add_argument("--table", action="store_true", help="of c and cuda: show what is kept in DIR, and measure nothing")
-    options = p.parse_args()
-    options.trials = options.trials or TRIALS[options.device]
-    return options
+    return p.parse_args()
 
 
 def main() -> None:
@@ -315,18 +340,24 @@ def main() -> None:
     variants = chosen_variants(options)
     measured_on = None if offline or options.table else machine(options.device)
     Path(options.out).mkdir(parents=True, exist_ok=True)
-    kept = Kept(Path(options.out) / f"{options.study}_{options.device}.jsonl")
-    if options.study == "cost-model":
-        figures = accuracy(kept, files, options)
-    elif offline:
-        figures = show(offline_runs(kept, list(variants), files, options), options)
-    else:
-        if measured_on is not None:
-            kept.get(MACHINE, lambda: measured_on)
-            run_live(kept, variants, options)
-        figures = show_live(kept, live_runs(kept, list(variants), options), options)
+    kept = Kept(Path(options.out) / f"{options.study}_{options.device}.jsonl", measured_on)
+    have = [key for key in kept.runs if len(key) == 4] if options.table else []
+    options.trials = options.trials or max([key[3] for key in have], default=TRIALS[options.device])
+    if have and not options.usual:
+        variants = {name: make for name, make in variants.items() if any(key[0] == name for key in have)}
     facts = {"study": options.study, "device": options.device, "seeds": options.seeds, "trials": options.trials}
-    report.write_json(options.json, {**facts, **figures}, kept.runs.get(MACHINE))
+    if options.study == "cost-model":
+        report.write_json(options.json, {**facts, **accuracy(kept, files, options)})
+    elif offline:
+        report.write_json(options.json, {**facts, **show(offline_runs(kept, list(variants), files, options), options)})
+    else:
+        if not options.table:
+            run_live(kept, variants, options)
+        tasks, seeds = through(kept, list(variants), options)
+        figures = show_live(kept, live_runs(kept, list(variants), tasks, seeds, options.trials), options)
+        searches = product(variants, tasks, seeds, [options.trials])
+        turns = [(TORCH, task) for task in tasks if (TORCH, task) in kept.runs]
+        report.write_json(options.json, {**facts, "seeds": seeds, **figures}, made=kept.made([*searches, *turns]))
 
 
 def chosen_variants(options: argparse.Namespace) -> dict[str, Any]:

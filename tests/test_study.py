@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +92,73 @@ def test_what_is_kept_becomes_a_table_and_a_figure(
     monkeypatch.setattr("sys.argv", words.split())
     study.main()
     found = json.loads((tmp_path / "x.json").read_text())
-    assert found["machine"] == "a machine" and found["figures"]["seeds through"] == 1
+    assert found["machine"] == "a machine" and found["commit"] == found["date"] == "unknown"
+    assert found["figures"]["seeds"] == [0]
     assert found["figures"]["best us, by task"]["GMM1_b1"] == {"Full": 2.0, "Random": 4.0}
     speeds = {"Full": 1.0, "Random": 0.5, TORCH: 0.5}
     assert found["figures"]["speed, by operator"] == {"GMM 1": pytest.approx(speeds), "NRM 16": pytest.approx(speeds)}
-    assert (
-        "DEP" not in capsys.readouterr().out and (tmp_path / "operators_c.svg").read_text().count("PyTorch: 0.50") == 2
-    )
+    said = capsys.readouterr().out
+    assert "DEP" not in said and "2 of 8 runs are left out" in said and "one seed" in said
+    assert (tmp_path / "operators_c.svg").read_text().count("PyTorch: 0.50") == 2
+
+
+def kept_in(folder: Path, made: Mapping[str, str], seconds: Mapping[tuple[str, int], Sequence[float]]) -> None:
+    """Adds runs of the ablation's convolution on a CPU, by variant and seed, to what a folder keeps."""
+    lines = [
+        json.dumps({"key": (name, "C2D3_b16", seed, len(found)), "values": found, "made": made})
+        for (name, seed), found in seconds.items()
+    ]
+    with open(folder / "ablation_c.jsonl", "a") as file:
+        file.write("".join(line + "\n" for line in lines))
+
+
+def table_of(folder: Path, *words: str) -> dict[str, Any]:
+    """What the JSON file of the table of a folder says."""
+    argv = ["study", "ablation", "--device", "c", "--table", "--out", str(folder), "--json", str(folder / "x.json")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", [*argv, *words])
+        study.main()
+    found: dict[str, Any] = json.loads((folder / "x.json").read_text())
+    return found
+
+
+def test_a_table_says_where_when_and_of_what_commits_its_runs_are(tmp_path: Path, capsys: Any) -> None:
+    """Those that it leaves out have no say, nor has the day on which it is made; variants and trials are those kept."""
+    first = {"machine": "one", "date": "2026-11-20T10:00:00", "commit": "aaa"}
+    second = {"machine": "one", "date": "2026-11-21T10:00:00", "commit": "bbb"}
+    kept_in(tmp_path, first, {("Full", 0): [4e-6, 2e-6], ("Random", 0): [4e-6, 4e-6]})
+    found = table_of(tmp_path)
+    assert {name: found[name] for name in first} == first
+    assert found["figures"]["trials"] == 2 and found["figures"]["seeds"] == [0]
+    assert found["figures"]["after trials"] == {"Full": {"2": [1.0]}, "Random": {"2": [0.5]}}
+    assert "[" not in capsys.readouterr().out
+    kept_in(tmp_path, second, {("Full", 1): [4e-6, 4e-6], ("Random", 1): [4e-6, 2e-6], ("Full", 2): [1e-6, 1e-6]})
+    found = table_of(tmp_path)
+    assert found == {**found, "machine": "one", "commit": "aaa, bbb", "date": f"{first['date']} to {second['date']}"}
+    assert found["figures"]["seeds"] == [0, 1] and found["figures"]["best us, by task"]["C2D3_b16"]["Full"] == 3.0
+    assert found["figures"]["after trials"]["Full"]["2"] == [0.75, 0.5, 1.0]
+    assert "1 of 5 runs are left out" in (said := capsys.readouterr().out) and "means over 2 seeds" in said
+    assert table_of(tmp_path, "--usual", "Full")["figures"]["seeds"] == [0, 1, 2]
+
+
+def test_a_table_of_what_is_not_there_says_what_is(tmp_path: Path) -> None:
+    made = {"machine": "one", "date": "2026-11-20T10:00:00", "commit": "aaa"}
+    kept_in(tmp_path, made, {("Full", 0): [4e-6, 2e-6], ("Random", 1): [4e-6, 4e-6]})
+    laws = {"": "with 2 trials by all of Full, Random, got .*1 of Full with 2, 1 of Random with 2",
+            "--trials 9": "with 9 trials", "--usual LimitedSpace": "by all of LimitedSpace"}  # fmt: skip
+    for words, law in laws.items():
+        with pytest.raises(TaskError, match=law):
+            table_of(tmp_path, *words.split())
+    (tmp_path / "ablation_c.jsonl").unlink()
+    with pytest.raises(TaskError, match=r"with 256 trials .*runs='none'"):
+        table_of(tmp_path)
+
+
+def test_what_is_measured_says_on_what(tmp_path: Path) -> None:
+    kept = study.Kept(tmp_path / "runs.jsonl", "this machine")
+    kept.put(("Full", "a", 0, 1), [1.0])
+    made = study.Kept(tmp_path / "runs.jsonl").made([("Full", "a", 0, 1)])
+    assert made["machine"] == "this machine" and made["commit"] != study.UNKNOWN and made["date"] > "2026"
 
 
 def test_speeds_of_operators_by_hand() -> None:
