@@ -10,7 +10,7 @@ Read the modules in this order; none imports one that comes after it.
     states              state, derive, online, carried, loop_value
     schedules           apply_loop, apply_stage, replay, dag, thread_axes, schedule
     loop programs       stmt, perfect_nest, register_tile, stmt_text, mma_meaning, names, width, stored_text, c_text
-    bounds              data_arithmetic, reads, loop_scope, overrun, bounds, nest, index_span, footprint
+    bounds              data_arithmetic, reads, loop_scope, overrun, counted, bounds, nest, index_span, footprint
     verifier            verify_span, verify_points, verify_form, verify_common, verify_bounds
     laws                verify_scope, verify_warp, verify_walk
     accesses            verify_access, verify_reads

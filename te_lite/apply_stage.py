@@ -1,5 +1,5 @@
 """Steps between stages: compute_at, inline, root, cache_read, cache_write, rfactor; and our own: double_buffer,
-pipeline, set_scope, reindex, join_reductions, compute_along, postpone_division.
+pipeline, set_scope, reindex, join_axes, join_reductions, compute_along, postpone_division.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from .derive import (
     cache_read_op,
     cache_write_ops,
     in_scope,
+    joined_op,
     plain_read,
+    read_joined,
     redirect_reads,
     reindex_ops,
     rfactor_ops,
@@ -34,6 +36,7 @@ from .step import (
     ComputeInline,
     ComputeRoot,
     DoubleBuffer,
+    JoinAxes,
     JoinReductions,
     Pipeline,
     PostponeDivision,
@@ -220,6 +223,28 @@ def apply_cache_write(state: State, step: CacheWrite) -> State:
     cache, copy = cache_write_ops(stage.compute, step.scope, name, [op.key for op in state.ops])
     state = _insert(state, step.stage, fresh_stage(cache))
     return state.with_stage(step.stage + 1, fresh_stage(copy))
+
+
+def apply_join_axes(state: State, step: JoinAxes) -> State:
+    stage = state.stages[step.stage]
+    subject, op = f"join_axes {stage.op.name}", stage.op
+    require(not stage.is_placeholder, ScheduleError, subject, "an input is not computed")
+    own = not state.access.is_output(step.stage) and op.key not in [t.op.key for t in state.dag.tensors]
+    require(own, ScheduleError, subject, "arguments of the program are stored as their caller does")
+    ok = step.count > 1 and step.first + step.count <= len(op.axis)
+    law = f"it has {len(op.axis)} axes, of which two or more can be joined"
+    require(ok, ScheduleError, subject, law, first=step.first, count=step.count)
+    known = op.num_outputs == 1 and all(isinstance(v.extent, int) for v in op.reduce_axis)
+    require(known, ScheduleError, subject, "it must have one output, and reduction axes of known extents")
+    attached = _attached_names(state, step.stage)
+    require(stage.where == ROOT and not attached, ScheduleError, subject, "join before moving it", attached=attached)
+    _require_unscheduled(stage, range(len(stage.vars)), subject)
+    joined = joined_op(stage.compute, step.first, step.count)
+    for r in state.access.read_by[step.stage]:
+        reader = state.stages[r]
+        new = read_joined(reader.compute, op.output(), joined.output(), step.first)
+        state = state.with_stage(r, replace(reader, op=new))
+    return state.with_stage(step.stage, fresh_stage(joined))
 
 
 def _require_factorable(state: State, step: RFactor) -> None:

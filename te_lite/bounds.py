@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
+from .counted import counted_through
 from .errors import LowerError, require
 from .lanes import ceildiv, product, smaller
 from .loop_scope import (
@@ -27,7 +28,7 @@ from .loop_scope import (
     standing_loops,
     thread_ranks,
 )
-from .loop_value import split_strides, tiled_extent
+from .loop_value import fused_strides, split_strides, tiled_extent
 from .overrun import index_beyond, reach_beyond, runs_over
 from .reads import Affine, Form, Quotient, Read, Scaled, Sum, Unknown, reads_by_producer
 from .region import ZERO, Linear, LoopAtom, Region, clip, floordiv, floormod, unite
@@ -213,7 +214,11 @@ class _Inference:
         over = self._over(read.reader) if runs_over(self.state, k, self.listed) else []
         out = []
         for form, size in zip(read.forms, shape, strict=True):
-            region = _form_region(form, axes)
+            counted = counted_through(self.stages[read.reader], form)
+            region = _form_region(form if counted is None else counted.rest, axes)
+            if counted is not None and region is not None:
+                fused = self._fused_region(read.reader, counted.rel, fixed, self.keepers[k])
+                region = region.add(fused.scale(counted.factor))
             room = size + index_beyond(form, over)
             out.append(Region(ZERO, size) if region is None else clip(region, room))
         return out
@@ -250,6 +255,14 @@ class _Inference:
                 out.append(inner.add(self._relax(base.min, fixed, keeper)))
             self._axis_cache[key] = tuple(out)
         return self._axis_cache[key]
+
+    def _fused_region(self, k: int, rel: FuseRel, fixed: Atoms, keeper: Keeper) -> Region:
+        """The region of a loop that was fused of axes of stage k, as `_axis_regions`."""
+        local = _LocalRegions(k, self.stages[k], lambda uid: self._stands(k, uid, fixed, keeper), ())
+        region = local.region(rel.fused)
+        for part, stride in fused_strides(self.stages[k], rel).items():
+            region = region.add(self._relax(self.regions[k][part].min, fixed, keeper).scale(stride))
+        return region
 
     def _relax(self, low: Linear, fixed: Atoms, keeper: Keeper) -> Region:
         """The values of `low` while only the loops `fixed` stand still."""

@@ -1,4 +1,4 @@
-"""Operations that a schedule derives from others: cache stages and the two halves of an rfactor.
+"""Operations that a schedule derives from others: cache stages, joined axes and the two halves of an rfactor.
 
 The same derivation of the same operation gives the same object, so replaying a step list twice gives equal states and
 shares all analysis.  For that the last `REMEMBERED` results of each kind of derivation are kept: many times more than
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from math import prod
 
 from .expr import (
     INDEX,
@@ -117,6 +118,37 @@ def reindex_ops(
         return new if isinstance(e, Load) and e.tensor == source else None
 
     return copy, replace(op, body=_map_bodies(op, lambda e: transform(e, swap)))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def joined_op(op: ComputeOp, first: int, count: int) -> ComputeOp:
+    """`op` with one axis in place of `count` axes from number `first` on."""
+    parts = op.axis[first : first + count]
+    joined = IterVar(".".join([v.name for v in parts]), INDEX, prod([v.length for v in parts]), "spatial")
+    values: dict[Var, Expr] = {}
+    inner = 1
+    for v in reversed(parts):
+        values[v] = joined // inner % v.length if v is not parts[0] else joined // inner
+        inner *= v.length
+    body = _map_bodies(op, lambda e: substitute(e, values))
+    axis = (*op.axis[:first], joined, *op.axis[first + count :])
+    return replace(op, axis=axis, body=body, key=("JAX", op.key, first, count))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def read_joined(op: ComputeOp, old: Tensor, new: Tensor, first: int) -> ComputeOp:
+    """`op` (same key) reading `new`, one of whose axes joins several of `old` from number `first` on."""
+    count = old.ndim - new.ndim + 1
+
+    def swap(e: Expr) -> Expr | None:
+        if not isinstance(e, Load) or e.tensor != old:
+            return None
+        indices = [transform(i, swap) for i in e.indices]
+        parts = zip(indices[first : first + count], old.shape[first : first + count], strict=True)
+        joined = reduce(lambda total, part: total * part[1] + part[0], parts, as_expr(0))
+        return Load(new, (*indices[:first], joined, *indices[first + count :]))
+
+    return replace(op, body=_map_bodies(op, lambda e: transform(e, swap)))
 
 
 @lru_cache(maxsize=REMEMBERED)

@@ -18,6 +18,8 @@ x = c*q + r, 0 <= r < c:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from .expr import INDEX, Binary, Const, Expr
 from .interval import INF, Interval
@@ -139,7 +141,18 @@ class LinearSpace:
         self._atoms: dict[tuple[object, ...], Atom] = {}
         self._exprs: dict[tuple[object, ...], Expr] = {}
         self._quotients: dict[tuple[object, int], Atom | None] = {}
+        self._kept: set[Atom] = set()
         self._count = 0
+
+    @contextmanager
+    def keeping(self, forms: Iterable[Lin]) -> Iterator[None]:
+        """Combine none of the remainders that some forms have with anything else."""
+        before = self._kept
+        self._kept = before | {a for x in forms for a in x.terms if a.kind == MOD}
+        try:
+            yield
+        finally:
+            self._kept = before
 
     # ------------------------------------------------------------------------------------------------ atoms
 
@@ -305,9 +318,11 @@ class LinearSpace:
     def _combine(self, terms: dict[Atom, int]) -> Lin | None:
         """What to add to `terms` (a form equal to 0) to make them shorter by a law of the table's last group."""
         for a, k in terms.items():
+            if a in self._kept:
+                continue
             if a.kind == MOD:
                 for b, n in terms.items():
-                    if n == k * a.den and b.kind:
+                    if n == k * a.den and b.kind and b not in self._kept:
                         step = self._join(a, b, k)
                         if step is not None:
                             return step

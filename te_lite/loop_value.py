@@ -37,6 +37,12 @@ def split_strides(stage: Stage, rel: SplitRel) -> list[Any]:
     return [*strides, 1]
 
 
+def fused_strides(stage: Stage, rel: FuseRel) -> dict[int, Any]:
+    """How much one step of each part advances the fused iterator (ints or lanes), by uid."""
+    extents = [stage.vars[p].extent for p in rel.parts]
+    return {part: product(extents[j + 1 :]) for j, part in enumerate(rel.parts)}
+
+
 def tiled_extent(stage: Stage, uid: int) -> Any:
     """How far the tiles reach that iterator `uid` is split into, the last one whole (an int or lanes)."""
     for rel in stage.relations:

@@ -193,12 +193,10 @@ class NestBuilder:
     # ------------------------------------------------------------------------------------- statements
 
     def _store(self, k: int, output: int, point: Point, value: Expr) -> Stmt:
-        index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
-        return Store(self.low.buffers[k, output], index, value)
+        return Store(self.low.buffers[k, output], self.points.place(output, point), value)
 
     def _own(self, k: int, output: int, point: Point) -> BufferLoad:
-        index = self.low.simplifier.simplify(self.low.flat_index(k, output, point.local, local=True))
-        return BufferLoad(self.low.buffers[k, output], index)
+        return BufferLoad(self.low.buffers[k, output], self.points.place(output, point))
 
     def _guarded(self, k: int, guards: list[Expr], body: Stmt, condition: Sequence[Expr] = ()) -> Stmt:
         """`body` at points inside; what `condition` reads from memory has no value at others, so it comes last."""

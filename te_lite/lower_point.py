@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .counted import counted_through
 from .edges import Edge, Edges
 from .expr import BufferLoad, Const, Expr, Load, Reduce, Var, as_expr, binary, compare
 from .loop_scope import BLOCKS, THREAD_RANK, THREADS, standing_loops
 from .loop_value import all_values, split_guards
 from .lower_facts import Facts
-from .state import ATTACHED, FuseRel, Iter
+from .reads import index_form
+from .state import ATTACHED, ROOT, FuseRel, Iter
 from .visit import conjuncts, substitute, transform, walk
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a stage's loops: variables by uid, axis values, and what must hold for it to be computed.
+    """One point of the loops of `stage`: variables by uid, axis values, and what must hold for it to be computed.
 
-    A stage that runs over is computed beyond the edge too: `inside` says where that is not, and `nearest` has the
-    axes that may be there, moved to the edge.
+    `values` are those of all iterators, by uid, from where the axes begin.  A stage that runs over is computed beyond
+    the edge too: `inside` says where that is not, and `nearest` has the axes that may be there, moved to the edge.
     """
 
     variables: Mapping[int, Expr]
@@ -28,6 +30,8 @@ class Point:
     guards: list[Expr]
     inside: list[Expr]
     nearest: dict[Var, Expr]
+    stage: int
+    values: Mapping[int, Expr]
 
 
 class Points:
@@ -57,7 +61,7 @@ class Points:
         nearest = {edge.axis: edge.nearest for edge in edges} if over else {}
         if nearest and not within and self.edges.asks_where(k) and not self.edges.copies(k):
             env, nearest = {**env, **nearest}, {}
-        return Point(variables, local, env, self.open(guards), self.open(inside) if over else [], nearest)
+        return Point(variables, local, env, self.open(guards), self.open(inside) if over else [], nearest, k, values)
 
     def _edges(self, k: int, env: Mapping[Var, Expr]) -> list[Edge]:
         """The axes that may leave their extents: a region may begin before them or end behind."""
@@ -126,10 +130,35 @@ class Points:
                 indices = [transform(i, swap) for i in x.indices]
                 if point.nearest and not self._in_storage(k, indices):
                     indices = [transform(substitute(i, edge), swap) for i in x.indices]
-                return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
+                    return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
+                place = self._counted(low.flat_index(k, output, [self._counted(i, point) for i in x.indices]), point)
+                return BufferLoad(low.buffers[k, output], transform(place, swap))
             return None
 
         return low.simplifier.simplify(transform(e, swap))
+
+    def _counted(self, index: Expr, point: Point) -> Expr:
+        """An index over the axes of a stage, by the value of a loop that was fused of them if it counts through it."""
+        low, stage = self.low, self.low.stages[point.stage]
+        counted = counted_through(stage, index_form(index, {v: d for d, v in enumerate(stage.op.axis)}))
+        if counted is None or counted.rel.fused not in point.values:
+            return index
+        least = [low.minima[point.stage][part] for part in counted.rel.parts]
+        if not all(low.simplifier.prove(compare("==", e, 0)) for e in least):
+            return index
+        total = binary("*", point.values[counted.rel.fused], counted.factor)
+        for axis, c in counted.rest.terms:
+            total = binary("+", total, binary("*", stage.op.axis[axis], c))
+        return binary("+", total, counted.rest.const)
+
+    def place(self, output: int, point: Point) -> Expr:
+        """Where a stage stores the element of an output at a point."""
+        low, stage = self.low, self.low.stages[point.stage]
+        index = low.flat_index(point.stage, output, point.local, local=True)
+        if stage.where == ROOT:
+            whole = self._counted(low.flat_index(point.stage, output, stage.op.axis), point)
+            index = substitute(whole, point.env)
+        return low.simplifier.simplify(index)
 
     def folded_where(self, k: int, reduction: Reduce, point: Point) -> list[Expr]:
         """What a point must fulfil to be folded into stage k, besides its guards, unless it always does."""

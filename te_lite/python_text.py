@@ -26,6 +26,7 @@ from .step import (
     FollowSplit,
     FreePragma,
     Fuse,
+    JoinAxes,
     JoinReductions,
     NewStage,
     Pipeline,
@@ -195,6 +196,8 @@ class _Printer:
                 self._call(k, f"pipeline({tiles})")
             case SetScope(scope=scope):
                 self._call(k, f'set_scope("{scope}")')
+            case JoinAxes():
+                self._join_axes(before, step)
             case CacheRead() | Reindex() | CacheWrite() | RFactor() | JoinReductions() | PostponeDivision():
                 self._new_stage(before, step)
 
@@ -241,6 +244,11 @@ class _Printer:
                 self._join_reductions(before, step, old)
             case PostponeDivision():
                 self._postpone_division(before, step, old)
+
+    def _join_axes(self, before: State, step: JoinAxes) -> None:
+        old, new = self._tensor(before.stages[step.stage].op), self.state.stages[step.stage].op
+        self.lines.append(f"{self._tensor(new)} = s.join_axes({old}, {step.first}, {step.count})")
+        self._axes(new, f"{self._tensor(new)}.op")
 
     def _named(self, before: State, stages: Iterable[int]) -> str:
         return ", ".join([self._tensor(before.stages[k].op) for k in stages])

@@ -36,6 +36,7 @@ from .step import (
     DoubleBuffer,
     FreePragma,
     Fuse,
+    JoinAxes,
     JoinReductions,
     Pipeline,
     PostponeDivision,
@@ -118,6 +119,16 @@ class Schedule(Primitives, written="s"):
         k = self.stage_id(tensor)
         self.apply(Reindex(k, scope, self.stage_id(reader), tile))
         return self.state.stages[k + 1].op.output()
+
+    def join_axes(self, tensor: Tensor, first: int, count: int) -> Tensor:
+        """One axis in place of `count` axes of `tensor` from number `first` on; returns what takes its place.
+
+        Where it is `y[n, i, j]`, of [N, 14, 14], it is `y[r]` then, of [N * 196], which is the old `y[r // 196,
+        r // 14 % 14, r % 14]`, and who reads `y[n, i, j]` reads `y[(n * 14 + i) * 14 + j]`.
+        """
+        k = self.stage_id(tensor)
+        self.apply(JoinAxes(k, first, count))
+        return self.state.stages[k].op.output()
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute in `scope`, as for `cache_read`, and copy out; returns the cache (a list when given a list)."""

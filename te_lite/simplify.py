@@ -37,7 +37,7 @@ from .expr import (
 from .interval import EVERYTHING, INDEX_DTYPES, INF, Interval, dtype_interval, node_interval
 from .laws import wrapped
 from .linear import DIV, Atom, Lin, LinearSpace, merge
-from .visit import children, is_data, rebuild
+from .visit import children, conjuncts, is_data, rebuild
 
 _TRUE = Const(True, "bool")
 _FALSE = Const(False, "bool")
@@ -224,11 +224,13 @@ class Simplifier:
     # --------------------------------------------------------------------------------------- other expressions
 
     def _rewrite(self, e: Expr) -> Expr:
-        """`e` with simplified operands; decided choices and constant casts fold."""
+        """`e` with simplified operands; decided choices and constant casts fold, remainders asked for stay."""
         kids = children(e)
         if not kids:
             return self._shared(e)
-        new = tuple([self.simplify(k) for k in kids])
+        first = self.simplify(kids[0])
+        with self._space.keeping([self._below[id(c)] for c in conjuncts(first) if id(c) in self._below]):
+            new = (first, *[self.simplify(k) for k in kids[1:]])
         if isinstance(e, Select) and isinstance(new[0], Const):
             return new[1] if new[0].value else new[2]
         if isinstance(e, Cast) and isinstance(new[0], Const):

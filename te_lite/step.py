@@ -3,7 +3,8 @@
     step = Annotate AN | Fuse FU | Pragma PR | Reorder RE | Split SP | FollowSplit FSP | FollowFusedSplit FFSP
          | StorageAlign SA | ComputeAt CA | ComputeInline CI | ComputeRoot CR | CacheRead CHR | CacheWrite CHW
          | RFactor RF | FreePragma PRX | DoubleBuffer DBF | SetScope SSC | JoinReductions JRD | StorageOrder STO
-         | Swizzled SWZ | Pipeline PIP | Reindex RIX | ComputeAlong CAL | PostponeDivision PDV (ours from FreePragma on)
+         | Swizzled SWZ | Pipeline PIP | Reindex RIX | JoinAxes JAX | ComputeAlong CAL | PostponeDivision PDV
+                                                                                  (ours from FreePragma on)
 
 All ids are positions at the moment of the step.  A split length is a positive int, an int64 array with one lane
 per candidate program, or None: a hole that is not decided yet.
@@ -206,6 +207,16 @@ class Reindex(StepBase):
 
 
 @dataclass(frozen=True, slots=True)
+class JoinAxes(StepBase):
+    """One axis that counts through `count` axes of a stage, from number `first` on, the last one fastest (ours)."""
+
+    tag: ClassVar[str] = "JAX"
+    stage: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class CacheWrite(StepBase):
     """A stage in `scope` that computes what `stage` then copies out."""
 
@@ -294,6 +305,7 @@ Step = (
     | ComputeRoot
     | CacheRead
     | Reindex
+    | JoinAxes
     | CacheWrite
     | RFactor
     | FreePragma

@@ -43,7 +43,9 @@ def inside(index: Expr, size: int, conditions: tuple[Expr, ...], forms: Forms, e
     goals = [Bound(common.cut(g.terms), g.most) for g in goals]
     bounds += [Bound(common.cut(b.terms), b.most) for b in bounds]
     for way in (common.divided, common.spread):
-        goals = [g for g in goals if _open([_written(g, way)], [*bounds, *_more(bounds, common, way, ends)], ends)]
+        more = [*bounds, *_more(bounds, common, way, ends)]
+        written = [(g, _written(g, way)) for g in goals]
+        goals = [g for g, w in written if _open([w], [*more, *_wholes(w.terms, common, bounds, ends)], ends)]
     return not goals
 
 
@@ -116,6 +118,16 @@ def _of_quotient(link: Link, bounds: list[Bound], ends: Ends) -> Iterator[Bound]
     """How large and how small the quotient can be where the conditions hold."""
     yield Bound({link.quotient: 1}, (most_of(link.terms, bounds, ends) + link.constant) // link.den)
     yield Bound({link.quotient: -1}, -((link.constant - most_of(negated(link.terms), bounds, ends)) // link.den))
+
+
+def _wholes(terms: Sum, common: Common, bounds: list[Bound], ends: Ends) -> Iterator[Bound]:
+    """How large `high + rest // den`, which `terms` has a multiple of, can be: (den * high + rest) // den."""
+    for link in common.links:
+        k = terms.get(link.quotient, 0)
+        high = {e: terms[e] // k for e in link.terms if k and terms.get(e, 0) % k == 0 and e in terms}
+        if high:
+            most = most_of(plus(link.terms, high, link.den), bounds, ends) + link.constant
+            yield Bound({**high, link.quotient: 1}, most // link.den)
 
 
 def _rounded(bound: Bound, ends: Ends) -> Iterator[Bound]:

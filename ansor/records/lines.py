@@ -25,6 +25,7 @@ from te_lite.step import (
     ComputeAlong,
     DoubleBuffer,
     FreePragma,
+    JoinAxes,
     JoinReductions,
     NewStage,
     Pipeline,
@@ -52,7 +53,7 @@ from .rounds import read_prediction
 VERSION = "v0.6"
 OWN_VERSION = "ansor-v1"
 _VERSIONS = ("v0.2", "v0.3", "v0.4", "v0.5", VERSION, OWN_VERSION)
-_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled, Reindex,
+_OWN_STEPS = (FreePragma, DoubleBuffer, Pipeline, SetScope, JoinReductions, StorageOrder, Swizzled, Reindex, JoinAxes,
               ComputeAlong, PostponeDivision)  # fmt: skip
 _LAST_OF_TVM = MeasureErrorNo.UNKNOWN_ERROR
 _KEYS = "the keys must be i, r, v, and perhaps d"

@@ -306,6 +306,17 @@ def test_guard_stays_in_front_of_the_access_it_protects() -> None:
     assert repr(s.simplify(cond)) == "(((u < 10) && (a[u] > 0)) && (u < 5))"
 
 
+def test_remainders_that_a_condition_asks_about_stay() -> None:
+    """In what it protects: what is computed for the condition anyway is not computed again in another form."""
+    a = Buffer("a", "float32", (210,))
+    s = Simplifier({u: (0, 195), i: (0, 2)})
+    read = a[u // 14 * 14 + u % 14 + i]
+    assert repr(s.simplify(read)) == "a[(u + i)]"
+    guarded = s.simplify(if_then_else(u % 14 + i >= 1, a[u // 14 * 14 + u % 14 + i], 0.0))
+    assert "a[(((floordiv(u, 14)*14) + floormod(u, 14)) + i)]" in repr(guarded)
+    assert repr(s.simplify(if_then_else(u + i >= 1, a[u // 14 * 14 + u % 14 + i + 1], 0.0))).count("floor") == 0
+
+
 def test_gathered_index_keeps_its_value() -> None:
     table = Buffer("table", "int32", (8,))
     rng = np.random.default_rng(0)

@@ -346,6 +346,15 @@ def stores(size: int, *some: tuple[Expr, Expr]) -> LoweredFunc:
     return LoweredFunc("f", (memory,), For(T, THREADS, ForKind.THREAD, body, "threadIdx.x"))
 
 
+def whole_part(size: int) -> LoweredFunc:
+    """Images of 196 points each, number T + (T*15 + TILE*4 + J) // 49, in tiles of 256 of 392 * 16 points."""
+    memory = Buffer("x", "float32", (size,))
+    body: Stmt = If(T * 16 + TILE < 392, Store(memory, T + (T * 15 + TILE * 4 + J) // 49, const(0.0)))
+    for v, extent in ((J, 4), (TILE, 16), (T, 25)):
+        body = For(v, extent, ForKind.SERIAL, body)
+    return LoweredFunc("f", (memory,), body)
+
+
 WRONG: dict[str, Callable[[], LoweredFunc]] = {
     "a sum, and its quotient and remainder after a shift": lambda: stores(
         13, ((T + 1) // 3 < 9, T), ((T + 1) // 3 < 9, (T + 1) // 3 * 3 + (T + 1) % 3)),
@@ -354,6 +363,7 @@ WRONG: dict[str, Callable[[], LoweredFunc]] = {
     "two threads, of which each is told apart": lambda: stores(1, (T.equal(0), T), (T.equal(1), T - 1)),
     "two threads with tiles": lambda: stores(2, (T.equal(0), T * 2 + TILE), (T.equal(1), T * 2 + TILE - 2)),
     "one thread, and all of them": lambda: stores(12, (T.equal(0), T), (TILE < 9, 11 - T)),
+    "a quotient, its whole part apart, of one too many": lambda: whole_part(31),
     "the next element of a part": lambda: stores(
         36, (T * 2 + TILE < 11, (T * 2 + TILE) * 3 + J), (T * 2 + TILE < 11, (T * 2 + TILE) * 3 + J + 3)),
 }  # fmt: skip
@@ -374,6 +384,7 @@ RIGHT: dict[str, Callable[[], LoweredFunc]] = {
     "a shifted sum, and its quotient": lambda: stores(4, ((T + 1) // 5 < 1, T)),
     "a remainder, and the one that it ends in": lambda: stores(9, (T % 4 < 1, T % 12)),
     "a part of a row, not as long as it": lambda: stores(21, (T + TILE * 12 < 21, T + TILE * 12)),
+    "a quotient, its whole part apart": lambda: whole_part(32),
 }  # fmt: skip
 
 
