@@ -40,6 +40,8 @@ FEWEST_ROWS = 5
 FEWEST_COLUMNS_OF_GROUPS, FEWEST_ROWS_OF_GROUPS = 24, 49
 """Of axes worth a group of warps, whose 64 rows read the same columns: of fewer columns it reads as much as single
 warps do."""
+FILLED = 64
+"""Rows of a group of warps."""
 HOPPER = ("H100", "H200")
 """The models that multiply in groups of warps."""
 FEWEST_TERMS_OF_PARTS = 32
@@ -92,8 +94,8 @@ def roles_of(target: Target, state: State, k: int, groups: bool = False, full: b
     op = _instruction(target, stage.compute.body[0], groups)
     if op is None:
         return None
-    reads = [(p, r) for p, by in enumerate(reads_by_producer(state.ops, frozenset())) for r in by if r.reader == k]
-    if len(reads) != 2 or len({p for p, _ in reads}) != 2:
+    reads = _factors(state, k)
+    if reads is None:
         return None
     extents, space = extents_of(stage.op), len(stage.op.axis)
     last = max([d for d in range(space) if extents[d] > 1], default=-1)
@@ -102,6 +104,38 @@ def roles_of(target: Target, state: State, k: int, groups: bool = False, full: b
     tried = [(rows, order) for rows in enough for order in (ordered, ordered[::-1])]
     found = [_roles(state, op, rows, first, second, extents, space, full) for rows, (first, second) in tried]
     return next((roles for roles in found if roles is not None), None)
+
+
+def _factors(state: State, k: int) -> list[tuple[int, Read]] | None:
+    """The two stages that stage `k` reads, each in one way, and how; None where it reads otherwise."""
+    reads = [(p, r) for p, by in enumerate(reads_by_producer(state.ops, frozenset())) for r in by if r.reader == k]
+    return reads if len(reads) == 2 and len({p for p, _ in reads}) == 2 else None
+
+
+def joinable(state: State, k: int) -> tuple[int, int] | None:
+    """The neighbouring axes, first and count, of one factor of stage `k` alone that are rows or columns as one axis.
+
+    They are those of most points; None where there are none, or the last of them fills tiles of `FILLED` already.
+    """
+    reads, op = _factors(state, k), state.stages[k].op
+    extents, space = extents_of(op), len(op.axis)
+    sides = None if reads is None else sides_of(reads[0][1], reads[1][1], extents, space)
+    if sides is None:
+        return None
+    runs = [run for own in (sides.rows, sides.columns) for run in _runs(own) if extents[run[-1]] % FILLED]
+    longest = max(runs, key=lambda run: prod([extents[axis] for axis in run]), default=[])
+    return (longest[0], len(longest)) if len(longest) > 1 else None
+
+
+def _runs(axes: Sequence[int]) -> list[list[int]]:
+    """Ascending axes, cut where two do not follow each other."""
+    runs: list[list[int]] = []
+    for axis in axes:
+        if runs and runs[-1][-1] == axis - 1:
+            runs[-1].append(axis)
+        else:
+            runs.append([axis])
+    return runs
 
 
 def _roles(

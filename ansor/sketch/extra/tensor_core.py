@@ -25,17 +25,19 @@ Where few blocks have work, there are also sketches whose sums are split into pa
 The rows of a product are one axis of the computation, such as the columns of an image, of which there may be few: 14 of
 them are one tile, whose block would read all filters for 14 points.  So there are sketches whose warps compute several
 such lines, a number of the sketch: of rows of an image, or, where these fill their tiles better, of images of a batch.
+And there are sketches in which the pixels of all images are one axis of the product (`te_lite` joins axes), so that
+every tile is full: a pixel is fetched at quotients and remainders of its number, which do not change from turn to turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from te_lite.replay import apply
 from te_lite.schedule import Loop, Schedule
 from te_lite.state import State
-from te_lite.step import RFactor
+from te_lite.step import CacheWrite, JoinAxes, RFactor
 from te_lite.tensor import Tensor
 
 from ..predicates import elementwise_reader
@@ -43,7 +45,7 @@ from ..rule import SketchContext, SketchRule
 from .own_stages import PartsOverBlocks, rules_around
 from .padded_shared import extents_of
 from .product_factors import Warps, fetched, loaded, shared_copy, split_loop
-from .product_roles import Factor, Roles, roles_of, terms_of_groups
+from .product_roles import Factor, Roles, joinable, roles_of, terms_of_groups
 from .split_reduction import NOMINAL_SMS, derive, is_part_of_split
 
 LINES, SHORT = (2, 4, 8), 64
@@ -57,18 +59,34 @@ BLOCK = 64
 PART_FACTORS, SHORTEST_PART, MOST_BLOCKS = (2, 4, 8), 128, 4 * NOMINAL_SMS
 
 
-RolesOf = Callable[[SketchContext, State, int], Roles | None]
+@dataclass(frozen=True)
+class Kind:
+    """What a sketch does beside others: multiply in `groups` of warps, compute several `lines` a warp, or take the
+    pixels of all images as one axis (`joined`)."""
+
+    groups: bool = False
+    lines: int = 1
+    joined: bool = False
+
+    @property
+    def tiles(self) -> tuple[int, ...]:
+        """How many tiles its pipelines have: a number for each sketch."""
+        return GROUP_TILES if self.groups else TILES
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The stages of a product: `root` stores what `sums` adds up of `parts`, which come from the tiles `shared`."""
+    """The stages of a product: `root` stores what `sums` adds up of `parts`, which come from the tiles `shared`.
+
+    `joined` are the loops of `root`, first and count, that are one axis of `sums`.
+    """
 
     roles: Roles
     root: Tensor
     sums: Tensor
     shared: tuple[Tensor, Tensor]
     parts: tuple[Tensor, Tensor]
+    joined: tuple[int, int] | None
 
     @property
     def factors(self) -> tuple[Factor, Factor]:
@@ -93,7 +111,7 @@ def part_factors(ctx: SketchContext, state: State, k: int) -> tuple[int, ...]:
 def tensor_core_sketches(ctx: SketchContext) -> list[State]:
     """The sketches with all products that tensor cores can compute on them, whole and split; none without one."""
     start = ctx.dag.init_state
-    if not ctx.target.is_gpu or not _products(ctx, start):
+    if not ctx.target.is_gpu or not any(_is_product(ctx, start, k) for k in range(len(start.stages))):
         return []
     rules = rules_around(ctx, _is_product)
     out = _derived(ctx, rules)
@@ -105,30 +123,21 @@ def tensor_core_sketches(ctx: SketchContext) -> list[State]:
 
 
 def _is_product(ctx: SketchContext, state: State, k: int) -> bool:
-    return _roles(ctx, state, k) is not None
+    return _kind_of(ctx, state, k, Kind()) is not None
 
 
 def _derived(ctx: SketchContext, rules: tuple[SketchRule, ...]) -> list[State]:
     found = derive(ctx, rules, ctx.dag.init_state, len(ctx.dag.ops) - 1)
-    whole = [
-        _on_tensor_cores(ctx, state, tiles, groups)
-        for groups in (False, True)
-        for state in found
-        for tiles in (GROUP_TILES if groups else TILES)
-        if _products(ctx, state, groups)
-    ]
-    short = [
-        _on_tensor_cores(ctx, state, tiles, False, lines)
-        for state in found
-        for lines in _lines(ctx, state)
-        for tiles in TILES
-    ]
-    return whole + short
+    kinds = [Kind(groups, joined=joined) for joined in (False, True) for groups in (False, True)]
+    whole = [(state, kind) for kind in kinds for state in found if _products(ctx, state, kind)]
+    short = [(state, Kind(lines=lines)) for state in found for lines in _lines(ctx, state)]
+    return [_on_tensor_cores(ctx, state, tiles, kind) for state, kind in whole + short for tiles in kind.tiles]
 
 
 def _lines(ctx: SketchContext, state: State) -> tuple[int, ...]:
     """How many lines at a time are worth trying for the products of a state: none where none has short ones."""
-    longest = max([_beside(_roles_of_lines(ctx, state, k), state, k) for k in _products(ctx, state)])
+    whole, kind = _products(ctx, state, Kind()), Kind(lines=2)
+    longest = max([_beside(_roles(ctx, state, k, kind), state, k) for k in whole], default=0)
     return tuple([n for n in LINES if n < 2 * longest])
 
 
@@ -140,38 +149,43 @@ def _beside(roles: Roles | None, state: State, k: int) -> int:
     return extents[roles.beside]
 
 
-def _products(ctx: SketchContext, state: State, groups: bool = False) -> list[int]:
-    """The stages that tensor cores can compute, all of them or in groups of warps."""
-    roles = _roles_of_group if groups else _roles
-    return [k for k in range(len(state.stages)) if roles(ctx, state, k) is not None]
+def _products(ctx: SketchContext, state: State, kind: Kind) -> list[int]:
+    """The stages that tensor cores can compute in sketches of a kind."""
+    return [k for k in range(len(state.stages)) if _roles(ctx, state, k, kind) is not None]
 
 
-def _roles(ctx: SketchContext, state: State, k: int) -> Roles | None:
-    return roles_of(ctx.target, state, k)
+def _roles(ctx: SketchContext, state: State, k: int, kind: Kind) -> Roles | None:
+    """The roles in sketches of a kind; None where there are none.
 
-
-def _roles_of_lines(ctx: SketchContext, state: State, k: int) -> Roles | None:
-    """The roles for several lines at a time, of which each fills its tiles."""
-    return roles_of(ctx.target, state, k, full=True)
-
-
-def _roles_of_group(ctx: SketchContext, state: State, k: int) -> Roles | None:
-    """The roles for a group of warps, whose turns are of one length: parts of split sums must be whole turns."""
-    roles = roles_of(ctx.target, state, k, groups=True)
-    if roles is None or not is_part_of_split(state, k):
+    Of several lines at a time each fills its tiles.  The turns of groups of warps are of one length: parts of split
+    sums must be whole turns.
+    """
+    run = joinable(state, k) if kind.joined else None
+    if kind.joined and run is None:
+        return None
+    if run is not None:
+        state = state if elementwise_reader(state, k) is not None else apply(state, CacheWrite(k, "local"))
+        state = apply(state, JoinAxes(k, *run))
+    roles = roles_of(ctx.target, state, k, kind.groups, kind.lines > 1)
+    if roles is None or not kind.groups or not is_part_of_split(state, k):
         return roles
     extent = [it.extent for it in state.stages[k].iters][roles.k]
     return roles if isinstance(extent, int) and extent % terms_of_groups(roles.op) == 0 else None
 
 
-def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool, lines: int = 1) -> State:
+def _kind_of(ctx: SketchContext, state: State, k: int, wanted: Kind) -> Kind | None:
+    """The wanted kind if stage `k` has roles in it, else another one; None where tensor cores cannot compute it."""
+    kinds = (wanted, Kind(), Kind(joined=True))
+    return next((kind for kind in kinds if _roles(ctx, state, k, kind) is not None), None)
+
+
+def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, kind: Kind) -> State:
     """All products of a state on tensor cores: first all stages, then their loops, which name stages by number."""
     s = Schedule(state)
-    keys = [state.stages[k].op.key for k in _products(ctx, state)]
-    roles = _roles_of_group if groups else _roles_of_lines if lines > 1 else _roles
-    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), roles) for key in keys]
+    keys = [stage.op.key for k, stage in enumerate(state.stages) if _is_product(ctx, state, k)]
+    made = [_staged(s, ctx, next(k for k, x in enumerate(s.state.stages) if x.op.key == key), kind) for key in keys]
     for product in made:
-        warp, sources = _stored(s, product, lines)
+        warp, sources = _stored(s, product, kind.lines)
         turn, step = _multiplied(s, product)
         s[product.sums].compute_at(s[product.root], warp)
         for k, tile in enumerate(product.shared):
@@ -186,9 +200,11 @@ def _on_tensor_cores(ctx: SketchContext, state: State, tiles: int, groups: bool,
 # -------------------------------------------------------------------------------------------------------- stages
 
 
-def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: RolesOf) -> Parts:
-    """Stage `k` with its sums, fragments and shared tiles as stages of their own, in `wanted` roles if it has them."""
-    roles, reader = wanted(ctx, s.state, k) or _roles(ctx, s.state, k), elementwise_reader(s.state, k)
+def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: Kind) -> Parts:
+    """Stage `k` with its sums, fragments and shared tiles as stages of their own, as in sketches of the wanted kind."""
+    kind, reader = _kind_of(ctx, s.state, k, wanted), elementwise_reader(s.state, k)
+    assert kind is not None
+    roles, joined = _roles(ctx, s.state, k, kind), joinable(s.state, k) if kind.joined else None
     assert roles is not None
     result = s.state.stages[k].op.output()
     sources = [s.state.stages[f.stage].op.output() for f in (roles.a, roles.b)]
@@ -198,9 +214,11 @@ def _staged(s: Schedule, ctx: SketchContext, k: int, wanted: RolesOf) -> Parts:
     else:
         root, sums = s.state.stages[reader].op.output(), result
         s[sums].set_scope(f"{scope}d")
+    if joined is not None:
+        sums = s.join_axes(sums, *joined)
     a, b = [shared_copy(s, factor, x, sums) for factor, x in zip((roles.a, roles.b), sources, strict=True)]
     parts = [s.cache_read(x, f"{scope}{name}", [sums]) for x, name in ((a, "a"), (b, "b"))]
-    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]))
+    return Parts(roles, root, sums, (a, b), (parts[0], parts[1]), joined)
 
 
 # --------------------------------------------------------------------------------------------------------- loops
@@ -210,6 +228,9 @@ def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]
     """Blocks, warps and lanes of the result; gives the loop over warps and the positions of the splits into them."""
     root, roles = s[made.root], made.roles
     loops = list(root.leaf_iter_vars)
+    if made.joined is not None:
+        first, count = made.joined
+        loops[first : first + count] = [root.fuse(*loops[first : first + count])]
     (rows, i), (columns, j) = (
         split_loop(s, root, loops[axis], (length,)) for axis, length in ((roles.m, roles.op.m), (roles.n, roles.op.n))
     )
@@ -227,7 +248,7 @@ def _stored(s: Schedule, made: Parts, lines: int) -> tuple[Loop, tuple[int, int]
     warp = root.fuse(warp_i, warp_j)
     root.bind(warp, "threadIdx.y")
     *_, values = root.split_fragment(i, j, f"{roles.op.name}.d")
-    if roles.n == len(root.op.axis) - 1:
+    if roles.n == len(loops) - 1:
         root.vectorize(values[-1])
     return warp, (sources[0], sources[1])
 
