@@ -34,6 +34,7 @@ SMALL: dict[str, ComputeDAG] = {
     "window": ComputeDAG(topi.benchmarks.depthwise_conv2d(1, 3, 5, 16, 3, 3, 1, 1)),
     "residual": ComputeDAG(sketch_cases.residual(8)),
     "wide": ComputeDAG(sketch_cases.matmul(9, 130, 14)),
+    "broad": ComputeDAG(sketch_cases.matmul(400, 400, 5)),
     "halves": ComputeDAG(_halves(24, 20, 16)),
     "long": ComputeDAG(sketch_cases.softmax(1, 16400)),
     "tile": ComputeDAG(sketch_cases.matmul(60, 63, 17)),
@@ -87,7 +88,7 @@ class TestGpuRules(EveryRule):
 EXTRA = {
     ("c", "split_reduction"): ("deep",), ("cuda", "split_reduction"): ("deep",), ("cuda", "injective"): ("softmax",),
     ("c", "packed_read"): ("wide",), ("c", "micro_kernel"): ("wide",), ("c", "winograd"): ("by axis",),
-    ("c", "windows"): ("window",), ("cuda", "padded_shared"): ("matmul",),
+    ("c", "windows"): ("window",), ("c", "shared_panels"): ("broad",), ("cuda", "padded_shared"): ("matmul",),
     ("cuda", "double_buffer"): ("matmul", "conv"), ("cuda", "split_reduction_ahead"): ("deep",),
     ("cuda", "padded_shared_ahead"): ("conv",), ("cuda", "skinny"): ("deep",), ("cuda", "rows"): ("softmax",),
     ("c", "rows"): ("softmax",), ("cuda", "long_rows"): ("long",), ("cuda", "transposed_shared"): ("matmul",),

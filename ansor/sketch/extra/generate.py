@@ -26,6 +26,7 @@ from .padded_shared import padded
 from .register_tiles import register_tiled
 from .row_loops import row_loop_sketches
 from .rows import row_sketches
+from .shared_panels import shared_panel_sketches
 from .skinny import skinny_sketches
 from .sliced_tiles import sliced_sketches
 from .split_reduction import split_reduction_sketches
@@ -61,6 +62,7 @@ EXTRA_RULES: dict[str, Rule] = {
     "long_rows": long_row_sketches,
     "packed_read": packed_read_sketches,
     "micro_kernel": lambda ctx: micro_kernel_sketches(ctx) + long_product_sketches(ctx),
+    "shared_panels": shared_panel_sketches,
     "winograd": winograd_sketches,
     "windows": window_sketches,
     "padded_shared": _changed(ordinary_sketches, padded),

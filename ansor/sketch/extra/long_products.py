@@ -24,9 +24,10 @@ from ..generate import CPU_RULES
 from ..predicates import fusion_target, needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
-from .micro_kernel import SHAPES, Shape, in_parts, packed_rows, rows_packed, shapes, with_panels
+from .micro_kernel import SHAPES, Shape, in_parts, rows_packed, shapes, with_panels
 from .padded_shared import extents_of
 from .split_reduction import derive
+from .tiled_input import tiled_input
 
 TERMS = 1024
 LONGEST_PANEL = 128 << 10
@@ -51,7 +52,7 @@ class LongProduct:
             return None
         column = extents_of(stage.op)[-1] * element_bytes(stage.op.dtype)
         for shape in shapes(state, k, ctx.hardware)[self.number :][:1]:
-            fits = shape.lane == len(stage.op.axis) - 1 and packed_rows(state, k, shape) is not None
+            fits = shape.lane == len(stage.op.axis) - 1 and tiled_input(state, k, shape.row, shape.lane) is not None
             if fits and column * shape.columns > LONGEST_PANEL:
                 return in_parts(state, k, shape, ctx.hardware, TERMS)
         return None
@@ -59,7 +60,7 @@ class LongProduct:
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         shape = self._shape(ctx, state, k)
         assert shape is not None
-        rows = packed_rows(state, k, shape)
+        rows = tiled_input(state, k, shape.row, shape.lane)
         assert rows is not None
         if fusion_target(state, k) is None:
             state = apply(state, CacheWrite(k, "local"))

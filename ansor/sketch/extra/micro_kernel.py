@@ -23,14 +23,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
-from te_lite.derive import axes_in_order, plain_read
-from te_lite.expr import IterVar
 from te_lite.reads import reads_by_producer
 from te_lite.register_tile import VectorUnit, largest_divisor, vector_pieces
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import CacheRead, CacheWrite, Reindex, StorageOrder
-from te_lite.tensor import PlaceholderOp, Tensor
+from te_lite.step import CacheRead, CacheWrite, StorageOrder
+from te_lite.tensor import PlaceholderOp
 
 from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
@@ -42,6 +40,7 @@ from .packed_read import panels
 from .padded_shared import axes_of, axes_read, extents_of
 from .padding import padded, paddings
 from .split_reduction import derive
+from .tiled_input import TiledInput, in_tiles, tiled_input
 
 MOST_VECTORS, MOST_ROWS = 4, 14
 LATENCY = 8
@@ -223,7 +222,7 @@ class MicroKernel:
         self.number, self.inside, self.rows = number, inside, rows
 
     def condition(self, ctx: SketchContext, state: State, k: int) -> Condition:
-        if not _is_product(state, k) or (self.inside and not paddings(state, k, ctx.hardware)):
+        if not is_product(state, k) or (self.inside and not paddings(state, k, ctx.hardware)):
             return Condition.SKIP
         return Condition.SKIP if self._shape(ctx, state, k) is None else Condition.APPLY_AND_SKIP_REST
 
@@ -231,20 +230,24 @@ class MicroKernel:
         found = shapes(state, k, ctx.hardware, self.inside)[self.number :]
         if not found or not self.rows:
             return found[0] if found else None
-        return None if packed_rows(state, k, found[0]) is None else in_parts(state, k, found[0], ctx.hardware)
+        return (
+            None
+            if tiled_input(state, k, found[0].row, found[0].lane) is None
+            else in_parts(state, k, found[0], ctx.hardware)
+        )
 
     def apply(self, ctx: SketchContext, state: State, k: int) -> list[Outcome]:
         shape = self._shape(ctx, state, k)
         assert shape is not None
-        rows = packed_rows(state, k, shape) if self.rows else None
+        rows = tiled_input(state, k, shape.row, shape.lane) if self.rows else None
         padding = paddings(state, k, ctx.hardware)
         if fusion_target(state, k) is None:
             state = apply(state, CacheWrite(k, "local"))
         target = fusion_target(state, k)
         if target is None:
             return []
-        state, part_at, panel_at, tile_at = _tiled_output(state, target, shape)
-        state = _accumulate(state, k, target, tile_at, shape)
+        state, part_at, panel_at, tile_at = tiled_output(state, target, shape)
+        state = accumulated(state, k, target, tile_at, shape)
         for p in padding:
             state = padded(state, p, ctx.hardware, (target, part_at) if self.inside else None)
         before = len(state.stages)
@@ -255,12 +258,12 @@ class MicroKernel:
         return [(state, k - 1)]
 
 
-def _is_product(state: State, k: int) -> bool:
+def is_product(state: State, k: int) -> bool:
     stage = state.stages[k]
     return not stage.is_placeholder and bool(stage.op.reduce_axis) and needs_tiling(state, k)
 
 
-def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, int, int]:
+def tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, int, int]:
     """The output in tiles; the loops of a part of the rows, and at which a panel and a tile are computed."""
     roots = state.stages[target].iters
     row, column = roots[shape.row].uid, roots[shape.lane].uid
@@ -284,7 +287,7 @@ def _tiled_output(state: State, target: int, shape: Shape) -> tuple[State, int, 
     return state, [i0.uid, *j0][-1], j1, i1.uid
 
 
-def _accumulate(state: State, k: int, target: int, tile_at: int, shape: Shape) -> State:
+def accumulated(state: State, k: int, target: int, tile_at: int, shape: Shape) -> State:
     """The reduction around the tile, whose rows are unrolled and whose columns are lanes, side by side in storage."""
     state = compute_at(state, k, target, tile_at)
     loops = state.stages[k].iters
@@ -311,30 +314,6 @@ def with_panels(ctx: SketchContext, state: State, k: int, target: int, panel_at:
             state, _ = fuse(state, copy, along)
         state = annotate(state, copy, state.stages[copy].leaf[-1], "vectorize")
     return state
-
-
-@dataclass(frozen=True)
-class Rows:
-    """An input whose rows are packed, by its tensor; `axis` of its read is that of the rows, `along` its last one."""
-
-    source: Tensor
-    axis: int
-    along: int
-
-
-def packed_rows(state: State, k: int, shape: Shape) -> Rows | None:
-    """The input of stage `k` that moves with the rows and not with the columns, and is read at an axis a dimension."""
-    op = state.stages[k].compute
-    row, column = op.axis[shape.row], op.axis[shape.lane]
-    for source in op.input_tensors():
-        read = plain_read(op, source)
-        if read is None or not isinstance(source.op, PlaceholderOp):
-            continue
-        axes = axes_in_order(read)
-        plain = all(isinstance(index, IterVar) for index in read.indices) and len(axes) == len(read.indices)
-        if plain and row in axes and column not in axes:
-            return Rows(source, axes.index(row), len(axes) - 1)
-    return None
 
 
 def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams, terms: int = 0) -> Shape | None:
@@ -370,17 +349,10 @@ def in_parts(state: State, k: int, shape: Shape, hardware: HardwareParams, terms
     return replace(shape, blocks=blocks, panels=best[1])
 
 
-def rows_packed(state: State, rows: Rows, k: int, target: int, part_at: int, shape: Shape) -> State:
+def rows_packed(state: State, rows: TiledInput, k: int, target: int, part_at: int, shape: Shape) -> State:
     """With the rows of a part copied as tiles read them: `shape.rows` of them side by side for each term."""
-    source = next(n for n, s in enumerate(state.stages) if s.op.key == rows.source.op.key)
-    state = apply(state, Reindex(source, "local", k, (rows.axis, shape.rows)))
-    copy = source + 1
-    state = compute_at(state, copy, target + 1, part_at)
-    *outer, inside = state.stages[copy].leaf
-    if rows.along != rows.axis:
-        along = outer.pop(rows.along)
-        state = reorder(state, copy, [*outer, inside, along])
-    return annotate(state, copy, state.stages[copy].leaf[-1], "vectorize")
+    state, copy = in_tiles(state, rows, k, shape.rows, "local")
+    return compute_at(state, copy, target + 1, part_at)
 
 
 def micro_kernel_sketches(ctx: SketchContext) -> list[State]:
