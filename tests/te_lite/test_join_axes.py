@@ -17,9 +17,12 @@ from te_lite.lower import unverified
 from te_lite.python_text import python_names, python_schedule
 from te_lite.replay import replay
 from te_lite.schedule import Loop, Schedule
-from te_lite.step import Split
+from te_lite.step import JoinAxes, Split
 from te_lite.step_json import from_json, to_json
 from te_lite.verify import Proven, verdict
+from tests.oracle import Oracle
+from tests.schedule_fuzz import Fuzzer
+from tests.workloads import WORKLOADS
 
 N, H, W, C, K = 3, 5, 7, 4, 3
 
@@ -145,6 +148,31 @@ def test_records_and_text() -> None:
     again = Schedule(dag.init_state)
     exec(compile(python_schedule(s.state), "schedule", "exec"), dict(python_names(dag), s=again, te=te))
     assert again.state.steps == s.state.steps
+
+
+class Joining(Fuzzer):
+    """Draws schedules in which stages have joined axes, copies of what these read among them."""
+
+    def _structure(self) -> None:
+        super()._structure()
+        for k in self.computed():
+            rank = len(self.state.stages[k].op.axis)
+            first = int(self.rng.integers(max(rank - 1, 1)))
+            self.attempt(JoinAxes(k, first, int(self.rng.integers(2, max(rank - first, 2) + 1))))
+
+
+@pytest.mark.parametrize("name", ["conv2d_stride", "max_pool", "softmax"])
+@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("draws", [4, pytest.param(100, marks=pytest.mark.slow)])
+def test_random_schedules_with_joined_axes(name: str, gpu: bool, draws: int) -> None:
+    oracle = Oracle(ComputeDAG(WORKLOADS[name]()), np.random.default_rng(0))
+    joined = 0
+    for seed in range(draws):
+        state, func = Joining(oracle.dag, np.random.default_rng([7, seed]), gpu).draw()
+        where = f"seed [7, {seed}], steps {[to_json(s) for s in state.steps]}"
+        assert isinstance(verdict(func), Proven) and oracle.mismatch(func, run) is None, where
+        joined += any(isinstance(step, JoinAxes) for step in state.steps)
+    assert joined
 
 
 @pytest.mark.parametrize("first, count", [(0, 1), (0, 5), (3, 2)])
