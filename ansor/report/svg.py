@@ -149,10 +149,12 @@ def parallel(columns: Sequence[Column], rows: Sequence[Row], label: str, legend:
     """Parallel coordinates: an axis for each column, a line for each row; below, what the lines of a `legend` are."""
     gap, left, bottom = 76, 40, 350
     top = 40 + 4 * max([len(shortened(column.name)) for column in columns])
-    parts = []
+    parts, ys = [], list[dict[float, float]]()
+    for k, column in enumerate(columns):
+        different = {row.numbers[k] for row in rows}
+        ys.append({number: round(bottom - column.scale.place(number) * (bottom - top), 1) for number in different})
     for row in rows:
-        places = [column.scale.place(number) for column, number in zip(columns, row.numbers, strict=True)]
-        points = [(left + gap * k, round(bottom - place * (bottom - top), 1)) for k, place in enumerate(places)]
+        points = [(left + gap * k, ys[k][number]) for k, number in enumerate(row.numbers)]
         parts.append(polyline(f"line {row.kind}", points, row.title, row.style))
     for k, (name, row) in enumerate(legend):
         y = bottom + 36 + 18 * k
