@@ -67,6 +67,8 @@ def _call(x: Instruction) -> str:
             return f"emu_copy_wait({count}, EMU_CHECKED);"
         case "cp.async.wait_all", ():
             return "emu_copy_commit(); emu_copy_wait(0, EMU_CHECKED);"
+        case "mov.b32", (str(to), str(value)):
+            return f"{to} = {value};"
         case "cvt.rna.tf32.f32", (str(to), str(value)):
             return f"emu_put({to}, emu_tf32({value}));"
         case "min.xorsign.abs.f32", (str(to), str(a), str(b)):

@@ -117,16 +117,17 @@ def _register(op: Mma) -> str:
 
 
 def _begun(text: GroupText) -> str:
-    """All steps and rows, begun together, of what is in registers."""
+    """All steps and rows, begun together, of what is in registers of their own: others may be loaded meanwhile, and a
+    compiler, which takes the product to be through, loads them into those of `a`."""
     op, one = text.op, text.one.op
     element, total = TYPES[op.element.dtype], TYPES[op.sum.dtype]
     steps, rows, held = op.k // one.k, op.m // one.m, one.registers("a")
     centre, _ = centres(op)
-    given = "  const unsigned *x = (const unsigned *)a;\n"
+    word = 'asm volatile("mov.b32 %0, %1;" : "=r"(x[i]) : "r"(((const unsigned *)a)[i]))'
     if op.element.dtype == F32.dtype:
-        count = steps * rows * held
-        given = f"  unsigned x[{count}];\n"
-        given += f"  for (int i = 0; i < {count}; ++i) x[i] = __float_as_uint(a[i] * {centre}f);\n"
+        word = f"x[i] = __float_as_uint(a[i] * {centre}f)"
+    count = steps * rows * held
+    given = f"  unsigned x[{count}];\n  #pragma unroll\n  for (int i = 0; i < {count}; ++i) {word};\n"
     return f"""{_HEAD} {text.name}({total} *d, const {element} *a, const void *b) {{
 {given}  const unsigned long long tile = wgmma_tile(b);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 from dataclasses import replace
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 import te_lite as te
-from codegen_cuda import emit
+from codegen_cuda import emit, nvrtc
 from codegen_cuda.emulator import run_program
 from codegen_cuda.emulator_report import EmulatorError
+from codegen_cuda.toolkit import include_folders
 from tests.mma_schedules import GROUPS, Tiled
 
 FLOATS = GROUPS["tf32, four tiles"]
@@ -60,3 +62,38 @@ def test_what_comes_too_early_is_caught(old: str, new: str, found: str) -> None:
         assert found in str(error)
         return
     assert FLOATS.wrong(a, b, out) is not None and found == "wrong"
+
+
+def ptx(source: str) -> str:
+    """What NVRTC makes of a source for Hopper."""
+    lib, made, size = nvrtc.library(), ctypes.c_void_p(), ctypes.c_size_t()
+    assert lib is not None
+    words = [b"--gpu-architecture=compute_90a", *[f"--include-path={f}".encode() for f in include_folders()]]
+    assert not lib.nvrtcCreateProgram(ctypes.byref(made), source.encode(), b"program.cu", 0, None, None)
+    assert not lib.nvrtcCompileProgram(made, len(words), (ctypes.c_char_p * len(words))(*words))
+    assert not lib.nvrtcGetPTXSize(made, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    assert not lib.nvrtcGetPTX(made, text)
+    lib.nvrtcDestroyProgram(ctypes.byref(made))
+    return text.value.decode()
+
+
+@pytest.mark.skipif(nvrtc.library() is None, reason="NVRTC is not installed")
+@pytest.mark.parametrize("name", ["half, two tiles of rows a warp", "tf32, four tiles", "int8"])
+def test_no_row_is_loaded_into_a_register_of_a_product_that_goes_on(name: str) -> None:
+    """To a compiler a product is through where it begins, so that it puts the next rows where the last ones were."""
+    columns, terms = GROUPS[name].block[1:]
+    of = replace(
+        GROUPS[name], sizes=(128, columns, 40 * terms), block=(128, columns, terms), warp=(32, columns), tiles=4
+    )
+    going_on: set[str] = set()
+    products = 0
+    for line in ptx(emit(program(of)).source).splitlines():
+        registers = [set(found.split(", ")) for found in re.findall(r"\{(%[^}]*)\}", line)]
+        if "wgmma.mma_async" in line:
+            products, going_on = products + 1, going_on | registers[1]
+        elif "wgmma.wait_group" in line:
+            going_on.clear()
+        elif "ldmatrix" in line:
+            assert not going_on & registers[0]
+    assert products > 0
