@@ -142,7 +142,7 @@ def record_from_json(data: Any, tasks: Tasks | None = None) -> Record:
 def _read_rest(data: dict[str, Any]) -> MeasureResult:
     """The result, with its device, of what a record has beside its input."""
     ok = set(data) - {"d"} == {"r", "v"}
-    require(ok, RecordError, "record", _KEYS, keys=sorted(data)[:8])
+    require(ok, RecordError, "record", _KEYS, keys=sorted({"i", *data})[:8])
     version = data["v"]
     known = isinstance(version, str) and version in _VERSIONS
     require(known, RecordError, "record", _VERSION_LAW, version=str(version)[:40])

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -124,3 +125,12 @@ def test_a_log_that_learns_of_a_workload_forgets_the_tasks_before(record: Any) -
     after, _ = load_record_from_string(dump_record_to_string(*record()), tasks)
     assert after.task is not before.task and after.task.facts() == before.task.facts()
     assert isinstance(after, ansor.MeasureInput)
+
+
+@pytest.mark.parametrize("more", [{"x": 1}, {"r": None}, {"i": None}])
+def test_the_sentence_on_keys_names_those_that_are_there(record: Any, more: dict[str, Any]) -> None:
+    data = {key: value for key, value in {**json.loads(dump_record_to_string(*record())), **more}.items() if value}
+    with pytest.raises(
+        RecordError, match=re.escape(f"the keys must be i, r, v, and perhaps d, got keys={sorted(data)}")
+    ):
+        load_record_from_string(json.dumps(data))
