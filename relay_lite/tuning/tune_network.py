@@ -128,7 +128,7 @@ def per_round(trials: int, tasks: int, seconds: float | None = None) -> int:
     So is half of the time under a limit of so many `seconds`, in which no more programs may be measured than `A_SECOND`
     each; where they take longer, first rounds are cut (`TaskScheduler.tune`).
     """
-    most = trials if seconds is None else min(trials, int(A_SECOND * seconds))
+    most = trials if seconds is None else int(min(trials, A_SECOND * seconds))
     return min(ROUND, max(SMALL_ROUND, most // (2 * tasks)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from relay_lite.tuning.tune_network import largest_difference, per_round, refere
 
 @pytest.mark.parametrize(
     ("trials", "tasks", "seconds", "size"),
-    [(4992, 24, None, 64), (4992, 24, 75, 12), (4992, 24, 600, 64), (192, 24, 75, 4), (400, 24, None, 8)],
-)
+    [(4992, 24, None, 64), (4992, 24, 75, 12), (4992, 24, 600, 64), (192, 24, 75, 4), (400, 24, None, 8),
+     (400, 24, math.inf, 8)],
+)  # fmt: skip
 def test_first_rounds_leave_half_of_the_trials_and_of_the_time(
     trials: int, tasks: int, seconds: float | None, size: int
 ) -> None:
