@@ -127,24 +127,30 @@ class Points:
                 return env.get(x)
             if isinstance(x, Load):
                 k, output = low.index_of[x.tensor.op.key], x.tensor.value_index
+                if self._is_fused(point.stage) and not point.nearest:
+                    index = low.flat_index(k, output, [self._counted(i, point) for i in x.indices])
+                    return BufferLoad(low.buffers[k, output], transform(self._counted(index, point), swap))
                 indices = [transform(i, swap) for i in x.indices]
                 if point.nearest and not self._in_storage(k, indices):
                     indices = [transform(substitute(i, edge), swap) for i in x.indices]
-                    return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
-                place = self._counted(low.flat_index(k, output, [self._counted(i, point) for i in x.indices]), point)
-                return BufferLoad(low.buffers[k, output], transform(place, swap))
+                return BufferLoad(low.buffers[k, output], low.flat_index(k, output, indices))
             return None
 
         return low.simplifier.simplify(transform(e, swap))
 
+    def _is_fused(self, k: int) -> bool:
+        """Whether loops of stage k, at root, were fused of axes, all of which begin at 0."""
+        stage = self.low.stages[k]
+        rank = len(stage.op.axis)
+        fused = [rel for rel in stage.relations if isinstance(rel, FuseRel) and max(rel.parts) < rank]
+        at_0 = [isinstance(e, Const) and e.value == 0 for e in self.low.minima[k][:rank]]
+        return stage.where == ROOT and bool(fused) and all(at_0)
+
     def _counted(self, index: Expr, point: Point) -> Expr:
         """An index over the axes of a stage, by the value of a loop that was fused of them if it counts through it."""
-        low, stage = self.low, self.low.stages[point.stage]
+        stage = self.low.stages[point.stage]
         counted = counted_through(stage, index_form(index, {v: d for d, v in enumerate(stage.op.axis)}))
         if counted is None or counted.rel.fused not in point.values:
-            return index
-        least = [low.minima[point.stage][part] for part in counted.rel.parts]
-        if not all(low.simplifier.prove(compare("==", e, 0)) for e in least):
             return index
         total = binary("*", point.values[counted.rel.fused], counted.factor)
         for axis, c in counted.rest.terms:
@@ -153,12 +159,11 @@ class Points:
 
     def place(self, output: int, point: Point) -> Expr:
         """Where a stage stores the element of an output at a point."""
-        low, stage = self.low, self.low.stages[point.stage]
-        index = low.flat_index(point.stage, output, point.local, local=True)
-        if stage.where == ROOT:
-            whole = self._counted(low.flat_index(point.stage, output, stage.op.axis), point)
-            index = substitute(whole, point.env)
-        return low.simplifier.simplify(index)
+        low, k = self.low, point.stage
+        if self._is_fused(k):
+            index = self._counted(low.flat_index(k, output, low.stages[k].op.axis), point)
+            return low.simplifier.simplify(substitute(index, point.env))
+        return low.simplifier.simplify(low.flat_index(k, output, point.local, local=True))
 
     def folded_where(self, k: int, reduction: Reduce, point: Point) -> list[Expr]:
         """What a point must fulfil to be folded into stage k, besides its guards, unless it always does."""

@@ -196,3 +196,15 @@ def test_other_stages_are_refused() -> None:
     s[y].compute_at(s[z], z.op.axis[0])
     with pytest.raises(ScheduleError, match="join before moving it"):
         s.join_axes(y, 0, 2)
+
+
+def test_a_stage_at_root_whose_part_is_read_is_stored_from_its_start() -> None:
+    """Its fused loop counts from there, its axes do not."""
+    x = te.placeholder((6, 9), name="x")
+    y = te.compute((6, 9), lambda i, j: x[i, j] * 2, name="y")
+    z = te.compute((4, 7), lambda i, j: y[i + 1, j + 2] + 1, name="z")
+    s = te.create_schedule(z.op)
+    s[y].split(s[y].fuse(*y.op.axis), 4)
+    array, out = np.arange(54, dtype="float32").reshape(6, 9), np.full((4, 7), np.nan, "float32")
+    run(te.lower(s, [x, z]), [array, out])
+    np.testing.assert_array_equal(out, array[1:5, 2:] * 2 + 1)
