@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from te_lite.c_text import BYTES, TYPES
-from te_lite.expr import Expr, Var
+from te_lite.expr import BufferLoad, Expr, Var
 from te_lite.stmt import (
     Alloc,
     Buffer,
@@ -24,6 +24,7 @@ from .errors import EmitError
 from .function_text import FunctionText
 from .host import Options
 from .indices import Indices
+from .prefetch import fetched_ahead
 from .register_block import RegisterBlock
 from .registers import register_slots
 from .transpose import Square
@@ -137,7 +138,19 @@ class Emitter:
 
     def loop_text(self, s: For) -> None:
         v, kind = self.out.var(s.var), LOOP_TYPES[self.indices.widths.counter(s.var)]
-        self.in_braces(s.body, f"for ({kind} {v} = 0; {v} < {s.extent}; ++{v}) ")
+        self.out.line(f"for ({kind} {v} = 0; {v} < {s.extent}; ++{v}) {{")
+        self.out.depth += 1
+        for load in self.ahead(s):
+            self.out.line(f"__builtin_prefetch(&{self.out.load(load)});")
+        self.stmt(s.body)
+        self.out.depth -= 1
+        self.out.line("}")
+
+    def ahead(self, s: For) -> list[BufferLoad]:
+        """What to ask for in each turn of a loop over nothing but arithmetic on registers."""
+        parts = s.body.stmts if isinstance(s.body, Seq) else (s.body,)
+        straight = all(self.is_register_leaf(part) for part in parts)
+        return fetched_ahead(s, self.out.slots, self.indices) if straight else []
 
     def lanes_are_apart(self, s: For) -> bool:
         """Every store of a vectorized loop goes to a place of its own in each iteration, with no loop inside."""
