@@ -42,7 +42,7 @@ from te_lite.stmt import (
     with_bodies,
     written_by,
 )
-from te_lite.visit import free_vars, substitute
+from te_lite.visit import free_vars, substitute, walk
 
 from .cuda_program import VECTOR_BYTES, KernelNest
 from .indices import vector_start
@@ -175,7 +175,9 @@ class _Quads:
         return self.lane not in free_vars(e)
 
     def _alike(self, cond: Expr) -> bool:
-        """Whether a condition holds for all or none of four lanes."""
+        """Whether a condition holds for all or none of four lanes; what it reads may differ between them."""
+        if any(isinstance(x, BufferLoad) for x in walk(cond)):
+            return False
         quad, one = self._var("quad", LANES // QUAD), self._var("one", QUAD)
         own = binary("*", quad, QUAD)
         return same(self._of_lane(cond, binary("+", own, one)), self._of_lane(cond, own))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,9 +15,9 @@ from codegen_cuda.emulator import run_program
 from codegen_cuda.emulator_report import EmulatorError
 from te_lite import ComputeDAG, topi
 from te_lite.errors import InterpError, UnsafeError
-from te_lite.expr import BufferLoad, as_expr, binary
+from te_lite.expr import BufferLoad, as_expr, binary, compare, const
 from te_lite.interp import run
-from te_lite.stmt import QuadStore, Stmt, Store, bodies, with_bodies
+from te_lite.stmt import If, QuadStore, Stmt, Store, bodies, with_bodies
 from tests.ansor.test_tensor_core_rule import Checker, drawn
 from tests.mma_schedules import Tiled
 
@@ -83,18 +84,31 @@ def test_what_follows_a_product_is_computed_before_the_exchange() -> None:
     assert found and [wrong for func in found[:3] if (wrong := checker.emulated(func))] == []
 
 
+def changed(func: te.LoweredFunc, change: Callable[[Store], Stmt]) -> te.LoweredFunc:
+    """The program with other stores to its result."""
+
+    def made(s: Stmt) -> Stmt:
+        if isinstance(s, Store) and s.buffer is func.args[-1]:
+            return change(s)
+        return with_bodies(s, tuple([made(b) for b in bodies(s)]))
+
+    return replace(func, body=made(func.body))
+
+
 def test_what_a_kernel_reads_is_stored_as_it_was() -> None:
     """Lanes may read what they stored themselves."""
     func = lowered(HALVES)
     out = func.args[-1]
-
-    def added_to(s: Stmt) -> Stmt:
-        if isinstance(s, Store) and s.buffer is out:
-            return Store(out, s.index, binary("+", s.value, BufferLoad(out, s.index)))
-        return with_bodies(s, tuple([added_to(b) for b in bodies(s)]))
-
     assert "store_quad" in emit(func).source
-    assert "store_quad" not in emit(replace(func, body=added_to(func.body))).source
+    added = changed(func, lambda s: Store(out, s.index, binary("+", s.value, BufferLoad(out, s.index))))
+    assert "store_quad" not in emit(added).source
+
+
+def test_what_a_condition_reads_may_differ_between_lanes() -> None:
+    """A sum in registers, which has the same index in all of them."""
+    of = replace(HALVES, sizes=(64, 64, 32))
+    positive = changed(lowered(of), lambda s: If(compare(">", s.value, const(0.0, s.value.dtype)), s))
+    assert "store_quad" not in emit(positive).source
 
 
 def test_only_emitters_write_them() -> None:
