@@ -81,9 +81,10 @@ def main() -> None:
         print(name, figures[name], flush=True)
     ratios = {name: us["with"] / us["without"] for name, us in figures.items()}
     report.table([[name, *us.values(), ratios[name]] for name, us in figures.items()], ["task", *SIDES, "ratio"])
-    same = [1.0] * (len(tasks) - len(lengths)) * options.seeds
-    mean, of_all = geometric_mean([*ratios.values()] or [1.0]), geometric_mean([*ratios.values(), *same])
-    print(f"geometric mean: {mean:.3f} of these, {of_all:.3f} of all {len(tasks)} tasks (criterion: {MOST} or less)")
+    same = math.ceil(len(ratios) / max(len(lengths), 1)) * (len(tasks) - len(lengths))
+    mean, of_all = geometric_mean([*ratios.values()] or [1.0]), geometric_mean([*ratios.values(), *[1.0] * same])
+    counts = f"of these, {of_all:.3f} with {same} searches that are the same"
+    print(f"geometric mean: {mean:.3f} {counts} (criterion: {MOST} or less)")
     report.write_json(
         options.json,
         {
