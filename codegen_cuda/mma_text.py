@@ -22,7 +22,7 @@ from te_lite.stmt import Buffer, Cut, QuadStore, WarpLoad, WarpMultiply
 
 from .indices import by_lane
 from .parts_text import FLOAT, cut_float, tile_helpers, tile_name
-from .quad_stores import STORE_HELPER, lanes_text
+from .quad_stores import HELPERS, NAMES, lanes_text
 from .text import TYPES, CudaText, registers
 from .wgmma_text import WAIT_FOR_LAST, WAIT_FOR_LAST_HELPER, GroupText
 
@@ -139,8 +139,8 @@ def warp_text(writer: Writer, s: WarpMultiply | WarpLoad | QuadStore) -> str:
         writer.text.helpers.update(mma_helpers(s.op))
         return f"{mma_name(s.op)}({place(s.d)}, {place(s.a)}, {place(s.b)});"
     if isinstance(s, QuadStore):
-        writer.text.helpers["store_quad"] = STORE_HELPER
-        return f"store_quad({place(s.to)}, {place(s.groups)}, {lanes_text(s)});"
+        writer.text.helpers[NAMES[s.lanes]] = HELPERS[s.lanes]
+        return f"{NAMES[s.lanes]}({place(s.to)}, {place(s.groups)}, {lanes_text(s)});"
     writer.text.helpers[s.form.name] = load_helper(s.form)
     offsets = [f"({writer.index(e)}) * {BYTES[s.row.buffer.dtype]}" for e in by_lane(s.row.index)]
     return f"{s.form.name}((unsigned *)({place(s.to)}), {writer.buffer(s.row.buffer)}, {', '.join(offsets)});"

@@ -1,19 +1,22 @@
-"""Elements of two bytes that tensor cores leave in registers are stored 16 bytes at a time.
+"""What tensor cores leave in registers is stored 16 bytes at a time.
 
 A lane has two neighbours in each row of 8 columns (`te_lite/mma.py`); the four lanes of a row have all of it, and so of
-the next columns.  Stored as they are, each store of a warp writes 4 bytes a lane, in 8 rows of 16 bytes.  So four lanes
-exchange what they have of four tiles of 8 columns, and lane q of them stores tile q:
+the next columns.  Stored as they are, halves are 4 bytes a lane, 16 of a row.  So four lanes exchange what they have of
+four tiles of 8 columns, and lane q of them stores tile q; of words, of which two neighbours are 8 bytes, two lanes
+exchange halves of two tiles:
 
     for j, i: C[.. + 8 * j + 2 * q + v] = f(d[j, i, v])      v in 0..2, a vector; q = lane % 4
 
     for j in steps of 4, i: groups[t, v] = f(d[j + t, i, v])                           t in 0..4
                             C[.. + 8 * (j + q)] = group q of the four lanes            16 bytes
 
-On an H100, microseconds, halves (sums in float32 gain nothing, whose stores are of 32 bytes a row):
+On an H100, microseconds, halves and TF32:
 
     1024^3, 64 x 128 a block                                         7.60     5.94
     197 x 3072 x 768, 64 x 96                                        6.31     5.41
-    4096^3, 128 x 256                                                245      220
+    4096^3, 128 x 256                                                245      220          433      427
+    2048^3, the same                                                                       56.8     54.6
+    128 x 3072 x 768, 64 x 48                                                              6.89     6.73
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from te_lite.stmt import (
     QuadStore,
     Stmt,
     Store,
+    WarpMultiply,
     allocated,
     bodies,
     seq,
@@ -48,9 +52,9 @@ from .cuda_program import VECTOR_BYTES, KernelNest
 from .indices import vector_start
 
 QUAD = 4
-PART_BYTES = VECTOR_BYTES // QUAD
-"""That a lane has of a group."""
-STORE_HELPER = """\
+"""Lanes that have a row of a tile."""
+HELPERS = {
+    4: """\
 // Four lanes have parts of four groups of 16 bytes each; each of them stores the group of its number.
 static __device__ __forceinline__ void store_quad(void *to, const void *groups, unsigned lanes) {
   const unsigned *part = (const unsigned *)groups;
@@ -69,7 +73,24 @@ static __device__ __forceinline__ void store_quad(void *to, const void *groups, 
     else x[k + 2] = other;
   }
   *(uint4 *)to = make_uint4(x[0], x[1], x[2], x[3]);
-}"""
+}""",
+    2: """\
+// Two lanes have halves of two groups of 16 bytes each; each of them stores the group of its number.
+static __device__ __forceinline__ void store_pair(void *to, const void *groups, unsigned lanes) {
+  const unsigned *part = (const unsigned *)groups;
+  unsigned x[4] = {part[0], part[1], part[2], part[3]};
+  const bool odd = threadIdx.x & 1;
+  #pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const unsigned other = __shfl_xor_sync(lanes, odd ? x[k] : x[k + 2], 1);
+    if (odd) x[k] = other;
+    else x[k + 2] = other;
+  }
+  *(uint4 *)to = make_uint4(x[0], x[1], x[2], x[3]);
+}""",
+}
+"""By the number of lanes."""
+NAMES = {4: "store_quad", 2: "store_pair"}
 
 
 def lanes_text(s: QuadStore) -> str:
@@ -78,9 +99,10 @@ def lanes_text(s: QuadStore) -> str:
 
 
 def with_quad_stores(nest: KernelNest) -> Stmt:
-    """The body of a kernel whose warps are the threads along x, with such stores of what it does not read itself."""
+    """The body of a kernel, with such stores of what it does not read itself where tensor cores multiply."""
     lane = nest.loops.get("threadIdx.x")
-    if lane is None or lane.extent != LANES:
+    multiplies = any(isinstance(s, WarpMultiply) for s in stmts_of(nest.body))
+    if lane is None or lane.extent != LANES or not multiplies:
         return nest.body
     stores = Counter([b for s in stmts_of(nest.body) for b in written_by(s)])
     alone = frozenset([b for b, n in stores.items() if n == 1 and b.storage == "global" and b not in nest.read()])
@@ -103,7 +125,7 @@ class _Quads:
         return with_bodies(s, tuple([self.rewritten(b, whole) for b in bodies(s)])) if made is None else made
 
     def _exchanged(self, s: For, whole: bool) -> Stmt | None:
-        """The loop over tiles of columns in steps of four; None where it is no such loop."""
+        """The loop over tiles of columns in steps of four or two; None where it is no such loop."""
         between: list[For | If] = []
         vector, store = None, s.body
         while isinstance(store, For | If):
@@ -115,15 +137,17 @@ class _Quads:
         to = self._to(s, vector, store) if vector is not None and isinstance(store, Store) else None
         if to is None or vector is None or not isinstance(store, Store) or not self._may_stand(between, s, vector):
             return None
-        four, groups = self._var(s.var.name, s.extent // QUAD), self._groups(store.buffer.dtype)
-        first = binary("*", four, QUAD)
-        part = self._part(s.var, first, vector, store.value, groups)
-        place = self.ranges.simplify(substitute(to, {s.var: binary("+", first, binary("%", self.lane, QUAD))}))
+        lanes, dtype = _lanes(store, vector), store.buffer.dtype
+        steps, groups = s.extent // lanes, Buffer("groups", dtype, (VECTOR_BYTES // BYTES[dtype],), "local")
+        step = self._var(s.var.name, steps)
+        first = binary("*", step, lanes)
+        place = self.ranges.simplify(substitute(to, {s.var: binary("+", first, binary("%", self.lane, lanes))}))
         come = whole and all(self._still(x.cond) for x in between if isinstance(x, If))
-        body = seq(part, QuadStore(BufferLoad(store.buffer, place), BufferLoad(groups, as_expr(0)), come))
+        stored = QuadStore(BufferLoad(store.buffer, place), BufferLoad(groups, as_expr(0)), lanes, come)
+        body = seq(self._parts(s.var, first, lanes, vector, store.value, groups), stored)
         for x in reversed(between):
             body = with_bodies(x, (body,))
-        return allocated([groups], For(four, s.extent // QUAD, s.kind, body))
+        return allocated([groups], For(step, steps, s.kind, body))
 
     def _may_stand(self, between: Sequence[For | If], s: For, vector: For) -> bool:
         """Whether loops are of one thread, and conditions the same for all that four lanes store together."""
@@ -132,33 +156,31 @@ class _Quads:
         return alike and all(x.kind in IN_TURN for x in between if isinstance(x, For))
 
     def _to(self, s: For, vector: For, store: Store) -> Expr | None:
-        """Where the first lane of four stores its first element, if all four store neighbours, in steps of 8."""
-        nbytes = BYTES[store.buffer.dtype]
-        start = vector_start(store.index, vector.var, vector.extent)
-        sizes = s.extent % QUAD == 0 and vector.extent * nbytes == PART_BYTES and nbytes < PART_BYTES
-        if start is None or not sizes or store.buffer not in self.alone:
+        """Where the first lane of a group stores its first element, if the lanes store neighbours, the loop runs over
+        tiles of what four of them store, and groups begin at multiples of 16 bytes."""
+        lanes, start = _lanes(store, vector), vector_start(store.index, vector.var, vector.extent)
+        if start is None or lanes not in NAMES or s.extent % lanes or store.buffer not in self.alone:
             return None
-        quad, one = self._var("quad", LANES // QUAD), self._var("one", QUAD)
-        own, width = binary("*", quad, QUAD), VECTOR_BYTES // nbytes
+        group, one = self._var("group", LANES // lanes), self._var("one", lanes)
+        own, width = binary("*", group, lanes), VECTOR_BYTES // BYTES[store.buffer.dtype]
         first = self._of_lane(start, own)
-        lanes = same(self._of_lane(start, binary("+", own, one)), self._plus(first, binary("*", one, vector.extent)))
+        behind = self.ranges.simplify(binary("+", first, binary("*", one, vector.extent)))
         ahead = self.ranges.simplify(substitute(start, {s.var: binary("+", s.var, 1)}))
-        steps = same(ahead, self._plus(start, as_expr(width)))
+        if not same(ahead, self.ranges.simplify(binary("+", start, QUAD * vector.extent))):
+            return None
         element = self._var("element", width)
         whole = vector_start(binary("+", first, element), element, width) is not None
-        law = lanes and steps and whole
-        return self._of_lane(start, binary("*", binary("//", self.lane, QUAD), QUAD)) if law else None
+        if not whole or not same(self._of_lane(start, binary("+", own, one)), behind):
+            return None
+        return self._of_lane(start, binary("*", binary("//", self.lane, lanes), lanes))
 
-    def _part(self, tiles: Var, first: Expr, vector: For, value: Expr, groups: Buffer) -> Stmt:
-        """What the lane has of four tiles, from the `first` one on."""
-        tile, element = self._var(tiles.name, QUAD), self._var(vector.var.name, vector.extent)
+    def _parts(self, tiles: Var, first: Expr, lanes: int, vector: For, value: Expr, groups: Buffer) -> Stmt:
+        """What a lane has of as many tiles, from the `first` one on."""
+        tile, element = self._var(tiles.name, lanes), self._var(vector.var.name, vector.extent)
         made = self.ranges.simplify(substitute(value, {tiles: binary("+", first, tile), vector.var: element}))
         place = binary("+", binary("*", tile, vector.extent), element)
-        lanes = replace(vector, var=element, body=Store(groups, place, made))
-        return For(tile, QUAD, ForKind.UNROLLED, lanes)
-
-    def _groups(self, dtype: str) -> Buffer:
-        return Buffer("groups", dtype, (VECTOR_BYTES // BYTES[dtype],), "local")
+        own = replace(vector, var=element, body=Store(groups, place, made))
+        return For(tile, lanes, ForKind.UNROLLED, own)
 
     def _var(self, name: str, extent: int) -> Var:
         var = Var(name)
@@ -167,9 +189,6 @@ class _Quads:
 
     def _of_lane(self, e: Expr, lane: Expr) -> Expr:
         return self.ranges.simplify(substitute(e, {self.lane: lane}))
-
-    def _plus(self, a: Expr, b: Expr) -> Expr:
-        return self.ranges.simplify(binary("+", a, b))
 
     def _still(self, e: Expr) -> bool:
         return self.lane not in free_vars(e)
@@ -181,3 +200,9 @@ class _Quads:
         quad, one = self._var("quad", LANES // QUAD), self._var("one", QUAD)
         own = binary("*", quad, QUAD)
         return same(self._of_lane(cond, binary("+", own, one)), self._of_lane(cond, own))
+
+
+def _lanes(store: Store, vector: For) -> int:
+    """The lanes whose vectors are 16 bytes; 0 where none are."""
+    nbytes = vector.extent * BYTES[store.buffer.dtype]
+    return VECTOR_BYTES // nbytes if VECTOR_BYTES % nbytes == 0 else 0

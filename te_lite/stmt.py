@@ -12,7 +12,8 @@
           | WarpMultiply(op, d, a, b)        tiles that the threads of a warp hold together: d := d + a * b
           | WarpLoad(form, to, row)          registers of a warp := matrices in shared memory
           | Cut(op, tile, rest, count)       floats of a tile in shared memory := their big parts, `rest` := the others
-          | QuadStore(to, groups, whole)     16 bytes := a group of which four lanes have a part each
+          | QuadStore(to, groups, lanes, whole)
+                                             16 bytes := a group of which so many lanes have a part each
     func  = LoweredFunc(name, args, body)
 
 A kernel is a nest of BLOCK and THREAD loops: all its blocks and threads run the same body.  Inside a kernel,
@@ -174,15 +175,15 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuadStore:
-    """Four neighbours along threadIdx.x store 16 bytes each, from `to` on.
+    """So many `lanes`, 4 or 2, that are neighbours along threadIdx.x store 16 bytes each, from `to` on.
 
-    From `groups` on each has parts of 4 bytes of four groups; the thread whose number is q modulo 4 stores group q, put
-    together in the order of threads.  `whole`: all threads of a warp come, and not only some such fours.  Only emitters
-    write it.
+    From `groups` on each has its part of as many groups; the q-th of the lanes stores group q, put together in their
+    order.  `whole`: all threads of a warp come, and not only some fours of neighbours.  Only emitters write it.
     """
 
     to: BufferLoad
     groups: BufferLoad
+    lanes: int
     whole: bool
 
 

@@ -1,4 +1,4 @@
-"""Stores of 16 bytes by four lanes: which stores become some, and that each element goes where it did."""
+"""Stores of 16 bytes by lanes that exchange parts: which stores become some, and where elements go."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.mma_schedules import Tiled
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not on PATH: kernels cannot be emulated")
 HALVES = Tiled("m16n8k16_f16_f16", (53, 64, 32), (32, 64, 32), (16, 32), turned=True, matrices="ab")
+FLOATS = replace(HALVES, name="m16n8k16_f16_f32")
 
 
 def lowered(of: Tiled) -> te.LoweredFunc:
@@ -38,35 +39,42 @@ def wrong(program: CudaProgram, of: Tiled) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "of, lanes",
-    [(HALVES, "15u << (threadIdx.x & 28)"), (replace(HALVES, sizes=(64, 64, 32)), "0xffffffffu"),
-     (replace(HALVES, sizes=(64, 60, 32)), None), (replace(HALVES, sizes=(64, 44, 32)), None),
-     (replace(HALVES, warp=(16, 16)), None), (replace(HALVES, name="m16n8k16_f16_f32"), None)],
+    "of, call, lanes",
+    [(HALVES, "store_quad(", "15u << (threadIdx.x & 28)"), (replace(HALVES, sizes=(64, 64, 32)), "store_quad(", "~"),
+     (FLOATS, "store_pair(", "15u << (threadIdx.x & 28)"), (replace(FLOATS, warp=(16, 16)), "store_pair(", "15u <<"),
+     (replace(FLOATS, sizes=(64, 36, 32)), "", ""), (replace(FLOATS, sizes=(64, 24, 32), warp=(16, 24)), "", ""),
+     (replace(HALVES, sizes=(64, 60, 32)), "", ""), (replace(HALVES, sizes=(64, 44, 32)), "", ""),
+     (replace(HALVES, warp=(16, 16)), "", "")],
 )  # fmt: skip
-def test_four_tiles_of_columns_are_stored_together(of: Tiled, lanes: str | None) -> None:
-    """Not beyond the last column, nor of rows that begin elsewhere than at 16 bytes, of two tiles, or of floats."""
+def test_tiles_of_columns_are_stored_together(of: Tiled, call: str, lanes: str) -> None:
+    """Of halves four, of floats two; not beyond the last column, nor of rows that begin elsewhere than at 16 bytes."""
     body = emit(lowered(of)).source.split('extern "C"')[1]
-    assert body.count("store_quad(") == (lanes is not None) and (lanes is None or lanes in body)
+    found = [line for line in body.splitlines() if "store_" in line]
+    assert len(found) == (call != "")
+    assert not call or (call in found[0] and lanes.replace("~", "0xffffffffu") in found[0])
 
 
 @emulated
 @pytest.mark.parametrize("sizes", [(53, 64, 32), (64, 128, 32)])
-def test_elements_are_stored_where_they_were(sizes: tuple[int, int, int]) -> None:
-    of = replace(HALVES, sizes=sizes)
+@pytest.mark.parametrize("of", [HALVES, FLOATS], ids=["halves", "floats"])
+def test_elements_are_stored_where_they_were(of: Tiled, sizes: tuple[int, int, int]) -> None:
+    of = replace(of, sizes=sizes)
     assert wrong(emit(lowered(of)), of) is None
 
 
 @emulated
 @pytest.mark.parametrize(
-    "old, new",
-    [("odd ? x[k] : x[k + 1]", "x[k]"), ("if (high) x[k] = other;", "if (odd) x[k] = other;"), (", 2);", ", 1);"),
-     ("15u << (threadIdx.x & 28)", "0xffffffffu"), ("15u << (threadIdx.x & 28)", "3u << (threadIdx.x & 30)")],
+    "of, old, new",
+    [(HALVES, "odd ? x[k] : x[k + 1]", "x[k]"), (HALVES, "if (high) x[k] = other;", "if (odd) x[k] = other;"),
+     (HALVES, ", 2);", ", 1);"), (HALVES, "15u << (threadIdx.x & 28)", "0xffffffffu"),
+     (HALVES, "15u << (threadIdx.x & 28)", "3u << (threadIdx.x & 30)"),
+     (FLOATS, "if (odd) x[k] = other;", "if (!odd) x[k] = other;"), (FLOATS, "x[k + 2], 1);", "x[k + 2], 2);")],
 )  # fmt: skip
-def test_a_wrong_exchange_is_caught(old: str, new: str) -> None:
-    made = emit(lowered(HALVES))
+def test_a_wrong_exchange_is_caught(of: Tiled, old: str, new: str) -> None:
+    made = emit(lowered(of))
     assert old in made.source
     try:
-        assert wrong(replace(made, source=made.source.replace(old, new)), HALVES) is not None
+        assert wrong(replace(made, source=made.source.replace(old, new)), of) is not None
     except EmulatorError:
         return
 
@@ -114,7 +122,7 @@ def test_what_a_condition_reads_may_differ_between_lanes() -> None:
 def test_only_emitters_write_them() -> None:
     func = lowered(HALVES)
     first = BufferLoad(func.args[-1], as_expr(0))
-    strange = replace(func, body=QuadStore(first, first, True))
+    strange = replace(func, body=QuadStore(first, first, 4, True))
     with pytest.raises(UnsafeError, match="is for emitters alone"):
         emit(strange)
     with pytest.raises(InterpError, match="only kernels which an emitter writes"):
