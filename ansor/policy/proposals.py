@@ -33,8 +33,8 @@ from ..space.variants import mutate_place, random_variant
 from .scoring import Scores
 
 CPU_VARIANTS, GPU_VARIANTS = 8, 4
-MOST_BARREN, MOST_ALIKE = 200, 8
-"""Draws without a new program until all are known; programs that turn out known, for each one that is wanted."""
+MOST_BARREN = 200
+"""Draws without a new program until all are known."""
 MOST_OF_A_BUCKET = 0.125
 ROWS_AT_ONCE = 2
 LOOKED_AT = 1 / 16
@@ -176,14 +176,10 @@ class Proposals:
         return self.take(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
 
     def take(self, rows: Iterable[Row], n: int) -> list[Picked]:
-        """The first `n` of `rows` that were not proposed yet, as states; they are taken as proposed now.
-
-        Fewer where rows are mostly the same programs: to write one down takes some 10 milliseconds.
-        """
+        """The first `n` of `rows` that were not proposed yet, as states; they are taken as proposed now."""
         out: list[Picked] = []
-        alike = 0
         for variant, row in rows:
-            if len(out) == n or alike == MOST_ALIKE * n:
+            if len(out) == n:
                 break
             if self.seen.holds(Group(variant, row[None, :]))[0]:
                 continue
@@ -191,7 +187,6 @@ class Proposals:
             state, bounds = written(variant, row, self.task.target, self.hardware)
             text = program_text(state, bounds)
             if text is None or text in self._texts:
-                alike += 1
                 continue
             self._texts.add(text)
             out.append((state, (variant, row)))

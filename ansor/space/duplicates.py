@@ -6,14 +6,15 @@ all that happens.  Two rows that differ are taken for two programs; `program_tex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from te_lite.bounds import Bounds, infer_bounds
 from te_lite.errors import LowerError
-from te_lite.state import State
+from te_lite.state import FuseRel, SplitRel, Stage, State
 
 from .choices import Group, Variant
 from .decisions.draw import Mask, Matrix
@@ -83,11 +84,48 @@ class Seen:
 
 
 def program_text(state: State, bounds: Bounds | None = None) -> str | None:
-    """The printed form with all extents: equal for programs that differ by loops of extent 1 only.
+    """The printed form with all extents, and what fused loops count: equal for programs that differ by loops of extent
+    1 only.
 
     None for a state that has no bounds; `bounds` are those that are known already.
     """
     try:
-        return str((bounds or infer_bounds(state)).state)
+        found = (bounds or infer_bounds(state)).state
     except LowerError:
         return None
+    return "\n".join([str(found), *[line for stage in found.stages for line in _fused_loops(stage)]])
+
+
+def _fused_loops(stage: Stage) -> Iterator[str]:
+    """What each fused loop counts, the slowest first: `2 // 8 % 4` are 4 values of loop 2, in steps of 8.
+
+    Loops that count on where the last one ends are one; those of extent 1 count nothing.
+    """
+    for rel in stage.relations:
+        if isinstance(rel, FuseRel):
+            found: list[tuple[int, int, int]] = []
+            for uid in rel.parts:
+                extent = _extent(stage, uid)
+                loop, step = _counted(stage, uid)
+                if found and found[-1][:2] == (loop, step * extent):
+                    extent *= found.pop()[2]
+                if extent > 1:
+                    found.append((loop, step, extent))
+            if found:
+                yield f"{stage.op.name} {rel.fused}: " + ", ".join(f"{x} // {step} % {n}" for x, step, n in found)
+
+
+def _counted(stage: Stage, uid: int) -> tuple[int, int]:
+    """The axis or fused loop that a loop is a part of, and in which steps it counts it."""
+    step = 1
+    splits = [r for r in stage.relations if isinstance(r, SplitRel)]
+    while rel := next((r for r in splits if uid in r.children), None):
+        step *= prod([_extent(stage, x) for x in rel.children[rel.children.index(uid) + 1 :]])
+        uid = rel.parent
+    return uid, step
+
+
+def _extent(stage: Stage, uid: int) -> int:
+    extent = stage.vars[uid].extent
+    assert isinstance(extent, int)
+    return extent
