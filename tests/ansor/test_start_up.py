@@ -38,5 +38,6 @@ def test_the_command_ends_quietly(command: list[str], tmp_path: Path) -> None:
 
 
 def test_another_program_is_left_as_it_is(tmp_path: Path) -> None:
+    """It says where it was: a module in C that is interrupted while it is imported says so by an ImportError."""
     code, err = interrupted(["-c", "import ansor", "-m", "ansor"], tmp_path)
-    assert code != 130 and err.endswith("KeyboardInterrupt\n")
+    assert code not in (0, 130) and err.startswith("Traceback")

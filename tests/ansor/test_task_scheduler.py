@@ -356,8 +356,8 @@ def test_a_log_is_read_once(tasks, tmp_path, monkeypatch, capsys):
     log = tmp_path / "log"
     ansor.TaskScheduler(tasks, callbacks=[], seed=1).tune(options(9, 3, log), "sketch.random", FLAT)
     decoded = []
-    original = ansor.records.lines.record_from_json
-    monkeypatch.setattr("ansor.records.lines.record_from_json", lambda *args: decoded.append(args) or original(*args))
+    original = ansor.records.lines.load_record_from_string
+    monkeypatch.setattr("ansor.records.lines.load_record_from_string", lambda *a: decoded.append(a) or original(*a))
     for policy in ("default", "sketch.random"):
         decoded.clear()
         scheduler = ansor.TaskScheduler(tasks, callbacks=[], load_log_file=log)
