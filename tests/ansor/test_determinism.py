@@ -15,7 +15,7 @@ from tests.ansor.search_case import MODELS, PER_ROUND, TARGETS, TRIALS, digest, 
 
 SEQUENCES = {
     "c random": "dce144daa394cd4b",
-    "c analytical": "e80df2cb404fa0b3",
+    "c analytical": "64f9cb14f6d74649",
     "cuda random": "6bd8aee40995a344",
     "cuda analytical": "a7c726b492ec7a4a",
 }

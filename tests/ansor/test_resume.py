@@ -25,6 +25,7 @@ import ansor
 from ansor.core.measure_values import BuildResult, MeasureInput, MeasureResult
 from ansor.offline.analytical import AnalyticalRunner
 from ansor.offline.common import NoBuilder
+from ansor.space.duplicates import program_text
 from tests.ansor.conftest import matmul
 
 TRIALS, KILLS, PER_ROUND = 60, 10, 8
@@ -70,8 +71,8 @@ class Acknowledge:
 
 
 def program(inp: MeasureInput) -> str:
-    """The program of a candidate, in no more than one line."""
-    return json.dumps(str(inp.task.compute_dag.infer_bound_from_state(inp.state)))
+    """What tells the program of a candidate from others, in no more than one line."""
+    return json.dumps(program_text(inp.state))
 
 
 def search(target: str, model_name: str, log: Path, pipe: int) -> None:
