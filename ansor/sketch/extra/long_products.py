@@ -15,18 +15,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import CacheWrite
 
 from ...core.schedule_primitives import annotate, compute_at, reorder, split
-from ..generate import CPU_RULES
-from ..predicates import fusion_target, needs_tiling
+from ..predicates import needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .micro_kernel import SHAPES, Shape, in_parts, rows_packed, shapes, with_panels
+from .own_stages import cpu_sketches, with_reader
 from .padded_shared import extents_of
-from .split_reduction import derive
 from .tiled_input import tiled_input
 
 TERMS = 1024
@@ -62,9 +59,7 @@ class LongProduct:
         assert shape is not None
         rows = tiled_input(state, k, shape.row, shape.lane)
         assert rows is not None
-        if fusion_target(state, k) is None:
-            state = apply(state, CacheWrite(k, "local"))
-        target = fusion_target(state, k)
+        state, target = with_reader(state, k)
         if target is None:
             return []
         state, part = _written_in_parts(state, target, shape)
@@ -102,9 +97,4 @@ def _summed_up(state: State, k: int, shape: Shape) -> tuple[State, int, int]:
 
 def long_product_sketches(ctx: SketchContext) -> list[State]:
     """On a CPU, one sketch of a product of many terms for each of the best shapes."""
-    if ctx.target.is_gpu:
-        return []
-    start, last = ctx.dag.init_state, len(ctx.dag.ops) - 1
-    found = [s for n in range(SHAPES) for s in derive(ctx, (LongProduct(n), *CPU_RULES), start, last)]
-    mine = [s for s in found if any(it.annotation == "vectorize" for stage in s.stages for it in stage.iters)]
-    return list({s.steps: s for s in mine}.values())
+    return cpu_sketches(ctx, [LongProduct(n) for n in range(SHAPES)])

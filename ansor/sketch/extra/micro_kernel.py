@@ -27,19 +27,18 @@ from te_lite.reads import reads_by_producer
 from te_lite.register_tile import VectorUnit, largest_divisor, vector_pieces
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import CacheRead, CacheWrite, StorageOrder
+from te_lite.step import CacheRead, StorageOrder
 from te_lite.tensor import PlaceholderOp
 
 from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import annotate, compute_at, fuse, reorder, split
-from ..generate import CPU_RULES
-from ..predicates import NO_SPLIT, fusion_target, named_axes, needs_tiling
+from ..predicates import NO_SPLIT, named_axes, needs_tiling
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
+from .own_stages import cpu_sketches, with_reader
 from .packed_read import panels
 from .padded_shared import axes_of, axes_read, extents_of
 from .padding import padded, paddings
-from .split_reduction import derive
 from .tiled_input import TiledInput, in_tiles, tiled_input
 
 MOST_VECTORS, MOST_ROWS = 4, 14
@@ -241,9 +240,7 @@ class MicroKernel:
         assert shape is not None
         rows = tiled_input(state, k, shape.row, shape.lane) if self.rows else None
         padding = paddings(state, k, ctx.hardware)
-        if fusion_target(state, k) is None:
-            state = apply(state, CacheWrite(k, "local"))
-        target = fusion_target(state, k)
+        state, target = with_reader(state, k)
         if target is None:
             return []
         state, part_at, panel_at, tile_at = tiled_output(state, target, shape)
@@ -357,11 +354,6 @@ def rows_packed(state: State, rows: TiledInput, k: int, target: int, part_at: in
 
 def micro_kernel_sketches(ctx: SketchContext) -> list[State]:
     """On a CPU, one sketch for each of the best shapes and each place of padding, with panels packed where they are."""
-    if ctx.target.is_gpu:
-        return []
-    start, last = ctx.dag.init_state, len(ctx.dag.ops) - 1
     kernels = [MicroKernel(n, inside) for n in range(SHAPES) for inside in (True, False)]
     kernels += [MicroKernel(n, rows=True) for n in range(SHAPES)]
-    found = [s for kernel in kernels for s in derive(ctx, (kernel, *CPU_RULES), start, last)]
-    mine = [s for s in found if any(it.annotation == "vectorize" for stage in s.stages for it in stage.iters)]
-    return list({s.steps: s for s in mine}.values())
+    return cpu_sketches(ctx, kernels)

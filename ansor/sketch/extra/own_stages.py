@@ -2,22 +2,24 @@
 
 A rule that decides a stage with all its loops in one go (`skinny`, `sliced_tiles`, `tensor_core`) lets the rules of the
 target deal with the other stages first.  They see the stage as it is, fetch nothing for it, and may cut its reduction
-into parts, which another kernel adds up.
+into parts, which another kernel adds up.  Rules of a CPU have the usual ones behind them (`cpu_sketches`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from te_lite.replay import apply
 from te_lite.state import State
+from te_lite.step import CacheWrite
 
 from ..cache_rules import AddCacheRead
-from ..generate import default_rules
-from ..predicates import consumers
+from ..generate import CPU_RULES, default_rules
+from ..predicates import consumers, fusion_target
 from ..reduction_rules import CrossThreadReduction
 from ..rule import Condition, Outcome, SketchContext, SketchRule
-from .split_reduction import SplitReduction, ThreadsOfSplit
+from .split_reduction import SplitReduction, ThreadsOfSplit, derive
 
 Mine = Callable[[SketchContext, State, int], bool]
 """Whether a stage is one of the rule's own."""
@@ -78,3 +80,23 @@ def rules_around(ctx: SketchContext, mine: Mine, sums_of_parts: bool = True) -> 
             case _:
                 rules.append(rule)
     return tuple(rules)
+
+
+def with_reader(state: State, k: int) -> tuple[State, int | None]:
+    """`state` with a stage that takes up element by element what stage `k` computes, and the number of that stage.
+
+    Where no stage does so already the result is written from local storage; None where that is not possible.
+    """
+    if fusion_target(state, k) is None:
+        state = apply(state, CacheWrite(k, "local"))
+    return state, fusion_target(state, k)
+
+
+def cpu_sketches(ctx: SketchContext, rules: Sequence[SketchRule], mark: str = "vectorize") -> list[State]:
+    """The sketches that rules of a CPU make, each with the usual ones behind it: those with an annotation of theirs."""
+    if ctx.target.is_gpu:
+        return []
+    start, last = ctx.dag.init_state, len(ctx.dag.ops) - 1
+    found = [s for rule in rules for s in derive(ctx, (rule, *CPU_RULES), start, last)]
+    mine = [s for s in found if any(it.annotation == mark for stage in s.stages for it in stage.iters)]
+    return list({s.steps: s for s in mine}.values())

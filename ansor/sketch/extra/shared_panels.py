@@ -18,14 +18,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
-from te_lite.replay import apply
 from te_lite.state import State
-from te_lite.step import CacheWrite
 
 from ...core.hardware import HardwareParams
 from ...layout.reading_order import FREE
-from ..generate import CPU_RULES
-from ..predicates import fusion_target
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .micro_kernel import (
@@ -41,8 +37,8 @@ from .micro_kernel import (
     shapes,
     tiled_output,
 )
+from .own_stages import cpu_sketches, with_reader
 from .padded_shared import extents_of
-from .split_reduction import derive
 from .tiled_input import TiledInput, in_tiles, tiled_input
 
 PANEL_ROWS = 8
@@ -113,9 +109,7 @@ class SharedPanels:
         found = self._plan(ctx, state, k)
         assert found is not None
         shape = found.shape
-        if fusion_target(state, k) is None:
-            state = apply(state, CacheWrite(k, "local"))
-        target = fusion_target(state, k)
+        state, target = with_reader(state, k)
         if target is None:
             return []
         state, part_at, _, tile_at = tiled_output(state, target, shape)
@@ -127,9 +121,4 @@ class SharedPanels:
 
 def shared_panel_sketches(ctx: SketchContext) -> list[State]:
     """On a CPU, one sketch of a product of two inputs for each of the best shapes."""
-    if ctx.target.is_gpu:
-        return []
-    start, last = ctx.dag.init_state, len(ctx.dag.ops) - 1
-    found = [s for n in range(SHAPES) for s in derive(ctx, (SharedPanels(n), *CPU_RULES), start, last)]
-    mine = [s for s in found if any(it.annotation == "vectorize" for stage in s.stages for it in stage.iters)]
-    return list({s.steps: s for s in mine}.values())
+    return cpu_sketches(ctx, [SharedPanels(n) for n in range(SHAPES)])

@@ -17,17 +17,15 @@ from typing import ClassVar
 from te_lite.reads import reads_by_producer
 from te_lite.replay import apply
 from te_lite.state import REDUCE, SPATIAL, State
-from te_lite.step import CacheWrite, ComputeInline
+from te_lite.step import ComputeInline
 
 from ...core.schedule_primitives import annotate, compute_at, reorder, split
-from ..generate import CPU_RULES
-from ..predicates import fusion_target
 from ..rule import Condition, Outcome, SketchContext
 from ..shared_memory import element_bytes
 from .micro_kernel import has_fixed_axes
+from .own_stages import cpu_sketches, with_reader
 from .padded_shared import axes_of, extents_of
 from .padding import paddings
-from .split_reduction import derive
 
 MOST_TERMS, MOST_OUTPUTS = 32, 8
 LENGTHS = 2
@@ -84,9 +82,7 @@ class Window:
         length = lengths(state, k, lanes)[self.number]
         for p in paddings(state, k, ctx.hardware):
             state = apply(state, ComputeInline(p))
-        if fusion_target(state, k) is None:
-            state = apply(state, CacheWrite(k, "local"))
-        target = fusion_target(state, k)
+        state, target = with_reader(state, k)
         if target is None:
             return []
         *outer, line, channels = [it.uid for it in state.stages[target].iters]
@@ -110,9 +106,4 @@ def _lanes(ctx: SketchContext, state: State, k: int) -> int:
 
 def window_sketches(ctx: SketchContext) -> list[State]:
     """On a CPU, one sketch for each of the best lengths."""
-    if ctx.target.is_gpu:
-        return []
-    start, last = ctx.dag.init_state, len(ctx.dag.ops) - 1
-    found = [s for n in range(LENGTHS) for s in derive(ctx, (Window(n), *CPU_RULES), start, last)]
-    mine = [s for s in found if any(it.annotation == "unroll" for stage in s.stages for it in stage.iters)]
-    return list({s.steps: s for s in mine}.values())
+    return cpu_sketches(ctx, [Window(n) for n in range(LENGTHS)], "unroll")
