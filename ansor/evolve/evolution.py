@@ -45,6 +45,9 @@ Move = Callable[[Variant, np.random.Generator], Variant | None]
 Again = Callable[[Group, np.random.Generator], Matrix]
 """Rows with what rests on the extents of loops drawn anew."""
 
+Settled = Callable[[Group], Matrix]
+"""Rows that make the same programs, all those of a program alike."""
+
 
 class Candidate(NamedTuple):
     """A row of a variant, with its score."""
@@ -94,13 +97,15 @@ def evolve(
     move: Move | None = None,
     allowed: Callable[[Group], Mask] | None = None,
     again: Again | None = None,
+    settled: Settled | None = None,
 ) -> list[Candidate]:
     """The best `options.out` distinct programs found that are not in `seen`, best first.
 
     `score` is asked `iterations + 1` times for about `size` programs, group by group; programs of `start` that are in
     `seen` take part as parents.  `allowed` masks children before they are scored, cheaply; `move` brings variants
     that `start` lacks.  `again` decides anew, for children whose lengths changed, what rests on them: a number of
-    vector or parallel loops that suited the parent is no good draw for the child.  Fewer candidates come out when the
+    vector or parallel loops that suited the parent is no good draw for the child.  `settled` makes children that are
+    the same program the same row, as those of `start` are.  Fewer candidates come out when the
     space is used up or most scores are -inf.
     """
     options = options or EvolveOptions()
@@ -115,7 +120,8 @@ def evolve(
         pool = best_of(pool, scored, options.parents, options.max_variants)
         if not pool or generation == options.iterations:
             break
-        children = _next_generation(_Breeder(pool, rng, mutations, options, allowed, again), known, seen, move)
+        breeder = _Breeder(pool, rng, mutations, options, allowed, again)
+        children = _next_generation(breeder, known, seen, move, settled)
     return _best(fresh, options.out)
 
 
@@ -141,13 +147,17 @@ def _best(fresh: Sequence[Scored], n: int) -> list[Candidate]:
     return out
 
 
-def _next_generation(breeder: _Breeder, known: Seen, seen: Seen, move: Move | None) -> list[Group]:
+def _next_generation(
+    breeder: _Breeder, known: Seen, seen: Seen, move: Move | None, settled: Settled | None
+) -> list[Group]:
     """`size` programs in neither set, group by group; fewer when the space has not so many near the pool."""
     found: dict[Variant, list[Matrix]] = {}
     missing = breeder.options.size
     target = breeder.new_variant(move)
     for _ in range(REFILLS):
         for group in breeder.children(missing, target):
+            if settled is not None and len(group):
+                group = Group(group.variant, settled(group))
             new = known.take_new(Group(group.variant, group.rows[~seen.holds(group)]))
             missing -= len(new)
             found.setdefault(group.variant, []).append(new.rows)

@@ -27,6 +27,7 @@ from ..space.duplicates import Seen, program_text
 from ..space.limits import rows_fit
 from ..space.parse import parse
 from ..space.sample import drawn_again, sample_rows
+from ..space.settled import settled
 from ..space.spaces import random_space
 from ..space.states import written
 from ..space.variants import mutate_place, random_variant
@@ -128,7 +129,14 @@ class Proposals:
         return random_variant(space, self.rng)
 
     def _sample(self, variant: Variant, n: int) -> Group:
-        return Group(variant, sample_rows(variant, n, self.rng, self.task.target, self.hardware, self.options))
+        rows = sample_rows(variant, n, self.rng, self.task.target, self.hardware, self.options)
+        return Group(variant, self._settled(Group(variant, rows)))
+
+    def _settled(self, group: Group) -> np.ndarray:
+        """The rows, repetitions of a program as the same row; on GPUs no number is without effect."""
+        if self.task.target.is_gpu:
+            return group.rows
+        return settled(group.variant, group.rows, self.task.target, self.hardware)
 
     def _again(self, group: Group, rng: np.random.Generator) -> np.ndarray:
         return drawn_again(group.variant, group.rows, rng, self.task.target, self.hardware, self.options)
@@ -172,6 +180,7 @@ class Proposals:
             self.evolution, seen=self.seen, move=mutate_place,
             allowed=lambda group: rows_fit(group.variant.space, group.rows, self.hardware),
             again=None if self.task.target.is_gpu else self._again,
+            settled=self._settled,
         )  # fmt: skip
         return self.take(spread([(c.variant, c.row) for c in found], max(1, int(n * MOST_OF_A_BUCKET))), n)
 

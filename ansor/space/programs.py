@@ -22,7 +22,7 @@ from te_lite.step import FollowFusedSplit, FollowSplit, Split
 from ..core.hardware import HardwareParams
 from ..core.target import Target
 from .choices import Variant
-from .decisions.decision import Numbers
+from .decisions.decision import Decision, Numbers
 from .decisions.draw import Matrix, require_matrix
 from .decisions.loops import loops_of_programs
 from .decisions.splits import split_positions
@@ -34,12 +34,13 @@ class Programs:
     """`bounds.state` has the loops and their extents.  What differs between lanes but is no extent stands beside it.
 
     `numbers[kind][k]` is the number that stage k has by a kind of decision (ints or lanes); a stage that is missing
-    has what its steps say.  `n` is the number of lanes (1 for a single program).
+    has what its steps say.  `n` is the number of lanes (1 for a single program).  `decisions` are the kinds, for rows.
     """
 
     bounds: Bounds
     n: int = 1
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
+    decisions: tuple[Decision[Any], ...] = ()
 
     def of(self, kind: str) -> Numbers:
         """The numbers of one kind of decision, by stage; empty for one that these programs do not have."""
@@ -79,7 +80,7 @@ class Origin:
         for decision in space.decisions:
             given = {c.stage: columns[c.column] for c in space.choices if c.kind == decision.name and c.stage in loops}
             numbers[decision.name] = decision.lanes(given, bounds, numbers)
-        return Programs(bounds, n, numbers)
+        return Programs(bounds, n, numbers, space.decisions)
 
 
 class RowPrograms(Programs):
@@ -102,6 +103,10 @@ class RowPrograms(Programs):
     @property
     def numbers(self) -> Mapping[str, Numbers]:
         return self._made.numbers
+
+    @property
+    def decisions(self) -> tuple[Decision[Any], ...]:
+        return self.origin.variant.space.decisions
 
 
 def programs(variant: Variant, rows: Matrix, target: Target | str, hardware: HardwareParams) -> RowPrograms:

@@ -2,7 +2,7 @@
 
     space      which stages have it, and how many columns it takes                     parts
     sampling   how it is drawn, for many rows at once                                  draw
-    programs   what its numbers are in lanes, where they are no extents                lanes
+    programs   what its numbers are in lanes, where they are no extents                lanes, simplest
     states     the steps that it adds to those of a sketch, and its number in them     apply, write
     parsing    its number in the steps of a record                                     read, count
     limits     which rows sampling could not have drawn                                fits
@@ -119,6 +119,10 @@ class Decision(ABC, Generic[P]):
         `others` has the numbers of the kinds before it in the table.
         """
         return given
+
+    def simplest(self, meant: Numbers, bounds: Bounds) -> Numbers:
+        """The least numbers of programs that differ from those of `meant`, which `lanes` gave, by loops of extent 1."""
+        return meant
 
     def apply(self, state: State, k: int, numbers: Numbers, hardware: HardwareParams) -> State:
         """The state with the steps for stage `k`, if any; an undecided number is None."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from te_lite.lanes import where
 from te_lite.loop_value import root_axes
 from te_lite.state import INLINED, Iter, Stage, State
 from te_lite.step import Annotate, Fuse, Step
@@ -42,3 +44,11 @@ def annotated_loops(steps: Sequence[Step], annotation: str) -> Iterator[tuple[An
                 count = fused.pop(k, 1)
                 if given == annotation:
                     yield step, count
+
+
+def without_units(loops: Sequence[Iter], count: Any) -> Any:
+    """The fewest of `loops` that run as many times as the first `count` of them: those of extent 1 behind are left."""
+    out: Any = 0
+    for n, it in enumerate(loops, 1):
+        out = where((it.extent != 1) & (n <= count), n, out)
+    return out

@@ -21,7 +21,7 @@ from te_lite.step import Step
 from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import annotate, fuse
 from .decision import Draft, Numbers, Phase
-from .loops import always_unrolled, annotated_loops, loops_of_programs
+from .loops import always_unrolled, annotated_loops, loops_of_programs, without_units
 from .number import Number
 from .parts import Choice, Setting
 
@@ -46,6 +46,9 @@ class Parallel(Number):
 
     def lanes(self, given: Numbers, bounds: Bounds, others: Mapping[str, Numbers]) -> Numbers:
         return settled_depths(bounds.state, given)
+
+    def simplest(self, meant: Numbers, bounds: Bounds) -> Numbers:
+        return {k: without_units(bounds.state.stages[k].iters, depth) for k, depth in meant.items()}
 
     def apply(self, state: State, k: int, numbers: Numbers, hardware: HardwareParams) -> State:
         return _mark(state, k, 0, numbers) if state.stages[k].where == ROOT else state

@@ -20,7 +20,7 @@ from ...core.hardware import HardwareParams
 from ...core.schedule_primitives import annotate, fuse
 from ...sketch.predicates import is_tiled
 from .decision import Draft, Numbers, Phase
-from .loops import always_unrolled, annotated_loops, loops_of_programs
+from .loops import always_unrolled, annotated_loops, loops_of_programs, without_units
 from .number import Number
 from .parts import Choice, Setting
 
@@ -53,6 +53,9 @@ class Vectorize(Number):
         state, depths = bounds.state, others["parallel"]
         free = {k: len(state.stages[k].leaf) - depths.get(k, 0) for k in given}
         return {k: smaller(count, smaller(len(lane_loops(state, k)), free[k])) for k, count in given.items()}
+
+    def simplest(self, meant: Numbers, bounds: Bounds) -> Numbers:
+        return {k: without_units(bounds.state.stages[k].iters[::-1], count) for k, count in meant.items()}
 
     def apply(self, state: State, k: int, numbers: Numbers, hardware: HardwareParams) -> State:
         count = numbers.get(k, 0)

@@ -1,0 +1,64 @@
+"""Repetitions of a program are one row: numbers without effect are the least ones."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import ansor
+import te_lite as te
+from ansor.space.choices import Variant
+from ansor.space.sample import sample_rows
+from ansor.space.settled import settled
+from ansor.space.spaces import random_space
+from ansor.space.states import written
+from ansor.space.variants import random_variant
+from te_lite import ComputeDAG
+from te_lite.topi import benchmarks as workloads
+from tests.ansor.sketch_cases import CASES, HARDWARE, dag_of
+from tests.ansor.test_population_programs import any_rows, variants
+
+C = ansor.Target("c")
+
+
+def text(variant: Variant, row: np.ndarray) -> str:
+    """The lowered program, with its loops numbered as they come."""
+    state, _ = written(variant, row, C, HARDWARE["c"])
+    lowered = str(te.lower(state, state.dag.tensors))
+    names = dict.fromkeys(re.findall(r"(\S+) in \S+\.\.", lowered))
+    for k, name in enumerate(names):
+        lowered = re.sub(rf"(?<![\w.@]){re.escape(name)}(?![\w.@])", f"loop{k}", lowered)
+    return lowered
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_program_stays(name: str) -> None:
+    rng = np.random.default_rng(0)
+    for variant in variants(dag_of(name), "c", rng, most=2):
+        drawn = sample_rows(variant, 8, rng, C, HARDWARE["c"])
+        rows = any_rows(variant.space, 8, rng, drawn)
+        made = settled(variant, rows, C, HARDWARE["c"])
+        assert [text(variant, row) for row in made] == [text(variant, row) for row in rows]
+        np.testing.assert_array_equal(settled(variant, made, C, HARDWARE["c"]), made)
+        np.testing.assert_array_equal([settled(variant, row[None], C, HARDWARE["c"])[0] for row in rows], made)
+
+
+def test_sketches_that_give_all_lengths_repeat_themselves() -> None:
+    """A copied operand: of its rows most are the same programs, and settled ones are told apart by the rows."""
+    task = ansor.SearchTask(
+        compute_dag=ComputeDAG(workloads.conv2d_layer(1, 7, 7, 512, 512, 3, 3, 1, 1)), target="c",
+        hardware_params=HARDWARE["c"],
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    policy = ansor.SketchPolicy(task, ansor.RandomModel(0), seed=0, verbose=0)
+    spaces = [random_space(s, rng, C, HARDWARE["c"]) for s in policy.extra_sketches()]
+    chosen = [space for space in spaces if not space.tiles]
+    assert chosen
+    for space in chosen:
+        variant = random_variant(space, rng)
+        rows = np.unique(any_rows(space, 300, rng, sample_rows(variant, 8, rng, C, HARDWARE["c"])), axis=0)
+        made = settled(variant, rows, C, HARDWARE["c"])
+        programs = len({text(variant, row) for row in rows})
+        assert programs <= len(np.unique(made, axis=0)) < len(rows) / 2
