@@ -1,7 +1,7 @@
 """Tunes several tasks with one budget: round by round, the task that promises most for the whole.
 
-On a device of its own a round is begun while the one or two before it are under way (`rounds.py`).  Its task is chosen
-from what was known before those; they are taken to bring nothing better.
+On a device of its own a round is begun while some before it are under way (`rounds.py`).  Its task is chosen from what
+was known before those; they are taken to bring nothing better.
 """
 
 from __future__ import annotations
@@ -268,12 +268,11 @@ class TaskScheduler:
                 callback.weighed(self.tasks, self.task_weights)
 
     def _tune_all(self, rounds: Rounds) -> None:
-        """Begin and end rounds; one that finds nothing new to measure ends before another one is begun."""
+        """Begin and end rounds."""
         if self._goes_on:
-            rounds.foresee(rounds.in_order([k for k in self.alive if self.progress[k].rounds == 0]), self._room)
+            rounds.foresee(rounds.in_order(self._fresh), self._room)
         while self._under_way or self._goes_on:
-            ahead = rounds.ahead if self._under_way and self._under_way[-1].trials else 0
-            if self._goes_on and len(self._under_way) <= ahead and self._free:
+            if self._goes_on and self._free and rounds.has_room(tuple(self._under_way)):
                 self._begin_round(rounds)
             else:
                 self._end_round(rounds)
@@ -290,17 +289,19 @@ class TaskScheduler:
         under_way = [round.task_id for round in self._under_way]
         return tuple(k for k in self.alive if under_way.count(k) < 2)
 
+    @property
+    def _fresh(self) -> list[int]:
+        """The tasks that can be chosen and had no round yet, nor have one under way."""
+        return [k for k in self._free if self._expected()[k].rounds == 0]
+
     def _pick(self, rounds: Rounds) -> int:
         """The next task: one that had no round yet, otherwise by strategy."""
-        alive, expected = self._free, self._expected()
-        fresh = [k for k in alive if expected[k].rounds == 0]
-        if fresh:
+        if fresh := self._fresh:
             return rounds.in_order(fresh)[0]
         if self.strategy == "round-robin":
-            return pick_in_turn(self._last, alive)
-        return pick_by_gradient(
-            SchedulerState(expected, alive, self.flops, self.groups), self.objective_func, self.params
-        )
+            return pick_in_turn(self._last, self._free)
+        state = SchedulerState(self._expected(), self._free, self.flops, self.groups)
+        return pick_by_gradient(state, self.objective_func, self.params)
 
     def _expected(self) -> tuple[TaskProgress, ...]:
         """The progress when no round under way brings anything better."""
@@ -314,15 +315,14 @@ class TaskScheduler:
         self._last = self._pick(rounds)
         for callback in self.callbacks:
             callback.pre_tune(self, self._last)
-        fresh = sum(s.rounds == 0 for s in self._expected())
-        self._under_way.append(rounds.begin(self._last, self._room, max(1, fresh)))
+        self._under_way.append(rounds.begin(self._last, self._room, max(1, len(self._fresh))))
 
     def _end_round(self, rounds: Rounds) -> None:
         """End the oldest round under way, and count its results; the last one ends with the turns of the best.
 
-        While it is waited for the next one is built.
+        While it is waited for the next ones are built.
         """
-        for round in list(self._under_way)[:2]:
+        for round in rounds.built(tuple(self._under_way)):
             round.start()
         costs = self._under_way[0].costs()
         task_id = self._under_way.popleft().task_id

@@ -1,0 +1,127 @@
+"""How many rounds are under way where policies know nothing of each other: by their sizes, so that builders work."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+import ansor
+from ansor.core.measure_values import BuildResult
+from ansor.offline.analytical import AnalyticalRunner
+from ansor.offline.common import NoBuilder
+from ansor.scheduler.policies import make_search_policies
+from ansor.scheduler.rounds import Round, Rounds
+from tests.ansor.fake_measure import fake_measurer
+from tests.workloads import matmul
+
+SMALL = {"evolutionary_search_population": 24, "evolutionary_search_num_iters": 1, "extra_sketch_rules": ""}
+
+
+def tasks_of(count: int) -> list[ansor.SearchTask]:
+    return [ansor.SearchTask(matmul, (16, 8 + k, 4), target="cuda") for k in range(count)]
+
+
+def under_way(rounds: Rounds, trials: int) -> tuple[int, int]:
+    """How many rounds of so many candidates are under way when no other is begun, and how many of them are built."""
+    begun: tuple[Round, ...] = ()
+    while rounds.has_room(begun):
+        begun = (*begun, Round(len(begun), trials))
+    return len(begun), len(rounds.built(begun))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "trials", "expected"),
+    [
+        (24, 64, (3, 2)), (24, 128, (3, 2)), (24, 36, (5, 4)), (24, 16, (8, 6)), (24, 12, (9, 6)), (24, 4, (9, 6)),
+        (48, 12, (14, 11)), (48, 4, (18, 12)), (10, 30, (3, 2)), (3, 4, (3, 2)), (1, 64, (3, 2)),
+    ],
+)  # fmt: skip
+def test_small_rounds_of_many_tasks_are_built_beside_each_other(
+    tasks: int, trials: int, expected: tuple[int, int]
+) -> None:
+    """Those of 64 as ever; a search knows of all rounds but those of a few of its tasks."""
+    some = tasks_of(tasks)
+    policies = make_search_policies("sketch.random", SMALL, some, 4, 0, seed=1)
+    measurer = fake_measurer(lambda _: 1e-3)
+    assert under_way(Rounds(some, policies, measurer, apart=True), trials) == expected
+    assert under_way(Rounds(some, policies, measurer), trials)[0] == 2, "policies that share a model"
+
+
+def test_what_finds_nothing_new_ends_before_another_round_is_begun() -> None:
+    some = tasks_of(24)
+    policies = make_search_policies("sketch.random", SMALL, some, 4, 0, seed=1)
+    rounds = Rounds(some, policies, fake_measurer(lambda _: 1e-3), apart=True)
+    assert rounds.has_room((Round(0, 4),)) and not rounds.has_room((Round(0, 4), Round(1, 0)))
+    assert rounds.built(()) == () and len(rounds.built((Round(0, 4),) * 7)) == 6
+
+
+class Stuck(NoBuilder):
+    """The first program is built when so many others are."""
+
+    def __init__(self, others: int) -> None:
+        self.first: Future[BuildResult] = Future()
+        self.others = others
+        self.heard: list[str] = []
+
+    def submit(self, inp: ansor.MeasureInput) -> Future[BuildResult]:
+        self.heard.append(inp.task.workload_key)
+        done = super().submit(inp)
+        if len(self.heard) == 1 + self.others and not self.first.done():
+            self.first.set_result(done.result())
+        return self.first if len(self.heard) == 1 else done
+
+    def give_up(self) -> None:
+        if not self.first.done():
+            self.first.set_exception(TimeoutError("no other program came"))
+
+
+class Late(NoBuilder):
+    """Builds end late, and in an order of their own."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+
+    def submit(self, inp: ansor.MeasureInput) -> Future[BuildResult]:
+        done: Future[BuildResult] = Future()
+        threading.Timer(self.chance.uniform(0, 0.1), done.set_result, [super().submit(inp).result()]).start()
+        return done
+
+
+class Heard:
+    """The programs of each task that were measured."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[Any]] = {}
+
+    def callback(self, policy: Any, inputs: Sequence[ansor.MeasureInput], results: Sequence[Any]) -> None:
+        for inp in inputs:
+            self.found.setdefault(inp.task.workload_key, []).append(inp.steps)
+
+
+def tune(builder: NoBuilder, processes: int) -> dict[str, set[Any]]:
+    """36 programs of twelve tasks, in rounds of two; gives those of each task."""
+    heard = Heard()
+    scheduler = ansor.TaskScheduler(tasks_of(12), callbacks=[], seed=4)
+    options = ansor.TuningOptions(36, None, 2, 0, builder, AnalyticalRunner(noise=0.2), [heard])
+    scheduler.tune(options, search_policy_params=SMALL, policy_processes=processes)
+    return {key: set(steps) for key, steps in heard.found.items()}
+
+
+@pytest.mark.timeout(120)
+def test_a_program_that_takes_long_to_build_holds_no_builder_back() -> None:
+    """Of twelve tasks three are built at once: a scheduler with two would wait for ever."""
+    builder = Stuck(5)
+    given_up = threading.Timer(60, builder.give_up)
+    given_up.start()
+    found = tune(builder, 2)
+    given_up.cancel()
+    assert len(set(builder.heard[:6])) == 3 and sum(map(len, found.values())) == 36
+
+
+def test_a_seed_decides_the_search_however_long_builds_take() -> None:
+    assert tune(Late(1), 0) == tune(Late(2), 2)
